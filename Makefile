@@ -1,0 +1,39 @@
+# `make demo` and `make test` need Python 3.11+ and make, nothing else: they build their own environment in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/cvxsnn demo --output out/demo
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) out build
+
+# torch goes in first, by itself: see constraints.txt.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cvxsnn needs Python 3.11 or newer, and $(PYTHON) is %d.%d: run make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	$(PIP) -e '.[$*]'
+	touch $@
+
+.PRECIOUS: $(VENV)/.installed-%

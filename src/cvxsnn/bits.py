@@ -1,0 +1,121 @@
+"""0/1 matrices as packed bits: packing, transposing, counting, and finding equal rows.
+
+A packed matrix is a uint8 tensor whose last axis holds the bits, eight to a byte, lowest first, padded with zeros to
+whole 64-bit words. Everything here is made of 64-bit integer operations, so it runs alike on every device.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def packed_bytes(n_bits: int) -> int:
+    """Bytes of a packed row of ``n_bits`` bits."""
+    return (n_bits + 63) // 64 * 8
+
+
+def pack(bits: Tensor) -> Tensor:
+    """Pack the last axis of a bool tensor."""
+    n_bits = bits.shape[-1]
+    padded = bits
+    if n_bits % 64:
+        padded = bits.new_zeros(*bits.shape[:-1], 8 * packed_bytes(n_bits))
+        padded[..., :n_bits] = bits
+    # Eight bytes of 0 or 1 are one word; the product lines their low bits up in its top byte.
+    words = padded.contiguous().view(torch.int64)
+    return ((words * 0x0102040810204080) >> 56).to(torch.uint8)
+
+
+def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool) -> Tensor:
+    """The first ``n_bits`` bits of the last axis, as 0 and 1 of ``dtype``."""
+    bits = _byte_table(dtype, packed.device)[packed.to(torch.int32)]
+    return bits.flatten(-2)[..., :n_bits]
+
+
+def transpose(packed: Tensor, n_bits: int) -> Tensor:
+    """Packed bits of the transpose of a matrix of shape (n_rows, n_bits)."""
+    n_rows = packed.shape[0]
+    tiles = packed.new_zeros(packed_bytes(n_rows) * 8, packed.shape[1])
+    tiles[:n_rows] = packed
+    # Gather eight rows by one byte into a word, and transpose it as an 8 × 8 tile by three rounds of swaps.
+    words = tiles.view(-1, 8, packed.shape[1]).transpose(1, 2).contiguous().view(torch.int64).squeeze(-1)
+    for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0)):
+        swap = (words ^ (words >> shift)) & mask
+        words ^= swap ^ (swap << shift)
+    columns = words.unsqueeze(-1).view(torch.uint8).permute(1, 2, 0)
+    return columns.reshape(-1, tiles.shape[0] // 8)[:n_bits].contiguous()
+
+
+def complement(packed: Tensor, n_bits: int) -> Tensor:
+    """Flip the first ``n_bits`` bits; the padding stays zero."""
+    return packed ^ pack(torch.ones(n_bits, dtype=torch.bool, device=packed.device))
+
+
+def count(packed: Tensor) -> Tensor:
+    """Number of ones along the last axis, dtype int64."""
+    words = packed.view(torch.int64)
+    # The classical population count: sums in fields of 2, 4, then 8 bits; a last product adds the bytes up.
+    words = words - ((words >> 1) & 0x5555555555555555)
+    words = (words & 0x3333333333333333) + ((words >> 2) & 0x3333333333333333)
+    words = (words + (words >> 4)) & 0x0F0F0F0F0F0F0F0F
+    return (((words * 0x0101010101010101) >> 56) & 0x7F).sum(-1)
+
+
+class Groups(NamedTuple):
+    """Equal rows of a matrix, the groups in order of first appearance.
+
+    Attributes
+    ----------
+    first : Tensor of shape (n_groups,), the first row of each group
+    inverse : Tensor of shape (n_rows,), the group of each row
+    counts : Tensor of shape (n_groups,), rows in each group
+    """
+
+    first: Tensor
+    inverse: Tensor
+    counts: Tensor
+
+
+def group_equal(words: Tensor) -> Groups:
+    """Group the equal rows of an int64 matrix of shape (n_rows, n_words).
+
+    Rows are sorted by a 64-bit hash and then compared with the first row of their group, so the answer is exact; two
+    different rows with the same hash cost a second hash, never an error.
+    """
+    for salt in range(64):
+        groups = _ordered(*torch.unique(hash_rows(words, salt), return_inverse=True, return_counts=True)[1:])
+        if torch.equal(words[groups.first][groups.inverse], words):
+            return groups
+    raise AssertionError("64 independent hashes of 64 bits collided")
+
+
+def hash_rows(words: Tensor, salt: int = 0) -> Tensor:
+    """A 64-bit hash of each row of an int64 matrix."""
+    first, second, third = _multipliers(words.shape[1], salt, words.device)
+    mixed = words * first + second
+    mixed ^= mixed >> 32
+    return torch.sum(mixed * third, dim=1)
+
+
+def _ordered(inverse: Tensor, counts: Tensor) -> Groups:
+    rows = torch.arange(len(inverse), device=inverse.device)
+    first = torch.full_like(counts, len(inverse)).scatter_reduce_(0, inverse, rows, "amin")
+    order = torch.argsort(first)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=order.device)
+    return Groups(first[order], rank[inverse], counts[order])
+
+
+@cache
+def _multipliers(n_words: int, salt: int, device: torch.device) -> Tensor:
+    draws = np.random.default_rng(salt).integers(-(2**63), 2**63 - 1, (3, n_words), dtype=np.int64)
+    return torch.from_numpy(draws | 1).to(device)
+
+
+@cache
+def _byte_table(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The eight bits of every byte, lowest first."""
+    return ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).to(device=device, dtype=dtype)

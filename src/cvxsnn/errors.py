@@ -1,0 +1,20 @@
+"""Every error that cvxsnn raises on purpose.
+
+A message is one sentence: what was expected, what came, what to do next.
+"""
+
+
+class CvxsnnError(Exception):
+    """Base of all errors raised on purpose by cvxsnn."""
+
+
+class InvalidInputError(CvxsnnError, ValueError):
+    """An argument or a data array cannot mean anything here."""
+
+
+class DataFileError(CvxsnnError, OSError):
+    """A data file is missing, corrupt, or could not be fetched."""
+
+
+class BudgetError(CvxsnnError, MemoryError):
+    """The work asked for needs more memory than its stated budget."""

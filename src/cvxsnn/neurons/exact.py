@@ -1,0 +1,127 @@
+"""Synaptic sums without rounding, so that spikes do not depend on the order of addition.
+
+A spike is the sign of a sum, and floating-point sums change in the last bit with the batch size, the number of threads
+and the device: near a tie, so would the spike. Here the factors lie on dyadic grids,
+
+* each neuron's weights are integers times a power of two of its own (:func:`snap_weights`),
+* inputs are integers times ``INPUT_UNIT`` (:func:`snap_inputs`), spikes are 0 or 1,
+
+so every partial sum is an integer times a power of two. As long as that integer fits into the mantissa, nothing is ever
+rounded, and any order gives the same bits. :func:`exact_product` picks the narrowest type in which this holds.
+What follows the sum (leak, reset, bias) is elementwise, in one fixed order of correctly rounded operations.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidInputError
+
+INPUT_UNIT = 2.0**-16
+"""Resolution at which input values are read."""
+
+WEIGHT_BITS = 16
+"""Bits of a sampled weight, sign included: what a fixed-point neuromorphic chip stores."""
+
+_SMALL_PRODUCT = 2**14
+"""Entries of a product below which a batched call beats a loop over subnetworks."""
+
+_MANTISSA_BITS = {torch.float32: 24, torch.float64: 53}
+
+
+def snap_weights(weight: Tensor, bits: int = WEIGHT_BITS) -> Tensor:
+    """Round each neuron's weights to ``bits``-bit integers times a power of two of its own.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (..., fan_in, width)
+    bits : int
+        Sign included, so that the largest weight of a neuron is at most ``2**(bits - 1)`` of its units.
+
+    Returns
+    -------
+    Tensor like ``weight``. Snapping twice changes nothing.
+    """
+    unit = _weight_unit(weight, bits)
+    return torch.round(weight / unit) * unit
+
+
+def weight_levels(weight: Tensor, bits: int = WEIGHT_BITS) -> float:
+    """The largest integer that a snapped neuron can reach when every input is one: ``max_i Σ_j |w_ij| / unit_i``."""
+    levels: float = (weight.double().abs().sum(-2, keepdim=True) / _weight_unit(weight, bits).double()).max().item()
+    return levels
+
+
+def _weight_unit(weight: Tensor, bits: int) -> Tensor:
+    mantissa, exponent = torch.frexp(weight.abs().amax(-2, keepdim=True))
+    exponent = exponent - (mantissa == 0.5).to(
+        exponent.dtype
+    )  # 2**e itself needs no bit more than the numbers below it
+    unit = torch.ldexp(torch.ones_like(mantissa), exponent - (bits - 1))
+    return unit.clamp_min(torch.finfo(weight.dtype).tiny)
+
+
+def snap_inputs(inputs: Tensor) -> Tensor:
+    """Read real inputs on the grid of ``INPUT_UNIT``, in float64 (which holds the grid points exactly)."""
+    return torch.round(inputs.double() / INPUT_UNIT) * INPUT_UNIT
+
+
+def input_levels(inputs: Tensor) -> float:
+    """The largest integer among the inputs, counted in the coarsest unit that holds them all."""
+    largest: float = inputs.abs().max().item()
+    if bool((inputs == inputs.round()).all()):
+        return max(largest, 1.0)
+    return largest / INPUT_UNIT + 0.5
+
+
+def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dtype:
+    """The narrowest type in which no partial sum is rounded.
+
+    float32 products may be computed in fewer bits when the user relaxed ``torch.set_float32_matmul_precision``; then
+    float64 is used, which no such setting touches.
+    """
+    bits = math.log2(max(levels_of_weights * levels_of_inputs, 1.0))
+    if bits <= _MANTISSA_BITS[torch.float32] and torch.get_float32_matmul_precision() == "highest":
+        return torch.float32
+    if bits <= _MANTISSA_BITS[torch.float64]:
+        return torch.float64
+    raise InvalidInputError(
+        f"expected inputs whose weighted sums fit into 53 bits, so that spikes are reproducible, got {bits:.0f} bits: "
+        f"scale the inputs down by 2**{math.ceil(bits - 53)} or more, for example by standardising them"
+    )
+
+
+def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, workspace: "Workspace") -> None:
+    """Write ``inputs @ weight`` into ``out``: summed exactly in the factors' dtype, then rounded once to ``out``'s.
+
+    Parameters
+    ----------
+    inputs : Tensor of shape (n_rows, fan_in), shared by all subnetworks, or (n_subnetworks, n_rows, fan_in)
+    weight : Tensor of shape (n_subnetworks, fan_in, width), of the dtype given by :func:`product_dtype`
+    out : Tensor of shape (n_subnetworks, n_rows, width)
+    """
+    total = out if out.dtype == weight.dtype else workspace.array("product", out.shape, weight.dtype, out.device)
+    inputs = inputs.expand(len(weight), *inputs.shape[-2:])
+    if inputs.shape[1] * weight.shape[2] < _SMALL_PRODUCT:
+        torch.bmm(inputs, weight, out=total)
+    else:
+        for k in range(len(weight)):  # threads share one large product better than a batch of them
+            torch.mm(inputs[k], weight[k], out=total[k])
+    if total is not out:
+        out.copy_(total)
+
+
+class Workspace:
+    """Arrays used again and again: fresh memory costs more than the arithmetic done in it."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """An uninitialised array; the next one of the same name takes its place."""
+        size = math.prod(shape)
+        buffer = self._buffers.get((name, dtype, device))
+        if buffer is None or buffer.numel() < size:
+            buffer = self._buffers[name, dtype, device] = torch.empty(size, dtype=dtype, device=device)
+        return buffer[:size].view(shape)

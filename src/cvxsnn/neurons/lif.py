@@ -1,0 +1,82 @@
+"""The leaky integrate-and-fire layer: the only place where its equation is written."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..checks import check_choice
+from ..errors import InvalidInputError
+from .layer import HiddenLayer, LayerState, per_sample
+
+Tie = Literal["ge", "gt"]
+
+
+def fire(membrane: Tensor, tie: Tie = "ge", out: Tensor | None = None) -> Tensor:
+    """``1{membrane ≥ 0}`` in the membrane's dtype: a tie fires.
+
+    ``tie="gt"`` exists only to run networks of libraries whose ties do not fire.
+    """
+    out = torch.empty_like(membrane) if out is None else out
+    compare = torch.ge if tie == "ge" else torch.gt
+    return compare(membrane, 0, out=out)
+
+
+def lif_step(drive: Tensor, state: LayerState, decay: Tensor, threshold: Tensor, tie: Tie = "ge") -> None:
+    r"""Advance a threshold-centred LIF layer by one step, in place.
+
+    .. math::
+        U^t = I^t + \beta\, U^{t-1} - U_{thr}\, S^{t-1}, \qquad S^t = 1\{U^t \ge 0\}
+
+    with drive :math:`I`, ``decay`` :math:`\beta` and ``threshold`` :math:`U_{thr}`, which is the amount subtracted
+    after a spike; the neuron fires at zero.
+    """
+    membrane, spikes = state
+    # Leak and input are two rounded operations, never one fused multiply-add, so that all devices agree; the reset may
+    # be fused because a threshold times 0 or 1 is exact.
+    membrane.mul_(decay).add_(drive).addcmul_(spikes, threshold, value=-1)
+    fire(membrane, tie, out=spikes)
+
+
+@dataclass(frozen=True, eq=False)
+class LIFLayer(HiddenLayer):
+    """A hidden layer of LIF neurons.
+
+    Parameters
+    ----------
+    weight, bias, initial_spikes, weight_bits
+        As in :class:`HiddenLayer`.
+    decay : Tensor of shape (n_subnetworks, width) or scalar, in [0, 1]
+    threshold : Tensor of shape (n_subnetworks, width) or scalar
+        The amount subtracted from the membrane after a spike.
+    initial_membrane : Tensor of shape (n_subnetworks, width) or scalar
+    tie : "ge" or "gt"
+        See :func:`fire`.
+    """
+
+    decay: Tensor = 0.9  # type: ignore[assignment]
+    threshold: Tensor = 1.0  # type: ignore[assignment]
+    initial_membrane: Tensor = 0.0  # type: ignore[assignment]
+    tie: Tie = "ge"
+
+    def _check_dynamics(self) -> None:
+        decay = self._expand("decay")
+        if bool(((decay < 0) | (decay > 1)).any()):
+            raise InvalidInputError(
+                f"expected decay between 0 and 1, got values from {decay.min():g} to {decay.max():g}: "
+                "0 forgets at once, 1 never leaks"
+            )
+        self._expand("threshold")
+        self._expand("initial_membrane")
+        check_choice("tie", self.tie, ("ge", "gt"))
+
+    def initial_state(self, n_samples: int) -> LayerState:
+        """The state before the first step, writable."""
+        shape = (self.n_subnetworks, n_samples, self.width)
+        membrane, spikes = per_sample(self.initial_membrane), per_sample(self.initial_spikes)
+        return LayerState(membrane.expand(shape).clone(), spikes.expand(shape).clone())
+
+    def step(self, drive: Tensor, state: LayerState) -> None:
+        """Advance ``state`` in place by one step."""
+        lif_step(drive, state, per_sample(self.decay), per_sample(self.threshold), self.tie)

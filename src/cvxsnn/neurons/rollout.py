@@ -1,0 +1,210 @@
+"""Rolling many subnetworks through many sequences: spikes in, spikes out.
+
+Layers never feed the layers below, so the stack is rolled out layer by layer, not step by step: the drive of a layer at
+all steps is one exact matrix product, and what is left is an elementwise scan over time that stays in cache. Arrays are
+time-major in here, and nowhere else.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..checks import Array, check_choice, check_positive_int, check_sequences
+from ..errors import InvalidInputError
+from .exact import Workspace, exact_product, input_levels, product_dtype, snap_inputs
+from .layer import HiddenLayer, LayerState, per_sample
+
+Steps = Literal["last", "all"]
+
+CHUNK_BYTES = 16 * 2**20
+"""Size of the largest array that a roll-out holds at once, unless the caller says otherwise: about one L3 cache."""
+
+_MIN_CHUNK_ROWS = 64
+"""Rows below which a matrix product wastes its time; rather take fewer subnetworks at once."""
+
+
+def as_inputs(inputs: Array) -> Tensor:
+    """Inputs as a checked tensor of shape (n_samples, n_steps, n_features), where the caller put it."""
+    if not isinstance(inputs, Tensor):
+        inputs = np.asarray(inputs)
+        if inputs.dtype == object:
+            raise InvalidInputError(
+                "expected sequences of equal length as one array (n_samples, n_steps, n_features), got ragged ones: "
+                "pad them at the front"
+            )
+        inputs = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
+    check_sequences(inputs)
+    return inputs
+
+
+def roll_out(
+    layers: Sequence[HiddenLayer],
+    inputs: Array,
+    steps: Steps = "last",
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Tensor:
+    """Spikes of the last hidden layer.
+
+    Parameters
+    ----------
+    layers : sequence of HiddenLayer
+        From the inputs up. Computation takes place on the device of ``inputs``, in the dtype of the layers.
+    inputs : Tensor or array of shape (n_samples, n_steps, n_features)
+    steps : "last" or "all"
+    chunk_bytes : int
+        Memory for intermediate arrays. The spikes do not depend on it.
+
+    Returns
+    -------
+    Tensor of shape (n_samples, n_neurons) or (n_samples, n_steps, n_neurons), dtype bool, where
+    ``n_neurons = n_subnetworks * width`` and neuron i of subnetwork k is column ``k * width + i``.
+    """
+    inputs = as_inputs(inputs)
+    n_samples, n_steps, _ = inputs.shape
+    n_neurons = layers[-1].n_subnetworks * layers[-1].width
+    shape = (n_samples, n_neurons) if steps == "last" else (n_samples, n_steps, n_neurons)
+    spikes = torch.empty(shape, dtype=torch.bool, device=inputs.device)
+    for rows, columns, block in iterate_rollout(layers, inputs, steps, chunk_bytes=chunk_bytes):
+        spikes[rows, ..., columns] = block
+    return spikes
+
+
+def iterate_rollout(
+    layers: Sequence[HiddenLayer],
+    inputs: Array,
+    steps: Steps = "last",
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    row_multiple: int = 1,
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield ``(rows, columns, spikes[rows, ..., columns])`` of :func:`roll_out` block by block.
+
+    ``row_multiple`` makes every block but the last of a column range start and end at a multiple of it.
+    """
+    inputs = as_inputs(inputs)
+    check_choice("steps", steps, ("last", "all"))
+    layers = [layer.to(inputs.device) for layer in _checked_stack(layers, inputs.shape[2])]
+    weights = _exact_weights(layers, inputs)
+    workspace = Workspace()
+    n_samples, n_steps, _ = inputs.shape
+    n_subnetworks, width = layers[-1].n_subnetworks, layers[-1].width
+    block_rows, block_subnetworks = _plan_blocks(
+        layers, n_steps, check_positive_int("chunk_bytes", chunk_bytes), row_multiple
+    )
+    for k in range(0, n_subnetworks, block_subnetworks):
+        subnetworks = slice(k, min(k + block_subnetworks, n_subnetworks))
+        block_layers = [layer.take(subnetworks) for layer in layers]
+        block_weights = [weight[subnetworks] for weight in weights]
+        columns = slice(subnetworks.start * width, subnetworks.stop * width)
+        for i in range(0, n_samples, block_rows):
+            rows = slice(i, min(i + block_rows, n_samples))
+            yield rows, columns, _roll_block(block_layers, block_weights, inputs[rows], steps, workspace)
+
+
+class Stepper:
+    """Rolls a stack one step at a time, for models whose next input depends on their last output.
+
+    The spikes are those of :func:`roll_out`, bit for bit.
+    """
+
+    def __init__(self, layers: Sequence[HiddenLayer], n_samples: int) -> None:
+        self._layers = _checked_stack(layers, layers[0].fan_in)
+        self._states = [layer.initial_state(n_samples) for layer in self._layers]
+        self._workspace = Workspace()
+
+    def step(self, inputs: Array) -> Tensor:
+        """Advance by one step of ``inputs`` (n_samples, n_features); return spikes (n_samples, n_neurons), bool."""
+        layers = self._layers
+        inputs = as_inputs(inputs[:, None, :]).to(layers[0].weight.device)
+        block = snap_inputs(inputs).transpose(0, 1)
+        for layer, state, weight in zip(layers, self._states, _exact_weights(layers, inputs), strict=True):
+            layer.step(_drive(layer, weight, block, self._workspace, name="drive")[:, 0], state)
+            block = state.spikes[:, None]
+        return _neurons_last(self._states[-1].spikes) != 0
+
+
+def _roll_block(
+    layers: Sequence[HiddenLayer], weights: Sequence[Tensor], inputs: Tensor, steps: Steps, workspace: Workspace
+) -> Tensor:
+    """Roll one block of rows through one block of subnetworks."""
+    n_samples = inputs.shape[0]
+    block = snap_inputs(inputs).transpose(0, 1)
+    for depth, (layer, weight) in enumerate(zip(layers, weights, strict=True), 1):
+        drive = _drive(layer, weight, block, workspace, name=f"drive{depth % 2}")
+        keep_last_only = depth == len(layers) and steps == "last"
+        # Once step t has been taken its drive is no longer needed: the spikes move in.
+        block = _scan(layer, drive, layer.initial_state(n_samples), out=None if keep_last_only else drive)
+    spikes = block != 0
+    return _neurons_last(spikes) if steps == "last" else _neurons_last(spikes.permute(0, 2, 1, 3))
+
+
+def _scan(layer: HiddenLayer, drive: Tensor, state: LayerState, out: Tensor | None) -> Tensor:
+    """Step ``layer`` through ``drive``; give the spikes of all steps in ``out``, or without it those of the last."""
+    for t in range(drive.shape[1]):
+        layer.step(drive[:, t], state)
+        if out is not None:
+            out[:, t] = state.spikes
+    return state.spikes if out is None else out
+
+
+def _drive(layer: HiddenLayer, weight: Tensor, block: Tensor, workspace: Workspace, name: str) -> Tensor:
+    """Weighted input plus bias at all steps.
+
+    Parameters
+    ----------
+    weight : the layer's, in the dtype of an exact product
+    block : Tensor of shape (n_steps, n_samples, fan_in), shared by all subnetworks, or with a first axis for them
+
+    Returns
+    -------
+    Tensor of shape (n_subnetworks, n_steps, n_samples, width)
+    """
+    n_steps, n_samples, fan_in = block.shape[-3:]
+    flat = block.to(weight.dtype).reshape(*block.shape[:-3], n_steps * n_samples, fan_in)
+    shape = (layer.n_subnetworks, n_steps * n_samples, layer.width)
+    drive = workspace.array(name, shape, layer.weight.dtype, block.device)
+    exact_product(flat, weight, drive, workspace)
+    if bool(layer.bias.any()):
+        drive += per_sample(layer.bias)
+    return drive.view(layer.n_subnetworks, n_steps, n_samples, layer.width)
+
+
+def _neurons_last(spikes: Tensor) -> Tensor:
+    """(n_subnetworks, ..., width) to (..., n_subnetworks * width)."""
+    return spikes.movedim(0, -2).flatten(-2)
+
+
+def _exact_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[Tensor]:
+    """The weights of each layer, in the dtype in which its products with these inputs, or with spikes, are exact."""
+    levels = [input_levels(inputs), *[1.0] * (len(layers) - 1)]
+    return [layer.weight.to(product_dtype(layer.levels, level)) for layer, level in zip(layers, levels, strict=True)]
+
+
+def _plan_blocks(layers: Sequence[HiddenLayer], n_steps: int, chunk_bytes: int, row_multiple: int) -> tuple[int, int]:
+    """Rows and subnetworks a block may have for its largest array to fit into ``chunk_bytes``."""
+    widest = max(layer.width for layer in layers)
+    unit = n_steps * widest * max(layer.weight.element_size() for layer in layers)
+    n_subnetworks = layers[0].n_subnetworks
+    block_subnetworks = max(1, min(n_subnetworks, chunk_bytes // (unit * _MIN_CHUNK_ROWS)))
+    rows = max(1, chunk_bytes // (unit * block_subnetworks))
+    return max(row_multiple, rows // row_multiple * row_multiple), block_subnetworks
+
+
+def _checked_stack(layers: Sequence[HiddenLayer], n_features: int) -> list[HiddenLayer]:
+    if not layers:
+        raise InvalidInputError("expected at least one hidden layer, got none")
+    fan_in, n_subnetworks, dtype = n_features, layers[0].n_subnetworks, layers[0].weight.dtype
+    for depth, layer in enumerate(layers, 1):
+        if layer.fan_in != fan_in:
+            raise InvalidInputError(
+                f"expected layer {depth} to read {fan_in} values, got weights for {layer.fan_in}: "
+                + ("the inputs and the witnesses disagree on n_features" if depth == 1 else "widths must chain")
+            )
+        if layer.n_subnetworks != n_subnetworks or layer.weight.dtype != dtype:
+            raise InvalidInputError("expected all layers to have the same number of subnetworks and the same dtype")
+        fan_in = layer.width
+    return list(layers)

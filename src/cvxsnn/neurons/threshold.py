@@ -1,0 +1,69 @@
+"""The dense recurrent threshold layer: the only place where its equation is written."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidInputError
+from .exact import Workspace, exact_product, product_dtype, snap_weights, weight_levels
+from .layer import HiddenLayer, LayerState, per_sample
+from .lif import fire
+
+
+def threshold_step(drive: Tensor, feedback: Tensor, state: LayerState) -> None:
+    r"""Advance a recurrent threshold layer by one step, in place.
+
+    .. math::
+        H^t = 1\{I^t + H^{t-1} P_{rec} \ge 0\}
+
+    with drive :math:`I^t` and ``feedback`` :math:`H^{t-1} P_{rec}`. The pre-activation is kept as the membrane.
+    """
+    torch.add(drive, feedback, out=state.membrane)
+    fire(state.membrane, out=state.spikes)
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdLayer(HiddenLayer):
+    """A hidden layer of threshold neurons with dense recurrence.
+
+    On sequences of one step from silent initial spikes this is the layer of a feedforward threshold network: the
+    recurrent weights then have nothing to read.
+
+    Parameters
+    ----------
+    weight, bias, initial_spikes, weight_bits
+        As in :class:`HiddenLayer`.
+    recurrent_weight : Tensor of shape (n_subnetworks, width, width), optional
+        ``[k, i, j]`` leads from neuron i to neuron j. None is no recurrence.
+    """
+
+    recurrent_weight: Tensor = None  # type: ignore[assignment]  # __post_init__ makes it zeros
+
+    def _check_dynamics(self) -> None:
+        shape = (self.n_subnetworks, self.width, self.width)
+        recurrent = self.weight.new_zeros(shape) if self.recurrent_weight is None else self.recurrent_weight
+        if tuple(recurrent.shape) != shape or not bool(torch.isfinite(recurrent).all()):
+            raise InvalidInputError(
+                f"expected finite recurrent weights of shape {shape}, got shape {tuple(recurrent.shape)}"
+            )
+        recurrent = recurrent.to(self.weight.device, self.weight.dtype)
+        self._set("recurrent_weight", snap_weights(recurrent, self.weight_bits))
+
+    @cached_property
+    def _exact_recurrent_weight(self) -> Tensor:
+        return self.recurrent_weight.to(product_dtype(weight_levels(self.recurrent_weight, self.weight_bits), 1.0))
+
+    def initial_state(self, n_samples: int) -> LayerState:
+        """The state before the first step, writable."""
+        shape = (self.n_subnetworks, n_samples, self.width)
+        spikes = per_sample(self.initial_spikes).expand(shape).clone()
+        return LayerState(torch.zeros_like(spikes), spikes)
+
+    def step(self, drive: Tensor, state: LayerState) -> None:
+        """Advance ``state`` in place by one step."""
+        weight = self._exact_recurrent_weight
+        feedback = torch.empty_like(drive)
+        exact_product(state.spikes.to(weight.dtype), weight, feedback, Workspace())
+        threshold_step(drive, feedback, state)

@@ -1,0 +1,21 @@
+"""Named randomness: a child stream depends on its name alone, so adding one draw moves no other."""
+
+import hashlib
+
+import numpy as np
+
+from .errors import InvalidInputError
+
+
+def check_seed(seed: int) -> int:
+    """Return ``seed``, or say why it cannot be one."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidInputError(f"expected seed to be a non-negative integer, got {seed!r}: pass for example seed=0")
+    return int(seed)
+
+
+def child_generator(seed: int, *names: str | int) -> np.random.Generator:
+    """The random stream of ``names`` under the main ``seed``, for example ``child_generator(0, "addition", "train")``."""
+    digest = hashlib.sha256("\x1f".join(map(str, names)).encode()).digest()
+    words = np.frombuffer(digest, dtype="<u4").tolist()
+    return np.random.default_rng(np.random.SeedSequence([check_seed(seed), *words]))

@@ -1,0 +1,18 @@
+"""Sequential tasks, each a function that returns a :class:`Task`."""
+
+from .addition import addition
+from .data import Feedback, SequenceData, Targets, Task
+from .digits_seq import digits_seq
+from .first_last_xor import first_last_xor
+from .mnist_seq import mnist_seq
+
+__all__ = [
+    "Feedback",
+    "SequenceData",
+    "Targets",
+    "Task",
+    "addition",
+    "digits_seq",
+    "first_last_xor",
+    "mnist_seq",
+]

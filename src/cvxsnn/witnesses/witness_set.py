@@ -1,0 +1,109 @@
+"""Witnesses: hidden weights and dynamics, with the record of where they came from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from ..checks import check_choice
+from ..errors import InvalidInputError
+from ..neurons import HiddenLayer, LIFLayer
+
+Neuron = Literal["lif", "threshold"]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where witnesses came from.
+
+    Parameters
+    ----------
+    kind : "sampled", "pretrained" or "enumerated"
+        Only a complete enumeration can carry a certificate over all witnesses.
+    recipe : mapping of plain values
+        For sampled witnesses every argument of the sampler, seed included: enough to draw them again.
+    """
+
+    kind: Literal["sampled", "pretrained", "enumerated"]
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown kind."""
+        check_choice("kind", self.kind, ("sampled", "pretrained", "enumerated"))
+
+
+@dataclass(frozen=True, eq=False)
+class WitnessSet:
+    """Hidden layers of ``n_subnetworks`` subnetworks; each neuron of the last layer is the end of one witness.
+
+    Parameters
+    ----------
+    layers : tuple of HiddenLayer
+        From the inputs up; all of one neuron model.
+    provenance : Provenance
+    """
+
+    layers: tuple[HiddenLayer, ...]
+    provenance: Provenance
+
+    def __post_init__(self) -> None:
+        """Check that the layers form one stack."""
+        if not self.layers:
+            raise InvalidInputError("expected at least one hidden layer, got none")
+        if len({type(layer) for layer in self.layers}) > 1:
+            raise InvalidInputError("expected all layers to have one neuron model, got a mixture of LIF and threshold")
+        for lower, upper in zip(self.layers, self.layers[1:], strict=False):
+            if upper.fan_in != lower.width or upper.n_subnetworks != lower.n_subnetworks:
+                raise InvalidInputError(
+                    f"expected a layer for {lower.n_subnetworks} subnetworks that reads {lower.width} spikes, got one "
+                    f"for {upper.n_subnetworks} that reads {upper.fan_in}"
+                )
+
+    @property
+    def neuron(self) -> Neuron:
+        """The neuron model."""
+        return "lif" if isinstance(self.layers[0], LIFLayer) else "threshold"
+
+    @property
+    def n_features(self) -> int:
+        """Number of input features a step."""
+        return self.layers[0].fan_in
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers of one subnetwork, the paper's m_1 ... m_{L-1}."""
+        return tuple(layer.width for layer in self.layers)
+
+    @property
+    def n_subnetworks(self) -> int:
+        """Number of subnetworks, the paper's K."""
+        return self.layers[0].n_subnetworks
+
+    @property
+    def n_witnesses(self) -> int:
+        """Number of neurons in the last hidden layers together: as many columns a dictionary has before merging."""
+        return self.n_subnetworks * self.hidden[-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of the membranes."""
+        return self.layers[0].weight.dtype
+
+    def locate(self, witnesses: Tensor) -> tuple[Tensor, Tensor]:
+        """Subnetwork and neuron of the last layer, for indices in ``range(n_witnesses)``."""
+        return witnesses // self.hidden[-1], witnesses % self.hidden[-1]
+
+    def take(self, subnetworks: slice | Tensor) -> Self:
+        """Some of the subnetworks."""
+        return type(self)(tuple(layer.take(subnetworks) for layer in self.layers), self.provenance)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        """The witnesses on another device, or with membranes of another floating-point type."""
+        return type(self)(tuple(layer.to(device, dtype) for layer in self.layers), self.provenance)
+
+    def __repr__(self) -> str:
+        """Sizes and origin on one line."""
+        shape = "→".join(map(str, (self.n_features, *self.hidden)))
+        return f"WitnessSet({self.provenance.kind} {self.neuron}, {self.n_subnetworks} × ({shape}))"
