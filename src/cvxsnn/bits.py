@@ -21,12 +21,12 @@ def pack(bits: Tensor) -> Tensor:
     """Pack the last axis of a bool tensor."""
     n_bits = bits.shape[-1]
     padded = bits
-    if n_bits % 64:
+    if n_bits % 64 or bits.storage_offset() % 8:
         padded = bits.new_zeros(*bits.shape[:-1], 8 * packed_bytes(n_bits))
         padded[..., :n_bits] = bits
     # Eight bytes of 0 or 1 are one word; the product lines their low bits up in its top byte.
-    words = padded.contiguous().view(torch.int64)
-    return ((words * 0x0102040810204080) >> 56).to(torch.uint8)
+    words = padded.flatten().view(torch.int64)
+    return ((words * 0x0102040810204080) >> 56).to(torch.uint8).view(*bits.shape[:-1], packed_bytes(n_bits))
 
 
 def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool) -> Tensor:

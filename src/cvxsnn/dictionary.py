@@ -1,7 +1,7 @@
 """The spike dictionary: distinct spike patterns as bit-packed columns, each with the witnesses that produce it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,12 @@ Readout = Literal["last", "all", "mean"]
 
 MEMORY_BUDGET = 4 * 2**30
 """Bytes that the packed columns may take, unless the caller says otherwise."""
+
+_PRODUCT_BLOCK = 2**20
+"""Numbers unpacked at once for a product: 8 MiB of float64."""
+
+_GRAM_BLOCK = 2**26
+"""Numbers unpacked at once for a Gram matrix: 64 MiB of bytes."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,48 @@ class SpikeDictionary:
             block = self.packed[:, :, start // 8 : (stop + 7) // 8]
             yield slice(start, stop), self._numbers(block, stop - start, dtype).T
 
+    def matvec(self, coef: Tensor) -> Tensor:
+        """The product D·W for W of shape (n_atoms, n_outputs), in float64, from the rows of W that are not zero."""
+        scores = coef.new_zeros(self.n_rows, coef.shape[1])
+        active = torch.nonzero(coef.any(1)).squeeze(1)
+        for atoms, block in self._iterate_atoms(active):
+            scores.addmm_(block.T, coef[atoms])
+        return scores
+
+    def rmatvec(self, rows: Tensor) -> Tensor:
+        """The product Dᵀ·R for R of shape (n_rows, n_outputs), in float64."""
+        product = rows.new_empty(self.n_atoms, rows.shape[1])
+        for atoms, block in self._iterate_atoms(torch.arange(self.n_atoms, device=self.device)):
+            product[atoms] = block @ rows
+        return product
+
+    def gram(self) -> Tensor:
+        """The Gram matrix DᵀD in float64, free of rounding."""
+        if self.packed.shape[1] > 1:
+            numbers = self.columns()
+            return numbers.T @ numbers
+        total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
+        step = max(64, _GRAM_BLOCK // self.n_atoms // 64 * 64)
+        for start in range(0, self.n_rows, step):
+            n_rows = min(step, self.n_rows - start)
+            total += _integer_gram(self.packed[:, 0, start // 8 : (start + n_rows + 7) // 8], n_rows)
+        return total
+
+    def take_rows(self, rows: Tensor) -> "SpikeDictionary":
+        """The dictionary restricted to some rows; atoms keep their places, even where they become equal."""
+        planes = [
+            bits.transpose(bits.transpose(self.packed[:, plane].contiguous(), self.n_rows)[rows], self.n_atoms)
+            for plane in range(self.packed.shape[1])
+        ]
+        return replace(self, packed=torch.stack(planes, dim=1), n_rows=len(rows))
+
+    def _iterate_atoms(self, atoms: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield ``(atoms, their columns as rows of a float64 matrix)`` in blocks that stay in cache."""
+        step = max(1, _PRODUCT_BLOCK // max(1, self.n_rows))
+        for start in range(0, len(atoms), step):
+            chosen = atoms[start : start + step]
+            yield chosen, self._numbers(self.packed[chosen], self.n_rows, torch.float64)
+
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
         """Group the rows that have equal spikes and, where given, equal labels.
 
@@ -134,8 +182,9 @@ class SpikeDictionary:
             if labels.shape[0] != self.n_rows:
                 raise InvalidInputError(f"expected one label for each of {self.n_rows} rows, got {labels.shape[0]}")
             labels = labels.reshape(self.n_rows, -1).to(self.device)
-            # Doubles are compared as their 64 bits; adding zero makes the two zeros one.
-            words.append((labels + 0.0).view(torch.int64) if labels.dtype == torch.float64 else labels.to(torch.int64))
+            # Real labels are compared as the 64 bits of a double; adding zero makes the two zeros one.
+            real = labels.is_floating_point()
+            words.append((labels.double() + 0.0).view(torch.int64) if real else labels.to(torch.int64))
         return bits.group_equal(torch.cat(words, dim=1))
 
     def health(self) -> DictionaryHealth:
@@ -177,6 +226,15 @@ class SpikeDictionary:
         """Sizes and origin on one line."""
         origin = "a plain array" if self.witnesses is None else repr(self.witnesses)
         return f"SpikeDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, from {origin})"
+
+
+def _integer_gram(packed: Tensor, n_rows: int) -> Tensor:
+    """Counts of common spikes, for packed 0/1 columns over fewer than 2**24 rows."""
+    if packed.device.type == "cpu" and hasattr(torch, "_int_mm"):
+        columns = bits.unpack(packed, n_rows, torch.int8)
+        return torch._int_mm(columns, columns.T.contiguous())  # four times as fast as float32, and as exact
+    columns = bits.unpack(packed, n_rows, torch.float32)
+    return columns @ columns.T
 
 
 def build_dictionary(
@@ -251,7 +309,13 @@ def _pack_columns(spikes: Tensor) -> Tensor:
 
 def _checked_binary(columns: Array) -> Tensor:
     if not isinstance(columns, Tensor):
-        columns = torch.from_numpy(np.ascontiguousarray(columns))
+        try:
+            columns = torch.from_numpy(np.require(columns, requirements=["C", "W"]))
+        except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
+            raise InvalidInputError(
+                "expected a WitnessSet or a 0/1 array of shape (n_rows, n_columns), got rows of unequal length or no "
+                "numbers: make the rows equally long"
+            ) from None
     if columns.ndim != 2 or 0 in columns.shape:
         raise InvalidInputError(
             f"expected a non-empty 0/1 array of shape (n_rows, n_columns), got shape {tuple(columns.shape)}"

@@ -15,7 +15,7 @@ def check_seed(seed: int) -> int:
 
 
 def child_generator(seed: int, *names: str | int) -> np.random.Generator:
-    """The random stream of ``names`` under the main ``seed``, for example ``child_generator(0, "addition", "train")``."""
+    """The random stream of ``names`` under the main ``seed``, as in ``child_generator(0, "addition", "train")``."""
     digest = hashlib.sha256("\x1f".join(map(str, names)).encode()).digest()
     words = np.frombuffer(digest, dtype="<u4").tolist()
     return np.random.default_rng(np.random.SeedSequence([check_seed(seed), *words]))

@@ -82,7 +82,7 @@ def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dt
     float64 is used, which no such setting touches.
     """
     bits = math.log2(max(levels_of_weights * levels_of_inputs, 1.0))
-    if bits <= _MANTISSA_BITS[torch.float32] and torch.get_float32_matmul_precision() == "highest":
+    if bits <= _MANTISSA_BITS[torch.float32] and _multiplies_in_full_float32():
         return torch.float32
     if bits <= _MANTISSA_BITS[torch.float64]:
         return torch.float64
@@ -90,6 +90,13 @@ def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dt
         f"expected inputs whose weighted sums fit into 53 bits, so that spikes are reproducible, got {bits:.0f} bits: "
         f"scale the inputs down by 2**{math.ceil(bits - 53)} or more, for example by standardising them"
     )
+
+
+def _multiplies_in_full_float32() -> bool:
+    try:
+        return torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # what torch answers once a precision was set for one backend only
+        return False
 
 
 def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, workspace: "Workspace") -> None:

@@ -49,7 +49,7 @@ class HiddenLayer(ABC):
         if not 2 <= self.weight_bits <= 32:
             raise InvalidInputError(f"expected weight_bits between 2 and 32, got {self.weight_bits!r}")
         check_finite("weight", self.weight)
-        self._set("weight", snap_weights(self.weight, self.weight_bits))
+        self._set("weight", snap_weights(self.weight.detach(), self.weight_bits))
         self._expand("bias")
         spikes = self._expand("initial_spikes")
         if bool(((spikes != 0) & (spikes != 1)).any()):
@@ -110,7 +110,7 @@ class HiddenLayer(ABC):
 
     def _expand(self, name: str) -> Tensor:
         """Expand a scalar or per-neuron parameter to (n_subnetworks, width), in the layer's dtype and device."""
-        value = torch.as_tensor(getattr(self, name), dtype=self.weight.dtype, device=self.weight.device)
+        value = torch.as_tensor(getattr(self, name), dtype=self.weight.dtype, device=self.weight.device).detach()
         shape = (self.n_subnetworks, self.width)
         try:
             value = value.expand(shape)

@@ -29,15 +29,15 @@ _MIN_CHUNK_ROWS = 64
 def as_inputs(inputs: Array) -> Tensor:
     """Inputs as a checked tensor of shape (n_samples, n_steps, n_features), where the caller put it."""
     if not isinstance(inputs, Tensor):
-        inputs = np.asarray(inputs)
-        if inputs.dtype == object:
+        try:
+            inputs = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
+        except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
             raise InvalidInputError(
-                "expected sequences of equal length as one array (n_samples, n_steps, n_features), got ragged ones: "
-                "pad them at the front"
-            )
-        inputs = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
+                "expected numbers in sequences of equal length, as one array (n_samples, n_steps, n_features), got "
+                "ragged or other ones: pad short sequences at the front"
+            ) from None
     check_sequences(inputs)
-    return inputs
+    return inputs.byte() if inputs.dtype == torch.bool else inputs
 
 
 def roll_out(
@@ -64,7 +64,8 @@ def roll_out(
     ``n_neurons = n_subnetworks * width`` and neuron i of subnetwork k is column ``k * width + i``.
     """
     inputs = as_inputs(inputs)
-    n_samples, n_steps, _ = inputs.shape
+    n_samples, n_steps, n_features = inputs.shape
+    layers = _checked_stack(layers, n_features)
     n_neurons = layers[-1].n_subnetworks * layers[-1].width
     shape = (n_samples, n_neurons) if steps == "last" else (n_samples, n_steps, n_neurons)
     spikes = torch.empty(shape, dtype=torch.bool, device=inputs.device)
@@ -112,13 +113,16 @@ class Stepper:
     """
 
     def __init__(self, layers: Sequence[HiddenLayer], n_samples: int) -> None:
-        self._layers = _checked_stack(layers, layers[0].fan_in)
+        self._layers = _checked_stack(layers, layers[0].fan_in if layers else 0)
         self._states = [layer.initial_state(n_samples) for layer in self._layers]
         self._workspace = Workspace()
 
     def step(self, inputs: Array) -> Tensor:
         """Advance by one step of ``inputs`` (n_samples, n_features); return spikes (n_samples, n_neurons), bool."""
         layers = self._layers
+        shape = (self._states[0].spikes.shape[1], layers[0].fan_in)
+        if tuple(inputs.shape) != shape:
+            raise InvalidInputError(f"expected one step of inputs of shape {shape}, got shape {tuple(inputs.shape)}")
         inputs = as_inputs(inputs[:, None, :]).to(layers[0].weight.device)
         block = snap_inputs(inputs).transpose(0, 1)
         for layer, state, weight in zip(layers, self._states, _exact_weights(layers, inputs), strict=True):

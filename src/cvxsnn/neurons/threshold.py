@@ -48,12 +48,12 @@ class ThresholdLayer(HiddenLayer):
             raise InvalidInputError(
                 f"expected finite recurrent weights of shape {shape}, got shape {tuple(recurrent.shape)}"
             )
-        recurrent = recurrent.to(self.weight.device, self.weight.dtype)
+        recurrent = recurrent.detach().to(self.weight.device, self.weight.dtype)
         self._set("recurrent_weight", snap_weights(recurrent, self.weight_bits))
 
     @cached_property
-    def _exact_recurrent_weight(self) -> Tensor:
-        return self.recurrent_weight.to(product_dtype(weight_levels(self.recurrent_weight, self.weight_bits), 1.0))
+    def _recurrent_levels(self) -> float:
+        return weight_levels(self.recurrent_weight, self.weight_bits)
 
     def initial_state(self, n_samples: int) -> LayerState:
         """The state before the first step, writable."""
@@ -63,7 +63,7 @@ class ThresholdLayer(HiddenLayer):
 
     def step(self, drive: Tensor, state: LayerState) -> None:
         """Advance ``state`` in place by one step."""
-        weight = self._exact_recurrent_weight
+        weight = self.recurrent_weight.to(product_dtype(self._recurrent_levels, 1.0))
         feedback = torch.empty_like(drive)
         exact_product(state.spikes.to(weight.dtype), weight, feedback, Workspace())
         threshold_step(drive, feedback, state)

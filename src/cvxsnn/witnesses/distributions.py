@@ -20,7 +20,9 @@ class Distribution(ABC):
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters, enough to draw again."""
-        return {"distribution": type(self).__name__.lower(), **asdict(self)}  # type: ignore[call-overload]
+        parameters = asdict(self)  # type: ignore[call-overload]
+        # NumPy's numbers are turned into Python's, which every file format knows.
+        return {"distribution": type(self).__name__.lower(), **{name: float(x) for name, x in parameters.items()}}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,321 @@
+"""Losses: value, gradient, curvature, conjugate. Everything is per row; rows are weighted and summed by the problem.
+
+Every loss here is convex in the scores, non-negative, and has zero in the domain of its conjugate, so that any dual
+point may be shrunk towards zero.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..checks import Array, check_choice
+from ..errors import InvalidInputError
+
+_INFEASIBLE = 1e-12
+"""How far outside its domain rounding may push the argument of a conjugate."""
+
+
+class Loss(ABC):
+    """One row's loss ℓ(f; y) for scores f of shape (n_rows, n_outputs)."""
+
+    name: ClassVar[str]
+    is_smooth: ClassVar[bool] = True
+    is_separable: ClassVar[bool] = True
+    """Whether the loss is a sum over outputs, so that its Hessian is diagonal in them."""
+
+    @abstractmethod
+    def encode(self, targets: Array) -> Tensor:
+        """Targets as the float64 matrix (n_rows, n_outputs) that the other methods take, or why they cannot be."""
+
+    @abstractmethod
+    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """ℓ(f; y), shape (n_rows,)."""
+
+    @abstractmethod
+    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """∇ℓ(f; y) or a subgradient, shape (n_rows, n_outputs)."""
+
+    @abstractmethod
+    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """ℓ*(u; y) = sup_f ⟨u, f⟩ − ℓ(f; y), shape (n_rows,); infinite outside the domain."""
+
+    @abstractmethod
+    def project(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """A point of the conjugate's domain near ``dual``; points of the domain stay where they are."""
+
+    @abstractmethod
+    def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """A point of the conjugate's domain near ``dual`` whose weighted sum over the rows is zero.
+
+        This is what the dual of an unpenalised intercept asks for.
+        """
+
+    @abstractmethod
+    def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Diagonal of the Hessian for separable losses, the class probabilities p of diag(p) − ppᵀ for softmax."""
+
+    def null_intercept(self, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """The best constant scores, shape (n_outputs,), for a problem with an intercept and no active atom."""
+        return _minimise_intercept(self, targets, row_weight)
+
+    def null_dual(self, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """An optimal dual point of the best constant, shape (n_rows, n_outputs)."""
+        constant = self.null_intercept(targets, row_weight).expand_as(targets)
+        return self.balance(self.gradient(constant, targets), targets, row_weight)
+
+
+class Squared(Loss):
+    """½ (f − y)², summed over outputs."""
+
+    name = "squared"
+
+    def encode(self, targets: Array) -> Tensor:
+        """Real targets, one column an output."""
+        return _as_columns(targets)
+
+    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """½ Σ (f − y)²."""
+        return 0.5 * (scores - targets).square().sum(1)
+
+    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """The residual f − y."""
+        return scores - targets
+
+    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Σ ½u² + uy."""
+        return (0.5 * dual.square() + dual * targets).sum(1)
+
+    def project(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Every point is in the domain."""
+        return dual
+
+    def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """Subtract the mean."""
+        return dual - (row_weight @ dual) / row_weight.sum()
+
+    def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """One."""
+        return torch.ones_like(scores)
+
+
+class _Margin(Loss):
+    """A loss of the margin y·f for labels y = ±1, one binary problem a column."""
+
+    def encode(self, targets: Array) -> Tensor:
+        """Labels {0, 1} or {−1, 1} as −1 and 1."""
+        labels = _as_columns(targets)
+        if bool(((labels == 0) | (labels == 1)).all()):
+            labels = 2 * labels - 1
+        if bool((labels.abs() != 1).any()):
+            raise InvalidInputError(
+                f"expected labels in {{0, 1}} or {{-1, 1}} for the {self.name} loss, got values from {labels.min():g} "
+                f"to {labels.max():g}: use loss='softmax' for more classes or 'squared' for real targets"
+            )
+        if bool((labels.amin(0) == labels.amax(0)).any()):
+            raise InvalidInputError("expected both labels to occur, got one class only: there is nothing to separate")
+        return labels
+
+    largest_dual: ClassVar[float] = 1.0
+    """Bound on −uy in the domain of the conjugate; the lower bound is zero."""
+
+    def project(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Clip −uy."""
+        return -targets * (-dual * targets).clamp(0, self.largest_dual)
+
+    def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """Shrink the heavier of the two classes; duals have the sign of −y, so they stay in the domain."""
+        mass = row_weight[:, None] * dual
+        up, down = mass.clamp_min(0).sum(0), -mass.clamp_max(0).sum(0)
+        lighter = torch.minimum(up, down)
+        return torch.where(dual > 0, dual * _ratio(lighter, up), dual * _ratio(lighter, down))
+
+
+class Hinge(_Margin):
+    """max(0, 1 − yf)."""
+
+    name = "hinge"
+    is_smooth = False
+
+    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """max(0, 1 − yf)."""
+        return (1 - targets * scores).clamp_min(0).sum(1)
+
+    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """−y where the margin is below one, else zero: a subgradient."""
+        return torch.where(targets * scores < 1, -targets, torch.zeros_like(scores))
+
+    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """The product uy, for −1 ≤ uy ≤ 0."""
+        product = dual * targets
+        outside = (product > _INFEASIBLE) | (product < -1 - _INFEASIBLE)
+        return product.masked_fill(outside, torch.inf).sum(1)
+
+    def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Zero almost everywhere."""
+        return torch.zeros_like(scores)
+
+    def null_intercept(self, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """The label of the majority."""
+        return torch.where(row_weight @ targets >= 0, 1.0, -1.0).to(targets)
+
+    def null_dual(self, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """Full duals for the minority, an equal share for the majority, whose margin is exactly one."""
+        return self.balance(-targets, targets, row_weight)
+
+
+class SquaredHinge(_Margin):
+    """max(0, 1 − yf)²."""
+
+    name = "squared_hinge"
+    largest_dual = torch.inf
+
+    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """max(0, 1 − yf)²."""
+        return (1 - targets * scores).clamp_min(0).square().sum(1)
+
+    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """−2y max(0, 1 − yf)."""
+        return -2 * targets * (1 - targets * scores).clamp_min(0)
+
+    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """The sum uy + ¼u², for uy ≤ 0."""
+        product = dual * targets
+        return (product + 0.25 * dual.square()).masked_fill(product > _INFEASIBLE, torch.inf).sum(1)
+
+    def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Two where the margin is below one."""
+        return 2 * (targets * scores < 1).to(scores)
+
+
+class Logistic(_Margin):
+    """log(1 + exp(−yf))."""
+
+    name = "logistic"
+
+    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """log(1 + exp(−yf))."""
+        return torch.nn.functional.softplus(-targets * scores, threshold=800.0).sum(1)
+
+    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """−y / (1 + exp(yf))."""
+        return -targets * torch.sigmoid(-targets * scores)
+
+    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Negative entropy a log a + (1 − a) log(1 − a) of a = −uy in [0, 1]."""
+        share = -dual * targets
+        outside = (share < -_INFEASIBLE) | (share > 1 + _INFEASIBLE)
+        share = share.clamp(0, 1)
+        return (torch.xlogy(share, share) + torch.xlogy(1 - share, 1 - share)).masked_fill(outside, torch.inf).sum(1)
+
+    def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """σ(f) σ(−f)."""
+        return torch.sigmoid(scores) * torch.sigmoid(-scores)
+
+
+class Softmax(Loss):
+    """Cross-entropy log Σ_c exp(f_c) − f_y over n_outputs classes."""
+
+    name = "softmax"
+    is_separable = False
+
+    def __init__(self, n_classes: int | None = None) -> None:
+        self.n_classes = n_classes
+
+    def encode(self, targets: Array) -> Tensor:
+        """Integer classes 0, 1, ... as one-hot rows."""
+        labels = torch.as_tensor(targets)
+        if labels.ndim != 1:
+            raise InvalidInputError(f"expected one class a row for the softmax loss, got shape {tuple(labels.shape)}")
+        classes = labels.to(torch.int64)
+        if bool((classes != labels).any()) or bool((classes < 0).any()):
+            raise InvalidInputError(
+                "expected integer classes 0, 1, 2, ... for the softmax loss, got other values: number them first, for "
+                "example with np.unique(y, return_inverse=True)"
+            )
+        n_classes = self.n_classes or int(classes.max()) + 1
+        if int(classes.max()) >= n_classes:
+            raise InvalidInputError(f"expected classes below {n_classes}, got class {int(classes.max())}")
+        if bool((classes == classes[0]).all()):
+            raise InvalidInputError("expected at least two classes, got one class only: there is nothing to separate")
+        return torch.nn.functional.one_hot(classes, n_classes).to(torch.float64)
+
+    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """The cross-entropy log Σ exp(f) − f_y."""
+        return torch.logsumexp(scores, 1) - (scores * targets).sum(1)
+
+    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Probabilities minus the truth, p − e_y."""
+        return torch.softmax(scores, 1) - targets
+
+    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Σ_c p_c log p_c with p = u + e_y in the simplex."""
+        probability = dual + targets
+        outside = (probability.amin(1) < -_INFEASIBLE) | ((probability.sum(1) - 1).abs() > _INFEASIBLE)
+        probability = probability.clamp(0, 1)
+        return torch.xlogy(probability, probability).sum(1).masked_fill(outside, torch.inf)
+
+    def project(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Clip the probabilities and let them sum to one."""
+        probability = (dual + targets).clamp_min(0)
+        return _ratio(probability, probability.sum(1, keepdim=True)) - targets
+
+    def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """Take probability from the classes that have too much of it and give it to those that have too little."""
+        probability = dual + targets
+        mass, wanted = row_weight @ probability, row_weight @ targets
+        kept = probability * _ratio(torch.minimum(mass, wanted), mass)
+        lacking = (wanted - mass).clamp_min(0)
+        freed = probability.sum(1, keepdim=True) - kept.sum(1, keepdim=True)
+        return kept + freed * _ratio(lacking, lacking.sum()) - targets
+
+    def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """The class probabilities p: the Hessian is diag(p) − ppᵀ."""
+        return torch.softmax(scores, 1)
+
+
+LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Hinge, SquaredHinge, Logistic, Softmax)}
+
+
+def make_loss(loss: str | Loss) -> Loss:
+    """The loss of that name."""
+    return loss if isinstance(loss, Loss) else LOSSES[check_choice("loss", loss, tuple(LOSSES))]()
+
+
+def _as_columns(targets: Array) -> Tensor:
+    if isinstance(targets, np.ndarray) and targets.dtype.kind not in "biuf":
+        raise InvalidInputError(f"expected numeric targets, got {targets.dtype}: encode labels as numbers first")
+    columns = torch.as_tensor(targets).to(torch.float64)
+    if not bool(torch.isfinite(columns).all()):
+        raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
+    if columns.ndim not in (1, 2):
+        raise InvalidInputError(
+            f"expected targets of shape (n_rows,) or (n_rows, n_outputs), got {tuple(columns.shape)}"
+        )
+    return columns[:, None] if columns.ndim == 1 else columns
+
+
+def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+    return torch.where(whole > 0, part / whole.clamp_min(torch.finfo(whole.dtype).tiny), torch.zeros_like(part))
+
+
+def _minimise_intercept(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tensor:
+    """Newton's method, damped, for the best constant scores."""
+    intercept = torch.zeros_like(targets[0])
+    for _ in range(100):
+        shifted = intercept.expand_as(targets)
+        slope = row_weight @ loss.gradient(shifted, targets)
+        curvature = row_weight @ loss.curvature(shifted, targets)
+        if loss.is_separable:
+            step = slope / curvature.clamp_min(1e-12)
+        else:
+            p = loss.curvature(shifted, targets)
+            hessian = torch.diag(curvature) - p.T @ (row_weight[:, None] * p)
+            step = torch.linalg.lstsq(hessian + 1e-12 * torch.eye(len(slope)).to(hessian), slope).solution
+        step = step.clamp(-5.0, 5.0)
+        intercept = intercept - step
+        if bool(step.abs().max() < 1e-14 * (1 + intercept.abs().max())):
+            break
+    return intercept

@@ -1,0 +1,157 @@
+"""Smooth losses: proximal Newton steps on a working set of coefficients.
+
+At scores f the loss is replaced by its second-order model, which with the L1 norm is the problem that
+:mod:`.quadratic` solves. The model covers only the coefficients that are active or violate optimality, so Hessians stay
+small; rows with equal spikes and targets were merged before, so they are also cheap to form.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+import torch
+from torch import Tensor
+
+from .certificate import lower_bound
+from .losses import Softmax
+from .problem import ConvexProblem
+from .quadratic import minimise_l1_quadratic
+from .recorder import Recorder
+from .solution import Status
+
+_MAX_BACKTRACKS = 40
+_TINY = 1e-10
+
+
+@dataclass
+class _Point:
+    """Coefficients, intercept, and the scores they give."""
+
+    coef: Tensor
+    intercept: Tensor
+    scores: Tensor
+
+    def towards(self, other: "_Point", step: float) -> "_Point":
+        """The point a share ``step`` of the way to another."""
+        if step == 1.0:
+            return other
+        return _Point(
+            torch.lerp(self.coef, other.coef, step),
+            torch.lerp(self.intercept, other.intercept, step),
+            torch.lerp(self.scores, other.scores, step),
+        )
+
+
+def solve_newton(
+    problem: ConvexProblem,
+    coef: Tensor,
+    intercept: Tensor,
+    recorder: Recorder,
+    *,
+    tolerance: float,
+    max_iterations: int = 500,
+) -> tuple[Tensor, Tensor, Status]:
+    """Minimise a problem of one head with a smooth loss and the L1 penalty to a relative gap of ``tolerance``."""
+    point = _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
+    best_gap, stalled = inf, 0
+    level = inf
+    for _ in range(max_iterations):
+        dual = problem.unit_dual(point.scores)
+        correlation = problem.correlation(dual)
+        largest = float(correlation.abs().max())
+        # Far from the goal, aim at a larger strength first: the working set then grows towards its size from below.
+        level = max(problem.l1_strength, min(level, 0.5 * largest))
+        if level == problem.l1_strength:
+            primal = _objective(problem, point, level)
+            bound, _ = lower_bound(problem, dual, correlation)
+            recorder.record(primal, bound, int((point.coef != 0).sum()))
+            gap = (primal - bound) / max(primal, 1e-300)
+            if gap <= tolerance:
+                return point.coef, point.intercept, Status.CONVERGED
+            stalled = 0 if gap < 0.9 * best_gap else stalled + 1
+            best_gap = min(gap, best_gap)
+            if stalled >= 15:
+                break
+        target = _newton_point(problem, point, correlation, level)
+        moved = _line_search(problem, point, target, level)
+        if moved is None:
+            if level == problem.l1_strength:
+                break
+            level *= 0.5
+        else:
+            point = moved
+    else:
+        return point.coef, point.intercept, Status.ITERATION_LIMIT
+    return point.coef, point.intercept, Status.STALLED
+
+
+def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
+    return float(problem.loss_value(point.scores) + strength * point.coef.abs().sum())
+
+
+def _newton_point(problem: ConvexProblem, point: _Point, correlation: Tensor, strength: float) -> _Point:
+    """The minimiser of the second-order model over the working set."""
+    working = (point.coef != 0) | (correlation.abs() > strength)
+    outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
+    distinct, place = torch.unique(atoms, return_inverse=True)
+    columns = problem.dictionary.columns(distinct)
+    if problem.intercept:
+        ones = torch.arange(problem.n_outputs, device=outputs.device)
+        columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
+        outputs = torch.cat((outputs, ones))
+        place = torch.cat((place, torch.full_like(ones, len(distinct))))
+        order = torch.argsort(outputs, stable=True)
+        outputs, place = outputs[order], place[order]
+    is_coef = place < len(distinct)
+    coef_place = (distinct[place[is_coef]], outputs[is_coef])
+    value = point.intercept[outputs].clone()
+    value[is_coef] = point.coef[coef_place]
+    slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
+    slope[is_coef] = correlation[coef_place]
+    hessian = _hessian(problem, point.scores, columns, place, outputs)
+    solved = minimise_l1_quadratic(
+        hessian, hessian @ value - slope, strength * is_coef.to(value), value, tolerance=1e-10 * strength
+    )
+    coef, intercept = torch.zeros_like(point.coef), point.intercept.clone()
+    coef[coef_place] = solved[is_coef]
+    intercept[outputs[~is_coef]] = solved[~is_coef]
+    dense = torch.zeros(columns.shape[1], problem.n_outputs, dtype=columns.dtype, device=columns.device)
+    dense[place, outputs] = solved
+    return _Point(coef, intercept, columns @ dense)
+
+
+def _hessian(problem: ConvexProblem, scores: Tensor, columns: Tensor, place: Tensor, outputs: Tensor) -> Tensor:
+    """Hessian of the loss over entries (column ``place``, ``outputs``), which are sorted by output."""
+    (head,) = problem.heads
+    curvature = head.loss.curvature(scores, head.targets)
+    weight = head.weight * problem.row_weight
+    sizes = torch.bincount(outputs, minlength=problem.n_outputs).tolist()
+    hessian = torch.zeros(len(place), len(place), dtype=columns.dtype, device=columns.device)
+    start = 0
+    for output, size in enumerate(sizes):
+        block = columns[:, place[start : start + size]]
+        scaled = block * (weight * curvature[:, output])[:, None]
+        hessian[start : start + size, start : start + size] = scaled.T @ block
+        start += size
+    if isinstance(head.loss, Softmax):
+        spread = columns[:, place] * curvature[:, outputs] * weight.sqrt()[:, None]
+        hessian -= spread.T @ spread
+    return hessian
+
+
+def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength: float) -> _Point | None:
+    """Backtrack from the full step until the objective falls enough; None if it cannot."""
+    here = _objective(problem, point, strength)
+    gradient = problem.row_weight[:, None] * problem.unit_dual(point.scores)
+    predicted = float((gradient * (target.scores - point.scores)).sum()) + strength * float(
+        target.coef.abs().sum() - point.coef.abs().sum()
+    )
+    if -predicted <= _TINY * here:
+        # So close that the objective no longer shows progress, while the gap, which is of first order, still does.
+        return target if _objective(problem, target, strength) <= here + _TINY * here else None
+    step = 1.0
+    for _ in range(_MAX_BACKTRACKS):
+        candidate = point.towards(target, step)
+        if _objective(problem, candidate, strength) <= here + 1e-4 * step * predicted:
+            return candidate
+        step *= 0.5
+    return None

@@ -1,0 +1,317 @@
+"""The convex program: dictionary, targets, loss, penalty. A value that checks itself once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from ..checks import Array, check_choice
+from ..dictionary import SpikeDictionary, build_dictionary
+from ..errors import InvalidInputError
+from .losses import Loss, make_loss
+from .penalties import Penalty, make_penalty
+
+TimestepWeighting = Literal["uniform", "ramped"]
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One loss of the objective, on its own output columns.
+
+    Attributes
+    ----------
+    name : str
+    loss : Loss
+    weight : float, multiplies the loss
+    columns : slice of the outputs
+    targets : Tensor of shape (n_rows, n_columns), encoded by the loss
+    """
+
+    name: str
+    loss: Loss
+    weight: float
+    columns: slice
+    targets: Tensor
+
+
+class ConvexProblem:
+    r"""Minimise a loss plus a norm over coefficients W and, where wanted, an intercept b.
+
+    .. math:: \sum_h \lambda_h \sum_i \omega_i\, \ell_h\big((DW + b)_{i,h}; y_{i,h}\big) + s\,\Omega(W)
+
+    with row weights ω that sum to one and ``s = l1_strength``.
+
+    Parameters
+    ----------
+    dictionary : SpikeDictionary, or a 0/1 array of shape (n_rows, n_columns)
+        With ``readout="last"`` this is the paper's finite convex formulation; with ``readout="all"`` the per-timestep
+        program with a shared output layer, one row for each step of each sample.
+    targets : array, or a mapping of heads to arrays
+        One entry a row: (n_rows,), or (n_samples, n_steps) for a trajectory dictionary; real targets or binary labels
+        may have several columns, (n_rows, n_outputs).
+    loss : str, Loss, or a mapping of heads to them
+        "squared", "hinge", "squared_hinge", "logistic" or "softmax".
+    l1_strength : float
+        The number s that multiplies the norm. Nothing else is scaled.
+    penalty : "l1" or "group"
+        Sum of absolute values, or sum over atoms of the Euclidean norm of their outputs.
+    intercept : bool
+        Whether to add an unpenalised constant to the scores.
+    row_weight : array of shape (n_rows,), optional
+        Relative importance of the rows; normalised to sum to one. Uniform when not given.
+    timestep_weighting : "uniform" or "ramped"
+        For trajectory dictionaries: weight step t by 1, or by t (so that the last step of T counts T times the first).
+    head_weights : mapping of heads to float, optional
+        The λ of each head; 1 when not given.
+    """
+
+    def __init__(
+        self,
+        dictionary: SpikeDictionary | Array,
+        targets: Array | Mapping[str, Array],
+        loss: str | Loss | Mapping[str, str | Loss] = "logistic",
+        l1_strength: float = 0.1,
+        *,
+        penalty: str | Penalty = "l1",
+        intercept: bool = False,
+        row_weight: Array | None = None,
+        timestep_weighting: TimestepWeighting = "uniform",
+        head_weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self.dictionary = dictionary if isinstance(dictionary, SpikeDictionary) else build_dictionary(dictionary)
+        self.l1_strength = _checked_strength(l1_strength)
+        self.penalty = make_penalty(penalty)
+        self.intercept = bool(intercept)
+        self.heads = _make_heads(self.dictionary, targets, loss, head_weights or {})
+        self.row_weight = _row_weight(self.dictionary, row_weight, timestep_weighting)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of output columns of all heads together."""
+        return int(self.heads[-1].columns.stop)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """``(n_rows, n_atoms, n_outputs)``."""
+        return *self.dictionary.shape, self.n_outputs
+
+    def with_strength(self, l1_strength: float) -> Self:
+        """The same problem at another strength; what was computed from the data alone is shared."""
+        other = self._replace(l1_strength=_checked_strength(l1_strength))
+        for name in ("null_intercept", "null_dual", "critical_strength"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        if "reduced" in self.__dict__:
+            other.__dict__["reduced"] = replace(self.reduced, problem=self.reduced.problem.with_strength(l1_strength))
+        return other
+
+    def loss_value(self, scores: Tensor) -> Tensor:
+        """The weighted loss at scores of shape (n_rows, n_outputs)."""
+        return torch.stack(
+            [h.weight * (self.row_weight @ h.loss.value(scores[:, h.columns], h.targets)) for h in self.heads]
+        ).sum()
+
+    def unit_dual(self, scores: Tensor) -> Tensor:
+        """Gradient of the loss at ``scores``, divided by the row weights; shape (n_rows, n_outputs)."""
+        return self._by_head(lambda h: h.weight * h.loss.gradient(scores[:, h.columns], h.targets))
+
+    def conjugate(self, unit_dual: Tensor) -> Tensor:
+        """Conjugate of the weighted loss at ``row_weight * unit_dual``."""
+        return torch.stack(
+            [
+                h.weight * (self.row_weight @ h.loss.conjugate(unit_dual[:, h.columns] / h.weight, h.targets))
+                for h in self.heads
+            ]
+        ).sum()
+
+    def dual_domain(self, unit_dual: Tensor) -> Tensor:
+        """A nearby dual point with a finite conjugate and, where there is an intercept, orthogonal to it."""
+
+        def project(head: Head) -> Tensor:
+            dual = head.loss.project(unit_dual[:, head.columns] / head.weight, head.targets)
+            return head.weight * (head.loss.balance(dual, head.targets, self.row_weight) if self.intercept else dual)
+
+        return self._by_head(project)
+
+    def correlation(self, unit_dual: Tensor) -> Tensor:
+        """Gradient of the loss with respect to the coefficients, shape (n_atoms, n_outputs)."""
+        return self.dictionary.rmatvec(self.row_weight[:, None] * unit_dual)
+
+    @cached_property
+    def null_intercept(self) -> Tensor:
+        """The best intercept when no atom is active, shape (n_outputs,); zero without one."""
+        if not self.intercept:
+            return self.row_weight.new_zeros(self.n_outputs)
+        return torch.cat([h.loss.null_intercept(h.targets, self.row_weight) for h in self.heads])
+
+    @cached_property
+    def critical_strength(self) -> float:
+        """A strength at and above which zero coefficients are optimal.
+
+        The smallest such strength, save for the hinge with an intercept, whose subgradient at zero is not unique.
+        """
+        return float(self.penalty.dual_norm(self.correlation(self.null_dual)))
+
+    @cached_property
+    def null_dual(self) -> Tensor:
+        """Dual point, divided by the row weights, that proves zero coefficients optimal where they are."""
+        if not self.intercept:
+            return self.unit_dual(self.row_weight.new_zeros(len(self.row_weight), self.n_outputs))
+        return self._by_head(lambda h: h.weight * h.loss.null_dual(h.targets, self.row_weight))
+
+    @cached_property
+    def reduced(self) -> "ReducedProblem":
+        """The problem with equal rows (same spikes, same targets) merged and weightless ones dropped."""
+        labels = torch.cat([h.targets for h in self.heads], dim=1)
+        weightless = (self.row_weight == 0).to(labels)[:, None]
+        groups = self.dictionary.group_rows(torch.cat((labels, weightless), dim=1))
+        weight = torch.zeros_like(self.row_weight[: len(groups.first)]).index_add_(0, groups.inverse, self.row_weight)
+        kept = torch.nonzero(weight > 0).squeeze(1)
+        place = torch.zeros_like(groups.inverse[: len(weight)])
+        place[kept] = torch.arange(len(kept), device=kept.device)
+        rows = groups.first[kept]
+        problem = self._replace(
+            dictionary=self.dictionary.take_rows(rows),
+            row_weight=weight[kept],
+            heads=tuple(replace(h, targets=h.targets[rows]) for h in self.heads),
+        )
+        return ReducedProblem(problem, place[groups.inverse])
+
+    def _by_head(self, function: Callable[[Head], Tensor]) -> Tensor:
+        return torch.cat([function(head) for head in self.heads], dim=1)
+
+    def with_heads(self, heads: tuple[Head, ...]) -> Self:
+        """The same rows and atoms with other losses."""
+        return self._replace(heads=heads)
+
+    def independent_outputs(self) -> list[slice]:
+        """Output columns of the largest parts into which the objective falls apart."""
+        if self.penalty.name != "l1":
+            return [slice(0, self.n_outputs)]
+        parts = []
+        for head in self.heads:
+            width = 1 if head.loss.is_separable else head.targets.shape[1]
+            starts = range(head.columns.start, head.columns.stop, width)
+            parts += [slice(start, start + width) for start in starts]
+        return parts
+
+    def split(self) -> list[tuple[Self, slice]]:
+        """A problem for each of the independent outputs, with their columns; their objectives add up to the whole."""
+        columns_of = self.independent_outputs()
+        if len(columns_of) == 1:
+            return [(self, columns_of[0])]
+        parts = []
+        for columns in columns_of:
+            head = next(head for head in self.heads if columns.start < head.columns.stop)
+            inside = slice(columns.start - head.columns.start, columns.stop - head.columns.start)
+            part = replace(head, columns=slice(0, columns.stop - columns.start), targets=head.targets[:, inside])
+            parts.append((self.with_heads((part,)), columns))
+        return parts
+
+    def _replace(self, **changes: Any) -> Self:
+        other = object.__new__(type(self))
+        other.__dict__.update(_uncached(self) | changes)
+        return other
+
+    def __repr__(self) -> str:
+        """Sizes and terms on one line."""
+        losses = " + ".join(head.loss.name for head in self.heads)
+        n_rows, n_atoms, n_outputs = self.shape
+        return (
+            f"ConvexProblem({n_rows} rows × {n_atoms} atoms → {n_outputs} outputs, {losses} + "
+            f"{self.l1_strength:g}·{self.penalty.name}{', intercept' if self.intercept else ''})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedProblem:
+    """A smaller problem with the same optimum.
+
+    Attributes
+    ----------
+    problem : ConvexProblem
+    row_of : Tensor of shape (n_rows of the full problem,)
+        The reduced row that stands for each full row.
+    """
+
+    problem: ConvexProblem
+    row_of: Tensor
+
+
+def timestep_weights(weighting: TimestepWeighting, n_steps: int) -> Tensor:
+    """Relative weight of each step, shape (n_steps,): 1, or t for t = 1 ... n_steps."""
+    check_choice("timestep_weighting", weighting, ("uniform", "ramped"))
+    if weighting == "ramped":
+        return torch.arange(1, n_steps + 1, dtype=torch.float64)
+    return torch.ones(n_steps, dtype=torch.float64)
+
+
+def _uncached(problem: ConvexProblem) -> dict[str, object]:
+    cached = {name for name, value in vars(ConvexProblem).items() if isinstance(value, cached_property)}
+    return {name: value for name, value in problem.__dict__.items() if name not in cached}
+
+
+def _checked_strength(strength: float) -> float:
+    if not strength > 0 or strength == float("inf"):
+        raise InvalidInputError(
+            f"expected l1_strength to be a finite number above zero, got {strength!r}: without it no dual bound exists"
+        )
+    return float(strength)
+
+
+def _make_heads(
+    dictionary: SpikeDictionary,
+    targets: Array | Mapping[str, Array],
+    loss: str | Loss | Mapping[str, str | Loss],
+    head_weights: Mapping[str, float],
+) -> tuple[Head, ...]:
+    named = targets if isinstance(targets, Mapping) else {"label": targets}
+    if not named:
+        raise InvalidInputError("expected targets for at least one head, got none")
+    unknown = (set(head_weights) | set(loss if isinstance(loss, Mapping) else ())) - set(named)
+    if unknown:
+        raise InvalidInputError(f"expected losses and weights for heads {sorted(named)}, got {sorted(unknown)} too")
+    heads: list[Head] = []
+    for name, values in named.items():
+        if isinstance(loss, Mapping) and name not in loss:
+            raise InvalidInputError(f"expected a loss for head {name!r}, got none")
+        kind = make_loss(loss[name] if isinstance(loss, Mapping) else loss)
+        weight = float(head_weights.get(name, 1.0))
+        if not 0 < weight < float("inf"):
+            raise InvalidInputError(f"expected the weight of head {name!r} to be above zero, got {weight}")
+        encoded = kind.encode(_one_a_row(name, values, dictionary)).to(dictionary.device)
+        start = heads[-1].columns.stop if heads else 0
+        heads.append(Head(name, kind, weight, slice(start, start + encoded.shape[1]), encoded))
+    return tuple(heads)
+
+
+def _one_a_row(name: str, values: Array, dictionary: SpikeDictionary) -> Array:
+    """Targets with one entry a row of the dictionary; (n_samples, n_steps) is flattened for a trajectory dictionary."""
+    values = torch.as_tensor(values) if not isinstance(values, Tensor) and not hasattr(values, "dtype") else values
+    shape = tuple(values.shape)
+    if dictionary.readout == "all" and shape[:2] == (dictionary.n_rows // dictionary.n_steps, dictionary.n_steps):
+        values = values.reshape(dictionary.n_rows, *shape[2:])
+    if len(values.shape) == 0 or values.shape[0] != dictionary.n_rows:
+        raise InvalidInputError(
+            f"expected one target for each of the dictionary's {dictionary.n_rows} rows in head {name!r}, "
+            f"got shape {shape}"
+        )
+    return values
+
+
+def _row_weight(dictionary: SpikeDictionary, given: Array | None, weighting: TimestepWeighting) -> Tensor:
+    steps = timestep_weights(weighting, dictionary.n_steps if dictionary.readout == "all" else 1)
+    if weighting == "ramped" and dictionary.readout != "all":
+        raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")
+    weight = steps.repeat(dictionary.n_rows // len(steps))
+    if given is not None:
+        given = torch.as_tensor(given).to(torch.float64).cpu()
+        if given.shape != weight.shape:
+            raise InvalidInputError(f"expected row_weight of shape {tuple(weight.shape)}, got {tuple(given.shape)}")
+        if not bool((given >= 0).all() and torch.isfinite(given).all() and given.sum() > 0):
+            raise InvalidInputError("expected row_weight to be finite, non-negative and not all zero")
+        weight = weight * given
+    return (weight / weight.sum()).to(dictionary.device)

@@ -1,0 +1,82 @@
+"""What a solve returns: coefficients, a dual point, a typed status, the certificate, and how it went."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from ..errors import CvxsnnError
+from .certificate import Certificate
+from .problem import ConvexProblem
+
+
+class ConvergenceWarning(UserWarning):
+    """A solve stopped before its certificate reached the tolerance."""
+
+
+class ConvergenceError(CvxsnnError, RuntimeError):
+    """The same, when the caller asked for it to be an error."""
+
+
+class Status(Enum):
+    """How a solve ended."""
+
+    CONVERGED = "the certified relative gap is within the tolerance"
+    ITERATION_LIMIT = "the solver used up its iterations"
+    STALLED = "the solver could not improve further in float64"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One moment of a solve, as the solver saw it: seconds since the start, relative gap, active coefficients."""
+
+    seconds: float
+    relative_gap: float
+    n_active: int
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Coefficients with proof.
+
+    Attributes
+    ----------
+    problem : ConvexProblem
+    coef : Tensor of shape (n_atoms, n_outputs), float64
+    intercept : Tensor of shape (n_outputs,), zero for problems without one
+    dual_point : Tensor of shape (n_rows, n_outputs), feasible: ``|dual_pointᵀ d| ≤ l1_strength`` for every atom d
+    status : Status
+    certificate : Certificate
+    solver : str
+    history : tuple of Progress
+    seconds : float
+    """
+
+    problem: ConvexProblem
+    coef: Tensor
+    intercept: Tensor
+    dual_point: Tensor
+    status: Status
+    certificate: Certificate
+    solver: str
+    history: tuple[Progress, ...]
+    seconds: float
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether the certificate is within the tolerance asked for."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def support(self) -> Tensor:
+        """Atoms with a coefficient that is not zero."""
+        return torch.nonzero(self.coef.any(1)).squeeze(1)
+
+    def scores(self) -> Tensor:
+        """Fitted scores on the dictionary's rows, shape (n_rows, n_outputs)."""
+        return self.problem.dictionary.matvec(self.coef) + self.intercept
+
+    def __repr__(self) -> str:
+        """Status, support and certificate on one line."""
+        return f"Solution({self.status.name}, {len(self.support)} of {len(self.coef)} atoms, {self.certificate})"

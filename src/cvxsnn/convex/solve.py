@@ -1,0 +1,178 @@
+"""Choosing a solver, running it on the reduced problem, and having the outcome certified on the real one."""
+
+import warnings
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..checks import check_choice
+from ..errors import InvalidInputError
+from . import active_set
+from .active_set import solve_squared
+from .certificate import certify
+from .interior_point import solve_hinge
+from .linear_program import solve_highs
+from .newton import solve_newton
+from .problem import ConvexProblem
+from .proximal_gradient import solve_proximal_gradient
+from .recorder import Recorder
+from .reference import solve_reference
+from .solution import ConvergenceError, ConvergenceWarning, Solution, Status
+
+Solver = Literal["auto", "active-set", "newton", "interior-point", "highs", "proximal-gradient", "reference"]
+
+_LOSSES_OF = {
+    "active-set": ("squared",),
+    "newton": ("squared", "squared_hinge", "logistic", "softmax"),
+    "interior-point": ("hinge",),
+    "highs": ("hinge",),
+}
+"""Losses that each of the L1 solvers takes. The others take everything."""
+
+_TOLERANCE_LEFT_TO_SOLVER = 0.5
+"""Solvers stop at this share of the tolerance, so that rounding in the certificate does not undo their work."""
+
+
+def solve(
+    problem: ConvexProblem,
+    tol: float = 1e-6,
+    solver: Solver = "auto",
+    *,
+    start: Solution | None = None,
+    max_iterations: int | None = None,
+    strict: bool = False,
+) -> Solution:
+    """Solve a convex program to a certified relative gap of ``tol``.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+    tol : float
+        On the certificate's relative gap.
+    solver : str
+        "auto" takes the fastest for the loss: "active-set" for squared, "newton" for logistic, squared hinge and
+        softmax, "interior-point" for hinge. "proximal-gradient" takes every loss and penalty, "highs" is a linear
+        program for the hinge, "reference" goes through cvxpy.
+    start : Solution, optional
+        Of a problem with the same atoms and outputs, to start from.
+    max_iterations : int, optional
+    strict : bool
+        Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
+    """
+    check_choice("solver", solver, ("auto", *_LOSSES_OF, "proximal-gradient", "reference"))
+    if not 0 < tol < 1:
+        raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
+    recorder = Recorder()
+    coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
+    intercept = problem.null_intercept.clone()
+    duals = [-problem.row_weight[:, None] * problem.null_dual]
+    status, name = Status.CONVERGED, str(solver)
+    if problem.l1_strength < problem.critical_strength:
+        if start is not None:
+            coef, intercept = _checked_start(problem, start)
+        coef, intercept, duals, status, name = _minimise(
+            problem, coef, intercept, recorder, tol, solver, max_iterations
+        )
+    certificate, dual_point = certify(problem, coef, intercept if problem.intercept else None, duals)
+    if certificate.relative_gap <= tol:
+        status = Status.CONVERGED
+    elif status is Status.CONVERGED:
+        status = Status.STALLED
+    solution = Solution(
+        problem, coef, intercept, dual_point, status, certificate, name, recorder.history, recorder.seconds
+    )
+    if not solution.has_converged:
+        message = (
+            f"expected a certified relative gap of {tol:g}, got {certificate.relative_gap:.2e} with solver {name!r}: "
+            f"{status.value}; the best point found is returned with its gap"
+        )
+        if strict:
+            raise ConvergenceError(message)
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return solution
+
+
+def _minimise(
+    problem: ConvexProblem,
+    coef: Tensor,
+    intercept: Tensor,
+    recorder: Recorder,
+    tol: float,
+    solver: Solver,
+    max_iterations: int | None,
+) -> tuple[Tensor, Tensor, list[Tensor], Status, str]:
+    """Coefficients, intercept, dual candidates on the full rows, status, and the solvers' names."""
+    tolerance = _TOLERANCE_LEFT_TO_SOLVER * tol
+    limit = {} if max_iterations is None else {"max_iterations": max_iterations}
+    # For one output the two penalties are the same.
+    is_l1 = problem.penalty.name == "l1" or problem.n_outputs == 1
+    if solver in ("proximal-gradient", "reference") or (solver == "auto" and not is_l1):
+        reduced = problem.reduced
+        if solver == "reference":
+            coef, intercept, dual, status = solve_reference(reduced.problem)
+        else:
+            coef, intercept, dual, status = solve_proximal_gradient(
+                reduced.problem, coef, intercept, recorder, tolerance=tolerance, **limit
+            )
+        return (
+            coef,
+            intercept,
+            [_spread(problem, dual)],
+            status,
+            "reference" if solver == "reference" else "proximal-gradient",
+        )
+    if not is_l1:
+        raise InvalidInputError(
+            f"expected the L1 penalty for solver {solver!r}, got {problem.penalty.name!r}: use solver='auto'"
+        )
+    coef, intercept = coef.clone(), intercept.clone()
+    dual = torch.full_like(problem.row_weight[:, None].expand(-1, problem.n_outputs), torch.nan)
+    statuses, names = [], []
+    for part, columns in problem.split():
+        (head,) = part.heads
+        name = _solver_for(part, head.loss.name) if solver == "auto" else solver
+        if name in _LOSSES_OF and head.loss.name not in _LOSSES_OF[name]:
+            raise InvalidInputError(
+                f"expected one of the losses {_LOSSES_OF[name]} for solver {name!r}, got {head.loss.name!r}: "
+                "use solver='auto'"
+            )
+        names.append(name)
+        status = Status.CONVERGED
+        if name == "active-set":
+            coef[:, columns], intercept[columns] = solve_squared(part, coef[:, columns], intercept[columns], recorder)
+        elif name == "newton":
+            coef[:, columns], intercept[columns], status = solve_newton(
+                part.reduced.problem, coef[:, columns], intercept[columns], recorder, tolerance=tolerance, **limit
+            )
+        else:
+            small = part.reduced.problem
+            coef[:, columns], intercept[columns], part_dual, status = (
+                solve_highs(small) if name == "highs" else solve_hinge(small, recorder, tolerance=tolerance, **limit)
+            )
+            dual[:, columns] = _spread(part, part_dual)
+        statuses.append(status)
+    duals = [] if bool(dual.isnan().any()) else [dual]
+    return coef, intercept, duals, max(statuses, key=list(Status).index), " + ".join(dict.fromkeys(names))
+
+
+def _solver_for(problem: ConvexProblem, loss: str) -> str:
+    if loss == "squared" and problem.dictionary.n_atoms <= active_set.MAX_ATOMS:
+        return "active-set"
+    return "interior-point" if loss == "hinge" else "newton"
+
+
+def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:
+    """A dual point of the reduced rows, shared out over the full rows in proportion to their weights."""
+    reduced = problem.reduced
+    unit = dual / reduced.problem.row_weight[:, None]
+    return problem.row_weight[:, None] * unit[reduced.row_of]
+
+
+def _checked_start(problem: ConvexProblem, start: Solution) -> tuple[Tensor, Tensor]:
+    expected = (problem.dictionary.n_atoms, problem.n_outputs)
+    if tuple(start.coef.shape) != expected:
+        raise InvalidInputError(
+            f"expected a start with coefficients of shape {expected}, got {tuple(start.coef.shape)}"
+        )
+    return start.coef.clone(), start.intercept.clone()

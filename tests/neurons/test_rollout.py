@@ -1,0 +1,223 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cvxsnn import LIFLayer, Normal, Uniform, gaussian_witnesses, roll_out
+from cvxsnn.errors import InvalidInputError
+from cvxsnn.neurons import Stepper
+from cvxsnn.neurons.exact import snap_inputs
+from cvxsnn.neurons.rollout import iterate_rollout
+
+SPREAD = {"decay": Uniform(0, 1), "bias": Normal(0, 0.3), "threshold": Uniform(0, 2), "initial_membrane": Normal(0, 1)}
+NEURONS = ["lif", "threshold"]
+
+
+def draw_layers(neuron, hidden=(33, 20), n_features=5, n_subnetworks=3, seed=0):
+    parameters = SPREAD if neuron == "lif" else {"bias": SPREAD["bias"]}
+    return gaussian_witnesses(n_features, hidden, n_subnetworks, neuron=neuron, seed=seed, **parameters).layers
+
+
+def draw_inputs(n_samples=70, n_steps=9, n_features=5, seed=1):
+    return torch.randn(n_samples, n_steps, n_features, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def restored_threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=NEURONS)
+def layers(request):
+    return draw_layers(request.param)
+
+
+@pytest.mark.parametrize("hidden", [(20,), (33, 20), (10, 15, 20)], ids=str)
+@pytest.mark.parametrize("neuron", NEURONS)
+def test_spikes_do_not_depend_on_the_batch(neuron, hidden):
+    layers, inputs = draw_layers(neuron, hidden), draw_inputs()
+    together = roll_out(layers, inputs, "all")
+    assert 0.1 < together.double().mean() < 0.9
+    for size in (1, 7, 64):
+        apart = torch.cat([roll_out(layers, block, "all") for block in inputs.split(size)])
+        assert torch.equal(apart, together)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 5_000, 100_000, 2**30])
+@pytest.mark.parametrize("steps", ["last", "all"])
+def test_spikes_do_not_depend_on_the_chunk(layers, steps, chunk_bytes):
+    inputs = draw_inputs()
+    assert torch.equal(roll_out(layers, inputs, steps, chunk_bytes=chunk_bytes), roll_out(layers, inputs, steps))
+
+
+@pytest.mark.usefixtures("restored_threads")
+@pytest.mark.parametrize("neuron", NEURONS)
+def test_spikes_do_not_depend_on_the_number_of_threads(neuron):
+    # Large enough for products and elementwise work to be shared out.
+    layers, inputs = draw_layers(neuron, (128, 96), n_subnetworks=2), draw_inputs(n_samples=600)
+    torch.set_num_threads(1)
+    single = roll_out(layers, inputs, "all")
+    torch.set_num_threads(2)
+    assert torch.equal(roll_out(layers, inputs, "all"), single)
+
+
+def test_spikes_do_not_depend_on_the_order_of_the_samples(layers):
+    inputs = draw_inputs()
+    order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(2))
+    assert torch.equal(roll_out(layers, inputs[order], "all"), roll_out(layers, inputs, "all")[order])
+
+
+def test_spikes_do_not_depend_on_how_wide_the_products_must_be(layers):
+    # Whole numbers multiply in float32; one fraction or one large value in the batch, and all do in float64.
+    whole = draw_inputs().round()
+    other = torch.full_like(whole[:1], 1e6 + 0.25)
+    assert torch.equal(roll_out(layers, torch.cat([whole, other]), "all")[:-1], roll_out(layers, whole, "all"))
+
+
+def test_near_ties_flip_in_a_plain_product_and_never_in_ours():
+    # Each input comes twice, once with weight w and once with −w: every sum is zero, and every neuron fires. Floating
+    # point finds zero only if the two meet in the right order.
+    generator = torch.Generator().manual_seed(0)
+    half, weight = torch.rand(64, 5, 32, generator=generator), torch.randn(1, 32, 100, generator=generator)
+    inputs, weight = torch.cat([half, half], dim=2), torch.cat([weight, -weight], dim=1)
+    orders = [torch.randperm(64, generator=generator) for _ in range(4)]
+    dynamics = {"decay": 0.5, "threshold": 0.0}
+
+    def plain(order):
+        drive = (inputs[:, :, order].flatten(0, 1) @ weight[0, order]).unflatten(0, (64, 5))
+        layer = LIFLayer(weight, **dynamics)
+        state, spikes = layer.initial_state(64), []
+        for t in range(5):
+            layer.step(drive[None, :, t], state)
+            spikes.append(state.spikes[0] == 1)
+        return torch.stack(spikes, dim=1)
+
+    first, *others = [plain(order) for order in orders]
+    assert all(bool((spikes != first).any()) for spikes in others)
+
+    for order in orders:
+        layers = [LIFLayer(weight[:, order], **dynamics)]
+        assert bool(roll_out(layers, inputs[:, :, order], "all").all())
+        assert all(bool(roll_out(layers, row[None, :, order], "all").all()) for row in inputs)
+
+
+def test_a_stepper_gives_the_spikes_of_a_roll_out(layers):
+    inputs = draw_inputs()
+    stepper = Stepper(layers, len(inputs))
+    stepped = torch.stack([stepper.step(inputs[:, t]) for t in range(inputs.shape[1])], dim=1)
+    assert torch.equal(stepped, roll_out(layers, inputs, "all"))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 8), st.sampled_from(NEURONS), st.sampled_from([0.5, 1e-4, 12345.678]))
+@settings(max_examples=40)
+def test_no_spike_depends_on_a_later_input(seed, step, neuron, change):
+    layers, inputs = draw_layers(neuron, (8, 6), n_subnetworks=2, seed=seed), draw_inputs(4, seed=seed).round()
+    changed = inputs.clone()
+    changed[:, step:] += change
+    before, after = roll_out(layers, inputs, "all"), roll_out(layers, changed, "all")
+    assert torch.equal(before[:, :step], after[:, :step])
+
+
+def test_the_last_step_is_the_last_of_all_steps(layers):
+    inputs = draw_inputs()
+    assert torch.equal(roll_out(layers, inputs, "last"), roll_out(layers, inputs, "all")[:, -1])
+
+
+def test_layers_feed_the_next_one_step_by_step_and_subnetwork_by_subnetwork(layers):
+    inputs = draw_inputs()
+    lower = roll_out(layers[:1], inputs, "all").unflatten(-1, (3, 33))
+    upper = [roll_out([layers[1].take(slice(k, k + 1))], lower[:, :, k].float(), "all") for k in range(3)]
+    assert torch.equal(torch.cat(upper, dim=-1), roll_out(layers, inputs, "all"))
+
+
+def test_columns_run_over_the_neurons_of_a_subnetwork_before_the_next(layers):
+    inputs = draw_inputs()
+    apart = [roll_out([layer.take(slice(k, k + 1)) for layer in layers], inputs) for k in range(3)]
+    assert torch.equal(torch.cat(apart, dim=1), roll_out(layers, inputs))
+
+
+@pytest.mark.parametrize("steps", ["last", "all"])
+@pytest.mark.parametrize("chunk_bytes", [1, 20_000, 200_000, 2**30])
+def test_blocks_tile_the_spikes_and_keep_within_the_chunk(layers, steps, chunk_bytes):
+    inputs = draw_inputs()
+    spikes, seen = roll_out(layers, inputs, steps), torch.zeros(70, 60, dtype=torch.int64)
+    for rows, columns, block in iterate_rollout(layers, inputs, steps, chunk_bytes=chunk_bytes, row_multiple=8):
+        seen[rows, columns] += 1
+        assert torch.equal(block, spikes[rows, ..., columns])
+        assert rows.start % 8 == 0
+        assert rows.stop % 8 == 0 or rows.stop == 70
+        n_rows, n_subnetworks = rows.stop - rows.start, (columns.stop - columns.start) // 20
+        assert n_rows * 9 * 33 * n_subnetworks * 4 <= chunk_bytes or (n_rows, n_subnetworks) == (min(8, n_rows), 1)
+    assert bool((seen == 1).all())
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float16, np.float32])
+def test_numbers_of_any_type_array_or_tensor_mean_the_same(layers, dtype):
+    inputs = (draw_inputs() > 0).numpy().astype(dtype)
+    expected = roll_out(layers, inputs.astype(np.float64))
+    inputs.flags.writeable = False
+    assert torch.equal(roll_out(layers, inputs), expected)
+    assert torch.equal(roll_out(layers, torch.tensor(inputs)), expected)
+    assert torch.equal(roll_out(layers, inputs.tolist()), expected)
+
+
+def test_inputs_are_left_as_they_were(layers):
+    inputs = draw_inputs()
+    before = inputs.clone()
+    roll_out(layers, inputs)
+    assert torch.equal(inputs, before)
+
+
+def test_inputs_are_read_in_their_unit(layers):
+    inputs = draw_inputs()
+    assert torch.equal(roll_out(layers, snap_inputs(inputs), "all"), roll_out(layers, inputs, "all"))
+
+
+INPUTS = draw_inputs(4, 3)
+LAYERS = draw_layers("lif")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (INPUTS * torch.nan, "finite inputs, got NaN or infinite values: impute or drop"),
+        (INPUTS.numpy() * np.inf, "finite inputs"),
+        (INPUTS[0], r"\(n_samples, n_steps, n_features\), got 2 dimensions \(3, 5\): give static data one step"),
+        (INPUTS[..., None], "got 4 dimensions"),
+        (INPUTS[:0], r"non-empty inputs, got shape \(0, 3, 5\)"),
+        (INPUTS[:, :0], "non-empty inputs"),
+        (INPUTS[:, :, :0], "non-empty inputs"),
+        (INPUTS[:, :, :4], "layer 1 to read 4 values, got weights for 5: the inputs and the witnesses disagree"),
+        ([[[0.0] * 5], [[0.0] * 5] * 2], "sequences of equal length, .* got ragged or other ones: pad"),
+        (np.array([None, "text"], dtype=object), "numbers in sequences of equal length"),
+        (INPUTS * 2.0**40, r"fit into 53 bits.*scale the inputs down by 2\*\*\d+ or more"),
+    ],
+)
+def test_inputs_that_cannot_be_rolled_out_are_refused_in_one_sentence(inputs, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        roll_out(LAYERS, inputs)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: roll_out([], INPUTS), "at least one hidden layer"),
+        (lambda: Stepper([], 4), "at least one hidden layer"),
+        (lambda: roll_out([LAYERS[0]] * 2, INPUTS), "layer 2 to read 33 values, got weights for 5: widths must chain"),
+        (lambda: roll_out([LAYERS[0], LAYERS[1].take(slice(1))], INPUTS), "same number of subnetworks"),
+        (lambda: roll_out([LAYERS[0], LAYERS[1].to(dtype=torch.float64)], INPUTS), "the same dtype"),
+        (lambda: roll_out(LAYERS, INPUTS, "first"), "steps to be one of 'last', 'all', got 'first'"),
+        (lambda: roll_out(LAYERS, INPUTS, chunk_bytes=0), "chunk_bytes to be a positive integer, got 0"),
+        (lambda: Stepper(LAYERS, 4).step(INPUTS[:1, 0]), r"shape \(4, 5\), got shape \(1, 5\)"),
+        (lambda: Stepper(LAYERS, 4).step(INPUTS[:, 0, :2]), r"shape \(4, 5\), got shape \(4, 2\)"),
+        (lambda: Stepper(LAYERS, 4).step(INPUTS[:, 0] * torch.nan), "finite inputs"),
+    ],
+)
+def test_misuse_is_refused_in_one_sentence(call, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)

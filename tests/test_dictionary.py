@@ -1,0 +1,246 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import assert_groups_equal
+from tolerances import FLOAT64_MEAN
+
+import cvxsnn.dictionary
+from cvxsnn import LIFLayer, Normal, Uniform, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
+from cvxsnn.errors import BudgetError, InvalidInputError
+from cvxsnn.witnesses import Provenance
+
+READOUTS = ["last", "all", "mean"]
+
+
+def draw_inputs(n_samples=75, n_steps=5):
+    """Three bits a step: few enough for witnesses to share patterns, and for rows to be equal."""
+    return torch.randint(0, 2, (n_samples, n_steps, 3), generator=torch.Generator().manual_seed(0))
+
+
+def draw_witnesses(neuron="lif"):
+    spread = {"decay": Uniform(0, 1), "bias": Normal(0, 1)} if neuron == "lif" else {"bias": Normal(0, 1)}
+    return gaussian_witnesses(3, (10, 40), 3, neuron=neuron, seed=1, **spread)
+
+
+def brute_columns(witnesses, inputs, readout):
+    """Every witness's column as numbers, straight from the spikes."""
+    spikes = roll_out(witnesses.layers, inputs, "all").double()
+    return {"last": spikes[:, -1], "all": spikes.flatten(0, 1), "mean": spikes.mean(1)}[readout]
+
+
+def brute_health(columns):
+    """Dead, saturated, duplicate columns, complementary pairs of distinct ones, and density, for values in [0, 1]."""
+    distinct = {tuple(column) for column in columns.T.tolist()}
+    # Counts over 5 steps are fifths, which 1 − x may miss by a rounding.
+    complements = {tuple(np.round(1 - np.array(column), 9)) for column in distinct}
+    n_complementary = len({tuple(np.round(column, 9)) for column in distinct} & complements) // 2
+    return {
+        "n_dead": int((columns == 0).all(0).sum()),
+        "n_saturated": int((columns == 1).all(0).sum()),
+        "n_duplicate": columns.shape[1] - len(distinct),
+        "n_complementary": n_complementary,
+        "n_atoms": len(distinct),
+        "n_witnesses": columns.shape[1],
+    }
+
+
+@pytest.mark.parametrize("neuron", ["lif", "threshold"])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_the_column_of_every_witness_is_its_atoms(readout, neuron):
+    witnesses, inputs = draw_witnesses(neuron), draw_inputs()
+    dictionary = build_dictionary(witnesses, inputs, readout)
+    assert 1 < dictionary.n_atoms < dictionary.n_witnesses
+    torch.testing.assert_close(
+        dictionary.columns()[:, dictionary.atom_of_witness],
+        brute_columns(witnesses, inputs, readout),
+        rtol=FLOAT64_MEAN if readout == "mean" else 0,
+        atol=0,
+    )
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_atoms_are_distinct_in_order_of_their_first_witness(readout):
+    witnesses, inputs = draw_witnesses(), draw_inputs()
+    dictionary = build_dictionary(witnesses, inputs, readout)
+    groups = (dictionary.witness_of_atom, dictionary.atom_of_witness, dictionary.atom_of_witness.bincount())
+    assert_groups_equal(groups, brute_columns(witnesses, inputs, readout).T)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_means_are_whole_counts_over_the_number_of_steps(readout):
+    dictionary = build_dictionary(draw_witnesses(), draw_inputs(n_steps=7), readout)
+    counts = (dictionary.columns() / dictionary.scale).round()
+    assert dictionary.scale == (1 / 7 if readout == "mean" else 1)
+    assert torch.equal(dictionary.columns(), counts * dictionary.scale)
+    assert counts.max() == (7 if readout == "mean" else 1)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("n_samples", [1, 8, 63, 64, 65, 75])
+@pytest.mark.parametrize("chunk_bytes", [1, 20_000])
+def test_a_dictionary_does_not_depend_on_the_chunk(readout, n_samples, chunk_bytes):
+    witnesses, inputs = draw_witnesses(), draw_inputs(n_samples)
+    whole = build_dictionary(witnesses, inputs, readout)
+    chunked = build_dictionary(witnesses, inputs, readout, chunk_bytes=chunk_bytes)
+    assert torch.equal(chunked.packed, whole.packed)
+    assert torch.equal(chunked.atom_of_witness, whole.atom_of_witness)
+    torch.testing.assert_close(
+        chunked.columns()[:, chunked.atom_of_witness],
+        brute_columns(witnesses, inputs, readout),
+        rtol=FLOAT64_MEAN,
+        atol=0,
+    )
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor, lambda array: array.tolist()], ids=str)
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float32])
+def test_a_plain_array_is_its_own_columns(convert, dtype):
+    array = np.random.default_rng(0).integers(0, 2, (70, 40)).astype(dtype)
+    array[:, 7] = array[:, 3]
+    array.flags.writeable = False
+    dictionary = build_dictionary(convert(array))
+    assert dictionary.shape == (70, 39)
+    assert dictionary.witnesses is None
+    assert dictionary.atom_of_witness[7] == dictionary.atom_of_witness[3]
+    assert (dictionary.columns()[:, dictionary.atom_of_witness].numpy() == array).all()
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n_rows", [1, 8, 20, 64, 10_000])
+def test_row_blocks_are_the_columns_cut_across(readout, dtype, n_rows):
+    dictionary = build_dictionary(draw_witnesses(), draw_inputs(), readout)
+    blocks = list(dictionary.iterate_rows(n_rows, dtype))
+    assert torch.equal(torch.cat([block for _, block in blocks]), dictionary.columns(dtype=dtype))
+    covered = [row for rows, _ in blocks for row in range(rows.start, rows.stop)]
+    assert covered == list(range(dictionary.n_rows))
+    assert all(len(block) <= max(8, n_rows) for _, block in blocks)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_columns_may_be_chosen(readout):
+    dictionary = build_dictionary(draw_witnesses(), draw_inputs(), readout)
+    chosen = torch.tensor([4, 0, 4])
+    assert torch.equal(dictionary.columns(chosen), dictionary.columns()[:, chosen])
+    assert torch.equal(dictionary.columns(slice(1, 3)), dictionary.columns()[:, 1:3])
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_rows_are_grouped_by_their_spikes(readout):
+    dictionary = build_dictionary(draw_witnesses(), draw_inputs(n_samples=200, n_steps=2), readout)
+    groups = dictionary.group_rows()
+    assert len(groups.first) < dictionary.n_rows
+    assert_groups_equal(groups, dictionary.columns())
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(200,), (200, 1), (200, 3)], ids=str)
+def test_rows_are_grouped_by_their_spikes_and_labels(dtype, shape):
+    dictionary = build_dictionary(draw_witnesses(), draw_inputs(n_samples=200, n_steps=2))
+    levels = torch.tensor([0.0, -0.0, 0.25, 0.75]) if dtype.is_floating_point else torch.tensor([0, 0, 1, 1])
+    labels = levels[torch.randint(0, 4, shape, generator=torch.Generator().manual_seed(3))].to(dtype)
+    both = torch.cat([dictionary.columns(), labels.reshape(200, -1).double()], dim=1)
+    groups = dictionary.group_rows(labels)
+    assert len(dictionary.group_rows().first) < len(groups.first) < 200
+    assert_groups_equal(groups, both + 0.0)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 12))
+@settings(max_examples=50)
+def test_health_counts_what_the_columns_show(seed, n_rows, n_columns):
+    generator = np.random.default_rng(seed)
+    array = generator.integers(0, 2, (min(n_rows, 3), n_columns))[generator.integers(0, min(n_rows, 3), n_rows)]
+    array = np.concatenate([array, array[:, :1], 1 - array[:, :2], np.zeros((n_rows, 1), int)], axis=1)
+    health = build_dictionary(array).health()
+    assert {name: getattr(health, name) for name in brute_health(array)} == brute_health(array)
+    assert health.density == pytest.approx(array.mean(), rel=FLOAT64_MEAN)
+
+
+@pytest.mark.parametrize("n_steps", [1, 4, 5])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_health_of_witnesses_counts_what_the_columns_show(readout, n_steps):
+    # Negated weights and a bias of half a unit, against ties, give every pattern its negation.
+    weight = torch.randint(-2, 3, (1, 3, 30), generator=torch.Generator().manual_seed(0)).float()
+    bias = torch.full((30,), 0.5)
+    layer = LIFLayer(torch.cat([weight, -weight], dim=2), bias=torch.cat([bias, -bias]), decay=0.0, threshold=0.0)
+    witnesses, inputs = WitnessSet((layer,), Provenance("pretrained")), draw_inputs(10, n_steps)
+    columns = brute_columns(witnesses, inputs, readout).numpy()
+    health = build_dictionary(witnesses, inputs, readout).health()
+    assert health.n_complementary > 5
+    assert {name: getattr(health, name) for name in brute_health(columns)} == brute_health(columns)
+    assert health.density == pytest.approx(columns.mean(), rel=FLOAT64_MEAN)
+
+
+def test_a_mean_that_is_its_own_negation_is_no_pair():
+    # decay 0 and threshold 2 with drive 1: the neuron fires every other step, whatever it reads
+    layer = LIFLayer(torch.zeros(1, 3, 1), bias=1.0, decay=0.0, threshold=2.0)
+    dictionary = build_dictionary(WitnessSet((layer,), Provenance("pretrained")), draw_inputs(n_steps=4), "mean")
+    assert dictionary.columns().unique().tolist() == [0.5]
+    assert dictionary.health().n_complementary == 0
+
+
+def test_one_line_tells_sizes_and_origin():
+    assert repr(build_dictionary(np.eye(3))) == "SpikeDictionary(3 rows × 3 atoms, readout='last', from a plain array)"
+    health = build_dictionary(np.array([[0, 1, 0, 1, 1], [1, 1, 0, 0, 0]])).health()
+    assert str(health) == (
+        "5 witnesses gave 4 atoms (density 0.500): 1 dead, 1 saturated, 1 duplicate, 2 complementary pairs"
+    )
+
+
+def test_a_dictionary_over_its_budget_is_refused_before_any_roll_out(monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError("rolled out all the same")
+
+    monkeypatch.setattr(cvxsnn.dictionary, "iterate_rollout", refuse)
+    with pytest.raises(BudgetError, match="within 1 MiB, but 150,000 rows × 120 columns need 2 MiB: raise memory_b"):
+        build_dictionary(draw_witnesses(), draw_inputs(150_000), memory_budget=2**20)
+
+
+@pytest.mark.parametrize(("readout", "n_bytes"), [("last", 120 * 16), ("all", 120 * 48), ("mean", 120 * 16 * 3)])
+def test_the_budget_is_the_size_of_the_packed_columns(readout, n_bytes):
+    build_dictionary(draw_witnesses(), draw_inputs(), readout, memory_budget=n_bytes)
+    with pytest.raises(BudgetError):
+        build_dictionary(draw_witnesses(), draw_inputs(), readout, memory_budget=n_bytes - 1)
+
+
+INPUTS = draw_inputs(4)
+WITNESSES = draw_witnesses()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: build_dictionary(WITNESSES, INPUTS, "first"),
+            "readout to be one of 'last', 'all', 'mean', got 'first",
+        ),
+        (lambda: build_dictionary(WITNESSES, INPUTS, memory_budget=0), "memory_budget to be a positive integer, got 0"),
+        (lambda: build_dictionary(WITNESSES, INPUTS, chunk_bytes=0.5), "chunk_bytes to be a positive integer, got 0.5"),
+        (lambda: build_dictionary(WITNESSES), r"inputs of shape \(n_samples, n_steps, n_features\) .* got none"),
+        (lambda: build_dictionary(WITNESSES, INPUTS * torch.nan), "finite inputs"),
+        (lambda: build_dictionary(WITNESSES, INPUTS * torch.inf), "finite inputs"),
+        (lambda: build_dictionary(WITNESSES, INPUTS[0]), "got 2 dimensions"),
+        (lambda: build_dictionary(WITNESSES, INPUTS[:0]), "non-empty inputs"),
+        (lambda: build_dictionary(WITNESSES, INPUTS[:, :, :2]), "layer 1 to read 2 values, got weights for 3"),
+        (lambda: build_dictionary(WITNESSES, [[[1, 2, 3]], [[1, 2, 3]] * 2]), "sequences of equal length, .* ragged"),
+        (lambda: build_dictionary(WITNESSES, INPUTS * 1e-4), "ordinary size, got none above 0.0001, .* standardise"),
+        (lambda: build_dictionary(np.eye(3), INPUTS), "no inputs beside a plain 0/1 array"),
+        (lambda: build_dictionary(np.eye(3) * 2), "0/1 array, got other values: threshold them first"),
+        (lambda: build_dictionary(np.eye(3) * np.nan), "0/1 array, got other values"),
+        (lambda: build_dictionary(np.ones(3)), r"\(n_rows, n_columns\), got shape \(3,\)"),
+        (lambda: build_dictionary(np.ones((3, 0))), r"non-empty 0/1 array .* got shape \(3, 0\)"),
+        (lambda: build_dictionary([[0, 1], [0]]), "got rows of unequal length or no numbers"),
+        (lambda: build_dictionary(np.eye(3)).group_rows(torch.zeros(4)), "one label for each of 3 rows, got 4"),
+        (lambda: next(build_dictionary(np.eye(3)).iterate_rows(0)), "n_rows to be a positive integer, got 0"),
+    ],
+)
+def test_misuse_is_refused_in_one_sentence(call, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_inputs_that_are_all_zero_have_no_size_to_complain_about():
+    assert build_dictionary(WITNESSES, torch.zeros(4, 5, 3)).n_rows == 4

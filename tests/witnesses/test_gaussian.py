@@ -1,0 +1,132 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tolerances import SAMPLE_SD
+
+from cvxsnn import LogUniform, Normal, Uniform, gaussian_witnesses
+from cvxsnn.errors import InvalidInputError
+from cvxsnn.neurons.exact import snap_weights
+from cvxsnn.witnesses import Provenance, regenerate
+
+SPREAD = {
+    "decay": Uniform(0.2, 0.8),
+    "threshold": LogUniform(0.1, 1),
+    "bias": Normal(0, 0.5),
+    "gain": Uniform(1, 3),
+    "initial_membrane": -1.0,
+}
+
+
+def draw(**changes):
+    return gaussian_witnesses(**{"n_features": 3, "hidden": (8, 6), "n_subnetworks": 2, "seed": 4, **changes})
+
+
+def differing(first, second):
+    """Names of the tensors, with their layer, in which two sets of witnesses differ."""
+    return {
+        (depth, name)
+        for depth, (one, other) in enumerate(zip(first.layers, second.layers, strict=True), 1)
+        for name, value in one.tensors().items()
+        if not torch.equal(value, other.tensors()[name])
+    }
+
+
+@pytest.mark.parametrize("neuron", ["lif", "threshold"])
+def test_the_same_seed_gives_the_same_witnesses_and_another_others(neuron):
+    assert differing(draw(neuron=neuron, **SPREAD), draw(neuron=neuron, **SPREAD)) == set()
+    moved = {name for _, name in differing(draw(neuron=neuron), draw(neuron=neuron, seed=5))}
+    assert moved == ({"weight"} if neuron == "lif" else {"weight", "recurrent_weight"})
+
+
+@pytest.mark.parametrize("neuron", ["lif", "threshold"])
+def test_a_recipe_written_as_json_draws_the_same_witnesses_again(neuron):
+    witnesses = draw(neuron=neuron, **SPREAD)
+    recipe = json.loads(json.dumps(dict(witnesses.provenance.recipe)))
+    again = regenerate(Provenance("sampled", recipe))
+    assert differing(witnesses, again) == set()
+    assert again.provenance == witnesses.provenance
+
+
+def test_a_recipe_draws_in_another_type_where_asked():
+    assert (
+        differing(draw(dtype=torch.float64, **SPREAD), regenerate(draw(**SPREAD).provenance, dtype=torch.float64))
+        == set()
+    )
+
+
+@pytest.mark.parametrize("name", ["bias", "decay", "threshold", "initial_membrane"])
+def test_a_parameter_moves_nothing_but_itself(name):
+    assert differing(draw(), draw(**{name: SPREAD[name]})) == {(1, name), (2, name)}
+
+
+def test_a_layer_does_not_move_with_the_width_above_it():
+    (lower, _), (same, _) = draw(**SPREAD).layers, draw(hidden=(8, 50), **SPREAD).layers
+    for name, value in lower.tensors().items():
+        assert torch.equal(same.tensors()[name], value)
+
+
+@pytest.mark.parametrize("name", ["decay", "threshold"])
+def test_parameters_stay_within_their_bounds_and_differ_between_neurons(name):
+    for layer in draw(**SPREAD).layers:
+        values = layer.tensors()[name].double()
+        # float32 may round an end outwards, by less than the distance to the next float32.
+        assert bool((values >= np.float32(SPREAD[name].low)).all())
+        assert bool((values <= np.float32(SPREAD[name].high)).all())
+        assert values.unique().numel() == values.numel()
+
+
+def test_weights_have_the_variance_of_the_paper():
+    lower, upper = draw(n_features=50, hidden=(200, 300)).layers
+    (recurrent,) = draw(n_features=50, hidden=(150,), neuron="threshold").layers
+    for weight, fan_in in ((lower.weight, 50), (upper.weight, 200), (recurrent.recurrent_weight, 150)):
+        assert weight.std().item() * fan_in**0.5 == pytest.approx(1, rel=SAMPLE_SD)
+
+
+def test_gain_multiplies_all_weights_of_a_neuron():
+    (plain,), (doubled,) = draw(hidden=(8,)).layers, draw(hidden=(8,), gain=2.0).layers
+    assert torch.equal(doubled.weight, 2 * plain.weight)
+    (plain,), (spread,) = (draw(hidden=(8,), neuron="threshold", gain=gain).layers for gain in (1.0, Uniform(1, 3)))
+    ratio = (spread.weight / plain.weight).mean(1)
+    recurrent_ratio = (spread.recurrent_weight / plain.recurrent_weight).mean(1)
+    assert bool(((ratio > 0.99) & (ratio < 3.01)).all())
+    torch.testing.assert_close(ratio, recurrent_ratio, rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_tensor_has_the_type_asked_for_and_weights_lie_on_the_grid(dtype):
+    witnesses = draw(dtype=dtype, **SPREAD)
+    assert witnesses.dtype == dtype
+    for layer in witnesses.layers:
+        assert {value.dtype for value in layer.tensors().values()} == {dtype}
+        assert torch.equal(layer.weight, snap_weights(layer.weight))
+
+
+def test_only_a_sample_can_be_drawn_again():
+    with pytest.raises(InvalidInputError, match="sampled witnesses, got pretrained ones: only a sample has a seed"):
+        regenerate(replace(draw().provenance, kind="pretrained"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_features": 0}, "n_features to be a positive integer, got 0"),
+        ({"hidden": (8, 0)}, "hidden to be a positive integer, got 0"),
+        ({"hidden": (8, -1)}, "hidden to be a positive integer, got -1"),
+        ({"hidden": (8.5,)}, "hidden to be a positive integer, got 8.5"),
+        ({"hidden": ()}, r"hidden to list the layers' widths, got \(\): pass for example \(256,\)"),
+        ({"hidden": 8}, "hidden to list the layers' widths, got 8"),
+        ({"n_subnetworks": 0}, "n_subnetworks to be a positive integer, got 0"),
+        ({"neuron": "relu"}, "neuron to be one of 'lif', 'threshold', got 'relu'"),
+        ({"decay": 1.5}, "decay between 0 and 1, got values from 1.5 to 1.5"),
+        ({"decay": Uniform(-0.5, 0)}, "decay between 0 and 1"),
+        ({"bias": "large"}, "bias to be a number or a distribution"),
+        ({"seed": -1}, "seed to be a non-negative integer"),
+    ],
+)
+def test_arguments_that_make_no_witnesses_are_refused_in_one_sentence(changes, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        draw(**changes)
+    assert "\n" not in str(caught.value)
