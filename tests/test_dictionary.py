@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import assert_groups_equal
-from tolerances import FLOAT64_MEAN
+from tolerances import FLOAT64_MEAN, FLOAT64_SUM
 
 import cvxsnn.dictionary
 from cvxsnn import LIFLayer, Normal, Uniform, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
@@ -94,7 +94,7 @@ def test_a_dictionary_does_not_depend_on_the_chunk(readout, n_samples, chunk_byt
     )
 
 
-@pytest.mark.parametrize("convert", [np.asarray, torch.tensor, lambda array: array.tolist()], ids=str)
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor, np.ndarray.tolist], ids=["array", "tensor", "list"])
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float32])
 def test_a_plain_array_is_its_own_columns(convert, dtype):
     array = np.random.default_rng(0).integers(0, 2, (70, 40)).astype(dtype)
@@ -127,12 +127,48 @@ def test_columns_may_be_chosen(readout):
     assert torch.equal(dictionary.columns(slice(1, 3)), dictionary.columns()[:, 1:3])
 
 
+@pytest.mark.parametrize("block", [1, 1000, 2**20])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_products_are_those_of_the_columns_however_they_are_cut(monkeypatch, readout, block):
+    monkeypatch.setattr(cvxsnn.dictionary, "_PRODUCT_BLOCK", block)
+    monkeypatch.setattr(cvxsnn.dictionary, "_GRAM_BLOCK", block)
+    dictionary = build_dictionary(draw_witnesses(), draw_inputs(), readout)
+    columns, generator = dictionary.columns(), torch.Generator().manual_seed(0)
+    # Whole numbers, so that sums of spikes are exact in any order; a few atoms are not used at all.
+    coef = torch.randint(-5, 6, (dictionary.n_atoms, 2), generator=generator).double()
+    coef[::3] = 0
+    rows = torch.randint(-5, 6, (dictionary.n_rows, 2), generator=generator).double()
+    tolerance = {"rtol": 0, "atol": FLOAT64_SUM if readout == "mean" else 0}
+    torch.testing.assert_close(dictionary.matvec(coef), columns @ coef, **tolerance)
+    torch.testing.assert_close(dictionary.rmatvec(rows), columns.T @ rows, **tolerance)
+    torch.testing.assert_close(dictionary.gram(), columns.T @ columns, **tolerance)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_rows_may_be_chosen(readout):
+    dictionary = build_dictionary(draw_witnesses(), draw_inputs(), readout)
+    chosen = torch.tensor([70, 3, 3, 0, 64])
+    taken = dictionary.take_rows(chosen)
+    assert taken.shape == (5, dictionary.n_atoms)
+    assert torch.equal(taken.columns(), dictionary.columns()[chosen])
+    assert torch.equal(taken.gram(), taken.columns().T @ taken.columns())
+
+
 @pytest.mark.parametrize("readout", READOUTS)
 def test_rows_are_grouped_by_their_spikes(readout):
     dictionary = build_dictionary(draw_witnesses(), draw_inputs(n_samples=200, n_steps=2), readout)
     groups = dictionary.group_rows()
     assert len(groups.first) < dictionary.n_rows
     assert_groups_equal(groups, dictionary.columns())
+
+
+def test_rows_of_means_are_equal_only_if_all_digits_of_their_counts_are():
+    # one neuron that repeats its input: counts 0, 2, 1, 2 of two steps, in binary 00, 10, 01, 10
+    layer = LIFLayer(torch.ones(1, 1, 1), bias=-0.5, decay=0.0, threshold=0.0)
+    inputs = np.array([[0, 0], [1, 1], [0, 1], [1, 1]])[:, :, None]
+    dictionary = build_dictionary(WitnessSet((layer,), Provenance("pretrained")), inputs, "mean")
+    assert dictionary.columns().flatten().tolist() == [0, 1, 0.5, 1]
+    assert dictionary.group_rows().inverse.tolist() == [0, 1, 2, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.float32, torch.float64])

@@ -85,6 +85,13 @@ def test_fire_gives_zeros_and_ones_of_the_membranes_type():
     assert torch.equal(fire(membrane, "gt"), torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64))
 
 
+def test_leak_and_input_are_rounded_one_after_the_other():
+    # The drive cancels the rounded leak: a tie. A fused multiply-add would keep the rounding error, often below zero.
+    membrane, decay = torch.linspace(-2, -1, 1000), torch.tensor(0.9)
+    layer = LIFLayer(torch.ones(1, 1, 1000), bias=-(membrane * decay), decay=decay, initial_membrane=membrane)
+    assert bool(roll_out([layer], torch.zeros(1, 1, 1)).all())
+
+
 @given(st.integers(0, 2**32 - 1))
 def test_lif_is_a_recurrent_network_with_a_leak_and_reset_block_on_exact_data(seed):
     layer = draw_dyadic_layer(seed)

@@ -62,6 +62,12 @@ def test_a_parameter_moves_nothing_but_itself(name):
     assert differing(draw(), draw(**{name: SPREAD[name]})) == {(1, name), (2, name)}
 
 
+def test_no_two_weight_matrices_are_the_same_draw():
+    layers = draw(n_features=8, hidden=(8, 8), neuron="threshold").layers
+    matrices = [matrix for layer in layers for matrix in (*layer.weight, *layer.recurrent_weight)]
+    assert len({tuple(matrix.sign().flatten().tolist()) for matrix in matrices}) == len(matrices) == 8
+
+
 def test_a_layer_does_not_move_with_the_width_above_it():
     (lower, _), (same, _) = draw(**SPREAD).layers, draw(hidden=(8, 50), **SPREAD).layers
     for name, value in lower.tensors().items():

@@ -6,6 +6,7 @@ small; rows with equal spikes and targets were merged before, so they are also c
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 
 import torch
@@ -20,6 +21,11 @@ from .solution import Status
 
 _MAX_BACKTRACKS = 40
 _TINY = 1e-10
+_LEVEL_FACTOR = 0.5
+_ROUGH_ABOVE = 1e-4
+"""Relative gap above which Hessians in float32 are good enough: half the work."""
+_TRIANGLE, _SMALL = 6, 128
+"""Blocks a side in which symmetric products are formed, and the size below which one block is faster."""
 
 
 @dataclass
@@ -52,14 +58,14 @@ def solve_newton(
 ) -> tuple[Tensor, Tensor, Status]:
     """Minimise a problem of one head with a smooth loss and the L1 penalty to a relative gap of ``tolerance``."""
     point = _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
-    best_gap, stalled = inf, 0
+    gap, best_gap, stalled = inf, inf, 0
     level = inf
     for _ in range(max_iterations):
         dual = problem.unit_dual(point.scores)
         correlation = problem.correlation(dual)
         largest = float(correlation.abs().max())
         # Far from the goal, aim at a larger strength first: the working set then grows towards its size from below.
-        level = max(problem.l1_strength, min(level, 0.5 * largest))
+        level = max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
         if level == problem.l1_strength:
             primal = _objective(problem, point, level)
             bound, _ = lower_bound(problem, dual, correlation)
@@ -71,12 +77,13 @@ def solve_newton(
             best_gap = min(gap, best_gap)
             if stalled >= 15:
                 break
-        target = _newton_point(problem, point, correlation, level)
+        precision = torch.float32 if gap > _ROUGH_ABOVE else torch.float64
+        target = _newton_point(problem, point, correlation, level, precision)
         moved = _line_search(problem, point, target, level)
         if moved is None:
             if level == problem.l1_strength:
                 break
-            level *= 0.5
+            level *= _LEVEL_FACTOR
         else:
             point = moved
     else:
@@ -88,7 +95,9 @@ def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
     return float(problem.loss_value(point.scores) + strength * point.coef.abs().sum())
 
 
-def _newton_point(problem: ConvexProblem, point: _Point, correlation: Tensor, strength: float) -> _Point:
+def _newton_point(
+    problem: ConvexProblem, point: _Point, correlation: Tensor, strength: float, precision: torch.dtype
+) -> _Point:
     """The minimiser of the second-order model over the working set."""
     working = (point.coef != 0) | (correlation.abs() > strength)
     outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
@@ -107,7 +116,7 @@ def _newton_point(problem: ConvexProblem, point: _Point, correlation: Tensor, st
     value[is_coef] = point.coef[coef_place]
     slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
     slope[is_coef] = correlation[coef_place]
-    hessian = _hessian(problem, point.scores, columns, place, outputs)
+    hessian = _hessian(problem, point.scores, columns.to(precision), place, outputs)
     solved = minimise_l1_quadratic(
         hessian, hessian @ value - slope, strength * is_coef.to(value), value, tolerance=1e-10 * strength
     )
@@ -120,22 +129,35 @@ def _newton_point(problem: ConvexProblem, point: _Point, correlation: Tensor, st
 
 
 def _hessian(problem: ConvexProblem, scores: Tensor, columns: Tensor, place: Tensor, outputs: Tensor) -> Tensor:
-    """Hessian of the loss over entries (column ``place``, ``outputs``), which are sorted by output."""
+    """Hessian of the loss over entries (column ``place``, ``outputs``), which are sorted by output.
+
+    It is formed in the dtype of ``columns``.
+    """
     (head,) = problem.heads
-    curvature = head.loss.curvature(scores, head.targets)
-    weight = head.weight * problem.row_weight
+    curvature = head.loss.curvature(scores, head.targets).to(columns.dtype)
+    weight = (head.weight * problem.row_weight).to(columns.dtype)
     sizes = torch.bincount(outputs, minlength=problem.n_outputs).tolist()
     hessian = torch.zeros(len(place), len(place), dtype=columns.dtype, device=columns.device)
     start = 0
     for output, size in enumerate(sizes):
         block = columns[:, place[start : start + size]]
-        scaled = block * (weight * curvature[:, output])[:, None]
-        hessian[start : start + size, start : start + size] = scaled.T @ block
+        root = (weight * curvature[:, output]).sqrt()
+        hessian[start : start + size, start : start + size] = _self_product(block * root[:, None])
         start += size
     if isinstance(head.loss, Softmax):
-        spread = columns[:, place] * curvature[:, outputs] * weight.sqrt()[:, None]
-        hessian -= spread.T @ spread
-    return hessian
+        hessian -= _self_product(columns[:, place] * curvature[:, outputs] * weight.sqrt()[:, None])
+    return hessian.to(torch.float64)
+
+
+def _self_product(factor: Tensor) -> Tensor:
+    """``factorᵀ factor``, block by block above the diagonal and mirrored below it."""
+    size = factor.shape[1]
+    product = factor.new_empty(size, size)
+    edges = [size * k // _TRIANGLE for k in range(_TRIANGLE + 1)] if size > _SMALL else [0, size]
+    for top, bottom in pairwise(edges):
+        product[top:bottom, top:] = factor[:, top:bottom].T @ factor[:, top:]
+        product[bottom:, top:bottom] = product[top:bottom, bottom:].T
+    return product
 
 
 def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength: float) -> _Point | None:

@@ -16,6 +16,9 @@ _RIDGE = 1e-13
 """Proximal term relative to the largest diagonal entry, so that singular Gram matrices have a factor; the fixed point
 of the iteration is not moved by it."""
 
+_SETTLED = 0.1
+"""Violation inside the support, relative to that outside, at which newcomers are admitted."""
+
 
 def minimise_l1_quadratic(
     gram: Tensor, linear: Tensor, strength: Tensor, start: Tensor, *, tolerance: float, max_iterations: int = 1000
@@ -37,9 +40,13 @@ def minimise_l1_quadratic(
         gradient = gram @ x - linear
         in_support = (x != 0) | is_free
         violation = torch.where(in_support, (gradient + strength * x.sign()).abs(), gradient.abs() - strength)
-        if float(violation.max()) <= tolerance:
+        worst = float(violation.max())
+        if worst <= tolerance:
             break
-        active = torch.nonzero(in_support | (violation > tolerance)).squeeze(1)
+        # Newcomers wait until the support has nearly settled, or collinear ones would come and go for ever.
+        if float(violation.masked_fill(~in_support, 0.0).max()) <= max(tolerance, _SETTLED * worst):
+            in_support |= violation > tolerance
+        active = torch.nonzero(in_support).squeeze(1)
         moved = _sign_step(gram, strength, x, gradient, active, ridge)
         if torch.equal(moved, x):
             break

@@ -1,0 +1,23 @@
+"""Run the benchmarks named on the command line, or all of them."""
+
+import argparse
+import importlib
+
+from .measure import console, describe_machine
+
+BENCHMARKS = ("rollout", "dictionary", "memory")
+
+
+def main() -> None:
+    """Print the machine's facts, then one table for each benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(BENCHMARKS)}; all by default")
+    names = parser.parse_args().names or BENCHMARKS
+    if unknown := set(names) - set(BENCHMARKS):
+        parser.error(f"expected names among {', '.join(BENCHMARKS)}, got {', '.join(sorted(unknown))}")
+    console.print(describe_machine())
+    for name in names:
+        importlib.import_module(f"benchmarks.{name}").main()
+
+
+main()
