@@ -58,7 +58,7 @@ def main() -> None:
     seconds = best_seconds(runs, n_rounds=7)
     ratio = seconds["np.unique"] / seconds["cvxsnn"]
     n_atoms, n_groups = (int(numbering.max()) + 1 for numbering in ours)
-    title = f"{spikes.shape[0]:,} × {spikes.shape[1]:,} spikes to {n_groups:,} labelled rows × {n_atoms:,} atoms"
+    title = f"{spikes.shape[0]:,} × {spikes.shape[1]:,} to {n_groups:,} × {n_atoms:,}"
     table = make_table(f"Dictionary, {title}", "same groups", "ms", "ours is faster by")
     table.add_row("cvxsnn, packing included", f"{1e3 * seconds['cvxsnn']:.1f}", "")
     table.add_row(

@@ -1,6 +1,18 @@
 """cvxsnn: spiking neural networks trained to a certified global optimum."""
 
 from . import tasks
+from .convex import (
+    Certificate,
+    ConvergenceError,
+    ConvergenceWarning,
+    ConvexProblem,
+    Path,
+    Solution,
+    Status,
+    certify,
+    solve,
+    solve_path,
+)
 from .dictionary import DictionaryHealth, SpikeDictionary, build_dictionary
 from .errors import BudgetError, CvxsnnError, DataFileError, InvalidInputError
 from .neurons import LIFLayer, ThresholdLayer, roll_out
@@ -8,7 +20,11 @@ from .witnesses import Constant, LogUniform, Normal, Uniform, WitnessSet, gaussi
 
 __all__ = [
     "BudgetError",
+    "Certificate",
     "Constant",
+    "ConvergenceError",
+    "ConvergenceWarning",
+    "ConvexProblem",
     "CvxsnnError",
     "DataFileError",
     "DictionaryHealth",
@@ -16,12 +32,18 @@ __all__ = [
     "LIFLayer",
     "LogUniform",
     "Normal",
+    "Path",
+    "Solution",
     "SpikeDictionary",
+    "Status",
     "ThresholdLayer",
     "Uniform",
     "WitnessSet",
     "build_dictionary",
+    "certify",
     "gaussian_witnesses",
     "roll_out",
+    "solve",
+    "solve_path",
     "tasks",
 ]

@@ -2,6 +2,7 @@
 
 from .certificate import Certificate, CertificateError, certify
 from .losses import Loss, Softmax
+from .path import Path, solve_path
 from .problem import ConvexProblem
 from .solution import ConvergenceError, ConvergenceWarning, Progress, Solution, Status
 from .solve import solve
@@ -13,10 +14,12 @@ __all__ = [
     "ConvergenceWarning",
     "ConvexProblem",
     "Loss",
+    "Path",
     "Progress",
     "Softmax",
     "Solution",
     "Status",
     "certify",
     "solve",
+    "solve_path",
 ]

@@ -21,7 +21,7 @@ def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recor
     coef, intercept : where to start
     """
     (head,) = problem.heads
-    gram, linear, means = normal_equations(problem)
+    gram, linear, means = problem.share("normal_equations", lambda: normal_equations(problem))
     targets_mean = problem.row_weight @ head.targets
     strength = problem.l1_strength / head.weight
     coef = coef.clone()
@@ -38,13 +38,10 @@ def normal_equations(problem: ConvexProblem) -> tuple[Tensor, Tensor, Tensor]:
     An optimal intercept makes the residual's mean zero, which is the same as centring columns and targets.
     """
     (head,) = problem.heads
-    cached = problem.dictionary.__dict__.get("_normal_equations")
-    if cached is not None and cached[0] is problem.row_weight:
-        gram, means = cached[1:]
-    else:
-        gram, means = _weighted_gram(problem), problem.dictionary.rmatvec(problem.row_weight[:, None])[:, 0]
-        problem.dictionary.__dict__["_normal_equations"] = (problem.row_weight, gram, means)
-    linear = problem.dictionary.rmatvec(problem.row_weight[:, None] * head.targets)
+    weight = problem.row_weight[:, None]
+    gram = _weighted_gram(problem)
+    moments = problem.dictionary.rmatvec(weight * torch.cat((torch.ones_like(weight), head.targets), dim=1))
+    means, linear = moments[:, 0], moments[:, 1:]
     if problem.intercept:
         gram = gram - means[:, None] * means
         linear = linear - means[:, None] * (problem.row_weight @ head.targets)

@@ -5,14 +5,15 @@ an intercept) gives the lower bound −F*(Θ) on the optimum. A candidate is mad
 the intercept, then shrunk until the constraint holds. All of it is computed in float64 on the un-reduced problem.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ..errors import CvxsnnError
+from ..errors import CvxsnnError, InvalidInputError
 from .problem import ConvexProblem
 
 Scope = Literal["sampled", "complete"]
@@ -55,6 +56,24 @@ class Certificate:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """What a solver found, before anybody believes it.
+
+    Attributes
+    ----------
+    problem : ConvexProblem
+    coef : Tensor of shape (n_atoms, n_outputs)
+    intercept : Tensor of shape (n_outputs,), zero for a problem without one
+    duals : tuple of Tensor of shape (n_rows, n_outputs), guesses of the dual point λ
+    """
+
+    problem: ConvexProblem
+    coef: Tensor
+    intercept: Tensor
+    duals: tuple[Tensor, ...] = ()
+
+
 def certify(
     problem: ConvexProblem, coef: Tensor, intercept: Tensor | None = None, dual_candidates: Sequence[Tensor] = ()
 ) -> tuple[Certificate, Tensor]:
@@ -74,34 +93,63 @@ def certify(
     dual_point : Tensor of shape (n_rows, n_outputs)
         The feasible λ = −Θ behind the dual value: ``|λᵀd| ≤ l1_strength`` for every atom d.
     """
-    coef = coef.to(torch.float64)
-    scores = problem.dictionary.matvec(coef)
-    if intercept is not None:
-        scores += intercept.to(torch.float64)
-    primal = float(problem.loss_value(scores) + problem.l1_strength * problem.penalty.value(coef))
-    weight = problem.row_weight[:, None]
-    weightless = torch.where(weight > 0, weight, torch.ones_like(weight))
-    candidates = [problem.unit_dual(scores)]
-    candidates += [torch.where(weight > 0, -given.to(torch.float64) / weightless, 0.0) for given in dual_candidates]
-    bounds = [lower_bound(problem, candidate) for candidate in candidates]
-    dual, feasible = max(bounds, key=lambda bound: bound[0])
+    if intercept is None:
+        intercept = coef.new_zeros(problem.n_outputs)
+    elif not problem.intercept and bool(intercept.any()):
+        raise InvalidInputError("expected no intercept, or a problem that has one")
+    return certify_all([Candidate(problem, coef, intercept, tuple(dual_candidates))])[0]
+
+
+def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tensor]]:
+    """:func:`certify` for several problems with one dictionary, which is gone through twice for all of them."""
+    dictionary = candidates[0].problem.dictionary
+    coefs = [candidate.coef.to(torch.float64) for candidate in candidates]
+    scores = _each(dictionary.matvec, coefs)
+    guesses: list[Tensor] = []
+    owners: list[int] = []
+    primals: list[float] = []
+    for owner, (candidate, coef, score) in enumerate(zip(candidates, coefs, scores, strict=True)):
+        problem = candidate.problem
+        score = score + candidate.intercept
+        primals.append(float(problem.loss_value(score) + problem.l1_strength * problem.penalty.value(coef)))
+        weight = problem.row_weight[:, None]
+        units = [torch.where(weight > 0, -dual / weight, 0.0) for dual in candidate.duals]
+        for unit in (problem.unit_dual(score), *units):
+            guesses.append(problem.dual_domain(unit))
+            owners.append(owner)
+    weighted = [candidates[o].problem.row_weight[:, None] * guess for o, guess in zip(owners, guesses, strict=True)]
+    bounds: list[tuple[float, Tensor]] = [(-inf, torch.empty(0))] * len(candidates)
+    for owner, guess, correlation in zip(owners, guesses, _each(dictionary.rmatvec, weighted), strict=True):
+        bound = shrink_to_feasible(candidates[owner].problem, guess, correlation)
+        bounds[owner] = max(bounds[owner], bound, key=lambda found: found[0])
+    return [
+        _checked(candidate.problem, primal, *bound)
+        for candidate, primal, bound in zip(candidates, primals, bounds, strict=True)
+    ]
+
+
+def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tensor) -> tuple[Certificate, Tensor]:
     certificate = Certificate(primal, dual)
     # n sums of rounding errors relative to the objective, with room to spare; more than that is no rounding.
     if not certificate.gap >= -1e-10 * max(primal, abs(dual), 1e-3):
-        raise CertificateError(
-            f"dual value {certificate.dual!r} above primal value {certificate.primal!r}: {problem!r}"
-        )
-    return certificate, -weight * feasible
+        raise CertificateError(f"dual value {dual!r} above primal value {primal!r}: {problem!r}")
+    return certificate, -problem.row_weight[:, None] * unit_dual
 
 
-def lower_bound(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor | None = None) -> tuple[float, Tensor]:
-    """The dual value at a feasible point made from ``unit_dual``, and that point, both divided by the row weights.
+def _each(product: Callable[[Tensor], Tensor], matrices: Sequence[Tensor]) -> list[Tensor]:
+    """A product with each of several matrices, in one go."""
+    joined = product(torch.cat(list(matrices), dim=1))
+    return list(torch.split(joined, [matrix.shape[1] for matrix in matrices], dim=1))
 
-    ``correlation`` may be given where ``unit_dual`` is in the domain and ``problem.correlation(unit_dual)`` is known.
-    """
-    if correlation is None or problem.intercept:
-        unit_dual = problem.dual_domain(unit_dual)
-        correlation = problem.correlation(unit_dual)
+
+def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tensor]:
+    """The dual value at a feasible point made from ``unit_dual``, and that point; duals are per unit of row weight."""
+    unit_dual = problem.dual_domain(unit_dual)
+    return shrink_to_feasible(problem, unit_dual, problem.correlation(unit_dual))
+
+
+def shrink_to_feasible(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
+    """:func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known."""
     for columns in problem.independent_outputs():
         norm = float(problem.penalty.dual_norm(correlation[:, columns]))
         if norm > problem.l1_strength:

@@ -12,7 +12,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from .certificate import lower_bound
+from .certificate import lower_bound, shrink_to_feasible
 from .losses import Softmax
 from .problem import ConvexProblem
 from .quadratic import minimise_l1_quadratic
@@ -68,7 +68,10 @@ def solve_newton(
         level = max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
         if level == problem.l1_strength:
             primal = _objective(problem, point, level)
-            bound, _ = lower_bound(problem, dual, correlation)
+            # The gradient is in the dual domain already, save for the balance that an intercept asks for.
+            bound, _ = (
+                lower_bound(problem, dual) if problem.intercept else shrink_to_feasible(problem, dual, correlation)
+            )
             recorder.record(primal, bound, int((point.coef != 0).sum()))
             gap = (primal - bound) / max(primal, 1e-300)
             if gap <= tolerance:
@@ -104,7 +107,9 @@ def _newton_point(
     distinct, place = torch.unique(atoms, return_inverse=True)
     columns = problem.dictionary.columns(distinct)
     if problem.intercept:
-        ones = torch.arange(problem.n_outputs, device=outputs.device)
+        # Probabilities do not change when all classes move together, so one of their intercepts stays where it is.
+        n_movable = problem.n_outputs - isinstance(problem.heads[0].loss, Softmax)
+        ones = torch.arange(n_movable, device=outputs.device)
         columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
         outputs = torch.cat((outputs, ones))
         place = torch.cat((place, torch.full_like(ones, len(distinct))))
@@ -125,6 +130,8 @@ def _newton_point(
     intercept[outputs[~is_coef]] = solved[~is_coef]
     dense = torch.zeros(columns.shape[1], problem.n_outputs, dtype=columns.dtype, device=columns.device)
     dense[place, outputs] = solved
+    if problem.intercept:
+        dense[-1] = intercept
     return _Point(coef, intercept, columns @ dense)
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +14,8 @@ from .losses import Loss, make_loss
 from .penalties import Penalty, make_penalty
 
 TimestepWeighting = Literal["uniform", "ramped"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,7 @@ class ConvexProblem:
         self.intercept = bool(intercept)
         self.heads = _make_heads(self.dictionary, targets, loss, head_weights or {})
         self.row_weight = _row_weight(self.dictionary, row_weight, timestep_weighting)
+        self._shared: dict[str, Any] = {}
 
     @property
     def n_outputs(self) -> int:
@@ -100,13 +102,18 @@ class ConvexProblem:
 
     def with_strength(self, l1_strength: float) -> Self:
         """The same problem at another strength; what was computed from the data alone is shared."""
-        other = self._replace(l1_strength=_checked_strength(l1_strength))
-        for name in ("null_intercept", "null_dual", "critical_strength"):
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
-        if "reduced" in self.__dict__:
-            other.__dict__["reduced"] = replace(self.reduced, problem=self.reduced.problem.with_strength(l1_strength))
-        return other
+        return self._replace(l1_strength=_checked_strength(l1_strength), _shared=self._shared)
+
+    def with_heads(self, heads: tuple[Head, ...]) -> Self:
+        """The same rows and atoms with other losses."""
+        return self._replace(heads=heads, _shared={})
+
+    def share(self, name: str, compute: Callable[[], T]) -> T:
+        """A value that depends on the data and not on the strength, computed once for all strengths."""
+        if name not in self._shared:
+            self._shared[name] = compute()
+        value: T = self._shared[name]
+        return value
 
     def loss_value(self, scores: Tensor) -> Tensor:
         """The weighted loss at scores of shape (n_rows, n_outputs)."""
@@ -140,52 +147,36 @@ class ConvexProblem:
         """Gradient of the loss with respect to the coefficients, shape (n_atoms, n_outputs)."""
         return self.dictionary.rmatvec(self.row_weight[:, None] * unit_dual)
 
-    @cached_property
+    @property
     def null_intercept(self) -> Tensor:
         """The best intercept when no atom is active, shape (n_outputs,); zero without one."""
         if not self.intercept:
             return self.row_weight.new_zeros(self.n_outputs)
-        return torch.cat([h.loss.null_intercept(h.targets, self.row_weight) for h in self.heads])
+        return self.share(
+            "null_intercept",
+            lambda: torch.cat([h.loss.null_intercept(h.targets, self.row_weight) for h in self.heads]),
+        )
 
-    @cached_property
-    def critical_strength(self) -> float:
-        """A strength at and above which zero coefficients are optimal.
-
-        The smallest such strength, save for the hinge with an intercept, whose subgradient at zero is not unique.
-        """
-        return float(self.penalty.dual_norm(self.correlation(self.null_dual)))
-
-    @cached_property
+    @property
     def null_dual(self) -> Tensor:
         """Dual point, divided by the row weights, that proves zero coefficients optimal where they are."""
         if not self.intercept:
             return self.unit_dual(self.row_weight.new_zeros(len(self.row_weight), self.n_outputs))
         return self._by_head(lambda h: h.weight * h.loss.null_dual(h.targets, self.row_weight))
 
-    @cached_property
+    @property
+    def critical_strength(self) -> float:
+        """A strength at and above which zero coefficients are optimal.
+
+        The smallest such strength, save for the hinge with an intercept, whose subgradient at zero is not unique.
+        """
+        return self.share("critical_strength", lambda: float(self.penalty.dual_norm(self.correlation(self.null_dual))))
+
+    @property
     def reduced(self) -> "ReducedProblem":
         """The problem with equal rows (same spikes, same targets) merged and weightless ones dropped."""
-        labels = torch.cat([h.targets for h in self.heads], dim=1)
-        weightless = (self.row_weight == 0).to(labels)[:, None]
-        groups = self.dictionary.group_rows(torch.cat((labels, weightless), dim=1))
-        weight = torch.zeros_like(self.row_weight[: len(groups.first)]).index_add_(0, groups.inverse, self.row_weight)
-        kept = torch.nonzero(weight > 0).squeeze(1)
-        place = torch.zeros_like(groups.inverse[: len(weight)])
-        place[kept] = torch.arange(len(kept), device=kept.device)
-        rows = groups.first[kept]
-        problem = self._replace(
-            dictionary=self.dictionary.take_rows(rows),
-            row_weight=weight[kept],
-            heads=tuple(replace(h, targets=h.targets[rows]) for h in self.heads),
-        )
-        return ReducedProblem(problem, place[groups.inverse])
-
-    def _by_head(self, function: Callable[[Head], Tensor]) -> Tensor:
-        return torch.cat([function(head) for head in self.heads], dim=1)
-
-    def with_heads(self, heads: tuple[Head, ...]) -> Self:
-        """The same rows and atoms with other losses."""
-        return self._replace(heads=heads)
+        reduced = self.share("reduced", self._merge_rows)
+        return replace(reduced, problem=reduced.problem.with_strength(self.l1_strength))
 
     def independent_outputs(self) -> list[slice]:
         """Output columns of the largest parts into which the objective falls apart."""
@@ -203,17 +194,40 @@ class ConvexProblem:
         columns_of = self.independent_outputs()
         if len(columns_of) == 1:
             return [(self, columns_of[0])]
-        parts = []
-        for columns in columns_of:
-            head = next(head for head in self.heads if columns.start < head.columns.stop)
-            inside = slice(columns.start - head.columns.start, columns.stop - head.columns.start)
-            part = replace(head, columns=slice(0, columns.stop - columns.start), targets=head.targets[:, inside])
-            parts.append((self.with_heads((part,)), columns))
-        return parts
+        parts = self.share("parts", lambda: [self._part(columns) for columns in columns_of])
+        return [
+            (part.with_strength(self.l1_strength), columns) for part, columns in zip(parts, columns_of, strict=True)
+        ]
+
+    def _part(self, columns: slice) -> Self:
+        head = next(head for head in self.heads if columns.start < head.columns.stop)
+        inside = slice(columns.start - head.columns.start, columns.stop - head.columns.start)
+        part = replace(head, columns=slice(0, columns.stop - columns.start), targets=head.targets[:, inside])
+        return self.with_heads((part,))
+
+    def _merge_rows(self) -> "ReducedProblem":
+        labels = torch.cat([h.targets for h in self.heads], dim=1)
+        weightless = (self.row_weight == 0).to(labels)[:, None]
+        groups = self.dictionary.group_rows(torch.cat((labels, weightless), dim=1))
+        weight = torch.zeros_like(self.row_weight[: len(groups.first)]).index_add_(0, groups.inverse, self.row_weight)
+        kept = torch.nonzero(weight > 0).squeeze(1)
+        place = torch.zeros_like(groups.inverse[: len(weight)])
+        place[kept] = torch.arange(len(kept), device=kept.device)
+        rows = groups.first[kept]
+        problem = self._replace(
+            dictionary=self.dictionary.take_rows(rows),
+            row_weight=weight[kept],
+            heads=tuple(replace(h, targets=h.targets[rows]) for h in self.heads),
+            _shared={},
+        )
+        return ReducedProblem(problem, place[groups.inverse])
+
+    def _by_head(self, function: Callable[[Head], Tensor]) -> Tensor:
+        return torch.cat([function(head) for head in self.heads], dim=1)
 
     def _replace(self, **changes: Any) -> Self:
         other = object.__new__(type(self))
-        other.__dict__.update(_uncached(self) | changes)
+        other.__dict__.update(self.__dict__ | changes)
         return other
 
     def __repr__(self) -> str:
@@ -247,11 +261,6 @@ def timestep_weights(weighting: TimestepWeighting, n_steps: int) -> Tensor:
     if weighting == "ramped":
         return torch.arange(1, n_steps + 1, dtype=torch.float64)
     return torch.ones(n_steps, dtype=torch.float64)
-
-
-def _uncached(problem: ConvexProblem) -> dict[str, object]:
-    cached = {name for name, value in vars(ConvexProblem).items() if isinstance(value, cached_property)}
-    return {name: value for name, value in problem.__dict__.items() if name not in cached}
 
 
 def _checked_strength(strength: float) -> float:

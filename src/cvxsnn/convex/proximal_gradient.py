@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .certificate import lower_bound
-from .losses import Hinge
+from .losses import Hinge, Loss
 from .problem import ConvexProblem
 from .recorder import Recorder
 from .solution import Status
@@ -38,7 +38,11 @@ class _HingeEnvelope(Hinge):
         return -targets * ((1 - targets * scores) / self.width).clamp(0, 1)
 
 
-_MAX_CURVATURE = {"squared": 1.0, "squared_hinge": 2.0, "logistic": 0.25, "softmax": 0.5}
+def _max_curvature(loss: Loss) -> float:
+    """Largest eigenvalue that the Hessian of one row can have."""
+    if isinstance(loss, _HingeEnvelope):
+        return 1 / loss.width
+    return {"squared": 1.0, "squared_hinge": 2.0, "logistic": 0.25, "softmax": 0.5}[loss.name]
 
 
 def solve_proximal_gradient(
@@ -91,12 +95,8 @@ class _Search:
         return self.best_primal - self.best_bound <= self.tolerance * self.best_primal < inf
 
     def run(self, problem: ConvexProblem, max_iterations: int, until_width: float = 0.0) -> None:
-        """Iterate on a smooth problem until the gap of the real one is small, or no larger than the envelope is wide."""
-        curvature = max(
-            head.weight
-            * (1 / head.loss.width if isinstance(head.loss, _HingeEnvelope) else _MAX_CURVATURE[head.loss.name])
-            for head in problem.heads
-        )
+        """Iterate on a smooth problem until the gap of the real one is small, or no larger than its width."""
+        curvature = max(head.weight * _max_curvature(head.loss) for head in problem.heads)
         step = 1.0 / (curvature * self.norm)
         coef, intercept = self.coef, self.intercept
         ahead_coef, ahead_intercept, momentum = coef, intercept, 1.0
@@ -106,9 +106,8 @@ class _Search:
             moved = problem.penalty.prox(ahead_coef - step * (self.columns.T @ dual), step * problem.l1_strength)
             shifted = ahead_intercept - step * dual.sum(0) if problem.intercept else intercept
             # Restart when the momentum points uphill.
-            uphill = ((ahead_coef - moved) * (moved - coef)).sum() + (
-                (ahead_intercept - shifted) * (shifted - intercept)
-            ).sum()
+            uphill = ((ahead_coef - moved) * (moved - coef)).sum()
+            uphill += ((ahead_intercept - shifted) * (shifted - intercept)).sum()
             following = 1.0 if bool(uphill > 0) else (1 + (1 + 4 * momentum**2) ** 0.5) / 2
             push = 0.0 if following == 1.0 else (momentum - 1) / following
             ahead_coef, ahead_intercept = moved + push * (moved - coef), shifted + push * (shifted - intercept)

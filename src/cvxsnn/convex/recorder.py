@@ -10,12 +10,18 @@ class Recorder:
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
+        self._stop = 0.0
         self._history: list[Progress] = []
 
     @property
     def seconds(self) -> float:
-        """Time since the start."""
-        return time.perf_counter() - self._start
+        """Time since the start, or from the start to the stop."""
+        return (self._stop or time.perf_counter()) - self._start
+
+    def stop(self) -> float:
+        """Stop the clock, once; give the time it shows."""
+        self._stop = self._stop or time.perf_counter()
+        return self.seconds
 
     @property
     def history(self) -> tuple[Progress, ...]:

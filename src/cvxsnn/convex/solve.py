@@ -1,6 +1,9 @@
 """Choosing a solver, running it on the reduced problem, and having the outcome certified on the real one."""
 
+import time
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -10,7 +13,7 @@ from ..checks import check_choice
 from ..errors import InvalidInputError
 from . import active_set
 from .active_set import solve_squared
-from .certificate import certify
+from .certificate import Candidate, certify_all
 from .interior_point import solve_hinge
 from .linear_program import solve_highs
 from .newton import solve_newton
@@ -63,34 +66,81 @@ def solve(
     check_choice("solver", solver, ("auto", *_LOSSES_OF, "proximal-gradient", "reference"))
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
+    run = minimise(problem, tol, solver, start, max_iterations)
+    (solution,) = finish([run], tol)
+    judge(solution, tol, strict, stacklevel=3)
+    return solution
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A solver's outcome, not yet certified."""
+
+    candidate: Candidate
+    status: Status
+    solver: str
+    recorder: Recorder
+
+
+def minimise(
+    problem: ConvexProblem,
+    tol: float,
+    solver: Solver,
+    start: Solution | Run | None = None,
+    max_iterations: int | None = None,
+) -> Run:
+    """Run a solver."""
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     intercept = problem.null_intercept.clone()
-    duals = [-problem.row_weight[:, None] * problem.null_dual]
-    status, name = Status.CONVERGED, str(solver)
-    if problem.l1_strength < problem.critical_strength:
-        if start is not None:
-            coef, intercept = _checked_start(problem, start)
-        coef, intercept, duals, status, name = _minimise(
-            problem, coef, intercept, recorder, tol, solver, max_iterations
+    if problem.l1_strength >= problem.critical_strength:
+        candidate = Candidate(problem, coef, intercept, (-problem.row_weight[:, None] * problem.null_dual,))
+        return Run(candidate, Status.CONVERGED, str(solver), recorder)
+    if start is not None:
+        coef, intercept = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
+    coef, intercept, duals, status, name = _minimise(problem, coef, intercept, recorder, tol, solver, max_iterations)
+    return Run(Candidate(problem, coef, intercept, tuple(duals)), status, name, recorder)
+
+
+def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
+    """Certify what solvers found for problems with one dictionary."""
+    begin = time.perf_counter()
+    proofs = certify_all([run.candidate for run in runs])
+    share = (time.perf_counter() - begin) / len(runs)
+    solutions = []
+    for run, (certificate, dual_point) in zip(runs, proofs, strict=True):
+        status = run.status
+        if certificate.relative_gap <= tol:
+            status = Status.CONVERGED
+        elif status is Status.CONVERGED:
+            status = Status.STALLED
+        found, recorder = run.candidate, run.recorder
+        solutions.append(
+            Solution(
+                problem=found.problem,
+                coef=found.coef,
+                intercept=found.intercept,
+                dual_point=dual_point,
+                status=status,
+                certificate=certificate,
+                solver=run.solver,
+                history=recorder.history,
+                seconds=recorder.stop() + share,
+            )
         )
-    certificate, dual_point = certify(problem, coef, intercept if problem.intercept else None, duals)
-    if certificate.relative_gap <= tol:
-        status = Status.CONVERGED
-    elif status is Status.CONVERGED:
-        status = Status.STALLED
-    solution = Solution(
-        problem, coef, intercept, dual_point, status, certificate, name, recorder.history, recorder.seconds
+    return solutions
+
+
+def judge(solution: Solution, tol: float, strict: bool, stacklevel: int) -> None:
+    if solution.has_converged:
+        return
+    message = (
+        f"expected a certified relative gap of {tol:g}, got {solution.certificate.relative_gap:.2e} with solver "
+        f"{solution.solver!r}: {solution.status.value}; the best point found is returned with its gap"
     )
-    if not solution.has_converged:
-        message = (
-            f"expected a certified relative gap of {tol:g}, got {certificate.relative_gap:.2e} with solver {name!r}: "
-            f"{status.value}; the best point found is returned with its gap"
-        )
-        if strict:
-            raise ConvergenceError(message)
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
-    return solution
+    if strict:
+        raise ConvergenceError(message)
+    warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
 
 
 def _minimise(
@@ -169,7 +219,7 @@ def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:
     return problem.row_weight[:, None] * unit[reduced.row_of]
 
 
-def _checked_start(problem: ConvexProblem, start: Solution) -> tuple[Tensor, Tensor]:
+def _checked_start(problem: ConvexProblem, start: Solution | Candidate) -> tuple[Tensor, Tensor]:
     expected = (problem.dictionary.n_atoms, problem.n_outputs)
     if tuple(start.coef.shape) != expected:
         raise InvalidInputError(
