@@ -29,10 +29,14 @@ def pack(bits: Tensor) -> Tensor:
     return ((words * 0x0102040810204080) >> 56).to(torch.uint8).view(*bits.shape[:-1], packed_bytes(n_bits))
 
 
-def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool) -> Tensor:
-    """The first ``n_bits`` bits of the last axis, as 0 and 1 of ``dtype``."""
-    bits = _byte_table(dtype, packed.device)[packed.to(torch.int32)]
-    return bits.flatten(-2)[..., :n_bits]
+def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool, out: Tensor | None = None) -> Tensor:
+    """The first ``n_bits`` bits of the last axis, as 0 and 1 of ``dtype``.
+
+    ``out``, a contiguous tensor of eight times as many entries as ``packed`` has bytes, saves the cost of new memory.
+    """
+    buffer = None if out is None else out[: 8 * packed.numel()].view(-1, 8)
+    bits = torch.index_select(_byte_table(dtype, packed.device), 0, packed.reshape(-1).to(torch.int32), out=buffer)
+    return bits.view(*packed.shape[:-1], 8 * packed.shape[-1])[..., :n_bits]
 
 
 def transpose(packed: Tensor, n_bits: int) -> Tensor:

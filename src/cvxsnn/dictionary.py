@@ -20,8 +20,8 @@ Readout = Literal["last", "all", "mean"]
 MEMORY_BUDGET = 4 * 2**30
 """Bytes that the packed columns may take, unless the caller says otherwise."""
 
-_PRODUCT_BLOCK = 2**20
-"""Numbers unpacked at once for a product: 8 MiB of float64."""
+_PRODUCT_BLOCK = 2**18
+"""Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache."""
 
 _GRAM_BLOCK = 2**26
 """Numbers unpacked at once for a Gram matrix: 64 MiB of bytes."""
@@ -160,11 +160,16 @@ class SpikeDictionary:
         return replace(self, packed=torch.stack(planes, dim=1), n_rows=len(rows))
 
     def _iterate_atoms(self, atoms: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield ``(atoms, their columns as rows of a float64 matrix)`` in blocks that stay in cache."""
-        step = max(1, _PRODUCT_BLOCK // max(1, self.n_rows))
+        """Yield ``(atoms, their columns as rows of a float64 matrix)`` in blocks that stay in cache.
+
+        A block is overwritten by the next.
+        """
+        n_numbers = 8 * self.packed[0].numel()
+        step = max(1, _PRODUCT_BLOCK // n_numbers)
+        buffer = torch.empty(min(step, len(atoms)) * n_numbers, dtype=torch.float64, device=self.device)
         for start in range(0, len(atoms), step):
             chosen = atoms[start : start + step]
-            yield chosen, self._numbers(self.packed[chosen], self.n_rows, torch.float64)
+            yield chosen, self._numbers(self.packed[chosen], self.n_rows, torch.float64, buffer)
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
         """Group the rows that have equal spikes and, where given, equal labels.
@@ -215,10 +220,10 @@ class SpikeDictionary:
         groups = bits.group_equal(torch.cat((own, negated)))
         return int((2 * self.n_atoms - len(groups.first)) // 2)
 
-    def _numbers(self, packed: Tensor, n_rows: int, dtype: torch.dtype) -> Tensor:
+    def _numbers(self, packed: Tensor, n_rows: int, dtype: torch.dtype, buffer: Tensor | None = None) -> Tensor:
         if packed.shape[1] == 1:
-            return bits.unpack(packed[:, 0], n_rows, dtype)
-        planes = bits.unpack(packed, n_rows, dtype)
+            return bits.unpack(packed[:, 0], n_rows, dtype, buffer)
+        planes = bits.unpack(packed, n_rows, dtype, buffer)
         weights = 2.0 ** torch.arange(packed.shape[1], device=packed.device, dtype=dtype)
         return torch.einsum("p,apr->ar", weights, planes) * self.scale
 

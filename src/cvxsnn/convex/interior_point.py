@@ -122,6 +122,9 @@ class _State:
         """Zero coefficients made of two equal halves, and a small multiple of the row weights."""
         n_rows, n_columns = margin.shape
         half = margin.new_full((n_columns,), 1.0)
+        for label in margin[:, is_free].T:  # an intercept asks for classes of equal mass
+            up, down = weight[label > 0].sum(), weight[label < 0].sum()
+            weight = weight * torch.minimum(up, down) / torch.where(label > 0, up, down)
         largest = float((margin.T @ weight)[~is_free].abs().max())
         share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
         state = cls(half, half.clone(), margin.new_ones(n_rows), margin.new_full((n_rows,), 2.0), share * weight)
@@ -165,12 +168,17 @@ class _State:
             target = margin.T @ (right / row_scale) + column_scale * halves
             target = target + torch.where(self.is_free, self.correlation, 0.0)
             d_coef = torch.cholesky_solve(target[:, None], factor)[:, 0]
-            d_alpha = (right - margin @ d_coef) / row_scale
+            fit = margin @ d_coef
+            d_alpha = (right - fit) / row_scale
             d_correlation = margin.T @ d_alpha
-            d_positive = torch.where(penalised, (c3 + self.positive * d_correlation) / upper, 0.5 * d_coef)
-            d_negative = torch.where(penalised, (c4 - self.negative * d_correlation) / lower, -0.5 * d_coef)
-            d_slack = (c1 - self.slack * d_alpha) / self.alpha
-            d_excess = (c2 + self.excess * d_alpha) / beta
+            # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
+            # feasibility, which would else be lost to rounding as the divisors vanish.
+            rise, fall = (c3 + self.positive * d_correlation) / upper, (c4 - self.negative * d_correlation) / lower
+            d_positive = torch.where(upper < lower, d_coef + fall, rise).where(penalised, 0.5 * d_coef)
+            d_negative = torch.where(upper < lower, fall, rise - d_coef).where(penalised, -0.5 * d_coef)
+            gape, over = (c1 - self.slack * d_alpha) / self.alpha, (c2 + self.excess * d_alpha) / beta
+            d_slack = torch.where(self.alpha < beta, fit + over + drift, gape)
+            d_excess = torch.where(self.alpha < beta, over, gape - fit - drift)
             return d_positive, d_negative, d_slack, d_excess, d_alpha, d_correlation
 
         products = (self.alpha * self.slack, beta * self.excess, upper * self.positive, lower * self.negative)

@@ -22,6 +22,7 @@ from .solution import Status
 _MAX_BACKTRACKS = 40
 _TINY = 1e-10
 _LEVEL_FACTOR = 0.5
+_MIN_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
 _ROUGH_ABOVE = 1e-4
 """Relative gap above which Hessians in float32 are good enough: half the work."""
 _TRIANGLE, _SMALL = 6, 128
@@ -102,7 +103,7 @@ def _newton_point(
     problem: ConvexProblem, point: _Point, correlation: Tensor, strength: float, precision: torch.dtype
 ) -> _Point:
     """The minimiser of the second-order model over the working set."""
-    working = (point.coef != 0) | (correlation.abs() > strength)
+    working = _working_set(point.coef, correlation, strength)
     outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
     distinct, place = torch.unique(atoms, return_inverse=True)
     columns = problem.dictionary.columns(distinct)
@@ -133,6 +134,20 @@ def _newton_point(
     if problem.intercept:
         dense[-1] = intercept
     return _Point(coef, intercept, columns @ dense)
+
+
+def _working_set(coef: Tensor, correlation: Tensor, strength: float) -> Tensor:
+    """Active coefficients and the worst violators, at most one for each atom and not many more than there are active.
+
+    Near-copies of a useful atom violate optimality as much as it does, until it has been let in.
+    """
+    active = coef != 0
+    violation = torch.where(active, 0.0, correlation.abs() - strength)
+    worst, output = violation.max(1)
+    n_new = min(int((worst > 0).sum()), max(_MIN_NEWCOMERS, int(_NEWCOMER_SHARE * active.sum())))
+    atoms = torch.topk(worst, n_new).indices
+    active[atoms, output[atoms]] = True
+    return active
 
 
 def _hessian(problem: ConvexProblem, scores: Tensor, columns: Tensor, place: Tensor, outputs: Tensor) -> Tensor:

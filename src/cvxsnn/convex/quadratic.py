@@ -16,6 +16,8 @@ _RIDGE = 1e-13
 """Proximal term relative to the largest diagonal entry, so that singular Gram matrices have a factor; the fixed point
 of the iteration is not moved by it."""
 
+_CLIPPED_STEPS = (1.0, 0.5, 0.2, 0.05)
+
 _SETTLED = 0.1
 """Violation inside the support, relative to that outside, at which newcomers are admitted."""
 
@@ -69,20 +71,31 @@ def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, acti
         active = active[~astray]
     crosses = ((value + direction) * sign < 0) & (penalty > 0) & (value != 0)
     crossing = torch.where(crosses, -value / direction, torch.inf)
-    steps = torch.cat((crossing[crosses], crossing.new_ones(1)))
+    # Either stop at one of the crossings, which is sure to descend, or clip everything that crosses within some step,
+    # which clears out many coordinates at once.
+    ends = torch.cat((crossing[crosses], crossing.new_ones(1)))
     curvature = direction @ (quadratic @ direction)
-    along = value + steps[:, None] * direction
-    objective = steps * (slope @ direction) + 0.5 * steps.square() * curvature + along.abs() @ penalty
-    best = steps[objective.argmin()]
+    change = ends * (slope @ direction) + 0.5 * ends.square() * curvature
+    change = change + (value + ends[:, None] * direction).abs() @ penalty - value.abs() @ penalty
+    best = ends[change.argmin()]
+    clipped_steps = torch.tensor(_CLIPPED_STEPS, dtype=value.dtype, device=value.device)[:, None]
+    clipped = torch.where(crossing <= clipped_steps, 0.0, value + clipped_steps * direction)
+    shift = clipped - value
+    clipped_change = shift @ slope + 0.5 * (shift @ quadratic * shift).sum(1)
+    clipped_change = clipped_change + clipped.abs() @ penalty - value.abs() @ penalty
     moved = torch.zeros_like(x)
-    moved[active] = torch.where(crossing == best, 0.0, value + best * direction)
+    if bool(clipped_change.min() < change.min()):
+        moved[active] = clipped[clipped_change.argmin()]
+    else:
+        moved[active] = torch.where(crossing == best, 0.0, value + best * direction)
     return moved
 
 
 def _solve(quadratic: Tensor, right: Tensor, ridge: float) -> Tensor:
-    identity = torch.eye(len(right), dtype=right.dtype, device=right.device)
     while True:
-        factor, info = torch.linalg.cholesky_ex(quadratic + ridge * identity)
+        shifted = quadratic.clone()
+        shifted.diagonal().add_(ridge)
+        factor, info = torch.linalg.cholesky_ex(shifted)
         if int(info) == 0:
             return torch.cholesky_solve(right[:, None], factor)[:, 0]
         ridge *= 100
