@@ -8,3 +8,12 @@ FLOAT64_SUM = 1e-10
 
 SAMPLE_SD = 0.02
 """Relative; the standard deviation of about 50,000 Gaussian draws errs by 0.3 %, and the seed is fixed."""
+
+ROUNDING = 1e-10
+"""Relative, and absolute for numbers around one; short chains of float64 operations on numbers below a hundred."""
+
+FINITE_DIFFERENCE = 1e-7
+"""Absolute; central differences with a step of 1e-5 err by 1e-10 from the third derivative and 1e-10 from rounding."""
+
+NUMERICAL_SUPREMUM = 1e-6
+"""Absolute; a simplex search stops where smooth functions are flat to 1e-12, and steps by 1e-10 at kinks."""

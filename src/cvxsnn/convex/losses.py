@@ -226,7 +226,7 @@ class Softmax(Loss):
 
     def encode(self, targets: Array) -> Tensor:
         """Integer classes 0, 1, ... as one-hot rows."""
-        labels = torch.as_tensor(targets)
+        labels = _as_numbers(targets)
         if labels.ndim != 1:
             raise InvalidInputError(f"expected one class a row for the softmax loss, got shape {tuple(labels.shape)}")
         classes = labels.to(torch.int64)
@@ -258,9 +258,10 @@ class Softmax(Loss):
         return torch.xlogy(probability, probability).sum(1).masked_fill(outside, torch.inf)
 
     def project(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Clip the probabilities and let them sum to one."""
+        """Clip the probabilities and let them sum to one; where none is left, take the truth."""
         probability = (dual + targets).clamp_min(0)
-        return _ratio(probability, probability.sum(1, keepdim=True)) - targets
+        total = probability.sum(1, keepdim=True)
+        return torch.where(total > 0, _ratio(probability, total), targets) - targets
 
     def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
         """Take probability from the classes that have too much of it and give it to those that have too little."""
@@ -284,10 +285,14 @@ def make_loss(loss: str | Loss) -> Loss:
     return loss if isinstance(loss, Loss) else LOSSES[check_choice("loss", loss, tuple(LOSSES))]()
 
 
-def _as_columns(targets: Array) -> Tensor:
+def _as_numbers(targets: Array) -> Tensor:
     if isinstance(targets, np.ndarray) and targets.dtype.kind not in "biuf":
         raise InvalidInputError(f"expected numeric targets, got {targets.dtype}: encode labels as numbers first")
-    columns = torch.as_tensor(targets).to(torch.float64)
+    return torch.as_tensor(targets)
+
+
+def _as_columns(targets: Array) -> Tensor:
+    columns = _as_numbers(targets).to(torch.float64)
     if not bool(torch.isfinite(columns).all()):
         raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
     if columns.ndim not in (1, 2):

@@ -6,13 +6,13 @@ small; rows with equal spikes and targets were merged before, so they are also c
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf
 
 import torch
 from torch import Tensor
 
 from .certificate import lower_bound, shrink_to_feasible
+from .hessian import loss_hessian
 from .losses import Softmax
 from .problem import ConvexProblem
 from .quadratic import minimise_l1_quadratic
@@ -25,8 +25,6 @@ _LEVEL_FACTOR = 0.5
 _MIN_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
 _ROUGH_ABOVE = 1e-4
 """Relative gap above which Hessians in float32 are good enough: half the work."""
-_TRIANGLE, _SMALL = 6, 128
-"""Blocks a side in which symmetric products are formed, and the size below which one block is faster."""
 
 
 @dataclass
@@ -122,7 +120,7 @@ def _newton_point(
     value[is_coef] = point.coef[coef_place]
     slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
     slope[is_coef] = correlation[coef_place]
-    hessian = _hessian(problem, point.scores, columns.to(precision), place, outputs)
+    hessian = loss_hessian(problem, point.scores, columns.to(precision), place, outputs)
     solved = minimise_l1_quadratic(
         hessian, hessian @ value - slope, strength * is_coef.to(value), value, tolerance=1e-10 * strength
     )
@@ -148,38 +146,6 @@ def _working_set(coef: Tensor, correlation: Tensor, strength: float) -> Tensor:
     atoms = torch.topk(worst, n_new).indices
     active[atoms, output[atoms]] = True
     return active
-
-
-def _hessian(problem: ConvexProblem, scores: Tensor, columns: Tensor, place: Tensor, outputs: Tensor) -> Tensor:
-    """Hessian of the loss over entries (column ``place``, ``outputs``), which are sorted by output.
-
-    It is formed in the dtype of ``columns``.
-    """
-    (head,) = problem.heads
-    curvature = head.loss.curvature(scores, head.targets).to(columns.dtype)
-    weight = (head.weight * problem.row_weight).to(columns.dtype)
-    sizes = torch.bincount(outputs, minlength=problem.n_outputs).tolist()
-    hessian = torch.zeros(len(place), len(place), dtype=columns.dtype, device=columns.device)
-    start = 0
-    for output, size in enumerate(sizes):
-        block = columns[:, place[start : start + size]]
-        root = (weight * curvature[:, output]).sqrt()
-        hessian[start : start + size, start : start + size] = _self_product(block * root[:, None])
-        start += size
-    if isinstance(head.loss, Softmax):
-        hessian -= _self_product(columns[:, place] * curvature[:, outputs] * weight.sqrt()[:, None])
-    return hessian.to(torch.float64)
-
-
-def _self_product(factor: Tensor) -> Tensor:
-    """``factorᵀ factor``, block by block above the diagonal and mirrored below it."""
-    size = factor.shape[1]
-    product = factor.new_empty(size, size)
-    edges = [size * k // _TRIANGLE for k in range(_TRIANGLE + 1)] if size > _SMALL else [0, size]
-    for top, bottom in pairwise(edges):
-        product[top:bottom, top:] = factor[:, top:bottom].T @ factor[:, top:]
-        product[bottom:, top:bottom] = product[top:bottom, bottom:].T
-    return product
 
 
 def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength: float) -> _Point | None:

@@ -3,44 +3,24 @@
 The hinge is not smooth; its Moreau envelope is, and is followed towards the hinge as its width shrinks.
 """
 
-from dataclasses import replace
 from math import inf
 
 import torch
 from torch import Tensor
 
 from .certificate import lower_bound
-from .losses import Hinge, Loss
+from .envelope import NARROWEST, HingeEnvelope, has_hinge, smoothed
+from .losses import Loss
 from .problem import ConvexProblem
 from .recorder import Recorder
 from .solution import Status
 
 _CHECK_EVERY = 20
-_NARROWEST = 1e-10
-
-
-class _HingeEnvelope(Hinge):
-    """The hinge with its corner rounded over a margin of ``width``; at most ``width / 2`` below the hinge."""
-
-    is_smooth = True
-
-    def __init__(self, width: float) -> None:
-        self.width = width
-
-    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Quadratic near the corner, linear beyond."""
-        short = 1 - targets * scores
-        share = (short / self.width).clamp(0, 1)
-        return (share * short - 0.5 * self.width * share.square()).sum(1)
-
-    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """A feasible dual point of the hinge itself."""
-        return -targets * ((1 - targets * scores) / self.width).clamp(0, 1)
 
 
 def _max_curvature(loss: Loss) -> float:
     """Largest eigenvalue that the Hessian of one row can have."""
-    if isinstance(loss, _HingeEnvelope):
+    if isinstance(loss, HingeEnvelope):
         return 1 / loss.width
     return {"squared": 1.0, "squared_hinge": 2.0, "logistic": 0.25, "softmax": 0.5}[loss.name]
 
@@ -56,23 +36,16 @@ def solve_proximal_gradient(
 ) -> tuple[Tensor, Tensor, Tensor, Status]:
     """Minimise; give coef, intercept, dual candidate and status."""
     search = _Search(problem, coef, intercept, recorder, tolerance)
-    if not any(isinstance(head.loss, Hinge) for head in problem.heads):
+    if not has_hinge(problem):
         search.run(problem, max_iterations)
     else:
         width = 1.0
-        while width >= _NARROWEST and not search.has_converged and search.n_iterations < max_iterations:
-            search.run(_with_envelope(problem, width), max_iterations, until_width=width)
+        while width >= NARROWEST and not search.has_converged and search.n_iterations < max_iterations:
+            search.run(smoothed(problem, width), max_iterations, until_width=width)
             width *= 0.3
     status = Status.CONVERGED if search.has_converged else Status.ITERATION_LIMIT
     weight = problem.row_weight[:, None]
     return search.best_coef, search.best_intercept, -weight * search.best_dual, status
-
-
-def _with_envelope(problem: ConvexProblem, width: float) -> ConvexProblem:
-    heads = tuple(
-        replace(head, loss=_HingeEnvelope(width)) if isinstance(head.loss, Hinge) else head for head in problem.heads
-    )
-    return problem.with_heads(heads)
 
 
 class _Search:

@@ -14,6 +14,7 @@ from ..errors import InvalidInputError
 from . import active_set
 from .active_set import solve_squared
 from .certificate import Candidate, certify_all
+from .group_newton import solve_group_newton
 from .interior_point import solve_hinge
 from .linear_program import solve_highs
 from .newton import solve_newton
@@ -23,7 +24,9 @@ from .recorder import Recorder
 from .reference import solve_reference
 from .solution import ConvergenceError, ConvergenceWarning, Solution, Status
 
-Solver = Literal["auto", "active-set", "newton", "interior-point", "highs", "proximal-gradient", "reference"]
+Solver = Literal[
+    "auto", "active-set", "newton", "interior-point", "highs", "group-newton", "proximal-gradient", "reference"
+]
 
 _LOSSES_OF = {
     "active-set": ("squared",),
@@ -32,6 +35,8 @@ _LOSSES_OF = {
     "highs": ("hinge",),
 }
 """Losses that each of the L1 solvers takes. The others take everything."""
+
+_TAKE_EVERYTHING = ("group-newton", "proximal-gradient", "reference")
 
 _TOLERANCE_LEFT_TO_SOLVER = 0.5
 """Solvers stop at this share of the tolerance, so that rounding in the certificate does not undo their work."""
@@ -55,15 +60,15 @@ def solve(
         On the certificate's relative gap.
     solver : str
         "auto" takes the fastest for the loss: "active-set" for squared, "newton" for logistic, squared hinge and
-        softmax, "interior-point" for hinge. "proximal-gradient" takes every loss and penalty, "highs" is a linear
-        program for the hinge, "reference" goes through cvxpy.
+        softmax, "interior-point" for hinge, "group-newton" for every loss with the group penalty. "proximal-gradient"
+        takes every loss and penalty, "highs" is a linear program for the hinge, "reference" goes through cvxpy.
     start : Solution, optional
         Of a problem with the same atoms and outputs, to start from.
     max_iterations : int, optional
     strict : bool
         Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
     """
-    check_choice("solver", solver, ("auto", *_LOSSES_OF, "proximal-gradient", "reference"))
+    check_choice("solver", solver, ("auto", *_LOSSES_OF, *_TAKE_EVERYTHING))
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     run = minimise(problem, tol, solver, start, max_iterations)
@@ -157,21 +162,12 @@ def _minimise(
     limit = {} if max_iterations is None else {"max_iterations": max_iterations}
     # For one output the two penalties are the same.
     is_l1 = problem.penalty.name == "l1" or problem.n_outputs == 1
-    if solver in ("proximal-gradient", "reference") or (solver == "auto" and not is_l1):
-        reduced = problem.reduced
-        if solver == "reference":
-            coef, intercept, dual, status = solve_reference(reduced.problem)
-        else:
-            coef, intercept, dual, status = solve_proximal_gradient(
-                reduced.problem, coef, intercept, recorder, tolerance=tolerance, **limit
-            )
-        return (
-            coef,
-            intercept,
-            [_spread(problem, dual)],
-            status,
-            "reference" if solver == "reference" else "proximal-gradient",
+    name = "group-newton" if solver == "auto" and not is_l1 else solver
+    if name in _TAKE_EVERYTHING:
+        coef, intercept, dual, status = _solve_whole(
+            problem.reduced.problem, coef, intercept, recorder, tolerance, name, limit
         )
+        return coef, intercept, [_spread(problem, dual)], status, name
     if not is_l1:
         raise InvalidInputError(
             f"expected the L1 penalty for solver {solver!r}, got {problem.penalty.name!r}: use solver='auto'"
@@ -202,8 +198,28 @@ def _minimise(
             )
             dual[:, columns] = _spread(part, part_dual)
         statuses.append(status)
+    # Smooth losses are certified by their gradient, which stands in for their share of a dual point that is known in part.
+    unknown = dual.isnan()
+    if bool(unknown.any()) and not bool(unknown.all()):
+        scores = problem.dictionary.matvec(coef) + intercept
+        dual = torch.where(unknown, -problem.row_weight[:, None] * problem.unit_dual(scores), dual)
     duals = [] if bool(dual.isnan().any()) else [dual]
     return coef, intercept, duals, max(statuses, key=list(Status).index), " + ".join(dict.fromkeys(names))
+
+
+def _solve_whole(
+    problem: ConvexProblem,
+    coef: Tensor,
+    intercept: Tensor,
+    recorder: Recorder,
+    tolerance: float,
+    name: str,
+    limit: dict[str, int],
+) -> tuple[Tensor, Tensor, Tensor, Status]:
+    if name == "reference":
+        return solve_reference(problem)
+    search = solve_group_newton if name == "group-newton" else solve_proximal_gradient
+    return search(problem, coef, intercept, recorder, tolerance=tolerance, **limit)
 
 
 def _solver_for(problem: ConvexProblem, loss: str) -> str:
@@ -225,4 +241,4 @@ def _checked_start(problem: ConvexProblem, start: Solution | Candidate) -> tuple
         raise InvalidInputError(
             f"expected a start with coefficients of shape {expected}, got {tuple(start.coef.shape)}"
         )
-    return start.coef.clone(), start.intercept.clone()
+    return start.coef.clone(), start.intercept.clone() if problem.intercept else torch.zeros_like(start.intercept)

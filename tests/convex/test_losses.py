@@ -1,0 +1,232 @@
+import numpy as np
+import pytest
+import torch
+from convex.problems import LOSSES, SMOOTH_LOSSES
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from tolerances import FINITE_DIFFERENCE, NUMERICAL_SUPREMUM, ROUNDING
+from torch import Tensor
+
+from cvxsnn.convex import Softmax
+from cvxsnn.convex.losses import Loss, make_loss
+from cvxsnn.errors import InvalidInputError
+
+BOUNDED_LOSSES = [name for name in LOSSES if name != "squared"]
+N_ROWS = 12
+STEP = 1e-5
+"""Of finite differences: half the digits of float64, and too short to meet a kink of the hinge at random scores."""
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def draw(name: str, seed: int) -> tuple[Loss, Tensor, Tensor, Tensor, Tensor]:
+    """The loss, targets, scores, any dual point, and row weights of which some are zero."""
+    rng = np.random.default_rng(seed)
+    loss = make_loss(name)
+    if name == "softmax":
+        targets = loss.encode(np.r_[0, 1, 2, rng.integers(0, 3, N_ROWS - 3)])
+    elif name == "squared":
+        targets = loss.encode(rng.normal(size=(N_ROWS, 2)))
+    else:
+        targets = loss.encode(np.r_[np.eye(2), rng.integers(0, 2, (N_ROWS - 2, 2))])
+    scores, dual = (torch.from_numpy(2 * rng.normal(size=targets.shape)) for _ in range(2))
+    weight = rng.random(N_ROWS) * rng.integers(0, 2, N_ROWS)
+    weight[:3] = 0.5
+    return loss, targets, scores, dual, torch.from_numpy(weight / weight.sum())
+
+
+def inner(dual: Tensor, scores: Tensor) -> Tensor:
+    return (dual * scores).sum(1)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_value_and_conjugate_are_at_least_the_inner_product(name: str, seed: int) -> None:
+    loss, targets, scores, dual, _ = draw(name, seed)
+    dual = loss.project(dual, targets)
+    slack = loss.value(scores, targets) + loss.conjugate(dual, targets) - inner(dual, scores)
+    assert bool((slack >= -ROUNDING).all())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_value_and_conjugate_are_the_inner_product_at_the_gradient(name: str, seed: int) -> None:
+    loss, targets, scores, *_ = draw(name, seed)
+    dual = loss.gradient(scores, targets)
+    total = loss.value(scores, targets) + loss.conjugate(dual, targets)
+    torch.testing.assert_close(total, inner(dual, scores), rtol=ROUNDING, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_conjugate_is_the_supremum_over_scores(name: str) -> None:
+    loss, targets, _, dual, _ = draw(name, 0)
+    dual = loss.project(dual, targets)
+    conjugate = loss.conjugate(dual, targets)
+    for row in range(4):
+
+        def excess(scores: np.ndarray, row: int = row) -> float:
+            point = torch.from_numpy(scores)[None]
+            return float(loss.value(point, targets[row, None]) - inner(dual[row, None], point))
+
+        options = {"xatol": 1e-10, "fatol": 1e-12, "maxiter": 4000, "maxfev": 4000}
+        lowest = minimize(excess, np.zeros(targets.shape[1]), method="Nelder-Mead", options=options)
+        assert -lowest.fun == pytest.approx(float(conjugate[row]), rel=0, abs=NUMERICAL_SUPREMUM)
+
+
+@pytest.mark.parametrize("name", BOUNDED_LOSSES)
+def test_conjugate_is_infinite_outside_its_domain(name: str) -> None:
+    loss, targets, *_ = draw(name, 0)
+    outside = [0.01 * targets] if name != "softmax" else [-1.01 * targets, 0.01 * targets]
+    if name in ("hinge", "logistic"):
+        outside.append(-1.01 * targets)
+    for dual in outside:
+        assert bool(loss.conjugate(dual, targets).isposinf().all())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_value_is_nonnegative_and_zero_is_in_the_dual_domain(name: str, seed: int) -> None:
+    loss, targets, scores, *_ = draw(name, seed)
+    assert bool((loss.value(scores, targets) >= 0).all())
+    assert bool((loss.conjugate(torch.zeros_like(scores), targets).abs() <= ROUNDING).all())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_gradient_is_the_slope_of_the_value(name: str, seed: int) -> None:
+    loss, targets, scores, *_ = draw(name, seed)
+    for output in range(targets.shape[1]):
+        step = torch.zeros_like(scores)
+        step[:, output] = STEP
+        slope = (loss.value(scores + step, targets) - loss.value(scores - step, targets)) / (2 * STEP)
+        gradient = loss.gradient(scores, targets)[:, output]
+        torch.testing.assert_close(slope, gradient, rtol=0, atol=FINITE_DIFFERENCE)
+
+
+@pytest.mark.parametrize("name", SMOOTH_LOSSES)
+@given(seed=seeds)
+def test_curvature_is_the_slope_of_the_gradient(name: str, seed: int) -> None:
+    loss, targets, scores, *_ = draw(name, seed)
+    curvature = loss.curvature(scores, targets)
+    hessian = torch.diag_embed(curvature)
+    if not loss.is_separable:
+        hessian = hessian - curvature[:, :, None] * curvature[:, None, :]
+    for output in range(targets.shape[1]):
+        step = torch.zeros_like(scores)
+        step[:, output] = STEP
+        slope = (loss.gradient(scores + step, targets) - loss.gradient(scores - step, targets)) / (2 * STEP)
+        torch.testing.assert_close(slope, hessian[:, output], rtol=0, atol=FINITE_DIFFERENCE)
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax"])
+def test_extreme_scores_give_finite_values_and_gradients(name: str) -> None:
+    loss, targets, scores, *_ = draw(name, 0)
+    for factor in (1e3, -1e3):
+        value = loss.value(factor * scores, targets)
+        assert bool(value.isfinite().all())
+        assert bool(loss.gradient(factor * scores, targets).isfinite().all())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_project_reaches_the_dual_domain_and_stays_there(name: str, seed: int) -> None:
+    loss, targets, _, dual, _ = draw(name, seed)
+    projected = loss.project(dual, targets)
+    assert bool(loss.conjugate(projected, targets).isfinite().all())
+    torch.testing.assert_close(loss.project(projected, targets), projected, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_project_leaves_gradients_alone(name: str, seed: int) -> None:
+    loss, targets, scores, *_ = draw(name, seed)
+    gradient = loss.gradient(scores, targets)
+    torch.testing.assert_close(loss.project(gradient, targets), gradient, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_balance_gives_zero_weighted_sums_inside_the_dual_domain(name: str, seed: int) -> None:
+    loss, targets, _, dual, weight = draw(name, seed)
+    balanced = loss.balance(loss.project(dual, targets), targets, weight)
+    assert bool(((weight @ balanced).abs() <= ROUNDING).all())
+    assert bool(loss.conjugate(balanced, targets).isfinite().all())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_balance_leaves_balanced_points_alone(name: str, seed: int) -> None:
+    loss, targets, _, dual, weight = draw(name, seed)
+    balanced = loss.balance(loss.project(dual, targets), targets, weight)
+    torch.testing.assert_close(loss.balance(balanced, targets, weight), balanced, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_no_constant_beats_the_null_intercept(name: str, seed: int) -> None:
+    loss, targets, scores, _, weight = draw(name, seed)
+    best = loss.null_intercept(targets, weight)
+    lowest = weight @ loss.value(best.expand_as(targets), targets)
+    for other in (*scores, *(best + 1e-3 * scores)):
+        assert weight @ loss.value(other.expand_as(targets), targets) >= lowest - ROUNDING
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=seeds)
+def test_null_dual_proves_the_null_intercept_optimal(name: str, seed: int) -> None:
+    loss, targets, _, _, weight = draw(name, seed)
+    constant = loss.null_intercept(targets, weight).expand_as(targets)
+    dual = loss.null_dual(targets, weight)
+    assert bool(((weight @ dual).abs() <= ROUNDING).all())
+    primal, bound = weight @ loss.value(constant, targets), -(weight @ loss.conjugate(dual, targets))
+    assert float(bound) == pytest.approx(float(primal), rel=ROUNDING, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("name", ["hinge", "squared_hinge", "logistic"])
+@pytest.mark.parametrize("labels", [[0, 1, 1], [-1, 1, 1], [False, True, True], [0.0, 1.0, 1.0]])
+def test_binary_labels_are_minus_one_and_one(name: str, labels: list[float]) -> None:
+    for given_labels in (np.array(labels), torch.tensor(labels)):
+        assert make_loss(name).encode(given_labels).tolist() == [[-1], [1], [1]]
+
+
+def test_softmax_classes_are_one_hot_rows() -> None:
+    assert Softmax().encode(np.array([2, 0])).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert Softmax(n_classes=4).encode(np.array([2, 0])).tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "message"),
+    [
+        ("logistic", [0, 1, 2], r"labels in \{0, 1\} or \{-1, 1\} for the logistic loss, got values from 0 to 2.*softmax"),
+        ("hinge", [-1, 0, 1], "labels in .* for the hinge loss, got values from -1 to 1"),
+        ("squared_hinge", [0.0, 0.5], "labels in .* for the squared_hinge loss, got values from 0 to 0.5"),
+        ("hinge", [1, 1], "both labels to occur, got one class only"),
+        ("logistic", [[0, 1], [1, 1]], "both labels to occur, got one class only"),
+        ("logistic", [0.0, np.nan], "finite targets, got NaN or infinite values: impute or drop"),
+        ("squared", [0.0, np.inf], "finite targets, got NaN or infinite values"),
+        ("squared", [[[0.0]], [[1.0]]], r"shape \(n_rows,\) or \(n_rows, n_outputs\), got \(2, 1, 1\)"),
+        ("squared", ["a", "b"], "numeric targets, got <U1: encode labels as numbers"),
+        ("logistic", ["a", "b"], "numeric targets, got <U1: encode labels as numbers"),
+        ("softmax", ["a", "b"], "numeric targets, got <U1: encode labels as numbers"),
+        ("softmax", [0.0, 1.5], r"integer classes .* got other values: number them .*np.unique"),
+        ("softmax", [-1, 0], "integer classes .* got other values"),
+        ("softmax", [0.0, np.nan], "integer classes|finite targets"),
+        ("softmax", [0.0, np.inf], "integer classes|finite targets"),
+        ("softmax", [1, 1], "at least two classes, got one class only"),
+        ("softmax", [[0, 1], [1, 0]], r"one class a row for the softmax loss, got shape \(2, 2\)"),
+    ],
+)
+def test_targets_that_mean_nothing_are_refused(name: str, targets: list[object], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        make_loss(name).encode(np.array(targets))
+
+
+def test_softmax_refuses_classes_beyond_their_number() -> None:
+    with pytest.raises(InvalidInputError, match="classes below 2, got class 2"):
+        Softmax(n_classes=2).encode(np.array([0, 1, 2]))
+
+
+def test_unknown_loss_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidInputError, match="loss to be one of 'squared', 'hinge', .*'softmax', got 'huber'"):
+        make_loss("huber")

@@ -1,0 +1,97 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tolerances import ROUNDING
+from torch import Tensor
+
+from cvxsnn.convex.penalties import PENALTIES, make_penalty
+from cvxsnn.errors import InvalidInputError
+
+seeds = st.integers(0, 2**32 - 1)
+steps = st.sampled_from([1e-3, 0.3, 1.0, 5.0])
+
+
+def draw(seed: int, n: int = 1) -> Tensor:
+    """``n`` coefficient matrices of 5 atoms and 3 outputs; one atom is zero."""
+    matrices = torch.randn(n, 5, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    matrices[:, 2] = 0
+    return matrices
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@given(seed=seeds, step=steps)
+def test_prox_beats_every_point_near_and_far(name: str, seed: int, step: float) -> None:
+    penalty, coef = make_penalty(name), draw(seed)[0]
+    prox = penalty.prox(coef, step)
+
+    def objective(other: Tensor) -> Tensor:
+        return 0.5 * (other - coef).square().sum() + step * penalty.value(other)
+
+    for size in (1e-4, 1e-2, 1.0):
+        for direction in draw(seed + 1, 20):
+            assert objective(prox + size * direction) >= objective(prox) - ROUNDING
+    for point in (coef, torch.zeros_like(coef)):
+        assert objective(point) >= objective(prox) - ROUNDING
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@given(seed=seeds, step=steps)
+def test_prox_and_projection_on_the_dual_ball_add_up(name: str, seed: int, step: float) -> None:
+    penalty, coef = make_penalty(name), draw(seed)[0]
+    rest = coef - penalty.prox(coef, step)
+    assert penalty.dual_norm(rest) <= step * (1 + ROUNDING)
+    # The rest is the projection: no point of the ball makes an acute angle with what was taken off.
+    for other in draw(seed + 1, 20):
+        inside = other * step / penalty.dual_norm(other)
+        assert ((coef - rest) * (inside - rest)).sum() <= ROUNDING
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@given(seed=seeds)
+def test_inner_product_is_at_most_norm_times_dual_norm(name: str, seed: int) -> None:
+    penalty = make_penalty(name)
+    correlation, coef = draw(seed, 2)
+    assert (correlation * coef).sum() <= penalty.dual_norm(correlation) * penalty.value(coef) + ROUNDING
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@given(seed=seeds)
+def test_dual_norm_is_reached_on_the_unit_ball(name: str, seed: int) -> None:
+    penalty, correlation = make_penalty(name), draw(seed)[0]
+    extreme_points = []
+    for atom, row in enumerate(correlation):
+        directions = torch.eye(len(row)).to(row) if name == "l1" else (row / row.norm().clamp_min(ROUNDING))[None]
+        for direction in (*directions, *-directions):
+            point = torch.zeros_like(correlation)
+            point[atom] = direction
+            assert penalty.value(point) <= 1 + ROUNDING
+            extreme_points.append(point)
+    largest = max(float((correlation * point).sum()) for point in extreme_points)
+    assert largest == pytest.approx(float(penalty.dual_norm(correlation)), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_dual_norm_is_the_largest_atom_norm(name: str) -> None:
+    penalty, correlation = make_penalty(name), draw(0)[0]
+    norms = penalty.atom_norms(correlation)
+    assert norms.shape == (5,)
+    assert norms.max() == penalty.dual_norm(correlation)
+
+
+def test_penalties_of_one_output_are_the_same() -> None:
+    coef = draw(0)[0][:, :1]
+    l1, group = (make_penalty(name) for name in ("l1", "group"))
+    assert float(l1.value(coef)) == pytest.approx(float(group.value(coef)), rel=ROUNDING)
+    torch.testing.assert_close(l1.prox(coef, 0.4), group.prox(coef, 0.4), rtol=0, atol=ROUNDING)
+
+
+def test_prox_sets_small_coefficients_to_exact_zeros() -> None:
+    coef = torch.tensor([[0.3, -0.4], [3.0, 4.0]], dtype=torch.float64)
+    assert make_penalty("l1").prox(coef, 3.5).tolist() == [[0, 0], [0, 0.5]]
+    assert make_penalty("group").prox(coef, 0.5).tolist() == [[0, 0], [2.7, 3.6]]
+
+
+def test_unknown_penalty_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidInputError, match="penalty to be one of 'l1', 'group', got 'l2'"):
+        make_penalty("l2")
