@@ -13,6 +13,14 @@ from .errors import CvxsnnError
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
 console = Console()
 
+_BAR = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    TimeRemainingColumn(),
+)
+
 
 @app.callback()
 def main() -> None:
@@ -30,10 +38,7 @@ def demo(
 
     try:
         results = []
-        bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-            console=console, transient=True,
-        )  # fmt: skip
+        bar = Progress(*_BAR, console=console, transient=True)
         with bar:
             job = bar.add_task("starting", total=len(EXPERIMENTS))
             for experiment in EXPERIMENTS:

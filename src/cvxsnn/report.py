@@ -136,9 +136,10 @@ def _page(results: Sequence[Result], pictures: dict[str, bytes]) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>cvxsnn demonstration</title><style>{_STYLE}</style><h1>Spiking networks with certificates</h1>"
-        "<p>Hidden LIF neurons are sampled and fixed; their spikes make a dictionary; the read-out is the global optimum "
-        "of a convex program, proven by a duality gap on the original problem.</p>"
-        f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div><h2>Certificates</h2><ul>{certificates}</ul>{images}'
+        "<p>Hidden LIF neurons are sampled and fixed; their spikes make a dictionary; the read-out is the global "
+        "optimum of a convex program, proven by a duality gap on the original problem.</p>"
+        f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+        f"<h2>Certificates</h2><ul>{certificates}</ul>{images}"
     )
 
 

@@ -12,7 +12,7 @@ NARROWEST = 1e-12
 
 
 class HingeEnvelope(Hinge):
-    """The hinge with its corner rounded over a margin of ``width``: its Moreau envelope, at most ``width / 2`` below it.
+    """The hinge with its corner rounded over a margin of ``width``: its Moreau envelope, at most ``width / 2`` lower.
 
     Gradients are feasible dual points of the hinge itself.
     """

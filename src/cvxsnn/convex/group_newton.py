@@ -1,6 +1,6 @@
 """Group norm: Newton steps on the atoms whose outputs are not all zero.
 
-Away from zero the norm of an atom's outputs is smooth, so the active atoms are moved by Newton's method on the objective
+Away from zero the norm of an atom's outputs is smooth, so active atoms are moved by Newton's method on the objective
 itself; an atom whose outputs are carried through zero is set to zero, and one whose correlation exceeds the strength is
 nudged away from it. A hinge is replaced by its envelope, which narrows as the gap closes.
 """
@@ -13,14 +13,17 @@ from torch import Tensor
 from .certificate import lower_bound
 from .envelope import NARROWEST, has_hinge, smoothed
 from .hessian import loss_hessian
-from .losses import Softmax
 from .problem import ConvexProblem
 from .recorder import Recorder
 from .solution import Status
 
 _MAX_BACKTRACKS = 30
 _MIN_NEWCOMERS = 20
-_RIDGE = 1e-13
+_TINY = 1e-10
+_DAMPINGS = (1e-13, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e2)
+_STEPS = (1.0, 0.5, 0.25)
+_FLAT = 1e-2
+"""Curvature to assume at least, where the loss is linear."""
 
 
 def solve_group_newton(
@@ -56,7 +59,8 @@ def solve_group_newton(
         if idle > 60:
             status = Status.STALLED
             break
-        moved = _newton_step(smooth, _nudge(smooth, point))
+        nudged = _nudge(smooth, point)
+        moved = _newton_step(smooth, nudged) or (None if nudged is point else nudged)
         # Rounding the hinge costs up to half the width: once the rest of the gap is less, narrow it.
         is_spent = moved is None or primal - bound <= width
         if width > 0 and is_spent and width > NARROWEST:
@@ -121,31 +125,32 @@ def _newton_step(problem: ConvexProblem, point: _Point) -> _Point | None:
     diagonal = torch.arange(n_atoms, device=columns.device)
     bend = torch.eye(n_outputs, dtype=unit.dtype, device=unit.device) - unit[:, :, None] * unit[:, None, :]
     blocks[:, diagonal, :, diagonal] += problem.l1_strength * bend / norm[:, :, None]
-    direction = -_solve(hessian, gradient.T.reshape(-1)).view(n_outputs, n_columns).T
-    for head in problem.heads:  # probabilities do not change when all classes move together
-        if problem.intercept and isinstance(head.loss, Softmax):
-            direction[-1, head.columns] -= direction[-1, head.columns].mean()
-    here, step = point.objective(problem), 1.0
-    for _ in range(_MAX_BACKTRACKS):
-        ahead = value + step * direction[:n_atoms]
-        through_zero = (ahead * value).sum(1) <= 1e-6 * norm[:, 0].square()
-        for chosen in (torch.where(through_zero[:, None], 0.0, ahead), ahead):
-            coef = torch.zeros_like(point.coef)
-            coef[atoms] = chosen
+    here = point.objective(problem)
+    for damping in _DAMPINGS:
+        direction = _damped_direction(hessian, gradient, damping)
+        # So close that the objective no longer shows progress, the gap, which is of first order, still does.
+        slack = _TINY * here if -float((direction * gradient).sum()) <= _TINY * here else 0.0
+        for step in _STEPS:
+            ahead = value + step * direction[:n_atoms]
+            through_zero = (ahead * value).sum(1, keepdim=True) <= 1e-6 * norm.square()
             intercept = point.intercept + step * direction[-1] if problem.intercept else point.intercept
-            moved = _Point(problem, coef, intercept, columns[:, :n_atoms] @ chosen + intercept)
-            if moved.objective(problem) < here:
-                return moved
-        step *= 0.5
+            for chosen in (torch.where(through_zero, 0.0, ahead), ahead):
+                coef = torch.zeros_like(point.coef)
+                coef[atoms] = chosen
+                moved = _Point(problem, coef, intercept, columns[:, :n_atoms] @ chosen + intercept)
+                if moved.objective(problem) < here + slack:
+                    return moved
     return None
 
 
-def _solve(hessian: Tensor, right: Tensor) -> Tensor:
-    ridge = _RIDGE * float(hessian.diagonal().max().clamp_min(1e-300)) if len(right) else 0.0
+def _damped_direction(hessian: Tensor, gradient: Tensor, damping: float) -> Tensor:
+    """Levenberg's step, of the gradient's shape (n_columns, n_outputs)."""
+    largest = max(float(hessian.diagonal().max()), _FLAT) if len(hessian) else _FLAT
     while True:
         shifted = hessian.clone()
-        shifted.diagonal().add_(ridge)
+        shifted.diagonal().add_(damping * largest)
         factor, info = torch.linalg.cholesky_ex(shifted)
         if int(info) == 0:
-            return torch.cholesky_solve(right[:, None], factor)[:, 0]
-        ridge *= 100
+            step = torch.cholesky_solve(-gradient.T.reshape(-1, 1), factor)
+            return step.view(gradient.shape[1], gradient.shape[0]).T
+        damping *= 100

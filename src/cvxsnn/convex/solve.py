@@ -162,11 +162,10 @@ def _minimise(
     limit = {} if max_iterations is None else {"max_iterations": max_iterations}
     # For one output the two penalties are the same.
     is_l1 = problem.penalty.name == "l1" or problem.n_outputs == 1
-    name = "group-newton" if solver == "auto" and not is_l1 else solver
+    name: str = "group-newton" if solver == "auto" and not is_l1 else solver
     if name in _TAKE_EVERYTHING:
-        coef, intercept, dual, status = _solve_whole(
-            problem.reduced.problem, coef, intercept, recorder, tolerance, name, limit
-        )
+        whole = problem.reduced.problem
+        coef, intercept, dual, status = _solve_whole(whole, coef, intercept, recorder, tolerance, name, limit)
         return coef, intercept, [_spread(problem, dual)], status, name
     if not is_l1:
         raise InvalidInputError(
@@ -198,7 +197,7 @@ def _minimise(
             )
             dual[:, columns] = _spread(part, part_dual)
         statuses.append(status)
-    # Smooth losses are certified by their gradient, which stands in for their share of a dual point that is known in part.
+    # Where a dual point is known for some outputs only, the gradient, which certifies smooth losses, is the rest of it.
     unknown = dual.isnan()
     if bool(unknown.any()) and not bool(unknown.all()):
         scores = problem.dictionary.matvec(coef) + intercept
