@@ -161,11 +161,13 @@ PEERS: dict[str, Callable[[torch.dtype], Peer]] = {
 
 
 def make_cases() -> list[Case]:
-    """Rows of images into one wide layer, and the paper's network for addition."""
+    """Spike trains and rows of grey images into one wide layer, and the paper's network for addition."""
     pixels = snap_inputs(torch.rand(256, 28, 28, generator=torch.Generator().manual_seed(0)))
+    trains = (pixels < 0.3).double()
     digits = torch.from_numpy(addition(base=3).train.inputs).double()
     return [
-        Case("28 steps × 256 sequences, 28 → 1000", (1000,), 1, pixels),
+        Case("28 steps × 256 sequences of spikes, 28 → 1000", (1000,), 1, trains),
+        Case("28 steps × 256 sequences of real values, 28 → 1000", (1000,), 1, pixels),
         Case("6 steps × 2304 sequences, 2 × (3 → 256 → 512)", (256, 512), 2, digits),
     ]
 

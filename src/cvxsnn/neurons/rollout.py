@@ -14,10 +14,11 @@ from torch import Tensor
 
 from ..checks import Array, check_choice, check_positive_int, check_sequences
 from ..errors import InvalidInputError
-from .exact import Workspace, exact_product, input_levels, product_dtype, snap_inputs
-from .layer import HiddenLayer, LayerState, per_sample
+from .exact import ByteWeights, Workspace, exact_product, input_levels, product_dtype, snap_inputs
+from .layer import HiddenLayer, per_sample
 
 Steps = Literal["last", "all"]
+ExactWeights = Tensor | ByteWeights
 
 CHUNK_BYTES = 16 * 2**20
 """Size of the largest array that a roll-out holds at once, unless the caller says otherwise: about one L3 cache."""
@@ -89,7 +90,7 @@ def iterate_rollout(
     inputs = as_inputs(inputs)
     check_choice("steps", steps, ("last", "all"))
     layers = [layer.to(inputs.device) for layer in _checked_stack(layers, inputs.shape[2])]
-    weights = _exact_weights(layers, inputs)
+    weights = _fast_weights(layers, inputs)
     workspace = Workspace()
     n_samples, n_steps, _ = inputs.shape
     n_subnetworks, width = layers[-1].n_subnetworks, layers[-1].width
@@ -126,52 +127,50 @@ class Stepper:
         inputs = as_inputs(inputs[:, None, :]).to(layers[0].weight.device)
         block = snap_inputs(inputs).transpose(0, 1)
         for layer, state, weight in zip(layers, self._states, _exact_weights(layers, inputs), strict=True):
-            layer.step(_drive(layer, weight, block, self._workspace, name="drive")[:, 0], state)
+            layer.step(_drive(layer, weight, block, self._workspace)[:, 0], state)
             block = state.spikes[:, None]
         return _neurons_last(self._states[-1].spikes) != 0
 
 
 def _roll_block(
-    layers: Sequence[HiddenLayer], weights: Sequence[Tensor], inputs: Tensor, steps: Steps, workspace: Workspace
+    layers: Sequence[HiddenLayer], weights: Sequence[ExactWeights], inputs: Tensor, steps: Steps, workspace: Workspace
 ) -> Tensor:
     """Roll one block of rows through one block of subnetworks."""
-    n_samples = inputs.shape[0]
     block = snap_inputs(inputs).transpose(0, 1)
     for depth, (layer, weight) in enumerate(zip(layers, weights, strict=True), 1):
-        drive = _drive(layer, weight, block, workspace, name=f"drive{depth % 2}")
-        keep_last_only = depth == len(layers) and steps == "last"
-        # Once step t has been taken its drive is no longer needed: the spikes move in.
-        block = _scan(layer, drive, layer.initial_state(n_samples), out=None if keep_last_only else drive)
-    spikes = block != 0
-    return _neurons_last(spikes) if steps == "last" else _neurons_last(spikes.permute(0, 2, 1, 3))
+        drive = _drive(layer, weight, block, workspace)
+        state = layer.initial_state(inputs.shape[0])
+        if depth == len(layers) and steps == "last":
+            for t in range(drive.shape[1]):
+                layer.step(drive[:, t], state)
+            return _neurons_last(state.spikes != 0)
+        block = workspace.array(f"spikes{depth % 2}", drive.shape, torch.bool, drive.device)
+        for t in range(drive.shape[1]):
+            layer.step(drive[:, t], state)
+            block[:, t] = state.spikes
+    return _neurons_last(block.permute(0, 2, 1, 3))
 
 
-def _scan(layer: HiddenLayer, drive: Tensor, state: LayerState, out: Tensor | None) -> Tensor:
-    """Step ``layer`` through ``drive``; give the spikes of all steps in ``out``, or without it those of the last."""
-    for t in range(drive.shape[1]):
-        layer.step(drive[:, t], state)
-        if out is not None:
-            out[:, t] = state.spikes
-    return state.spikes if out is None else out
-
-
-def _drive(layer: HiddenLayer, weight: Tensor, block: Tensor, workspace: Workspace, name: str) -> Tensor:
+def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, workspace: Workspace) -> Tensor:
     """Weighted input plus bias at all steps.
 
     Parameters
     ----------
-    weight : the layer's, in the dtype of an exact product
+    weight : the layer's, in a form whose products are exact
     block : Tensor of shape (n_steps, n_samples, fan_in), shared by all subnetworks, or with a first axis for them
 
     Returns
     -------
-    Tensor of shape (n_subnetworks, n_steps, n_samples, width)
+    Tensor of shape (n_subnetworks, n_steps, n_samples, width), overwritten by the next drive
     """
     n_steps, n_samples, fan_in = block.shape[-3:]
-    flat = block.to(weight.dtype).reshape(*block.shape[:-3], n_steps * n_samples, fan_in)
+    flat = block.reshape(*block.shape[:-3], n_steps * n_samples, fan_in)
     shape = (layer.n_subnetworks, n_steps * n_samples, layer.width)
-    drive = workspace.array(name, shape, layer.weight.dtype, block.device)
-    exact_product(flat, weight, drive, workspace)
+    drive = workspace.array("drive", shape, layer.weight.dtype, block.device)
+    if isinstance(weight, ByteWeights):
+        weight.product(flat, drive, workspace)
+    else:
+        exact_product(flat.to(weight.dtype), weight, drive, workspace)
     if bool(layer.bias.any()):
         drive += per_sample(layer.bias)
     return drive.view(layer.n_subnetworks, n_steps, n_samples, layer.width)
@@ -186,6 +185,15 @@ def _exact_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[Tensor
     """The weights of each layer, in the dtype in which its products with these inputs, or with spikes, are exact."""
     levels = [input_levels(inputs), *[1.0] * (len(layers) - 1)]
     return [layer.weight.to(product_dtype(layer.levels, level)) for layer, level in zip(layers, levels, strict=True)]
+
+
+def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[ExactWeights]:
+    """The same, with bytes in place of floats where a layer reads spikes and bytes are faster."""
+    weights: list[ExactWeights] = [*_exact_weights(layers, inputs)]
+    for depth, layer in enumerate(layers[1:], 1):
+        if ByteWeights.pays(layer.weight, layer.weight_bits):
+            weights[depth] = ByteWeights(layer.weight, layer.weight_bits)
+    return weights
 
 
 def _plan_blocks(layers: Sequence[HiddenLayer], n_steps: int, chunk_bytes: int, row_multiple: int) -> tuple[int, int]:
