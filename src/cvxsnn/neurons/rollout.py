@@ -65,14 +65,13 @@ def roll_out(
     ``n_neurons = n_subnetworks * width`` and neuron i of subnetwork k is column ``k * width + i``.
     """
     inputs = as_inputs(inputs)
-    n_samples, n_steps, n_features = inputs.shape
-    layers = _checked_stack(layers, n_features)
-    n_neurons = layers[-1].n_subnetworks * layers[-1].width
-    shape = (n_samples, n_neurons) if steps == "last" else (n_samples, n_steps, n_neurons)
+    layers = _checked_stack(layers, inputs.shape[2])
+    shape = (inputs.shape[0],) if steps == "last" else tuple(inputs.shape[:2])
+    shape = (*shape, layers[-1].n_subnetworks, layers[-1].width)
     spikes = torch.empty(shape, dtype=torch.bool, device=inputs.device)
-    for rows, columns, block in iterate_rollout(layers, inputs, steps, chunk_bytes=chunk_bytes):
-        spikes[rows, ..., columns] = block
-    return spikes
+    for rows, subnetworks, block in _iterate_blocks(layers, inputs, steps, chunk_bytes, row_multiple=1):
+        spikes[rows, ..., subnetworks, :] = block
+    return spikes.flatten(-2)
 
 
 def iterate_rollout(
@@ -85,26 +84,34 @@ def iterate_rollout(
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield ``(rows, columns, spikes[rows, ..., columns])`` of :func:`roll_out` block by block.
 
-    ``row_multiple`` makes every block but the last of a column range start and end at a multiple of it.
+    ``row_multiple`` makes every block but the last of a column range start and end at a multiple of it. A block may be
+    overwritten by the next.
     """
     inputs = as_inputs(inputs)
+    for rows, subnetworks, block in _iterate_blocks(layers, inputs, steps, chunk_bytes, row_multiple):
+        width = block.shape[-1]
+        yield rows, slice(subnetworks.start * width, subnetworks.stop * width), block.flatten(-2)
+
+
+def _iterate_blocks(
+    layers: Sequence[HiddenLayer], inputs: Tensor, steps: Steps, chunk_bytes: int, row_multiple: int
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield ``(rows, subnetworks, spikes)``, the spikes of shape (rows, [steps,] subnetworks, width)."""
     check_choice("steps", steps, ("last", "all"))
+    check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(inputs.device) for layer in _checked_stack(layers, inputs.shape[2])]
     weights = _fast_weights(layers, inputs)
     workspace = Workspace()
     n_samples, n_steps, _ = inputs.shape
-    n_subnetworks, width = layers[-1].n_subnetworks, layers[-1].width
-    block_rows, block_subnetworks = _plan_blocks(
-        layers, n_steps, check_positive_int("chunk_bytes", chunk_bytes), row_multiple
-    )
+    n_subnetworks = layers[0].n_subnetworks
+    block_rows, block_subnetworks = _plan_blocks(layers, n_steps, chunk_bytes, row_multiple)
     for k in range(0, n_subnetworks, block_subnetworks):
         subnetworks = slice(k, min(k + block_subnetworks, n_subnetworks))
         block_layers = [layer.take(subnetworks) for layer in layers]
         block_weights = [weight[subnetworks] for weight in weights]
-        columns = slice(subnetworks.start * width, subnetworks.stop * width)
         for i in range(0, n_samples, block_rows):
             rows = slice(i, min(i + block_rows, n_samples))
-            yield rows, columns, _roll_block(block_layers, block_weights, inputs[rows], steps, workspace)
+            yield rows, subnetworks, _roll_block(block_layers, block_weights, inputs[rows], steps, workspace)
 
 
 class Stepper:
@@ -129,13 +136,13 @@ class Stepper:
         for layer, state, weight in zip(layers, self._states, _exact_weights(layers, inputs), strict=True):
             layer.step(_drive(layer, weight, block, self._workspace)[:, 0], state)
             block = state.spikes[:, None]
-        return _neurons_last(self._states[-1].spikes) != 0
+        return (self._states[-1].spikes != 0).movedim(0, -2).flatten(-2)
 
 
 def _roll_block(
     layers: Sequence[HiddenLayer], weights: Sequence[ExactWeights], inputs: Tensor, steps: Steps, workspace: Workspace
 ) -> Tensor:
-    """Roll one block of rows through one block of subnetworks."""
+    """Roll one block of rows through one block of subnetworks: spikes of shape (n_samples, [n_steps,] K, width)."""
     block = snap_inputs(inputs).transpose(0, 1)
     for depth, (layer, weight) in enumerate(zip(layers, weights, strict=True), 1):
         drive = _drive(layer, weight, block, workspace)
@@ -143,12 +150,12 @@ def _roll_block(
         if depth == len(layers) and steps == "last":
             for t in range(drive.shape[1]):
                 layer.step(drive[:, t], state)
-            return _neurons_last(state.spikes != 0)
+            return (state.spikes != 0).movedim(0, -2)
         block = workspace.array(f"spikes{depth % 2}", drive.shape, torch.bool, drive.device)
         for t in range(drive.shape[1]):
             layer.step(drive[:, t], state)
             block[:, t] = state.spikes
-    return _neurons_last(block.permute(0, 2, 1, 3))
+    return block.permute(2, 1, 0, 3)
 
 
 def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, workspace: Workspace) -> Tensor:
@@ -174,11 +181,6 @@ def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, workspace: W
     if bool(layer.bias.any()):
         drive += per_sample(layer.bias)
     return drive.view(layer.n_subnetworks, n_steps, n_samples, layer.width)
-
-
-def _neurons_last(spikes: Tensor) -> Tensor:
-    """(n_subnetworks, ..., width) to (..., n_subnetworks * width)."""
-    return spikes.movedim(0, -2).flatten(-2)
 
 
 def _exact_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[Tensor]:
