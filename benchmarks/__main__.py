@@ -2,16 +2,21 @@
 
 import argparse
 import importlib
+import sys
 
 from .measure import console, describe_machine
 
-BENCHMARKS = ("rollout", "dictionary", "memory")
+BENCHMARKS = ("rollout", "dictionary", "memory", "solvers")
 
 
 def main() -> None:
     """Print the machine's facts, then one table for each benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(BENCHMARKS)}; all by default")
+    if sys.argv[1:2] == ["solvers"]:  # the one that takes hours takes options: solvers --help
+        console.print(describe_machine())
+        importlib.import_module("benchmarks.solvers").main(sys.argv[2:])
+        return
     names = parser.parse_args().names or BENCHMARKS
     if unknown := set(names) - set(BENCHMARKS):
         parser.error(f"expected names among {', '.join(BENCHMARKS)}, got {', '.join(sorted(unknown))}")

@@ -28,13 +28,21 @@ def best_seconds(contenders: Mapping[str, Callable[[], object]], n_rounds: int =
     return best
 
 
-def describe_machine() -> str:
-    """Processor, cores and versions on one line."""
-    load = os.getloadavg()[0]
-    return (
-        f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__} with {torch.get_num_threads()} threads, "
-        f"Python {platform.python_version()}, load {load:.2f}"
-    )
+def machine_facts() -> dict[str, str | int]:
+    """What two runs must share for their times to be compared."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+    }
+
+
+def describe_machine(facts: Mapping[str, str | int] | None = None) -> str:
+    """Processor, cores and versions on one line; of this machine at this moment if no facts are given."""
+    line = "{processor}, {cores} cores, torch {torch} with {threads} threads, Python {python}"
+    return line.format(**facts) if facts else f"{line.format(**machine_facts())}, load {os.getloadavg()[0]:.2f}"
 
 
 def make_table(title: str, *columns: str) -> Table:

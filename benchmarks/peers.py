@@ -90,9 +90,9 @@ class Contender:
     fit: Callable[[Case, float], Fit]
     tall_only: bool = False
 
-    def takes(self, loss: str, shape: tuple[int, int]) -> bool:
-        """Whether it can solve problems of this loss and shape."""
-        return loss in self.losses and (not self.tall_only or shape[1] <= shape[0])
+    def takes(self, loss: str, is_tall: bool) -> bool:
+        """Whether it can solve problems of this loss, and of this shape."""
+        return loss in self.losses and (is_tall or not self.tall_only)
 
 
 def powers_of_ten(first: int, last: int, step: int = 1) -> tuple[float, ...]:
@@ -256,7 +256,7 @@ def solve_with_clarabel(program: Any, tol: float) -> None:
 
 
 def fit_linprog(case: Case, tol: float, method: str) -> Fit:
-    """min 1ᵀξ + ns·1ᵀ(p + q) over p, q, ξ ≥ 0 with Z(p − q) + ξ ≥ 1, where Z = diag(y) D."""
+    """The program min 1ᵀξ + ns·1ᵀ(p + q) over p, q, ξ ≥ 0 with Z(p − q) + ξ ≥ 1, where Z = diag(y) D."""
     from scipy import sparse
     from scipy.optimize import linprog
 
@@ -275,7 +275,7 @@ def fit_linprog(case: Case, tol: float, method: str) -> Fit:
 
 
 def fit_highs_dual(case: Case, tol: float, solver: str) -> Fit:
-    """max 1ᵀa over 0 ≤ a ≤ 1 with |Zᵀa| ≤ ns: far fewer rows, and no vertex is needed, so no crossover."""
+    """Its dual, max 1ᵀa over 0 ≤ a ≤ 1 with |Zᵀa| ≤ ns: far fewer rows. A vertex is not needed, so no crossover."""
     import highspy
     from scipy import sparse
 
@@ -312,7 +312,7 @@ EVERY_LOSS = ("squared", "logistic", "softmax", "hinge")
 CONTENDERS = {
     contender.name: contender
     for contender in (
-        Contender(OURS, EVERY_LOSS, (GOAL,), fit_ours),
+        Contender(OURS, EVERY_LOSS, powers_of_ten(6, 10, 2), fit_ours),
         Contender("scikit-learn Lasso", SQUARED, powers_of_ten(3, 14), fit_sklearn_lasso),
         Contender(
             "scikit-learn Lasso, Gram",

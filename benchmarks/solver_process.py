@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cvxsnn import ConvexProblem, build_dictionary, certify
 
-from .peers import CONTENDERS, EVERY_LOSS, Case, Contender, Fit
+from .peers import CONTENDERS, EVERY_LOSS, OUR_PATH, OURS, Case, Contender, Fit
 
 N_REPEATS, REPEATED_BELOW_S = 3, 5.0
 """A fit that reaches the goal is timed this often if it is short, and the shortest time counts."""
@@ -35,13 +35,20 @@ def judge(problem: ConvexProblem, fit: Fit) -> float:
 
 
 def time_settings(contender: Contender, case: Case, goal: float, log: Callable[[dict[str, Any]], None]) -> None:
-    """Fit from loose to tight until the goal is reached; log when each fit begins, and what came of it."""
+    """Fit from loose to tight until the goal is reached; log when each fit begins, and what came of it.
+
+    An error at one setting is logged like a result, and the next is tried.
+    """
     problem = case.problem
     if contender.name not in (OURS, OUR_PATH):
         case.columns  # noqa: B018 - unpacked before the clock starts
     for setting in contender.settings:
         log({"setting": setting, "begun": time.time()})
-        fit, seconds = timed(contender, case, setting)
+        try:
+            fit, seconds = timed(contender, case, setting)
+        except Exception as error:
+            log({"setting": setting, "error": f"{type(error).__name__}: {error}"})
+            continue
         gap = judge(problem, fit)
         if gap <= goal and seconds < REPEATED_BELOW_S:
             for _ in range(N_REPEATS - 1):

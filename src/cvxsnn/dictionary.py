@@ -116,12 +116,18 @@ class SpikeDictionary:
         """Columns as numbers, shape (n_rows, n_chosen)."""
         return self._numbers(self.packed[atoms], self.n_rows, dtype).T
 
-    def iterate_rows(self, n_rows: int = 4096, dtype: torch.dtype = torch.float64) -> Iterator[tuple[slice, Tensor]]:
-        """Yield ``(rows, numbers of shape (n_chosen, n_atoms))`` in blocks of about ``n_rows`` rows."""
+    def iterate_rows(
+        self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield ``(rows, numbers of shape (n_chosen, n_atoms))`` in blocks of about ``n_rows`` rows.
+
+        With ``atoms`` only these columns.
+        """
         step = max(8, check_positive_int("n_rows", n_rows) // 8 * 8)
+        packed = self.packed if atoms is None else self.packed[atoms]
         for start in range(0, self.n_rows, step):
             stop = min(start + step, self.n_rows)
-            block = self.packed[:, :, start // 8 : (stop + 7) // 8]
+            block = packed[:, :, start // 8 : (stop + 7) // 8]
             yield slice(start, stop), self._numbers(block, stop - start, dtype).T
 
     def matvec(self, coef: Tensor) -> Tensor:

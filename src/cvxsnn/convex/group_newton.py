@@ -109,20 +109,19 @@ def _newton_step(problem: ConvexProblem, point: _Point) -> _Point | None:
     """One Newton step on the active atoms and the intercept; None if the objective cannot be lowered."""
     atoms = torch.nonzero(point.coef.any(1)).squeeze(1)
     n_outputs, n_atoms = problem.n_outputs, len(atoms)
-    columns = problem.dictionary.columns(atoms)
     n_columns = n_atoms + problem.intercept
-    if problem.intercept:
-        columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
-    place = torch.arange(n_columns, device=columns.device).repeat(n_outputs)
-    outputs = torch.arange(n_outputs, device=columns.device).repeat_interleave(n_columns)
+    place = torch.arange(n_columns, device=atoms.device).repeat(n_outputs)
+    outputs = torch.arange(n_outputs, device=atoms.device).repeat_interleave(n_columns)
     value = point.coef[atoms]
     norm = value.norm(dim=1, keepdim=True)
     unit = value / norm
-    gradient = columns.T @ (problem.row_weight[:, None] * problem.unit_dual(point.scores))
-    gradient[:n_atoms] += problem.l1_strength * unit
-    hessian = loss_hessian(problem, point.scores, columns, place, outputs)
+    dual = problem.unit_dual(point.scores)
+    gradient = problem.correlation(dual)[atoms] + problem.l1_strength * unit
+    if problem.intercept:
+        gradient = torch.cat((gradient, (problem.row_weight @ dual)[None]))
+    hessian = loss_hessian(problem, point.scores, atoms, place, outputs)
     blocks = hessian.view(n_outputs, n_columns, n_outputs, n_columns)
-    diagonal = torch.arange(n_atoms, device=columns.device)
+    diagonal = torch.arange(n_atoms, device=atoms.device)
     bend = torch.eye(n_outputs, dtype=unit.dtype, device=unit.device) - unit[:, :, None] * unit[:, None, :]
     blocks[:, diagonal, :, diagonal] += problem.l1_strength * bend / norm[:, :, None]
     here = point.objective(problem)
@@ -137,7 +136,7 @@ def _newton_step(problem: ConvexProblem, point: _Point) -> _Point | None:
             for chosen in (torch.where(through_zero, 0.0, ahead), ahead):
                 coef = torch.zeros_like(point.coef)
                 coef[atoms] = chosen
-                moved = _Point(problem, coef, intercept, columns[:, :n_atoms] @ chosen + intercept)
+                moved = _Point(problem, coef, intercept)
                 if moved.objective(problem) < here + slack:
                     return moved
     return None

@@ -8,36 +8,51 @@ from torch import Tensor
 from .losses import Softmax
 from .problem import ConvexProblem
 
+_BLOCK = 2**24
+"""Numbers of a block of rows over all entries: 128 MiB of float64."""
+
 _TRIANGLE, _SMALL = 6, 128
 """Blocks a side in which symmetric products are formed, and the size below which one block is faster."""
 
 
-def loss_hessian(problem: ConvexProblem, scores: Tensor, columns: Tensor, place: Tensor, outputs: Tensor) -> Tensor:
+def loss_hessian(
+    problem: ConvexProblem,
+    scores: Tensor,
+    atoms: Tensor,
+    place: Tensor,
+    outputs: Tensor,
+    precision: torch.dtype = torch.float64,
+) -> Tensor:
     """Hessian of the weighted loss, in float64, with respect to some entries of the coefficients.
 
     Parameters
     ----------
     problem : ConvexProblem
     scores : Tensor of shape (n_rows, n_outputs), where to take it
-    columns : Tensor of shape (n_rows, n_columns)
-        Products are formed in its dtype.
+    atoms : Tensor of shape (n_columns,)
     place, outputs : Tensor of shape (n_entries,)
-        Column and output of each entry, sorted by output.
+        Column and output of each entry, sorted by output. Column ``len(atoms)`` is the intercept.
+    precision : torch.dtype
+        In which products are formed.
     """
-    hessian = torch.zeros(len(place), len(place), dtype=columns.dtype, device=columns.device)
+    size = len(place)
+    hessian = torch.zeros(size, size, dtype=torch.float64, device=scores.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
-    for head in problem.heads:
-        curvature = head.loss.curvature(scores[:, head.columns], head.targets).to(columns.dtype)
-        weight = (head.weight * problem.row_weight).to(columns.dtype)
-        for output in range(head.columns.start, head.columns.stop):
-            entries = slice(edges[output], edges[output + 1])
-            root = (weight * curvature[:, output - head.columns.start]).sqrt()
-            hessian[entries, entries] = _self_product(columns[:, place[entries]] * root[:, None])
-        if isinstance(head.loss, Softmax):
-            entries = slice(edges[head.columns.start], edges[head.columns.stop])
-            spread = columns[:, place[entries]] * curvature[:, outputs[entries] - head.columns.start]
-            hessian[entries, entries] -= _self_product(spread * weight.sqrt()[:, None])
-    return hessian.to(torch.float64)
+    for rows, columns in problem.dictionary.iterate_rows(max(1, _BLOCK // max(1, size)), precision, atoms):
+        if problem.intercept:
+            columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
+        for head in problem.heads:
+            curvature = head.loss.curvature(scores[rows, head.columns], head.targets[rows]).to(precision)
+            weight = (head.weight * problem.row_weight[rows]).to(precision)
+            for output in range(head.columns.start, head.columns.stop):
+                entries = slice(edges[output], edges[output + 1])
+                root = (weight * curvature[:, output - head.columns.start]).sqrt()
+                hessian[entries, entries] += _self_product(columns[:, place[entries]] * root[:, None])
+            if isinstance(head.loss, Softmax):
+                entries = slice(edges[head.columns.start], edges[head.columns.stop])
+                spread = columns[:, place[entries]] * curvature[:, outputs[entries] - head.columns.start]
+                hessian[entries, entries] -= _self_product(spread * weight.sqrt()[:, None])
+    return hessian
 
 
 def _self_product(factor: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ def solve_hinge(
     problem: ConvexProblem, recorder: Recorder, *, tolerance: float, max_iterations: int = 200
 ) -> tuple[Tensor, Tensor, Tensor, Status]:
     """Minimise a problem of one head and one output; give coef, intercept, dual candidate and status."""
+    problem.check_dense("the interior-point method")
     (head,) = problem.heads
     labels, weight, strength = head.targets[:, 0], head.weight * problem.row_weight, problem.l1_strength
     columns = problem.dictionary.columns()

@@ -12,6 +12,7 @@ from .solution import Status
 
 def solve_highs(problem: ConvexProblem) -> tuple[Tensor, Tensor, Tensor, Status]:
     """Minimise a problem of one head and one output; give coef, intercept, dual candidate and status."""
+    problem.check_dense("the linear program")
     (head,) = problem.heads
     labels, n_atoms = head.targets[:, 0].cpu().numpy(), problem.dictionary.n_atoms
     margin = labels[:, None] * problem.dictionary.columns().cpu().numpy()

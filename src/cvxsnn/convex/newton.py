@@ -106,10 +106,11 @@ def _newton_point(
     distinct, place = torch.unique(atoms, return_inverse=True)
     columns = problem.dictionary.columns(distinct)
     if problem.intercept:
-        # Probabilities do not change when all classes move together, so one of their intercepts stays where it is.
-        n_movable = problem.n_outputs - isinstance(problem.heads[0].loss, Softmax)
-        ones = torch.arange(n_movable, device=outputs.device)
-        columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
+        ones = torch.arange(problem.n_outputs, device=outputs.device)
+        (head,) = problem.heads
+        if isinstance(head.loss, Softmax):
+            # Probabilities do not change when all classes move together: that of the largest stays where it is.
+            ones = ones[ones != (problem.row_weight @ head.targets).argmax()]
         outputs = torch.cat((outputs, ones))
         place = torch.cat((place, torch.full_like(ones, len(distinct))))
         order = torch.argsort(outputs, stable=True)
@@ -120,18 +121,14 @@ def _newton_point(
     value[is_coef] = point.coef[coef_place]
     slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
     slope[is_coef] = correlation[coef_place]
-    hessian = loss_hessian(problem, point.scores, columns.to(precision), place, outputs)
+    hessian = loss_hessian(problem, point.scores, distinct, place, outputs, precision)
     solved = minimise_l1_quadratic(
         hessian, hessian @ value - slope, strength * is_coef.to(value), value, tolerance=1e-10 * strength
     )
     coef, intercept = torch.zeros_like(point.coef), point.intercept.clone()
     coef[coef_place] = solved[is_coef]
     intercept[outputs[~is_coef]] = solved[~is_coef]
-    dense = torch.zeros(columns.shape[1], problem.n_outputs, dtype=columns.dtype, device=columns.device)
-    dense[place, outputs] = solved
-    if problem.intercept:
-        dense[-1] = intercept
-    return _Point(coef, intercept, columns @ dense)
+    return _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
 
 
 def _working_set(coef: Tensor, correlation: Tensor, strength: float) -> Tensor:
@@ -155,13 +152,12 @@ def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength
     predicted = float((gradient * (target.scores - point.scores)).sum()) + strength * float(
         target.coef.abs().sum() - point.coef.abs().sum()
     )
-    if -predicted <= _TINY * here:
-        # So close that the objective no longer shows progress, while the gap, which is of first order, still does.
-        return target if _objective(problem, target, strength) <= here + _TINY * here else None
+    # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
+    slack = _TINY * here if -predicted <= _TINY * here else 0.0
     step = 1.0
     for _ in range(_MAX_BACKTRACKS):
         candidate = point.towards(target, step)
-        if _objective(problem, candidate, strength) <= here + 1e-4 * step * predicted:
+        if _objective(problem, candidate, strength) <= here + 1e-4 * step * predicted + slack:
             return candidate
         step *= 0.5
     return None

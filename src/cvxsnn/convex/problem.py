@@ -9,13 +9,16 @@ from torch import Tensor
 
 from ..checks import Array, check_choice
 from ..dictionary import SpikeDictionary, build_dictionary
-from ..errors import InvalidInputError
+from ..errors import BudgetError, InvalidInputError
 from .losses import Loss, make_loss
 from .penalties import Penalty, make_penalty
 
 TimestepWeighting = Literal["uniform", "ramped"]
 
 T = TypeVar("T")
+
+_DENSE_BUDGET = 4 * 2**30
+"""Bytes for a matrix of float64 that a solver may hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +180,16 @@ class ConvexProblem:
         """The problem with equal rows (same spikes, same targets) merged and weightless ones dropped."""
         reduced = self.share("reduced", self._merge_rows)
         return replace(reduced, problem=reduced.problem.with_strength(self.l1_strength))
+
+    def check_dense(self, purpose: str) -> None:
+        """Refuse work that needs the whole matrix as numbers where that would not fit."""
+        needed = 8 * self.dictionary.n_rows * self.dictionary.n_atoms
+        if needed > _DENSE_BUDGET:
+            raise BudgetError(
+                f"expected at most {_DENSE_BUDGET / 2**30:.0f} GiB for {purpose}, but {self.dictionary.n_rows:,} distinct "
+                f"rows × {self.dictionary.n_atoms:,} atoms need {needed / 2**30:.1f} GiB: use loss='squared_hinge' with "
+                "penalty='l1', which works in blocks, or fewer witnesses"
+            )
 
     def independent_outputs(self) -> list[slice]:
         """Output columns of the largest parts into which the objective falls apart."""

@@ -35,6 +35,7 @@ def solve_proximal_gradient(
     max_iterations: int = 50_000,
 ) -> tuple[Tensor, Tensor, Tensor, Status]:
     """Minimise; give coef, intercept, dual candidate and status."""
+    problem.check_dense("proximal gradient")
     search = _Search(problem, coef, intercept, recorder, tolerance)
     if not has_hinge(problem):
         search.run(problem, max_iterations)

@@ -1,0 +1,246 @@
+"""Tables and the picture of the convex solvers, made from the records alone."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from .measure import console, describe_machine, make_table, verdict
+from .peers import GOAL, OUR_PATH, OURS
+
+Record = dict[str, Any]
+"""How one contender did on one problem: see ``measure`` in :mod:`benchmarks.solvers`."""
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "benchmarks" / "results" / "solvers.jsonl"
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+PICTURE = ROOT / "docs" / "images" / "gap-against-time.png"
+
+PATH_GOAL = 3.0
+"""Single solves that a path may cost."""
+
+PICTURED_RATIO = 100
+SMALLEST_PICTURED_GAP = 1e-12
+
+BEGIN, END = "<!-- solvers: begin -->", "<!-- solvers: end -->"
+
+METHOD = f"""Seconds to a certified relative gap of {GOAL:g}, judged for everybody by `cvxsnn.certify` in float64 on the
+original problem, without an intercept. Everybody works in a fresh process with the default threads, after solving a toy
+once. Ours is timed from the packed dictionary to the certified solution; the others get its distinct columns as a dense
+float64 matrix. They go through tightening tolerances, and only the first fit that reaches the gap counts, by itself.
+"> t" means that the time limit came while a fit had lasted t seconds, "never" that the tightest tolerance ended short
+of the gap, each with the best gap reached. "Gram" starts from the Gram matrix, whose time counts; "dual" is the linear
+program's dual, written down for HiGHS by us. adelie is not among the solvers for softmax, as its penalty groups classes.
+"""
+
+
+def goal_for(dictionary: str, loss: str, ratio: int) -> float:
+    """How many times as fast as the fastest peer ours should be at least."""
+    if loss == "squared":
+        return 50.0 if dictionary == "addition3" and ratio >= 100 else 1.0
+    return 3.0 if loss == "hinge" else 10.0
+
+
+def read_records(path: Path = RECORDS) -> list[Record]:
+    """All records, from the oldest to the newest."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def append_record(record: Record, path: Path = RECORDS) -> None:
+    """Write one record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def latest(records: Sequence[Record]) -> dict[tuple[str, str, int, str], Record]:
+    """The newest record of each contender and problem, all of the machine of the newest: others cannot be compared."""
+    return {
+        (record["dictionary"], record["loss"], record["ratio"], record["contender"]): record
+        for record in records
+        if record["machine"] == records[-1]["machine"]
+    }
+
+
+def best_gap(record: Record) -> float:
+    """The smallest certified gap of all fits."""
+    return min((fit["relative_gap"] for fit in record["fits"]), default=math.inf)
+
+
+def seconds_to_goal(record: Record) -> float:
+    """Seconds of the first fit that reached the goal; infinite if none did."""
+    return next((fit["seconds"] for fit in record["fits"] if fit["relative_gap"] <= GOAL), math.inf)
+
+
+def least_seconds(record: Record) -> float:
+    """What reaching the goal takes at least: tighter tolerances take longer than the fit that was cut off."""
+    return record["unfinished_seconds"] if record["outcome"] == "limit" else seconds_to_goal(record)
+
+
+def describe(record: Record) -> str:
+    """One cell: seconds and gap, or how far it came."""
+    gap = best_gap(record)
+    if record["outcome"] == "reached":
+        return f"{seconds_to_goal(record):.3g} s (gap {gap:.0e})"
+    if record["outcome"] == "limit":
+        return f"> {record['unfinished_seconds']:.0f} s " + (f"(gap {gap:.0e})" if record["fits"] else "(no fit ended)")
+    if record["outcome"] == "stopped":
+        return f"never (gap {gap:.0e} in {sum(fit['seconds'] for fit in record['fits'][-1:]):.3g} s)"
+    return f"failed ({record['complaints'][-1][:60] if record['complaints'] else 'no reason given'})"
+
+
+def compare(ours: Record | None, peers: Sequence[Record], goal: float) -> str:
+    """How many times as long as ours the fastest peer takes, beside the goal."""
+    if ours is None or not peers or ours["outcome"] != "reached":
+        return ""
+    seconds, least = min(map(seconds_to_goal, peers)), min(map(least_seconds, peers))
+    if math.isinf(least):
+        return verdict("no peer gets there", f"{goal:g} ×", True)
+    ratio = least / seconds_to_goal(ours)
+    # A peer that was cut off before the fastest had finished might have been the fastest.
+    bound = "" if least == seconds else "≥ "
+    return verdict(f"{bound}{ratio:.1f} ×", f"{goal:g} ×", ratio >= goal)
+
+
+def tabulate(records: Sequence[Record]) -> list[tuple[str, list[list[str]]]]:
+    """Title and rows of a table for each problem: header first, then ours, the peers, and the comparison."""
+    newest = latest(records)
+    tables = []
+    for dictionary, loss in dict.fromkeys(key[:2] for key in newest):
+        here = {key[2:]: record for key, record in newest.items() if key[:2] == (dictionary, loss)}
+        ratios = sorted({ratio for ratio, _ in here})
+        names = [name for name in dict.fromkeys(name for _, name in here) if name not in (OURS, OUR_PATH)]
+        rows = [["", *(f"critical / {ratio}" for ratio in ratios)]]
+        for name in (OURS, *names):
+            rows.append([name, *(describe(here[ratio, name]) if (ratio, name) in here else "" for ratio in ratios)])
+        last = ["fastest peer / ours"]
+        for ratio in ratios:
+            peers = [here[ratio, name] for name in names if (ratio, name) in here]
+            last.append(compare(here.get((ratio, OURS)), peers, goal_for(dictionary, loss, ratio)))
+        rows.append(last)
+        n_rows, n_atoms = next(iter(here.values()))["shape"]
+        tables.append((f"{dictionary}, {loss}, {n_rows:,} × {n_atoms:,}", rows))
+    return tables
+
+
+def describe_path(records: Sequence[Record]) -> list[str]:
+    """One sentence for each path measured."""
+    newest = latest(records)
+    sentences = []
+    for (dictionary, loss, ratio, name), record in newest.items():
+        single = newest.get((dictionary, loss, ratio, OURS))
+        if name == OUR_PATH and single and {record["outcome"], single["outcome"]} == {"reached"}:
+            seconds = seconds_to_goal(record)
+            cost = seconds / seconds_to_goal(single)
+            judged = verdict(f"{cost:.1f} single solves", f"fewer than {PATH_GOAL:g}", cost < PATH_GOAL)
+            sentences.append(
+                f"{dictionary}, {loss}: {name} strengths down to critical / {ratio} takes {seconds:.2f} s, {judged}."
+            )
+    return sentences
+
+
+def render_markdown(records: Sequence[Record], picture: str) -> str:
+    """The section of the results page."""
+    versions = ", ".join(f"{name} {number}" for name, number in records[-1]["versions"].items())
+    parts = ["## Convex solvers", METHOD.strip(), f"{describe_machine(records[-1]['machine'])}. {versions}."]
+    for title, rows in tabulate(records):
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        lines.insert(1, "|---" + "|---:" * (len(rows[0]) - 1) + "|")
+        parts += [f"### {title}", "\n".join(lines)]
+    parts += describe_path(records)
+    parts.append(f"![Certified gap against time at critical / {PICTURED_RATIO}]({picture})")
+    return "\n\n".join(parts).replace("[bold]", "**").replace("[/bold]", "**")
+
+
+def write_section(text: str, path: Path = RESULTS) -> None:
+    """Put the section where it was on the page, or at its end."""
+    page = path.read_text() if path.exists() else "# Benchmark results\n"
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n{text}\n{END}\n{after.lstrip()}")
+
+
+def draw(records: Sequence[Record], path: Path = PICTURE) -> None:
+    """Draw certified gaps against seconds, a panel for each problem."""
+    newest = {key: record for key, record in latest(records).items() if key[2] == PICTURED_RATIO}
+    problems = list(dict.fromkeys(key[:2] for key in newest))
+    if not problems:
+        return
+    n_columns = min(3, len(problems))
+    n_rows = math.ceil(len(problems) / n_columns)
+    figure, grid = plt.subplots(
+        n_rows, n_columns, figsize=(4.2 * n_columns, 3.4 * n_rows + 1), squeeze=False, layout="constrained"
+    )
+    for axes in grid.flat[len(problems) :]:
+        axes.set_axis_off()
+    for axes, (dictionary, loss) in zip(grid.flat, problems, strict=False):
+        shape = (0, 0)
+        for (*problem, _, name), record in newest.items():
+            if problem == [dictionary, loss] and name != OUR_PATH:
+                draw_contender(axes, record)
+                shape = record["shape"]
+        axes.axhline(GOAL, color="0.6", linewidth=0.8, linestyle="--")
+        axes.set(xscale="log", yscale="log", title=f"{dictionary}, {loss}, {shape[0]:,} × {shape[1]:,}")
+        axes.set(xlabel="seconds", ylabel="certified relative gap")
+    handles = {text: line for axes in grid.flat for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+COLOURS = {
+    "cvxsnn": "black",
+    "scikit-learn": "tab:orange",
+    "celer": "tab:green",
+    "skglm": "tab:blue",
+    "adelie": "tab:purple",
+    "Clarabel": "tab:red",
+    "HiGHS": "tab:brown",
+}
+"""One for each package; its variants differ in their markers."""
+
+MARKERS = {"Gram": "s", "dual": "s", "LARS": "*", "liblinear": "^", "simplex": "v", "saga": "o"}
+
+
+def draw_contender(axes: Axes, record: Record) -> None:
+    """All fits of a contender; of ours also what it knew on the way, and its last point, which is certified, larger."""
+    name = record["contender"]
+    points = [(fit["seconds"], fit["relative_gap"]) for fit in record["fits"]]
+    if not points:
+        return
+    if name == OURS:
+        axes.plot(*_columns(points[:1]), "*", color=COLOURS[OURS], markersize=14, zorder=3)
+        points = [*map(tuple, record["fits"][0]["history"]), points[0]]
+    colour = next(colour for package, colour in COLOURS.items() if name.startswith(package))
+    marker = next((marker for word, marker in MARKERS.items() if word in name), ".")
+    style = {"linewidth": 2, "zorder": 3} if name == OURS else {"linewidth": 1, "markersize": 5}
+    axes.plot(*_columns(points), marker=marker, color=colour, label=name, **style)
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [seconds for seconds, _ in points], [max(gap, SMALLEST_PICTURED_GAP) for _, gap in points]
+
+
+def render() -> None:
+    """Print all tables; write the section of the results page and the picture."""
+    records = read_records()
+    if not records:
+        console.print(f"Solvers: no records in {RECORDS}.")
+        return
+    for title, (header, *rows) in tabulate(records):
+        table = make_table(f"Seconds to a certified relative gap of {GOAL:g}: {title}", *header)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    for sentence in describe_path(records):
+        console.print(sentence)
+    draw(records)
+    write_section(render_markdown(records, Path("..", PICTURE.relative_to(ROOT)).as_posix()))
