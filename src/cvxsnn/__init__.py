@@ -16,6 +16,7 @@ from .convex import (
 from .dictionary import DictionaryHealth, SpikeDictionary, build_dictionary
 from .errors import BudgetError, CvxsnnError, DataFileError, InvalidInputError
 from .neurons import LIFLayer, ThresholdLayer, roll_out
+from .readout import SpikingReadout
 from .witnesses import Constant, LogUniform, Normal, Uniform, WitnessSet, gaussian_witnesses
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Path",
     "Solution",
     "SpikeDictionary",
+    "SpikingReadout",
     "Status",
     "ThresholdLayer",
     "Uniform",

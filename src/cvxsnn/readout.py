@@ -1,6 +1,8 @@
 """A solution as a model: the witnesses it kept, read out with its coefficients."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,31 +39,45 @@ class SpikingReadout:
 
     def scores(self, inputs: Array) -> Tensor:
         """Scores of shape (n_samples, n_outputs), or (n_samples, n_steps, n_outputs) for a trajectory read-out."""
-        spikes = roll_out(self.witnesses.layers, inputs, "last" if self.readout == "last" else "all")[
-            ..., self._columns
-        ]
-        features = spikes.to(torch.float64)
-        if self.readout == "mean":
-            features = features.mean(1)
-        return features @ self._coef + self._intercept
+        steps: Literal["last", "all"] = "last" if self.readout == "last" else "all"
+        spikes = roll_out(self.witnesses.layers, inputs, steps)
+        features = spikes[..., self._columns.to(spikes.device)].to(torch.float64)
+        return self._read(features.mean(1) if self.readout == "mean" else features)
 
     def predict(self, inputs: Array) -> dict[str, npt.NDArray[np.int64]]:
         """The predicted class for each head."""
         return self._decide(self.scores(inputs))
 
-    def start(self, n_samples: int) -> Stepper:
+    def start(self, n_samples: int) -> "ReadoutState":
         """The state before the first step."""
-        return Stepper(self.witnesses.layers, n_samples)
+        return ReadoutState(Stepper(self.witnesses.layers, n_samples), torch.zeros(n_samples, len(self._columns)), 0)
 
-    def step(self, state: Stepper, inputs: Array) -> tuple[Stepper, Mapping[str, npt.NDArray[np.int64]]]:
-        """Advance by one step of inputs (n_samples, n_features); give the predicted class for each head."""
-        spikes = state.step(inputs)[:, self._columns]
-        return state, self._decide(spikes.to(torch.float64) @ self._coef + self._intercept)
+    def step(self, state: "ReadoutState", inputs: Array) -> tuple["ReadoutState", Mapping[str, npt.NDArray[np.int64]]]:
+        """Advance by one step of inputs (n_samples, n_features); give the class each head predicts so far."""
+        spikes = state.stepper.step(inputs)[:, self._columns.to(self.witnesses.layers[0].weight.device)]
+        counts, n_steps = state.counts.to(spikes.device) + spikes, state.n_steps + 1
+        features = counts / n_steps if self.readout == "mean" else spikes
+        return ReadoutState(state.stepper, counts, n_steps), self._decide(self._read(features))
+
+    def _read(self, features: Tensor) -> Tensor:
+        return features.to(self._coef.device, torch.float64) @ self._coef + self._intercept
 
     def _decide(self, scores: Tensor) -> dict[str, npt.NDArray[np.int64]]:
         decisions = {}
         for name, (columns, loss) in self._heads.items():
+            if loss == "squared":
+                raise InvalidInputError(f"expected a loss for classes, got head {name!r} with 'squared': use scores()")
             own = scores[..., columns]
-            classes = own.argmax(-1) if loss == "softmax" else (own[..., 0] >= 0).to(torch.int64)
+            # Several binary columns are one class against the rest each.
+            classes = own.argmax(-1) if own.shape[-1] > 1 else (own[..., 0] >= 0).to(torch.int64)
             decisions[name] = classes.cpu().numpy()
         return decisions
+
+
+@dataclass(frozen=True, eq=False)
+class ReadoutState:
+    """The neurons between two steps, and how often each has fired."""
+
+    stepper: Stepper
+    counts: Tensor
+    n_steps: int

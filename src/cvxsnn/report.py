@@ -46,7 +46,7 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
 def write_report(results: Sequence[Result], directory: Path) -> Path:
     """Write ``index.html`` and the pictures into a directory; give the page's path."""
     pictures = {
-        "Spikes of the atoms in use": plot_spikes(results[-1].solution),
+        "Spikes of the atoms in use": plot_spikes(results[0].solution),
         "Gap against time": plot_gaps(results),
         "Dictionary health": plot_health(results),
     }
@@ -96,7 +96,7 @@ def plot_gaps(results: Sequence[Result]) -> Figure:
 
 def plot_health(results: Sequence[Result]) -> Figure:
     """Shares of distinct, duplicate, dead and saturated columns."""
-    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
     names = [result.name for result in results]
     left = [0.0] * len(results)
     # A dead or saturated column is a duplicate of the first of its kind: count it under one name only.
@@ -106,7 +106,7 @@ def plot_health(results: Sequence[Result]) -> Figure:
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.invert_yaxis()
     axes.set(xlabel="share of witnesses", title="Dictionary health")
-    axes.legend(fontsize="small", ncols=4, loc="lower center", bbox_to_anchor=(0.5, -0.55))
+    figure.legend(fontsize="small", ncols=4, loc="outside lower center")
     return figure
 
 

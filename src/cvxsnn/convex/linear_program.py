@@ -1,4 +1,4 @@
-"""Hinge loss with the L1 penalty as a linear program for HiGHS: slower than ours, and an independent opinion."""
+"""Hinge loss with the L1 penalty as a linear program for HiGHS: an independent opinion."""
 
 import numpy as np
 import torch

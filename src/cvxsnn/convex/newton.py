@@ -104,7 +104,6 @@ def _newton_point(
     working = _working_set(point.coef, correlation, strength)
     outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
     distinct, place = torch.unique(atoms, return_inverse=True)
-    columns = problem.dictionary.columns(distinct)
     if problem.intercept:
         ones = torch.arange(problem.n_outputs, device=outputs.device)
         (head,) = problem.heads

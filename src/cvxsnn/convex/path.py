@@ -63,7 +63,7 @@ def solve_path(
     tol: float = 1e-6,
     solver: Solver = "auto",
 ) -> Path:
-    """Solve at many strengths, each started from the one before.
+    """Solve at many strengths, each started from the one before where the solver can make use of it.
 
     Parameters
     ----------

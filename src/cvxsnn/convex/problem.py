@@ -186,9 +186,9 @@ class ConvexProblem:
         needed = 8 * self.dictionary.n_rows * self.dictionary.n_atoms
         if needed > _DENSE_BUDGET:
             raise BudgetError(
-                f"expected at most {_DENSE_BUDGET / 2**30:.0f} GiB for {purpose}, but {self.dictionary.n_rows:,} distinct "
-                f"rows × {self.dictionary.n_atoms:,} atoms need {needed / 2**30:.1f} GiB: use loss='squared_hinge' with "
-                "penalty='l1', which works in blocks, or fewer witnesses"
+                f"expected at most {_DENSE_BUDGET / 2**30:.0f} GiB for {purpose}, but {self.dictionary.n_rows:,} "
+                f"distinct rows × {self.dictionary.n_atoms:,} atoms need {needed / 2**30:.1f} GiB: use "
+                "loss='squared_hinge' with penalty='l1', which works in blocks, or fewer witnesses"
             )
 
     def independent_outputs(self) -> list[slice]:

@@ -60,7 +60,7 @@ class _Search:
         self.coef, self.intercept = coef, intercept
         self.best_coef, self.best_intercept = coef, intercept
         self.best_primal, self.best_bound = inf, -inf
-        self.best_dual = torch.zeros(problem.dictionary.n_rows, problem.n_outputs, dtype=torch.float64)
+        self.best_dual = torch.zeros_like(problem.null_dual)
         self.n_iterations = 0
         self.norm = self._squared_norm()
 

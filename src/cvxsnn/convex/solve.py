@@ -100,7 +100,7 @@ def minimise(
     intercept = problem.null_intercept.clone()
     if problem.l1_strength >= problem.critical_strength:
         candidate = Candidate(problem, coef, intercept, (-problem.row_weight[:, None] * problem.null_dual,))
-        return Run(candidate, Status.CONVERGED, str(solver), recorder)
+        return Run(candidate, Status.CONVERGED, "none needed", recorder)
     if start is not None:
         coef, intercept = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
     coef, intercept, duals, status, name = _minimise(problem, coef, intercept, recorder, tol, solver, max_iterations)
@@ -120,6 +120,7 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
         elif status is Status.CONVERGED:
             status = Status.STALLED
         found, recorder = run.candidate, run.recorder
+        recorder.record(certificate.primal, certificate.dual, int((found.coef != 0).sum()))
         solutions.append(
             Solution(
                 problem=found.problem,
@@ -163,6 +164,8 @@ def _minimise(
     # For one output the two penalties are the same.
     is_l1 = problem.penalty.name == "l1" or problem.n_outputs == 1
     name: str = "group-newton" if solver == "auto" and not is_l1 else solver
+    if name == "group-newton" and problem.penalty.name == "l1" and problem.n_outputs > 1:
+        raise InvalidInputError("expected the group penalty for solver 'group-newton', got 'l1': use solver='auto'")
     if name in _TAKE_EVERYTHING:
         whole = problem.reduced.problem
         coef, intercept, dual, status = _solve_whole(whole, coef, intercept, recorder, tolerance, name, limit)

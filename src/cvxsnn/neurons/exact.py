@@ -31,6 +31,9 @@ _SMALL_PRODUCT = 2**14
 _WIDE = 64
 """Fan-in from which products of bytes pay for taking the weights apart and putting the sums together."""
 
+_TOO_WIDE = 2**16
+"""Fan-in from which sums of 15-bit weights could leave 32-bit integers."""
+
 _MANTISSA_BITS = {torch.float32: 24, torch.float64: 53}
 
 
@@ -140,7 +143,12 @@ class ByteWeights:
     def pays(weight: Tensor, bits: int) -> bool:
         """Whether this processor multiplies bytes fast, and the planes can hold the weights."""
         has_byte_products = weight.device.type == "cpu" and getattr(torch.cpu, "_is_vnni_supported", bool)()
-        return has_byte_products and hasattr(torch, "_int_mm") and bits <= WEIGHT_BITS and weight.shape[1] >= _WIDE
+        return (
+            has_byte_products
+            and hasattr(torch, "_int_mm")
+            and bits <= WEIGHT_BITS
+            and _WIDE <= weight.shape[1] < _TOO_WIDE
+        )
 
     def __getitem__(self, subnetworks: slice) -> "ByteWeights":
         """The weights of some subnetworks."""

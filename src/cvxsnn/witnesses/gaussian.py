@@ -68,6 +68,7 @@ def gaussian_witnesses(
         "n_subnetworks": n_subnetworks,
         "neuron": neuron,
         "seed": check_seed(seed),
+        "dtype": str(dtype).removeprefix("torch."),
         **{name: family.describe() for name, family in families.items()},
     }
 
@@ -106,7 +107,10 @@ def regenerate(provenance: Provenance, **overrides: Any) -> WitnessSet:
     if provenance.kind != "sampled":
         raise InvalidInputError(f"expected sampled witnesses, got {provenance.kind} ones: only a sample has a seed")
     recipe = {name: _parse(value) for name, value in provenance.recipe.items()}
-    return gaussian_witnesses(**{**recipe, **overrides})
+    recipe["dtype"] = getattr(torch, recipe["dtype"])
+    subnetworks = recipe.pop("subnetworks", None)
+    witnesses = gaussian_witnesses(**{**recipe, **overrides})
+    return witnesses if subnetworks is None else witnesses.take(torch.as_tensor(subnetworks))
 
 
 _DISTRIBUTIONS: dict[str, type[Distribution]] = {

@@ -1,7 +1,7 @@
 """Witnesses: hidden weights and dynamics, with the record of where they came from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import torch
@@ -96,8 +96,11 @@ class WitnessSet:
         return witnesses // self.hidden[-1], witnesses % self.hidden[-1]
 
     def take(self, subnetworks: slice | Tensor) -> Self:
-        """Some of the subnetworks."""
-        return type(self)(tuple(layer.take(subnetworks) for layer in self.layers), self.provenance)
+        """Some of the subnetworks; the recipe remembers which."""
+        before = self.provenance.recipe.get("subnetworks", range(self.n_subnetworks))
+        chosen = torch.as_tensor(list(before))[subnetworks].tolist()
+        provenance = replace(self.provenance, recipe={**self.provenance.recipe, "subnetworks": chosen})
+        return type(self)(tuple(layer.take(subnetworks) for layer in self.layers), provenance)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """The witnesses on another device, or with membranes of another floating-point type."""
