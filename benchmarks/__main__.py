@@ -6,7 +6,7 @@ import sys
 
 from .measure import console, describe_machine
 
-BENCHMARKS = ("rollout", "dictionary", "memory", "solvers")
+BENCHMARKS = ("rollout", "dictionary", "memory", "scale", "solvers")
 
 
 def main() -> None:

@@ -284,8 +284,8 @@ def fit_highs_dual(case: Case, tol: float, solver: str) -> Fit:
     program = highspy.HighsLp()
     program.num_col_, program.num_row_ = n_rows, n_atoms
     program.col_cost_, program.col_lower_, program.col_upper_ = -np.ones(n_rows), np.zeros(n_rows), np.ones(n_rows)
-    program.row_upper_ = np.full(n_atoms, n_rows * case.strength)
-    program.row_lower_ = -program.row_upper_
+    bound = np.full(n_atoms, n_rows * case.strength)
+    program.row_lower_, program.row_upper_ = -bound, bound
     matrix = program.a_matrix_
     matrix.start_, matrix.index_, matrix.value_ = margin.indptr, margin.indices, margin.data
     highs = highspy.Highs()
@@ -304,7 +304,7 @@ def fit_highs_dual(case: Case, tol: float, solver: str) -> Fit:
     return Fit(-np.array(solution.row_dual), case.targets * np.array(solution.col_value) / n_rows)
 
 
-OURS, OUR_PATH = "cvxsnn", f"cvxsnn, path of {N_STRENGTHS}"
+OURS, OUR_PATH = "cvxsnn", f"cvxsnn path of {N_STRENGTHS}"
 
 SQUARED, LOGISTIC, HINGE = ("squared",), ("logistic",), ("hinge",)
 EVERY_LOSS = ("squared", "logistic", "softmax", "hinge")
@@ -315,7 +315,7 @@ CONTENDERS = {
         Contender(OURS, EVERY_LOSS, powers_of_ten(6, 10, 2), fit_ours),
         Contender("scikit-learn Lasso", SQUARED, powers_of_ten(3, 14), fit_sklearn_lasso),
         Contender(
-            "scikit-learn Lasso, Gram",
+            "scikit-learn Lasso (Gram)",
             SQUARED,
             powers_of_ten(3, 14),
             partial(fit_sklearn_lasso, precompute=True),
@@ -334,13 +334,13 @@ CONTENDERS = {
         Contender("celer", ("squared", "logistic"), powers_of_ten(3, 14), fit_celer),
         Contender("skglm", ("squared", "logistic"), powers_of_ten(1, 10), fit_skglm),
         Contender("adelie", ("squared", "logistic"), powers_of_ten(7, 19, 2), fit_adelie),
-        Contender("adelie, Gram", SQUARED, powers_of_ten(7, 19, 2), fit_adelie_gram, tall_only=True),
+        Contender("adelie (Gram)", SQUARED, powers_of_ten(7, 19, 2), fit_adelie_gram, tall_only=True),
         Contender("Clarabel", EVERY_LOSS, powers_of_ten(4, 12, 2), fit_clarabel),
-        Contender("Clarabel, Gram", SQUARED, powers_of_ten(4, 12, 2), fit_clarabel_gram, tall_only=True),
+        Contender("Clarabel (Gram)", SQUARED, powers_of_ten(4, 12, 2), fit_clarabel_gram, tall_only=True),
         Contender("HiGHS interior point", HINGE, powers_of_ten(5, 10), partial(fit_linprog, method="highs-ipm")),
         Contender("HiGHS simplex", HINGE, powers_of_ten(5, 10), partial(fit_linprog, method="highs-ds")),
-        Contender("HiGHS interior point, dual", HINGE, powers_of_ten(5, 10), partial(fit_highs_dual, solver="ipm")),
-        Contender("HiGHS simplex, dual", HINGE, powers_of_ten(5, 10), partial(fit_highs_dual, solver="simplex")),
+        Contender("HiGHS interior point (dual)", HINGE, powers_of_ten(5, 10), partial(fit_highs_dual, solver="ipm")),
+        Contender("HiGHS simplex (dual)", HINGE, powers_of_ten(5, 10), partial(fit_highs_dual, solver="simplex")),
         Contender(OUR_PATH, SQUARED, (GOAL,), fit_our_path),
     )
 }

@@ -36,8 +36,8 @@ original problem, without an intercept. Everybody works in a fresh process with 
 once. Ours is timed from the packed dictionary to the certified solution; the others get its distinct columns as a dense
 float64 matrix. They go through tightening tolerances, and only the first fit that reaches the gap counts, by itself.
 "> t" means that the time limit came while a fit had lasted t seconds, "never" that the tightest tolerance ended short
-of the gap, each with the best gap reached. "Gram" starts from the Gram matrix, whose time counts; "dual" is the linear
-program's dual, written down for HiGHS by us. adelie is not among the solvers for softmax, as its penalty groups classes.
+of the gap, each with the best gap reached. "(Gram)" starts from the Gram matrix, whose time counts; "(dual)" is the
+linear program's dual, which we wrote down for HiGHS. adelie has no part in softmax: its penalty groups the classes.
 """
 
 
