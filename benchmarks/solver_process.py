@@ -74,9 +74,9 @@ def warm_up(contender: Contender, loss: str) -> None:
 
 
 def limit_memory() -> None:
-    """Leave the machine its last tenth: a contender that wants more fails alone."""
+    """Leave a tenth of the free memory: a contender that wants more fails alone."""
     if sys.platform == "linux":
-        allowed = int(0.9 * psutil.virtual_memory().total)
+        allowed = int(0.9 * psutil.virtual_memory().available)
         resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
 
 

@@ -17,3 +17,6 @@ FINITE_DIFFERENCE = 1e-7
 
 NUMERICAL_SUPREMUM = 1e-6
 """Absolute; a simplex search stops where smooth functions are flat to 1e-12, and steps by 1e-10 at kinks."""
+
+FACTORED = 1e-12
+"""Relative gap that is left when a dozen active columns are solved for by Cholesky factors, near-singular ones too."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,9 @@ MEMORY_BUDGET = 4 * 2**30
 
 _PRODUCT_BLOCK = 2**18
 """Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache."""
+
+_GRAM_TRIANGLE = 4
+"""Blocks a side in which a Gram matrix is formed, to make use of its symmetry."""
 
 _GRAM_BLOCK = 2**26
 """Numbers unpacked at once for a Gram matrix: 64 MiB of bytes."""
@@ -241,11 +245,17 @@ class SpikeDictionary:
 
 def _integer_gram(packed: Tensor, n_rows: int) -> Tensor:
     """Counts of common spikes, for packed 0/1 columns over fewer than 2**24 rows."""
-    if packed.device.type == "cpu" and hasattr(torch, "_int_mm"):
-        columns = bits.unpack(packed, n_rows, torch.int8)
-        return torch._int_mm(columns, columns.T.contiguous())  # four times as fast as float32, and as exact
-    columns = bits.unpack(packed, n_rows, torch.float32)
-    return columns @ columns.T
+    # Bytes are four times as fast as float32 on processors that multiply them, and as exact.
+    in_bytes = packed.device.type == "cpu" and hasattr(torch, "_int_mm")
+    columns = bits.unpack(packed, n_rows, torch.int8 if in_bytes else torch.float32)
+    product = torch._int_mm if in_bytes else torch.mm
+    size = len(columns)
+    gram = torch.empty(size, size, dtype=torch.int32 if in_bytes else torch.float32, device=packed.device)
+    edges = [size * k // _GRAM_TRIANGLE for k in range(_GRAM_TRIANGLE + 1)] if size > 64 * _GRAM_TRIANGLE else [0, size]
+    for top, bottom in pairwise(edges):  # above the diagonal, mirrored below
+        gram[top:bottom, top:] = product(columns[top:bottom], columns[top:].T)
+        gram[bottom:, top:bottom] = gram[top:bottom, bottom:].T
+    return gram
 
 
 def build_dictionary(

@@ -12,7 +12,8 @@ Columns = Literal["random", "few_rows", "equal_rows", "collinear"]
 
 SMOOTH_LOSSES = ("squared", "squared_hinge", "logistic", "softmax")
 LOSSES = (*SMOOTH_LOSSES, "hinge")
-TWO_HEADS = ("squared + logistic", "softmax + logistic")
+TWO_HEADS = ("squared + logistic", "softmax + logistic", "hinge + squared_hinge")
+PENALTIES = ("l1", "group")
 COLUMNS: tuple[Columns, ...] = ("random", "few_rows", "equal_rows", "collinear")
 
 

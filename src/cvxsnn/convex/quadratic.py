@@ -9,6 +9,8 @@ patterns is finite. Spike dictionaries are nearly collinear, which ruins methods
 but their active sets are small, and a Cholesky factor of those does not mind.
 """
 
+from math import inf
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,9 @@ _RIDGE = 1e-13
 of the iteration is not moved by it."""
 
 _CLIPPED_STEPS = (1.0, 0.5, 0.2, 0.05)
+
+_MAX_IDLE, _ROUNDING = 2, 1e-6
+"""Iterations without progress, at a violation this small, after which rounding is to blame."""
 
 _SETTLED = 0.1
 """Violation inside the support, relative to that outside, at which newcomers are admitted."""
@@ -36,14 +41,17 @@ def minimise_l1_quadratic(
         Largest violation of the optimality conditions that is left.
     """
     x = start.clone()
-    ridge = _RIDGE * float(gram.diagonal().max().clamp_min(torch.finfo(gram.dtype).tiny))
+    ridge = _RIDGE * float(gram.diagonal().max().clamp_min(1e-100))
     is_free = strength == 0
+    best, n_idle = inf, 0
     for _ in range(max_iterations):
         gradient = gram @ x - linear
         in_support = (x != 0) | is_free
         violation = torch.where(in_support, (gradient + strength * x.sign()).abs(), gradient.abs() - strength)
         worst = float(violation.max())
-        if worst <= tolerance:
+        n_idle = 0 if worst < 0.5 * best else n_idle + 1
+        best = min(best, worst)
+        if worst <= tolerance or (n_idle > _MAX_IDLE and worst <= _ROUNDING * float(strength.max())):
             break
         # Newcomers wait until the support has nearly settled, or collinear ones would come and go for ever.
         if float(violation.masked_fill(~in_support, 0.0).max()) <= max(tolerance, _SETTLED * worst):

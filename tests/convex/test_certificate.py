@@ -1,0 +1,238 @@
+import numpy as np
+import pytest
+import torch
+from convex.problems import COLUMNS, LOSSES, PENALTIES, TWO_HEADS, Kind
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tolerances import ROUNDING
+from torch import Tensor
+
+from cvxsnn import Certificate, ConvexProblem, certify, solve
+from cvxsnn.convex import CertificateError
+from cvxsnn.convex.certificate import Candidate, certify_all
+from cvxsnn.convex.losses import Squared
+from cvxsnn.errors import InvalidInputError
+
+KINDS = st.builds(
+    Kind,
+    loss=st.sampled_from((*LOSSES, *TWO_HEADS)),
+    penalty=st.sampled_from(PENALTIES),
+    intercept=st.booleans(),
+    columns=st.sampled_from(COLUMNS),
+    weighted=st.booleans(),
+    n_outputs=st.integers(1, 2),
+)
+QUICK_KINDS = KINDS.filter(lambda kind: "hinge" not in kind.loss or kind.penalty == "l1")
+"""Kinds that are solved in milliseconds."""
+SEEDS = st.integers(0, 2**32 - 1)
+RATIOS = st.sampled_from([2.0, 0.9, 0.1, 1e-3])
+SIZES = st.sampled_from([0.0, 1e-3, 1.0, 30.0])
+
+
+def draw_point(problem: ConvexProblem, seed: int, size: float) -> tuple[Tensor, Tensor | None]:
+    """Any coefficients and, where the problem has one, any intercept."""
+    generator = torch.Generator().manual_seed(seed)
+    _, n_atoms, n_outputs = problem.shape
+    coef = size * torch.randn(n_atoms, n_outputs, generator=generator, dtype=torch.float64)
+    intercept = size * torch.randn(n_outputs, generator=generator, dtype=torch.float64)
+    return coef, intercept if problem.intercept else None
+
+
+def draw_dual(problem: ConvexProblem, seed: int, size: float) -> Tensor:
+    """Any guess of the dual point, in the domain or not."""
+    shape = (problem.shape[0], problem.n_outputs)
+    return size * torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor | None) -> float:
+    """The docstring's formula, term by term."""
+    scores = problem.dictionary.columns().numpy() @ coef.numpy()
+    if intercept is not None:
+        scores = scores + intercept.numpy()
+    total = 0.0
+    for head in problem.heads:
+        f, y = scores[:, head.columns], head.targets.numpy()
+        by_row = {
+            "squared": lambda f, y: 0.5 * (f - y) ** 2,
+            "hinge": lambda f, y: np.maximum(0, 1 - y * f),
+            "squared_hinge": lambda f, y: np.maximum(0, 1 - y * f) ** 2,
+            "logistic": lambda f, y: np.logaddexp(0, -y * f),
+            "softmax": lambda f, y: np.logaddexp.reduce(f, axis=1, keepdims=True) - (f * y).sum(1, keepdims=True),
+        }[head.loss.name](f, y)
+        total += head.weight * (problem.row_weight.numpy() @ by_row.sum(1))
+    norm = np.abs(coef.numpy()).sum() if problem.penalty.name == "l1" else np.linalg.norm(coef.numpy(), axis=1).sum()
+    return float(total + problem.l1_strength * norm)
+
+
+@settings(max_examples=300)
+@given(KINDS, SEEDS, RATIOS, SIZES, SIZES)
+def test_gap_is_nonnegative_for_any_primal_point_and_any_dual_guess(
+    kind: Kind, seed: int, ratio: float, size: float, dual_size: float
+) -> None:
+    problem = kind.draw(seed, ratio)
+    certificate, _ = certify(problem, *draw_point(problem, seed, size), [draw_dual(problem, seed, dual_size)])
+    assert certificate.gap >= -ROUNDING * max(1.0, certificate.primal)
+
+
+@settings(max_examples=150)
+@given(KINDS, SEEDS, RATIOS, SIZES, SIZES)
+def test_dual_point_is_feasible(kind: Kind, seed: int, ratio: float, size: float, dual_size: float) -> None:
+    problem = kind.draw(seed, ratio)
+    _, dual_point = certify(problem, *draw_point(problem, seed, size), [draw_dual(problem, seed, dual_size)])
+    correlation = (problem.dictionary.columns().T @ dual_point).numpy()
+    norm = np.abs(correlation).max() if kind.penalty == "l1" else np.linalg.norm(correlation, axis=1).max()
+    assert norm <= problem.l1_strength * (1 + ROUNDING)
+    assert not bool(dual_point[problem.row_weight == 0].any())
+    if kind.intercept:
+        assert bool((dual_point.sum(0).abs() <= ROUNDING).all())
+
+
+@settings(max_examples=150)
+@given(KINDS, SEEDS, SIZES)
+def test_primal_is_the_objective(kind: Kind, seed: int, size: float) -> None:
+    problem = kind.draw(seed)
+    point = draw_point(problem, seed, size)
+    certificate, _ = certify(problem, *point)
+    assert certificate.primal == pytest.approx(objective(problem, *point), rel=ROUNDING)
+
+
+@settings(max_examples=100)
+@given(QUICK_KINDS, SEEDS, SIZES)
+def test_no_dual_value_exceeds_the_optimum(kind: Kind, seed: int, size: float) -> None:
+    problem = kind.draw(seed, 0.05)
+    solution = solve(problem)
+    # Guesses around the optimal dual point, where a bound that is too high shows.
+    noise = draw_dual(problem, seed, 0.1 * size)
+    guesses = [solution.dual_point * (1 + noise), 1.1 * solution.dual_point, 0.9 * solution.dual_point]
+    for guess in guesses:
+        certificate, _ = certify(problem, *draw_point(problem, seed, size), [guess])
+        assert certificate.dual <= solution.certificate.primal * (1 + ROUNDING)
+
+
+@settings(max_examples=100)
+@given(QUICK_KINDS, SEEDS, SIZES)
+def test_gap_of_a_wrong_solution_is_at_least_its_excess(kind: Kind, seed: int, size: float) -> None:
+    problem = kind.draw(seed, 0.05)
+    solution = solve(problem)
+    change, shift = draw_point(problem, seed, 0.1 * size)
+    intercept = solution.intercept + shift if shift is not None else None
+    certificate, _ = certify(problem, solution.coef + change, intercept, [solution.dual_point])
+    excess = certificate.primal - solution.certificate.primal
+    assert certificate.gap >= excess - ROUNDING * certificate.primal
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_zero_coefficients_at_a_small_strength_have_a_large_gap(loss: str, intercept: bool) -> None:
+    problem = Kind(loss, intercept=intercept).draw(0, 0.01)
+    certificate, _ = certify(
+        problem, torch.zeros(problem.shape[1:]).double(), problem.null_intercept if intercept else None
+    )
+    optimum = solve(problem).certificate
+    assert certificate.gap >= certificate.primal - optimum.primal > 0.1 * certificate.primal
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_certificate_depends_neither_on_the_order_of_rows_nor_on_their_merging(loss: str, penalty: str) -> None:
+    problem = Kind(loss, penalty, intercept=True, columns="equal_rows", weighted=True).draw(0)
+    columns = problem.dictionary.columns().numpy()
+    order = np.random.default_rng(0).permutation(np.r_[: len(columns), : len(columns)])
+
+    def rebuilt(rows: np.ndarray) -> ConvexProblem:
+        targets = {head.name: head.targets.numpy()[rows] for head in problem.heads}
+        targets = {name: y.argmax(1) if name == "softmax" else y for name, y in targets.items()}
+        return ConvexProblem(
+            columns[rows],
+            targets,
+            {name: name for name in targets},
+            problem.l1_strength,
+            penalty=penalty,
+            intercept=True,
+            row_weight=problem.row_weight.numpy()[rows],
+            head_weights={head.name: head.weight for head in problem.heads},
+        )
+
+    reduced = problem.reduced.problem
+    assert reduced.shape[0] < problem.shape[0]
+    shuffled = rebuilt(order)
+    # Atoms keep the order of first appearance, which the order of rows does not change.
+    assert torch.equal(shuffled.dictionary.columns(), problem.dictionary.columns()[order])
+    point = draw_point(problem, 0, 1.0)
+    certificate, _ = certify(problem, *point)
+    for other in (reduced, shuffled):
+        same, _ = certify(other, *point)
+        assert same.primal == pytest.approx(certificate.primal, rel=ROUNDING)
+        assert same.dual == pytest.approx(certificate.dual, rel=ROUNDING, abs=ROUNDING)
+
+
+def test_problems_certified_together_get_the_certificates_they_get_alone() -> None:
+    problem = Kind("softmax", intercept=True).draw(0)
+    problems = [problem.with_strength(factor * problem.l1_strength) for factor in (0.5, 1.0, 3.0)]
+    candidates = []
+    for seed, one in enumerate(problems):
+        coef, intercept = draw_point(one, seed, 1.0)
+        assert intercept is not None
+        candidates.append(Candidate(one, coef, intercept, (draw_dual(one, seed, 0.01),) * seed))
+    for one, (certificate, dual_point) in zip(candidates, certify_all(candidates), strict=True):
+        alone, dual_alone = certify(one.problem, one.coef, one.intercept, one.duals)
+        assert certificate.primal == pytest.approx(alone.primal, rel=ROUNDING)
+        assert certificate.dual == pytest.approx(alone.dual, rel=ROUNDING, abs=ROUNDING)
+        torch.testing.assert_close(dual_point, dual_alone, rtol=0, atol=ROUNDING)
+
+
+def test_the_best_of_several_dual_guesses_is_used() -> None:
+    problem = Kind("logistic").draw(0, 0.05)
+    solution = solve(problem)
+    zero = torch.zeros(problem.shape[1:]).double()
+    alone, _ = certify(problem, zero)
+    helped, dual_point = certify(problem, zero, None, [draw_dual(problem, 0, 1.0), solution.dual_point])
+    assert helped.dual == pytest.approx(solution.certificate.dual, rel=ROUNDING)
+    assert helped.dual > alone.dual
+    torch.testing.assert_close(dual_point, solution.dual_point, rtol=0, atol=ROUNDING)
+
+
+def test_coefficients_in_single_precision_are_certified_in_double() -> None:
+    problem = Kind("logistic").draw(0)
+    coef = solve(problem).coef.float()
+    single, dual_point = certify(problem, coef)
+    double, _ = certify(problem, coef.double())
+    assert single == double
+    assert dual_point.dtype == torch.float64
+
+
+def test_scope_is_sampled_unless_said_otherwise() -> None:
+    certificate, _ = certify(Kind("squared").draw(0), torch.zeros(12, 1, dtype=torch.float64))
+    assert certificate.scope == "sampled"
+    assert "over these witnesses" in str(certificate)
+    assert "over all witnesses" in str(Certificate(1.0, 0.5, scope="complete"))
+
+
+def test_relative_gap_is_the_share_of_the_objective() -> None:
+    assert Certificate(2.0, 1.5).gap == 0.5
+    assert Certificate(2.0, 1.5).relative_gap == 0.25
+    assert Certificate(0.0, 0.0).relative_gap == 0.0
+
+
+def test_a_dual_value_above_the_primal_value_is_an_error() -> None:
+    class Dishonest(Squared):
+        """Claims a conjugate that is too small."""
+
+        def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+            return super().conjugate(dual, targets) - 10.0
+
+    problem = ConvexProblem(np.eye(4), np.arange(4.0), Dishonest(), 0.1)
+    with pytest.raises(CertificateError, match="dual value .* above primal value"):
+        certify(problem, torch.zeros(4, 1, dtype=torch.float64))
+
+
+def test_coefficients_that_are_not_numbers_are_never_certified() -> None:
+    problem = Kind("squared").draw(0)
+    with pytest.raises(CertificateError):
+        certify(problem, torch.full((12, 1), torch.nan, dtype=torch.float64))
+
+
+def test_an_intercept_is_refused_for_a_problem_without_one() -> None:
+    problem = Kind("squared").draw(0)
+    with pytest.raises(InvalidInputError, match="expected no intercept, or a problem that has one"):
+        certify(problem, torch.zeros(12, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))

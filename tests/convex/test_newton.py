@@ -1,0 +1,97 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from convex.problems import SMOOTH_LOSSES, TWO_HEADS, Kind
+from tolerances import FINITE_DIFFERENCE, ROUNDING
+
+from cvxsnn import ConvexProblem, solve
+from cvxsnn.convex import Softmax
+from cvxsnn.convex.hessian import loss_hessian
+
+HEAD_WEIGHT = 4.0
+"""A power of two, by which every number of a solve is multiplied exactly."""
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_newton_and_active_set_agree_on_the_squared_loss(intercept: bool) -> None:
+    problem = Kind("squared", intercept=intercept, columns="collinear", weighted=True, n_outputs=2).draw(0, 0.01)
+    newton, active_set = (solve(problem, 1e-9, solver).certificate for solver in ("newton", "active-set"))
+    assert abs(newton.primal - active_set.primal) <= max(newton.gap, active_set.gap) + ROUNDING
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("loss", [*SMOOTH_LOSSES, *TWO_HEADS[:2]])
+def test_hessian_is_the_slope_of_the_gradient(loss: str, dtype: torch.dtype) -> None:
+    problem = Kind(loss, columns="few_rows", weighted=True).draw(0)
+    columns = problem.dictionary.columns()
+    _, n_atoms, n_outputs = problem.shape
+    outputs = torch.arange(n_outputs).repeat_interleave(n_atoms)
+    place = torch.arange(n_atoms).repeat(n_outputs)
+    coef = torch.randn(n_atoms, n_outputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    hessian = loss_hessian(problem, columns @ coef, columns.to(dtype), place, outputs)
+    step = 1e-5
+    for entry in range(len(place)):
+        moved = torch.zeros_like(coef)
+        moved[place[entry], outputs[entry]] = step
+        ahead, behind = (problem.correlation(problem.unit_dual(columns @ (coef + s * moved))) for s in (1, -1))
+        slope = ((ahead - behind) / (2 * step)).T.flatten()
+        tolerance = FINITE_DIFFERENCE if dtype == torch.float64 else 1e3 * FINITE_DIFFERENCE
+        torch.testing.assert_close(hessian[entry], slope, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+def test_a_head_weight_that_multiplies_the_objective_changes_no_iterate(loss: str, intercept: bool) -> None:
+    problem = Kind(loss, intercept=intercept, weighted=True).draw(0, 0.01)
+    (head,) = problem.heads
+    heavier = problem.with_heads((replace(head, weight=HEAD_WEIGHT),)).with_strength(HEAD_WEIGHT * problem.l1_strength)
+    light, heavy = (solve(one, 1e-9, "newton") for one in (problem, heavier))
+    assert torch.equal(light.coef, heavy.coef)
+    assert [moment.n_active for moment in light.history] == [moment.n_active for moment in heavy.history]
+    assert heavy.certificate.primal == HEAD_WEIGHT * light.certificate.primal
+
+
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+def test_relative_gap_falls_quadratically_at_the_end(loss: str) -> None:
+    problem = Kind(loss, weighted=True).draw(0, 0.1)
+    history = solve(problem, 1e-9, "newton").history
+    gaps = [moment.relative_gap for moment in history]
+    assert gaps[-1] <= 1e-9 < gaps[0]
+    assert gaps[-1] < 0.01 * gaps[-2]
+    assert all(after.seconds >= before.seconds for before, after in pairwise(history))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+def test_a_dozen_steps_are_enough_near_a_solution(loss: str, intercept: bool) -> None:
+    problem = Kind(loss, intercept=intercept, weighted=True).draw(0, 0.1)
+    start = solve(problem, 1e-9)
+    near = problem.with_strength(0.9 * problem.l1_strength)
+    assert len(solve(near, 1e-9, "newton", start=start).history) <= 12
+
+
+@pytest.mark.parametrize("size", [10.0, 100.0, -100.0])
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+def test_a_start_far_away_is_left_behind(loss: str, size: float) -> None:
+    problem = Kind(loss, columns="few_rows").draw(1, 0.01)
+    solution = solve(problem, 1e-9, "newton")
+    far = replace(solution, coef=size * solution.coef)
+    assert solve(problem, 1e-9, "newton", start=far).has_converged
+
+
+def test_a_class_that_never_occurs_is_no_obstacle() -> None:
+    kind = Kind("softmax", intercept=True).draw(0)
+    labels = kind.heads[0].targets.argmax(1)
+    problem = ConvexProblem(kind.dictionary, labels, Softmax(n_classes=5), 0.01, intercept=True)
+    assert solve(problem, 1e-8).has_converged
+
+
+def test_columns_that_differ_in_one_row_are_no_obstacle() -> None:
+    rng = np.random.default_rng(0)
+    column = rng.random(60) < 0.5
+    columns = np.column_stack([column ^ (np.arange(60) == row) for row in range(40)])
+    problem = ConvexProblem(columns, rng.random(60) < 0.3 + 0.4 * column, "logistic", 1e-4)
+    assert solve(problem, 1e-9, "newton").has_converged

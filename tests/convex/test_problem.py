@@ -1,0 +1,194 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from convex.problems import LOSSES, PENALTIES, TWO_HEADS, Kind
+from tolerances import ROUNDING
+from torch import Tensor
+
+from cvxsnn import ConvexProblem, build_dictionary, certify, gaussian_witnesses, solve
+from cvxsnn.convex.problem import timestep_weights
+from cvxsnn.errors import InvalidInputError
+
+COLUMNS = np.eye(4, dtype=bool)
+LABELS = np.array([0, 1, 0, 1])
+
+
+def draw_scores(problem: ConvexProblem, seed: int = 0) -> Tensor:
+    shape = (problem.shape[0], problem.n_outputs)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def trajectory_problem(**options: object) -> tuple[ConvexProblem, np.ndarray]:
+    """Five samples of four steps, and their labels of shape (n_samples, n_steps)."""
+    rng = np.random.default_rng(0)
+    witnesses = gaussian_witnesses(3, (4, 6), 2, seed=0)
+    dictionary = build_dictionary(witnesses, rng.integers(0, 2, (5, 4, 3)).astype(float), readout="all")
+    labels = np.r_[0, 1, rng.integers(0, 2, 18)].reshape(5, 4)
+    return ConvexProblem(dictionary, labels, "logistic", 0.01, **options), labels
+
+
+def test_row_weights_sum_to_one_and_are_uniform_by_default() -> None:
+    assert ConvexProblem(COLUMNS, LABELS).row_weight.tolist() == [0.25] * 4
+    weighted = ConvexProblem(COLUMNS, LABELS, row_weight=np.array([1, 1, 0, 2]))
+    assert weighted.row_weight.tolist() == [0.25, 0.25, 0, 0.5]
+
+
+def test_heads_share_the_outputs_in_their_order() -> None:
+    targets = {"digit": np.array([0, 1, 2, 0]), "carry": LABELS, "amount": np.zeros((4, 2))}
+    losses = {"carry": "logistic", "digit": "softmax", "amount": "squared"}
+    problem = ConvexProblem(COLUMNS, targets, losses, head_weights={"carry": 3.0})
+    assert problem.shape == (4, 4, 6)
+    assert [(h.name, h.weight, h.columns) for h in problem.heads] == [
+        ("digit", 1.0, slice(0, 3)),
+        ("carry", 3.0, slice(3, 4)),
+        ("amount", 1.0, slice(4, 6)),
+    ]
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_unit_dual_is_the_gradient_of_the_loss_divided_by_the_row_weights(loss: str) -> None:
+    problem = Kind(loss, weighted=True).draw(0)
+    scores = draw_scores(problem).requires_grad_()
+    (gradient,) = torch.autograd.grad(problem.loss_value(scores), scores)
+    weighted = problem.row_weight[:, None] * problem.unit_dual(scores.detach())
+    torch.testing.assert_close(weighted, gradient, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_conjugate_of_the_weighted_loss_is_tight_at_its_gradient(loss: str) -> None:
+    problem = Kind(loss, weighted=True).draw(0)
+    scores = draw_scores(problem)
+    dual = problem.unit_dual(scores)
+    inner = (problem.row_weight[:, None] * dual * scores).sum()
+    total = problem.loss_value(scores) + problem.conjugate(dual)
+    assert float(total) == pytest.approx(float(inner), rel=ROUNDING, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_zero_is_optimal_at_the_critical_strength(loss: str, penalty: str, intercept: bool) -> None:
+    problem = Kind(loss, penalty, intercept, weighted=True, n_outputs=2).draw(0, 1.0)
+    dual = -problem.row_weight[:, None] * problem.null_dual
+    zero = torch.zeros(problem.shape[1:], dtype=torch.float64)
+    certificate, _ = certify(problem, zero, problem.null_intercept if intercept else None, [dual])
+    assert certificate.relative_gap <= ROUNDING
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge", "logistic", "softmax", "squared + logistic"])
+def test_zero_is_not_optimal_just_below_the_critical_strength(loss: str, penalty: str, intercept: bool) -> None:
+    problem = Kind(loss, penalty, intercept, weighted=True, n_outputs=2).draw(0, 0.99)
+    null_value = float(problem.loss_value(problem.null_intercept.expand(problem.shape[0], -1)))
+    solution = solve(problem, 1e-9)
+    assert len(solution.support) > 0
+    assert solution.certificate.primal < null_value
+
+
+def test_with_strength_changes_nothing_else() -> None:
+    problem = Kind("logistic", intercept=True).draw(0)
+    critical = problem.critical_strength
+    other = problem.with_strength(0.5)
+    assert (other.l1_strength, other.critical_strength) == (0.5, critical)
+    assert other.dictionary is problem.dictionary
+    assert other.reduced.problem.l1_strength == 0.5
+    assert problem.reduced.problem.l1_strength == problem.l1_strength
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_reduced_problem_has_distinct_rows_and_the_same_objective(loss: str) -> None:
+    problem = Kind(loss, columns="equal_rows", weighted=True).draw(0)
+    reduced, row_of = problem.reduced.problem, problem.reduced.row_of
+    rows = torch.cat([reduced.dictionary.columns(), *(head.targets for head in reduced.heads)], dim=1)
+    assert len(torch.unique(rows, dim=0)) == len(rows) < problem.shape[0]
+    assert bool((reduced.row_weight > 0).all())
+    assert float(reduced.row_weight.sum()) == pytest.approx(1, rel=ROUNDING)
+    kept = problem.row_weight > 0
+    torch.testing.assert_close(reduced.dictionary.columns()[row_of][kept], problem.dictionary.columns()[kept])
+    for head, merged in zip(problem.heads, reduced.heads, strict=True):
+        assert torch.equal(merged.targets[row_of][kept], head.targets[kept])
+    scores = draw_scores(reduced)
+    value = float(problem.loss_value(scores[row_of]))
+    assert value == pytest.approx(float(reduced.loss_value(scores)), rel=ROUNDING)
+
+
+def test_rows_with_equal_spikes_and_other_targets_stay_apart() -> None:
+    columns = np.ones((4, 1))
+    problem = ConvexProblem(columns, np.array([1.0, 2.0, 1.0, -0.0]), "squared", 0.1)
+    assert problem.reduced.row_of.tolist() == [0, 1, 0, 2]
+    assert problem.reduced.problem.row_weight.tolist() == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(("penalty", "widths"), [("l1", [3, 1, 1]), ("group", [5])])
+def test_split_parts_add_up_to_the_whole(penalty: str, widths: list[int]) -> None:
+    targets = {"digit": np.array([0, 1, 2, 0]), "amount": np.arange(8.0).reshape(4, 2)}
+    problem = ConvexProblem(COLUMNS, targets, {"digit": "softmax", "amount": "squared"}, penalty=penalty)
+    scores = draw_scores(problem)
+    parts = problem.split()
+    assert [part.n_outputs for part, _ in parts] == widths
+    assert [columns for _, columns in parts] == problem.independent_outputs()
+    total = sum(float(part.loss_value(scores[:, columns])) for part, columns in parts)
+    assert total == pytest.approx(float(problem.loss_value(scores)), rel=ROUNDING)
+
+
+def test_timestep_weights_are_equal_or_count_the_steps() -> None:
+    assert timestep_weights("uniform", 3).tolist() == [1, 1, 1]
+    assert timestep_weights("ramped", 3).tolist() == [1, 2, 3]
+
+
+def test_ramped_timesteps_are_row_weights_that_count_the_steps() -> None:
+    ramped, labels = trajectory_problem(timestep_weighting="ramped")
+    weighted, _ = trajectory_problem(row_weight=np.tile([1, 2, 3, 4], 5))
+    torch.testing.assert_close(ramped.row_weight, weighted.row_weight, rtol=ROUNDING, atol=0)
+    assert ramped.heads[0].targets[:, 0].tolist() == (2 * labels.ravel() - 1).tolist()
+    assert solve(ramped).certificate.primal == pytest.approx(solve(weighted).certificate.primal, rel=ROUNDING)
+
+
+def test_row_weights_and_ramped_timesteps_multiply() -> None:
+    both, _ = trajectory_problem(timestep_weighting="ramped", row_weight=np.arange(20.0))
+    expected = np.arange(20.0) * np.tile([1, 2, 3, 4], 5)
+    torch.testing.assert_close(both.row_weight, torch.from_numpy(expected / expected.sum()), rtol=ROUNDING, atol=0)
+
+
+def test_repr_names_sizes_and_terms() -> None:
+    targets = {"digit": np.array([0, 1, 2, 0]), "carry": LABELS}
+    problem = ConvexProblem(
+        COLUMNS, targets, {"digit": "softmax", "carry": "hinge"}, 0.25, penalty="group", intercept=True
+    )
+    assert repr(problem) == "ConvexProblem(4 rows × 4 atoms → 4 outputs, softmax + hinge + 0.25·group, intercept)"
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ConvexProblem(COLUMNS, LABELS, l1_strength=0), "finite number above zero, got 0: without it"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, l1_strength=-1.0), "finite number above zero, got -1.0"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, l1_strength=float("nan")), "finite number above zero, got nan"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, l1_strength=float("inf")), "finite number above zero, got inf"),
+        (lambda: ConvexProblem(COLUMNS, LABELS).with_strength(0.0), "finite number above zero, got 0.0"),
+        (lambda: ConvexProblem(COLUMNS, LABELS[:3]), r"dictionary's 4 rows in head 'label', got shape \(3,\)"),
+        (lambda: ConvexProblem(COLUMNS, np.array(1.0)), r"dictionary's 4 rows in head 'label', got shape \(\)"),
+        (lambda: ConvexProblem(COLUMNS, {"a": LABELS, "b": LABELS[:3]}), "rows in head 'b'"),
+        (lambda: ConvexProblem(COLUMNS, np.full(4, np.nan), "squared"), "finite targets, got NaN"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, "absolute"), "loss to be one of .* got 'absolute'"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, penalty="l2"), "penalty to be one of 'l1', 'group', got 'l2'"),
+        (lambda: ConvexProblem(COLUMNS + 0.5, LABELS), "0/1 array, got other values"),
+        (lambda: ConvexProblem(COLUMNS, {}), "targets for at least one head, got none"),
+        (lambda: ConvexProblem(COLUMNS, {"a": LABELS}, {"b": "hinge"}), r"for heads \['a'\], got \['b'\] too"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, head_weights={"b": 1}), r"for heads \['label'\], got \['b'\] too"),
+        (lambda: ConvexProblem(COLUMNS, {"a": LABELS, "b": LABELS}, {"a": "hinge"}), "loss for head 'b', got none"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, head_weights={"label": 0}), "weight of head 'label' to be above zero"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=np.ones(3)), r"row_weight of shape \(4,\), got \(3,\)"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=np.zeros(4)), "finite, non-negative and not all zero"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=-np.ones(4)), "finite, non-negative and not all zero"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=np.full(4, np.inf)), "finite, non-negative and not all"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, timestep_weighting="ramped"), r"trajectory dictionary \(readout='all'\)"),
+        (lambda: ConvexProblem(COLUMNS, LABELS, timestep_weighting="last"), "one of 'uniform', 'ramped', got 'last'"),
+    ],
+)
+def test_problems_that_mean_nothing_are_refused(build: Callable[[], ConvexProblem], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        build()
