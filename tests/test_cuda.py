@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tolerances import ROUNDING
 
 import cvxsnn as cs
 
@@ -47,5 +48,5 @@ def test_a_problem_solved_on_cuda_has_the_certified_optimum_of_the_cpu(loss, pen
     assert there.coef.is_cuda
     assert (
         abs(here.certificate.primal - there.certificate.primal)
-        <= max(here.certificate.gap, there.certificate.gap) + 1e-12
+        <= max(here.certificate.gap, there.certificate.gap) + ROUNDING
     )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tolerances import ROUNDING
 
 import cvxsnn as cs
 from cvxsnn.evaluation import predict_teacher_forced
@@ -25,7 +26,7 @@ def solved(readout, loss="logistic", targets=None, **family):
 def test_scores_on_the_training_sequences_are_those_of_the_dictionary(readout, neuron):
     task, solution = solved(readout, neuron=neuron)
     scores = SpikingReadout(solution).scores(task.train.inputs)
-    torch.testing.assert_close(scores.reshape(-1, 1), solution.scores(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(scores.reshape(-1, 1), solution.scores(), rtol=ROUNDING, atol=ROUNDING)
 
 
 @pytest.mark.parametrize("readout", ["last", "mean"])

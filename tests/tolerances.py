@@ -20,3 +20,10 @@ NUMERICAL_SUPREMUM = 1e-6
 
 FACTORED = 1e-12
 """Relative gap that is left when a dozen active columns are solved for by Cholesky factors, near-singular ones too."""
+
+SINGLE_PRECISION = 1e-5
+"""Absolute; sums of a few dozen products formed in float32, of numbers around one."""
+
+NEWTON_HISTORY = 1e-2
+"""Relative, on the gaps of two solves whose numbers differ in rounding: each Newton step squares the gap, and with it
+what rounding did to it."""

@@ -71,7 +71,7 @@ def write_report(results: Sequence[Result], directory: Path) -> Path:
 def plot_spikes(solution: Solution, n_rows: int = 120) -> Figure:
     """What the active atoms do on the first rows of the dictionary; strongest coefficients on top."""
     order = torch.argsort(solution.coef.abs().amax(1), descending=True)[: min(60, len(solution.support))]
-    values = solution.problem.dictionary.columns(order)[:n_rows].T
+    values = solution.problem.dictionary.columns(order)[:n_rows].T.cpu().numpy()
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     axes.imshow(values, cmap="Greys", aspect="auto", interpolation="nearest")
     axes.set(xlabel="row (sample or step)", ylabel="atom, strongest first", title="Spikes of the atoms in use")

@@ -52,6 +52,8 @@ def loss_hessian(
                 entries = slice(edges[head.columns.start], edges[head.columns.stop])
                 spread = columns[:, place[entries]] * curvature[:, outputs[entries] - head.columns.start]
                 hessian[entries, entries] -= _self_product(spread * weight.sqrt()[:, None])
+    if precision != torch.float64:  # rounding must not make a singular Hessian indefinite
+        hessian.diagonal().add_(1e-6 * hessian.diagonal().max())
     return hessian
 
 

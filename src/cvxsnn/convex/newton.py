@@ -79,11 +79,11 @@ def solve_newton(
             best_gap = min(gap, best_gap)
             if stalled >= 15:
                 break
-        precision = torch.float32 if gap > _ROUGH_ABOVE else torch.float64
+        precision = torch.float32 if gap > _ROUGH_ABOVE and stalled == 0 else torch.float64
         target = _newton_point(problem, point, correlation, level, precision)
         moved = _line_search(problem, point, target, level)
         if moved is None:
-            if level == problem.l1_strength:
+            if level == problem.l1_strength and precision == torch.float64:
                 break
             level *= _LEVEL_FACTOR
         else:
