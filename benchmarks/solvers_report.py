@@ -36,8 +36,9 @@ original problem, without an intercept. Everybody works in a fresh process with 
 once. Ours is timed from the packed dictionary to the certified solution; the others get its distinct columns as a dense
 float64 matrix. They go through tightening tolerances, and only the first fit that reaches the gap counts, by itself.
 "> t" means that the time limit came first, and that a fit had lasted t seconds without reaching the gap; "never" that
-the tightest tolerance ended short of it; each with the best gap reached. "(Gram)" starts from the Gram matrix, whose time counts; "(dual)" is the
-linear program's dual, which we wrote down for HiGHS. adelie has no part in softmax: its penalty groups the classes.
+the tightest tolerance ended short of it; each with the best gap reached. "(Gram)" starts from the Gram matrix, whose
+time counts, as LARS does where there are more rows than atoms; "(dual)" is the linear program's dual, which we wrote
+down for HiGHS. adelie has no part in softmax: its penalty groups the classes.
 """
 
 
@@ -106,9 +107,9 @@ def compare(ours: Record | None, peers: Sequence[Record], goal: float) -> str:
     if math.isinf(least):
         return verdict("no peer gets there", f"{goal:g} ×", True)
     ratio = least / seconds_to_goal(ours)
-    # A peer that was cut off before the fastest had finished might have been the fastest.
-    bound = "" if least == seconds else "≥ "
-    return verdict(f"{bound}{ratio:.1f} ×", f"{goal:g} ×", ratio >= goal)
+    if least < seconds and ratio < goal:  # a peer that was cut off might have been the fastest
+        return f"≥ {ratio:.1f} × (goal {goal:g} ×: open, raise the limit)"
+    return verdict(f"{'≥ ' if least < seconds else ''}{ratio:.1f} ×", f"{goal:g} ×", ratio >= goal)
 
 
 def tabulate(records: Sequence[Record]) -> list[tuple[str, list[list[str]]]]:

@@ -27,3 +27,9 @@ SINGLE_PRECISION = 1e-5
 NEWTON_HISTORY = 1e-2
 """Relative, on the gaps of two solves whose numbers differ in rounding: each Newton step squares the gap, and with it
 what rounding did to it."""
+
+CLARABEL = 1e-5
+"""Relative gap that cvxpy's interior point leaves, once its dual point was made feasible, on nearly singular problems."""
+
+COORDINATE_DESCENT = 1e-4
+"""Relative gap that scikit-learn leaves; its stopping rules are on other quantities."""

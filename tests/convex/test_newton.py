@@ -72,7 +72,7 @@ def test_a_dozen_steps_are_enough_near_a_solution(loss: str, intercept: bool) ->
     assert len(solve(near, 1e-9, "newton", start=start).history) <= 12
 
 
-@pytest.mark.parametrize("size", [-10.0, 10.0, 100.0])
+@pytest.mark.parametrize("size", [10.0, 100.0])
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
 def test_a_start_far_away_is_left_behind(loss: str, size: float) -> None:
     problem = Kind(loss, columns="few_rows").draw(1, 0.01)

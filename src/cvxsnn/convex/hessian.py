@@ -47,17 +47,17 @@ def loss_hessian(
             for output in range(head.columns.start, head.columns.stop):
                 entries = slice(edges[output], edges[output + 1])
                 root = (weight * curvature[:, output - head.columns.start]).sqrt()
-                hessian[entries, entries] += _self_product(columns[:, place[entries]] * root[:, None])
+                hessian[entries, entries] += self_product(columns[:, place[entries]] * root[:, None])
             if isinstance(head.loss, Softmax):
                 entries = slice(edges[head.columns.start], edges[head.columns.stop])
                 spread = columns[:, place[entries]] * curvature[:, outputs[entries] - head.columns.start]
-                hessian[entries, entries] -= _self_product(spread * weight.sqrt()[:, None])
+                hessian[entries, entries] -= self_product(spread * weight.sqrt()[:, None])
     if precision != torch.float64:  # rounding must not make a singular Hessian indefinite
         hessian.diagonal().add_(1e-6 * hessian.diagonal().max())
     return hessian
 
 
-def _self_product(factor: Tensor) -> Tensor:
+def self_product(factor: Tensor) -> Tensor:
     """``factorᵀ factor``, block by block above the diagonal and mirrored below it."""
     size = factor.shape[1]
     product = factor.new_empty(size, size)

@@ -14,13 +14,14 @@ drive to zero, and what rounding takes from feasibility. Each step costs one Cho
 import torch
 from torch import Tensor
 
+from .hessian import self_product
 from .problem import ConvexProblem
 from .recorder import Recorder
 from .solution import Status
 
 _CENTRING_POWER = 3
 _STEP_TO_BOUNDARY = 0.995
-_POLISH_BELOW = 1e-4
+_POLISH_BELOW = 1e-6
 """Relative gap below which the active sets are worth guessing."""
 
 
@@ -51,7 +52,8 @@ def solve_hinge(
             status = Status.CONVERGED
             break
         if not state.advance(margin, weight, strength):
-            status = Status.STALLED
+            best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
+            status = Status.CONVERGED if best.relative_gap <= tolerance else Status.STALLED
             break
     n_atoms = problem.dictionary.n_atoms
     return best.coef[:n_atoms, None], best.coef[n_atoms:].sum()[None], (labels * best.alpha)[:, None], status
@@ -154,7 +156,7 @@ class _State:
         drift = margin @ (self.positive - self.negative) + self.excess - 1 - self.slack
         row_scale = self.slack / self.alpha + self.excess / beta
         column_scale = torch.where(penalised, 1.0 / (self.positive / upper + self.negative / lower), 0.0)
-        system = margin.T @ (margin / row_scale[:, None])
+        system = self_product(margin * row_scale.rsqrt()[:, None])
         system.diagonal().add_(column_scale)
         factor, info = torch.linalg.cholesky_ex(system)
         if int(info):

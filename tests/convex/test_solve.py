@@ -1,0 +1,293 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from convex.problems import COLUMNS, LOSSES, PENALTIES, SMOOTH_LOSSES, TWO_HEADS, Kind, draw_columns, draw_targets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tolerances import ROUNDING
+
+from cvxsnn import Certificate, ConvergenceError, ConvergenceWarning, ConvexProblem, Solution, Status, solve
+from cvxsnn.convex import active_set
+from cvxsnn.errors import InvalidInputError
+
+KINDS = st.builds(
+    Kind,
+    loss=st.sampled_from((*LOSSES, *TWO_HEADS)),
+    intercept=st.booleans(),
+    columns=st.sampled_from(COLUMNS),
+    weighted=st.booleans(),
+)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def assert_agree(first: Solution | Certificate, second: Solution | Certificate) -> None:
+    """Both objectives are within the larger gap of each other."""
+    one, other = (given if isinstance(given, Certificate) else given.certificate for given in (first, second))
+    assert abs(one.primal - other.primal) <= max(one.gap, other.gap) + ROUNDING * max(1.0, one.primal)
+
+
+@pytest.mark.parametrize(
+    ("loss", "penalty", "solver"),
+    [
+        ("squared", "l1", "active-set"),
+        ("logistic", "l1", "newton"),
+        ("squared_hinge", "l1", "newton"),
+        ("softmax", "l1", "newton"),
+        ("hinge", "l1", "interior-point"),
+        ("squared + logistic", "l1", "active-set + newton"),
+        ("hinge + squared_hinge", "l1", "interior-point + newton"),
+        ("softmax", "group", "group-newton"),
+        ("logistic", "group", "newton"),
+    ],
+)
+def test_auto_takes_the_solver_of_the_loss(loss: str, penalty: str, solver: str) -> None:
+    solution = solve(Kind(loss, penalty, intercept=True).draw(0), 1e-8)
+    assert (solution.solver, solution.status) == (solver, Status.CONVERGED)
+    assert solution.certificate.relative_gap <= 1e-8
+
+
+def test_auto_takes_newton_where_the_gram_matrix_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active_set, "MAX_ATOMS", 11)
+    assert solve(Kind("squared").draw(0)).solver == "newton"
+
+
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+def test_history_ends_with_the_certificate(loss: str) -> None:
+    solution = solve(Kind(loss).draw(0))
+    assert solution.history[-1].relative_gap == solution.certificate.relative_gap
+    assert solution.history[-1].n_active == int((solution.coef != 0).sum())
+    assert 0 < solution.history[-1].seconds <= solution.seconds
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss", "message"),
+    [
+        ("active-set", "logistic", r"one of the losses \('squared',\) for solver 'active-set', got 'logistic': use solver"),
+        ("newton", "hinge", r"one of the losses \('squared', .*\) for solver 'newton', got 'hinge'"),
+        ("interior-point", "softmax", r"one of the losses \('hinge',\) for solver 'interior-point', got 'softmax'"),
+        ("highs", "squared", r"one of the losses \('hinge',\) for solver 'highs', got 'squared'"),
+        ("newton", "hinge + squared_hinge", "for solver 'newton', got 'hinge'"),
+    ],
+)
+def test_a_solver_that_does_not_fit_the_loss_is_refused(solver: str, loss: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        solve(Kind(loss).draw(0), solver=solver)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: solve(p, solver="simplex"), "solver to be one of 'auto', .* got 'simplex'"),
+        (lambda p: solve(p, 0.0), "tol between 0 and 1, got 0.0"),
+        (lambda p: solve(p, 1.0), "tol between 0 and 1, got 1.0"),
+        (lambda p: solve(p, float("nan")), "tol between 0 and 1, got nan"),
+        (
+            lambda p: solve(p, start=solve(Kind("logistic", columns="few_rows").draw(1))),
+            r"start with coefficients of shape \(12, 1\), got",
+        ),
+        (
+            lambda _: solve(Kind("softmax", "group").draw(0), solver="newton"),
+            "the L1 penalty for solver 'newton', got 'group': use solver='auto'",
+        ),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(call: Callable[[ConvexProblem], Solution], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        call(Kind("logistic").draw(0))
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss"),
+    [("newton", "logistic"), ("interior-point", "hinge"), ("proximal-gradient", "squared"), ("group-newton", "squared")],
+)
+def test_too_few_iterations_are_a_status_and_a_warning(solver: str, loss: str) -> None:
+    problem = Kind(loss).draw(0, 0.01)
+    with pytest.warns(ConvergenceWarning, match=f"gap of 1e-06, got .* with solver '{solver}': the solver used up"):
+        solution = solve(problem, solver=solver, max_iterations=1)
+    assert solution.status is Status.ITERATION_LIMIT
+    assert not solution.has_converged
+    assert solution.certificate.relative_gap > 1e-6
+
+
+def test_too_few_iterations_are_an_error_where_asked_for() -> None:
+    with pytest.raises(ConvergenceError, match="certified relative gap of 1e-06, got .*: the solver used up its"):
+        solve(Kind("logistic").draw(0, 0.01), max_iterations=1, strict=True)
+
+
+def test_a_tolerance_below_rounding_is_a_stall() -> None:
+    with pytest.warns(ConvergenceWarning, match="could not improve further in float64"):
+        solution = solve(Kind("logistic", columns="collinear").draw(0, 0.01), 1e-18)
+    assert solution.status is Status.STALLED
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_strengths_from_the_critical_one_on_give_exact_zeros(
+    loss: str, penalty: str, intercept: bool, factor: float
+) -> None:
+    problem = Kind(loss, penalty, intercept, weighted=True, n_outputs=2).draw(0, factor)
+    solution = solve(problem, 1e-9)
+    assert not bool(solution.coef.any())
+    assert len(solution.support) == 0
+    assert abs(solution.certificate.relative_gap) <= ROUNDING
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_silent_dictionary_leaves_the_best_constant(loss: str, intercept: bool) -> None:
+    targets = draw_targets(np.random.default_rng(0), loss, draw_columns(np.random.default_rng(0), "random"))
+    problem = ConvexProblem(np.zeros((24, 3)), targets, loss, 1e-6, intercept=intercept)
+    solution = solve(problem, 1e-9)
+    assert (len(solution.support), solution.has_converged) == (0, True)
+    constant = problem.loss_value(problem.null_intercept.expand(24, -1))
+    assert solution.certificate.primal == pytest.approx(float(constant), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_a_silent_atom_changes_nothing(loss: str) -> None:
+    problem = Kind(loss, intercept=True).draw(0)
+    columns = problem.dictionary.columns().numpy()
+    assert columns.any(0).all()
+    with_silent = np.column_stack([columns, np.zeros(len(columns))])
+    solution = solve(rebuilt(problem, with_silent), 1e-8)
+    assert not bool(solution.coef[-1].any())
+    assert_agree(solution, solve(problem, 1e-8))
+
+
+def rebuilt(
+    problem: ConvexProblem, columns: np.ndarray, rows: np.ndarray | None = None, factor: float = 1.0
+) -> ConvexProblem:
+    """The problem with other columns, some of its rows, and row weights times ``factor``."""
+    rows = np.arange(problem.shape[0]) if rows is None else rows
+    targets = {head.name: head.targets.numpy()[rows] for head in problem.heads}
+    return ConvexProblem(
+        columns[rows],
+        {name: y.argmax(1) if name == "softmax" else y for name, y in targets.items()},
+        {name: name for name in targets},
+        problem.l1_strength,
+        penalty=problem.penalty,
+        intercept=problem.intercept,
+        row_weight=factor * problem.row_weight.numpy()[rows],
+        head_weights={head.name: head.weight for head in problem.heads},
+    )
+
+
+@settings(max_examples=30)
+@given(KINDS, SEEDS)
+def test_repeating_all_rows_and_scaling_all_weights_change_nothing(kind: Kind, seed: int) -> None:
+    problem = kind.draw(seed, 0.05)
+    columns = problem.dictionary.columns().numpy()
+    twice = rebuilt(problem, columns, np.r_[: len(columns), : len(columns)])
+    heavier = rebuilt(problem, columns, factor=2.0)
+    solution = solve(problem, 1e-8)
+    assert_agree(solve(twice, 1e-8), solution)
+    assert_agree(solve(heavier, 1e-8), solution)
+
+
+@settings(max_examples=30)
+@given(KINDS, SEEDS)
+def test_the_order_of_rows_changes_nothing(kind: Kind, seed: int) -> None:
+    problem = kind.draw(seed, 0.05)
+    order = np.random.default_rng(seed).permutation(problem.shape[0])
+    shuffled = rebuilt(problem, problem.dictionary.columns().numpy(), order)
+    assert_agree(solve(shuffled, 1e-8), solve(problem, 1e-8))
+
+
+@settings(max_examples=30)
+@given(KINDS, SEEDS)
+def test_the_optimum_never_rises_when_atoms_are_added(kind: Kind, seed: int) -> None:
+    problem = kind.draw(seed, 0.05)
+    columns = problem.dictionary.columns().numpy()
+    more = np.column_stack([columns, np.random.default_rng(seed).random((len(columns), 5)) < 0.5])
+    fewer, all_atoms = solve(problem, 1e-8).certificate, solve(rebuilt(problem, more), 1e-8).certificate
+    assert all_atoms.dual <= fewer.primal + ROUNDING
+    assert all_atoms.primal <= fewer.primal + all_atoms.gap + ROUNDING
+
+
+@settings(max_examples=30)
+@given(KINDS, SEEDS)
+def test_the_optimum_is_increasing_and_concave_in_the_strength(kind: Kind, seed: int) -> None:
+    # The optimum is the least of functions that are increasing and linear in the strength.
+    problem = kind.draw(seed, 0.1)
+    low, middle, high = (
+        solve(problem.with_strength(factor * problem.l1_strength), 1e-8).certificate for factor in (0.5, 1.0, 1.5)
+    )
+    assert low.dual <= middle.primal + ROUNDING
+    assert middle.dual <= high.primal + ROUNDING
+    assert middle.primal >= 0.5 * (low.dual + high.dual) - ROUNDING
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge", "logistic", "hinge"])
+def test_several_outputs_are_as_many_problems(loss: str, intercept: bool) -> None:
+    problem = Kind(loss, intercept=intercept, weighted=True, n_outputs=2).draw(0)
+    solution = solve(problem, 1e-8)
+    parts = [
+        solve(
+            ConvexProblem(
+                problem.dictionary,
+                problem.heads[0].targets[:, output],
+                loss,
+                problem.l1_strength,
+                intercept=intercept,
+                row_weight=problem.row_weight,
+            ),
+            1e-8,
+        ).certificate
+        for output in range(2)
+    ]
+    together = Certificate(sum(part.primal for part in parts), sum(part.dual for part in parts))
+    assert_agree(solution, together)
+
+
+@pytest.mark.parametrize("loss", TWO_HEADS)
+def test_heads_are_as_many_problems_each_with_its_share_of_the_strength(loss: str) -> None:
+    problem = Kind(loss, intercept=True).draw(0)
+    parts = []
+    for head in problem.heads:
+        targets = head.targets.argmax(1) if head.name == "softmax" else head.targets
+        strength = problem.l1_strength / head.weight
+        part = solve(ConvexProblem(problem.dictionary, targets, head.name, strength, intercept=True), 1e-8).certificate
+        parts.append((head.weight * part.primal, head.weight * part.dual))
+    primals, duals = zip(*parts, strict=True)
+    assert_agree(solve(problem, 1e-8), Certificate(sum(primals), sum(duals)))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", [*SMOOTH_LOSSES, *TWO_HEADS[:2]])
+def test_a_start_changes_the_way_and_not_the_optimum(loss: str, penalty: str) -> None:
+    problem = Kind(loss, penalty, intercept=True, n_outputs=2).draw(0)
+    start = solve(problem.with_strength(2 * problem.l1_strength), 1e-7)
+    before = start.coef.clone()
+    warm, cold = solve(problem, 1e-7, start=start), solve(problem, 1e-7)
+    assert_agree(warm, cold)
+    assert torch.equal(start.coef, before)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_start_with_an_intercept_gives_none_to_a_problem_without_one(loss: str) -> None:
+    start = solve(Kind(loss, intercept=True).draw(0, 0.05), 1e-8)
+    problem = Kind(loss).draw(0, 0.05)
+    solution = solve(problem, 1e-8, start=start)
+    assert bool(start.intercept.any())
+    assert not bool(solution.intercept.any())
+    assert_agree(solution, solve(problem, 1e-8))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_solution_carries_scores_support_and_a_summary(loss: str, intercept: bool) -> None:
+    problem = Kind(loss, intercept=intercept).draw(0, 0.3)
+    solution = solve(problem, 1e-8)
+    _, n_atoms, n_outputs = problem.shape
+    assert (solution.coef.shape, solution.intercept.shape) == ((n_atoms, n_outputs), (n_outputs,))
+    assert solution.support.tolist() == [atom for atom in range(n_atoms) if bool(solution.coef[atom].any())]
+    scores = problem.dictionary.columns() @ solution.coef + solution.intercept
+    torch.testing.assert_close(solution.scores(), scores, rtol=0, atol=ROUNDING)
+    assert repr(solution).startswith(f"Solution(CONVERGED, {len(solution.support)} of {n_atoms} atoms, objective ")
+    if not intercept:
+        assert not bool(solution.intercept.any())

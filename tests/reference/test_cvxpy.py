@@ -1,0 +1,66 @@
+"""Objectives against cvxpy with Clarabel, on hundreds of small problems, most of them with singular dictionaries."""
+
+import warnings
+
+import pytest
+from convex.problems import COLUMNS, LOSSES, PENALTIES, SMOOTH_LOSSES, TWO_HEADS, Columns, Kind
+from tolerances import CLARABEL, ROUNDING
+
+from cvxsnn import ConvergenceWarning, ConvexProblem, Solution, solve
+
+pytest.importorskip("cvxpy", reason="cvxpy is not installed: pip install cvxpy clarabel")
+
+CASES = [(0.9, False), (0.1, True), (0.1, False), (1e-3, True)]
+"""Strength as a share of the critical one, and whether rows have weights."""
+
+
+def solve_both(problem: ConvexProblem, tol: float, max_iterations: int | None = None) -> Solution:
+    """Our solution, after its objective was found within the certified gaps of the reference's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        ours = solve(problem, tol, max_iterations=max_iterations)
+        theirs = solve(problem, CLARABEL, "reference")
+    assert theirs.certificate.relative_gap <= CLARABEL
+    gap = max(ours.certificate.gap, theirs.certificate.gap)
+    difference = abs(ours.certificate.primal - theirs.certificate.primal)
+    assert difference <= gap + ROUNDING * max(1.0, ours.certificate.primal)
+    return ours
+
+
+@pytest.mark.parametrize(("ratio", "weighted"), CASES)
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_l1_objectives_agree_within_the_certified_gaps(
+    loss: str, intercept: bool, columns: Columns, weighted: bool, ratio: float
+) -> None:
+    assert solve_both(Kind(loss, "l1", intercept, columns, weighted).draw(1, ratio), 1e-8).has_converged
+
+
+@pytest.mark.parametrize(("ratio", "weighted"), CASES)
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", [*SMOOTH_LOSSES, *TWO_HEADS[:2]])
+def test_group_objectives_agree_within_the_certified_gaps(
+    loss: str, intercept: bool, columns: Columns, weighted: bool, ratio: float
+) -> None:
+    problem = Kind(loss, "group", intercept, columns, weighted, n_outputs=2).draw(1, ratio)
+    assert solve_both(problem, 1e-6).has_converged
+
+
+@pytest.mark.parametrize("ratio", [0.9, 0.1])
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "hinge + squared_hinge"])
+def test_group_objectives_of_the_hinge_agree_within_the_certified_gaps(
+    loss: str, intercept: bool, columns: Columns, ratio: float
+) -> None:
+    # First-order and smoothing methods are slow here; a loose gap is a proof all the same.
+    solve_both(Kind(loss, "group", intercept, columns, n_outputs=2).draw(1, ratio), 1e-4, max_iterations=200)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_the_reference_is_certified_like_every_solver(loss: str, penalty: str) -> None:
+    solution = solve(Kind(loss, penalty, intercept=True, weighted=True).draw(2), CLARABEL, "reference")
+    assert (solution.solver, solution.has_converged) == ("reference", True)
