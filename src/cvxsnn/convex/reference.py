@@ -1,5 +1,7 @@
 """The same program handed to cvxpy: slow, general, and written by other people. For tests."""
 
+import contextlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,12 @@ def solve_reference(problem: ConvexProblem) -> tuple[Tensor, Tensor, Tensor, Sta
             cp, head.loss.name, scores[:, head.columns], head.targets.cpu().numpy(), weight
         )
     program = cp.Problem(cp.Minimize(objective), constraints)
-    program.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    for tolerance in (1e-12, 1e-9):
+        # Clarabel warns or gives up where float64 does not reach the tolerance; the certificate says how far it got.
+        with contextlib.suppress(cp.error.SolverError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            program.solve(solver=cp.CLARABEL, tol_gap_abs=tolerance, tol_gap_rel=tolerance, tol_feas=tolerance)
+            break
     to = problem.row_weight
     if coef.value is None:
         zero = to.new_zeros(coef.shape)

@@ -68,9 +68,6 @@ def solve(
     strict : bool
         Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
     """
-    check_choice("solver", solver, ("auto", *_LOSSES_OF, *_TAKE_EVERYTHING))
-    if not 0 < tol < 1:
-        raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     run = minimise(problem, tol, solver, start, max_iterations)
     (solution,) = finish([run], tol)
     judge(solution, tol, strict, stacklevel=3)
@@ -95,6 +92,9 @@ def minimise(
     max_iterations: int | None = None,
 ) -> Run:
     """Run a solver."""
+    check_choice("solver", solver, ("auto", *_LOSSES_OF, *_TAKE_EVERYTHING))
+    if not 0 < tol < 1:
+        raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     intercept = problem.null_intercept.clone()
