@@ -43,25 +43,23 @@ def time_settings(contender: Contender, case: Case, goal: float, log: Callable[[
     if contender.name not in (OURS, OUR_PATH):
         case.columns  # noqa: B018 - unpacked before the clock starts
     for setting in contender.settings:
-        log({"setting": setting, "begun": time.time()})
-        try:
-            fit, seconds = timed(contender, case, setting)
-        except Exception as error:
-            log({"setting": setting, "error": f"{type(error).__name__}: {error}"})
-            continue
-        gap = judge(problem, fit)
-        if gap <= goal and seconds < REPEATED_BELOW_S:
-            for _ in range(N_REPEATS - 1):
-                fit, seconds = min((fit, seconds), timed(contender, case, setting), key=lambda run: run[1])
-        log({"setting": setting, "seconds": seconds, "relative_gap": gap, "history": fit.history})
-        if gap <= goal:
+        for _ in range(N_REPEATS):
+            log({"setting": setting, "begun": time.time()})
+            try:
+                begin = time.perf_counter()
+                fit = contender.fit(case, setting)
+                seconds = time.perf_counter() - begin
+                gap = judge(problem, fit)
+            except Exception as error:
+                log({"setting": setting, "error": f"{type(error).__name__}: {error}"})
+                break
+            log({"setting": setting, "seconds": seconds, "relative_gap": gap, "history": fit.history})
+            if gap <= goal and seconds >= REPEATED_BELOW_S:
+                return
+            if gap > goal:
+                break
+        else:
             return
-
-
-def timed(contender: Contender, case: Case, setting: float) -> tuple[Fit, float]:
-    begin = time.perf_counter()
-    fit = contender.fit(case, setting)
-    return fit, time.perf_counter() - begin
 
 
 def warm_up(contender: Contender, loss: str) -> None:

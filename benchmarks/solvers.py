@@ -151,7 +151,7 @@ def measure(data: Data, dictionary: str, loss: str, ratio: int, contender: str, 
     elif unfinished is not None:
         outcome = "limit"
     else:
-        outcome = "stopped" if fits else "failed"
+        outcome = "failed" if process.returncode or not fits else "stopped"
     return {
         "dictionary": dictionary,
         "loss": loss,

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from .measure import console, describe_machine, make_table, verdict
-from .peers import GOAL, OUR_PATH, OURS
+from .peers import CONTENDERS, EVERY_LOSS, GOAL, OUR_PATH, OURS
 
 Record = dict[str, Any]
 """How one contender did on one problem: see ``measure`` in :mod:`benchmarks.solvers`."""
@@ -63,11 +63,15 @@ def append_record(record: Record, path: Path = RECORDS) -> None:
 
 def latest(records: Sequence[Record]) -> dict[tuple[str, str, int, str], Record]:
     """The newest record of each contender and problem, all of the machine of the newest: others cannot be compared."""
-    return {
+    newest = {
         (record["dictionary"], record["loss"], record["ratio"], record["contender"]): record
         for record in records
         if record["machine"] == records[-1]["machine"]
     }
+    order = list(CONTENDERS)
+    return dict(
+        sorted(newest.items(), key=lambda item: (item[0][0], EVERY_LOSS.index(item[0][1]), order.index(item[0][3])))
+    )
 
 
 def best_gap(record: Record) -> float:
@@ -76,8 +80,8 @@ def best_gap(record: Record) -> float:
 
 
 def seconds_to_goal(record: Record) -> float:
-    """Seconds of the first fit that reached the goal; infinite if none did."""
-    return next((fit["seconds"] for fit in record["fits"] if fit["relative_gap"] <= GOAL), math.inf)
+    """Seconds of the fit that reached the goal, the shortest if it was repeated; infinite if none did."""
+    return min((fit["seconds"] for fit in record["fits"] if fit["relative_gap"] <= GOAL), default=math.inf)
 
 
 def least_seconds(record: Record) -> float:
@@ -96,7 +100,7 @@ def describe(record: Record) -> str:
         return f"> {least_seconds(record):.0f} s " + (f"(gap {gap:.0e})" if record["fits"] else "(no fit ended)")
     if record["outcome"] == "stopped":
         return f"never (gap {gap:.0e} in {sum(fit['seconds'] for fit in record['fits'][-1:]):.3g} s)"
-    return f"failed ({record['complaints'][-1][:60] if record['complaints'] else 'no reason given'})"
+    return f"failed ({record['complaints'][-1][:60].replace('|', '/') if record['complaints'] else 'no reason given'})"
 
 
 def compare(ours: Record | None, peers: Sequence[Record], goal: float) -> str:
@@ -170,35 +174,6 @@ def write_section(text: str, path: Path = RESULTS) -> None:
     path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n{text}\n{END}\n{after.lstrip()}")
 
 
-def draw(records: Sequence[Record], path: Path = PICTURE) -> None:
-    """Draw certified gaps against seconds, a panel for each problem."""
-    newest = {key: record for key, record in latest(records).items() if key[2] == PICTURED_RATIO}
-    problems = list(dict.fromkeys(key[:2] for key in newest))
-    if not problems:
-        return
-    n_columns = min(3, len(problems))
-    n_rows = math.ceil(len(problems) / n_columns)
-    figure, grid = plt.subplots(
-        n_rows, n_columns, figsize=(4.2 * n_columns, 3.4 * n_rows + 1), squeeze=False, layout="constrained"
-    )
-    for axes in grid.flat[len(problems) :]:
-        axes.set_axis_off()
-    for axes, (dictionary, loss) in zip(grid.flat, problems, strict=False):
-        shape = (0, 0)
-        for (*problem, _, name), record in newest.items():
-            if problem == [dictionary, loss] and name != OUR_PATH:
-                draw_contender(axes, record)
-                shape = record["shape"]
-        axes.axhline(GOAL, color="0.6", linewidth=0.8, linestyle="--")
-        axes.set(xscale="log", yscale="log", title=f"{dictionary}, {loss}, {shape[0]:,} × {shape[1]:,}")
-        axes.set(xlabel="seconds", ylabel="certified relative gap")
-    handles = {text: line for axes in grid.flat for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
 COLOURS = {
     "cvxsnn": "black",
     "scikit-learn": "tab:orange",
@@ -210,22 +185,66 @@ COLOURS = {
 }
 """One for each package; its variants differ in their markers."""
 
-MARKERS = {"Gram": "s", "dual": "s", "LARS": "*", "liblinear": "^", "simplex": "v", "saga": "o"}
+MARKERS = {"x (dual)": "D", "(Gram)": "s", "(dual)": "s", "LARS": "*", "liblinear": "^", "simplex": "v", "saga": "o"}
+
+
+def draw(records: Sequence[Record], path: Path = PICTURE) -> None:
+    """Draw certified gaps against seconds, a panel for each problem."""
+    newest = {key: record for key, record in latest(records).items() if key[2] == PICTURED_RATIO}
+    problems = list(dict.fromkeys(key[:2] for key in newest))
+    if not problems:
+        return
+    n_columns = min(3, len(problems))
+    n_rows = math.ceil(len(problems) / n_columns)
+    figure, grid = plt.subplots(
+        n_rows,
+        n_columns,
+        figsize=(4.2 * n_columns, 3.2 * n_rows + 1.2),
+        squeeze=False,
+        sharey=True,
+        layout="constrained",
+    )
+    for axes in grid.flat[len(problems) :]:
+        axes.set_axis_off()
+    for axes, problem in zip(grid.flat, problems, strict=False):
+        here = [record for key, record in newest.items() if key[:2] == problem and key[3] != OUR_PATH]
+        for record in here:
+            draw_contender(axes, record)
+        axes.axhline(GOAL, color="0.6", linewidth=0.8, linestyle="--")
+        axes.set(xscale="log", yscale="log", ylim=(0.3 * SMALLEST_PICTURED_GAP, 3))
+        decades = [math.log10(seconds) for seconds in axes.get_xlim()]
+        axes.set_xlim(10.0 ** math.floor(decades[0]), 10.0 ** math.ceil(decades[1]))
+        n_rows, n_atoms = here[0]["shape"]
+        axes.set(title=f"{', '.join(problem)}, {n_rows:,} × {n_atoms:,}", xlabel="seconds")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("certified relative gap")
+    handles = {text: line for axes in grid.flat for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    names = [name for name in CONTENDERS if name in handles]
+    figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=4, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 def draw_contender(axes: Axes, record: Record) -> None:
-    """All fits of a contender; of ours also what it knew on the way, and its last point, which is certified, larger."""
+    """All fits; of ours what it knew on the way and, starred, the certificate. An arrow ends what the limit cut off."""
     name = record["contender"]
-    points = [(fit["seconds"], fit["relative_gap"]) for fit in record["fits"]]
-    if not points:
-        return
-    if name == OURS:
-        axes.plot(*_columns(points[:1]), "*", color=COLOURS[OURS], markersize=14, zorder=3)
-        points = [*map(tuple, record["fits"][0]["history"]), points[0]]
+    misses = [fit for fit in record["fits"] if fit["relative_gap"] > GOAL]
+    reached = sorted((fit for fit in record["fits"] if fit["relative_gap"] <= GOAL), key=lambda fit: fit["seconds"])
+    fits = [*misses, *reached[:1]]
+    points = [(fit["seconds"], fit["relative_gap"]) for fit in fits]
     colour = next(colour for package, colour in COLOURS.items() if name.startswith(package))
     marker = next((marker for word, marker in MARKERS.items() if word in name), ".")
-    style = {"linewidth": 2, "zorder": 3} if name == OURS else {"linewidth": 1, "markersize": 5}
+    style = {"linewidth": 1, "markersize": 5}
+    if name == OURS and reached:
+        axes.plot(*_columns(points[-1:]), "*", color=colour, markersize=14, zorder=3)
+        points = [*map(tuple, reached[0]["history"]), points[-1]]
+        style = {"linewidth": 2, "zorder": 3}
     axes.plot(*_columns(points), marker=marker, color=colour, label=name, **style)
+    if record["outcome"] == "limit":
+        end = (least_seconds(record), min(best_gap(record), 1.0))
+        axes.plot(*_columns([*points[-1:], end]), ":", color=colour, linewidth=1)
+        axes.plot(*_columns([end]), ">", color=colour, fillstyle="none")
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:

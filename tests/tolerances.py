@@ -29,7 +29,10 @@ NEWTON_HISTORY = 1e-2
 what rounding did to it."""
 
 CLARABEL = 1e-5
-"""Relative gap that cvxpy's interior point leaves, once its dual point was made feasible, on nearly singular problems."""
+"""Relative gap that cvxpy's interior point leaves on nearly singular problems, once its dual point is made feasible."""
 
 COORDINATE_DESCENT = 1e-4
 """Relative gap that scikit-learn leaves; its stopping rules are on other quantities."""
+
+SMOOTHED_HINGE = 0.05
+"""Relative gap that sixty Newton steps on the envelope of the hinge leave at the worst."""

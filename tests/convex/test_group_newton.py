@@ -2,15 +2,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from convex.problems import COLUMNS, SMOOTH_LOSSES, TWO_HEADS, Columns, Kind
+from convex.problems import SMOOTH_LOSSES, TWO_HEADS, Columns, Kind
 from tolerances import ROUNDING
 
 from cvxsnn import solve
 
 
-@pytest.mark.parametrize("ratio", [0.9, 0.1, 0.01])
+@pytest.mark.parametrize("ratio", [0.3, 0.03])
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("columns", ["few_rows", "collinear"])
 @pytest.mark.parametrize("loss", [*SMOOTH_LOSSES, *TWO_HEADS[:2]])
 def test_smooth_losses_converge(loss: str, columns: Columns, intercept: bool, ratio: float) -> None:
     problem = Kind(loss, "group", intercept, columns, weighted=True, n_outputs=2).draw(0, ratio)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from convex.problems import LOSSES, SMOOTH_LOSSES
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from tolerances import FINITE_DIFFERENCE, NUMERICAL_SUPREMUM, ROUNDING
@@ -41,6 +41,7 @@ def inner(dual: Tensor, scores: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_value_and_conjugate_are_at_least_the_inner_product(name: str, seed: int) -> None:
     loss, targets, scores, dual, _ = draw(name, seed)
@@ -50,6 +51,7 @@ def test_value_and_conjugate_are_at_least_the_inner_product(name: str, seed: int
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_value_and_conjugate_are_the_inner_product_at_the_gradient(name: str, seed: int) -> None:
     loss, targets, scores, *_ = draw(name, seed)
@@ -85,6 +87,7 @@ def test_conjugate_is_infinite_outside_its_domain(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_value_is_nonnegative_and_zero_is_in_the_dual_domain(name: str, seed: int) -> None:
     loss, targets, scores, *_ = draw(name, seed)
@@ -93,6 +96,7 @@ def test_value_is_nonnegative_and_zero_is_in_the_dual_domain(name: str, seed: in
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_gradient_is_the_slope_of_the_value(name: str, seed: int) -> None:
     loss, targets, scores, *_ = draw(name, seed)
@@ -105,6 +109,7 @@ def test_gradient_is_the_slope_of_the_value(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", SMOOTH_LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_curvature_is_the_slope_of_the_gradient(name: str, seed: int) -> None:
     loss, targets, scores, *_ = draw(name, seed)
@@ -129,6 +134,7 @@ def test_extreme_scores_give_finite_values_and_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_project_reaches_the_dual_domain_and_stays_there(name: str, seed: int) -> None:
     loss, targets, _, dual, _ = draw(name, seed)
@@ -138,6 +144,7 @@ def test_project_reaches_the_dual_domain_and_stays_there(name: str, seed: int) -
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_project_leaves_gradients_alone(name: str, seed: int) -> None:
     loss, targets, scores, *_ = draw(name, seed)
@@ -146,6 +153,7 @@ def test_project_leaves_gradients_alone(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_balance_gives_zero_weighted_sums_inside_the_dual_domain(name: str, seed: int) -> None:
     loss, targets, _, dual, weight = draw(name, seed)
@@ -155,6 +163,7 @@ def test_balance_gives_zero_weighted_sums_inside_the_dual_domain(name: str, seed
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_balance_leaves_balanced_points_alone(name: str, seed: int) -> None:
     loss, targets, _, dual, weight = draw(name, seed)
@@ -163,6 +172,7 @@ def test_balance_leaves_balanced_points_alone(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_no_constant_beats_the_null_intercept(name: str, seed: int) -> None:
     loss, targets, scores, _, weight = draw(name, seed)
@@ -173,6 +183,7 @@ def test_no_constant_beats_the_null_intercept(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_null_dual_proves_the_null_intercept_optimal(name: str, seed: int) -> None:
     loss, targets, _, _, weight = draw(name, seed)
@@ -198,7 +209,11 @@ def test_softmax_classes_are_one_hot_rows() -> None:
 @pytest.mark.parametrize(
     ("name", "targets", "message"),
     [
-        ("logistic", [0, 1, 2], r"labels in \{0, 1\} or \{-1, 1\} for the logistic loss, got values from 0 to 2.*softmax"),
+        (
+            "logistic",
+            [0, 1, 2],
+            r"labels in \{0, 1\} or \{-1, 1\} for the logistic loss, got values from 0 to 2.*softmax",
+        ),
         ("hinge", [-1, 0, 1], "labels in .* for the hinge loss, got values from -1 to 1"),
         ("squared_hinge", [0.0, 0.5], "labels in .* for the squared_hinge loss, got values from 0 to 0.5"),
         ("hinge", [1, 1], "both labels to occur, got one class only"),
@@ -228,5 +243,5 @@ def test_softmax_refuses_classes_beyond_their_number() -> None:
 
 
 def test_unknown_loss_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInputError, match="loss to be one of 'squared', 'hinge', .*'softmax', got 'huber'"):
+    with pytest.raises(InvalidInputError, match=r"loss to be one of 'squared', 'hinge', .*'softmax', got 'huber'"):
         make_loss("huber")

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import ROUNDING
 from torch import Tensor
@@ -20,6 +20,7 @@ def draw(seed: int, n: int = 1) -> Tensor:
 
 
 @pytest.mark.parametrize("name", PENALTIES)
+@settings(max_examples=30)
 @given(seed=seeds, step=steps)
 def test_prox_beats_every_point_near_and_far(name: str, seed: int, step: float) -> None:
     penalty, coef = make_penalty(name), draw(seed)[0]
@@ -36,6 +37,7 @@ def test_prox_beats_every_point_near_and_far(name: str, seed: int, step: float) 
 
 
 @pytest.mark.parametrize("name", PENALTIES)
+@settings(max_examples=30)
 @given(seed=seeds, step=steps)
 def test_prox_and_projection_on_the_dual_ball_add_up(name: str, seed: int, step: float) -> None:
     penalty, coef = make_penalty(name), draw(seed)[0]
@@ -48,6 +50,7 @@ def test_prox_and_projection_on_the_dual_ball_add_up(name: str, seed: int, step:
 
 
 @pytest.mark.parametrize("name", PENALTIES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_inner_product_is_at_most_norm_times_dual_norm(name: str, seed: int) -> None:
     penalty = make_penalty(name)
@@ -56,6 +59,7 @@ def test_inner_product_is_at_most_norm_times_dual_norm(name: str, seed: int) -> 
 
 
 @pytest.mark.parametrize("name", PENALTIES)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_dual_norm_is_reached_on_the_unit_ball(name: str, seed: int) -> None:
     penalty, correlation = make_penalty(name), draw(seed)[0]

@@ -185,7 +185,10 @@ def test_repr_names_sizes_and_terms() -> None:
         (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=np.zeros(4)), "finite, non-negative and not all zero"),
         (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=-np.ones(4)), "finite, non-negative and not all zero"),
         (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=np.full(4, np.inf)), "finite, non-negative and not all"),
-        (lambda: ConvexProblem(COLUMNS, LABELS, timestep_weighting="ramped"), r"trajectory dictionary \(readout='all'\)"),
+        (
+            lambda: ConvexProblem(COLUMNS, LABELS, timestep_weighting="ramped"),
+            r"trajectory dictionary \(readout='all'\)",
+        ),
         (lambda: ConvexProblem(COLUMNS, LABELS, timestep_weighting="last"), "one of 'uniform', 'ramped', got 'last'"),
     ],
 )

@@ -64,7 +64,11 @@ def test_history_ends_with_the_certificate(loss: str) -> None:
 @pytest.mark.parametrize(
     ("solver", "loss", "message"),
     [
-        ("active-set", "logistic", r"one of the losses \('squared',\) for solver 'active-set', got 'logistic': use solver"),
+        (
+            "active-set",
+            "logistic",
+            r"one of the losses \('squared',\) for solver 'active-set', got 'logistic': use solver",
+        ),
         ("newton", "hinge", r"one of the losses \('squared', .*\) for solver 'newton', got 'hinge'"),
         ("interior-point", "softmax", r"one of the losses \('hinge',\) for solver 'interior-point', got 'softmax'"),
         ("highs", "squared", r"one of the losses \('hinge',\) for solver 'highs', got 'squared'"),
@@ -100,7 +104,12 @@ def test_arguments_that_mean_nothing_are_refused(call: Callable[[ConvexProblem],
 
 @pytest.mark.parametrize(
     ("solver", "loss"),
-    [("newton", "logistic"), ("interior-point", "hinge"), ("proximal-gradient", "squared"), ("group-newton", "squared")],
+    [
+        ("newton", "logistic"),
+        ("interior-point", "hinge"),
+        ("proximal-gradient", "squared"),
+        ("group-newton", "squared"),
+    ],
 )
 def test_too_few_iterations_are_a_status_and_a_warning(solver: str, loss: str) -> None:
     problem = Kind(loss).draw(0, 0.01)
@@ -112,7 +121,7 @@ def test_too_few_iterations_are_a_status_and_a_warning(solver: str, loss: str) -
 
 
 def test_too_few_iterations_are_an_error_where_asked_for() -> None:
-    with pytest.raises(ConvergenceError, match="certified relative gap of 1e-06, got .*: the solver used up its"):
+    with pytest.raises(ConvergenceError, match=r"certified relative gap of 1e-06, got .*: the solver used up its"):
         solve(Kind("logistic").draw(0, 0.01), max_iterations=1, strict=True)
 
 

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 from convex.problems import COLUMNS, LOSSES, PENALTIES, SMOOTH_LOSSES, TWO_HEADS, Columns, Kind
-from tolerances import CLARABEL, ROUNDING
+from tolerances import CLARABEL, ROUNDING, SMOOTHED_HINGE
 
 from cvxsnn import ConvergenceWarning, ConvexProblem, Solution, solve
 
@@ -48,15 +48,16 @@ def test_group_objectives_agree_within_the_certified_gaps(
     assert solve_both(problem, 1e-6).has_converged
 
 
-@pytest.mark.parametrize("ratio", [0.9, 0.1])
+@pytest.mark.parametrize("ratio", [0.9, 0.3])
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", ["hinge", "hinge + squared_hinge"])
 def test_group_objectives_of_the_hinge_agree_within_the_certified_gaps(
     loss: str, intercept: bool, columns: Columns, ratio: float
 ) -> None:
-    # First-order and smoothing methods are slow here; a loose gap is a proof all the same.
-    solve_both(Kind(loss, "group", intercept, columns, n_outputs=2).draw(1, ratio), 1e-4, max_iterations=200)
+    # The envelope of the hinge is followed slowly; the gap that few iterations leave is a true one all the same.
+    ours = solve_both(Kind(loss, "group", intercept, columns, n_outputs=2).draw(1, ratio), 1e-4, max_iterations=60)
+    assert ours.certificate.relative_gap <= SMOOTHED_HINGE
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import torch
+from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
 from .losses import Softmax
@@ -58,11 +59,15 @@ def loss_hessian(
 
 
 def self_product(factor: Tensor) -> Tensor:
-    """``factorᵀ factor``, block by block above the diagonal and mirrored below it."""
+    """``factorᵀ factor``, at little more than half the work of a general product."""
+    if factor.device.type == "cpu" and factor.dtype == torch.float64:
+        # What torch lacks: BLAS's symmetric product. It fills the upper triangle.
+        triangle = torch.from_numpy(dsyrk(1.0, factor.contiguous().numpy().T)).T
+        return torch.tril(triangle) + torch.tril(triangle, -1).T
     size = factor.shape[1]
     product = factor.new_empty(size, size)
     edges = [size * k // _TRIANGLE for k in range(_TRIANGLE + 1)] if size > _SMALL else [0, size]
-    for top, bottom in pairwise(edges):
+    for top, bottom in pairwise(edges):  # block by block above the diagonal, mirrored below it
         product[top:bottom, top:] = factor[:, top:bottom].T @ factor[:, top:]
         product[bottom:, top:bottom] = product[top:bottom, bottom:].T
     return product

@@ -21,6 +21,9 @@ from .solution import Status
 
 _CENTRING_POWER = 3
 _STEP_TO_BOUNDARY = 0.995
+_ROUGH_ABOVE = 1e-2
+"""Relative gap above which a matrix formed in float32 points well enough."""
+
 _POLISH_BELOW = 1e-6
 """Relative gap below which the active sets are worth guessing."""
 
@@ -51,7 +54,9 @@ def solve_hinge(
         if best.relative_gap <= tolerance:
             status = Status.CONVERGED
             break
-        if not state.advance(margin, weight, strength):
+        # The balance that an intercept asks for is an equation, and float32 would leave it unsolved.
+        is_rough = best.relative_gap > _ROUGH_ABOVE and not problem.intercept
+        if not state.advance(margin, weight, strength, torch.float32 if is_rough else torch.float64):
             best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
             status = Status.CONVERGED if best.relative_gap <= tolerance else Status.STALLED
             break
@@ -140,8 +145,8 @@ class _State:
         is_active = (self.positive > strength - self.correlation) | (self.negative > strength + self.correlation)
         return torch.where(is_active | self.is_free, self.positive - self.negative, 0.0)
 
-    def advance(self, margin: Tensor, weight: Tensor, strength: float) -> bool:
-        """One predictor-corrector step; False if rounding leaves no room for it."""
+    def advance(self, margin: Tensor, weight: Tensor, strength: float, precision: torch.dtype) -> bool:
+        """One predictor-corrector step, its matrix formed in ``precision``; False if rounding leaves no room for it."""
         upper = (strength - self.correlation).masked_fill(self.is_free, 1.0)
         lower = (strength + self.correlation).masked_fill(self.is_free, 1.0)
         beta = weight - self.alpha
@@ -156,7 +161,7 @@ class _State:
         drift = margin @ (self.positive - self.negative) + self.excess - 1 - self.slack
         row_scale = self.slack / self.alpha + self.excess / beta
         column_scale = torch.where(penalised, 1.0 / (self.positive / upper + self.negative / lower), 0.0)
-        system = self_product(margin * row_scale.rsqrt()[:, None])
+        system = self_product((margin * row_scale.rsqrt()[:, None]).to(precision)).to(torch.float64)
         system.diagonal().add_(column_scale)
         factor, info = torch.linalg.cholesky_ex(system)
         if int(info):
