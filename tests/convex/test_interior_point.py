@@ -56,3 +56,14 @@ def test_polished_solutions_are_exact() -> None:
     solution = solve(problem, 1e-12)
     torch.testing.assert_close(solution.coef[:, 0], torch.tensor([1.0, -1.0]).double(), rtol=0, atol=ROUNDING)
     assert solution.certificate.primal == pytest.approx(0.25, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.01])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_polishing_jumps_to_rounding(intercept: bool, ratio: float) -> None:
+    *gaps, _ = (moment.relative_gap for moment in solve(exclusive_or_problem(intercept, ratio), 1e-11).history)
+    assert gaps[-1] < 1e-5 * gaps[-2]
+
+
+def test_a_lower_bound_is_known_from_the_first_step() -> None:
+    assert solve(exclusive_or_problem(True, 0.1)).history[0].relative_gap < 1

@@ -3,13 +3,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
-from convex.problems import COLUMNS, SMOOTH_LOSSES, TWO_HEADS, Kind
-from tolerances import FINITE_DIFFERENCE, NEWTON_HISTORY, ROUNDING, SINGLE_PRECISION
+from convex.problems import COLUMNS, SMOOTH_LOSSES, Kind
+from tolerances import NEWTON_HISTORY, ROUNDING
 
 from cvxsnn import ConvexProblem, solve
 from cvxsnn.convex import Softmax
-from cvxsnn.convex.hessian import loss_hessian
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -17,26 +15,6 @@ def test_newton_and_active_set_agree_on_the_squared_loss(intercept: bool) -> Non
     problem = Kind("squared", intercept=intercept, columns="collinear", weighted=True, n_outputs=2).draw(0, 0.01)
     newton, active_set = (solve(problem, 1e-9, solver).certificate for solver in ("newton", "active-set"))
     assert abs(newton.primal - active_set.primal) <= max(newton.gap, active_set.gap) + ROUNDING
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("loss", [*SMOOTH_LOSSES, *TWO_HEADS[:2]])
-def test_hessian_is_the_slope_of_the_gradient(loss: str, dtype: torch.dtype) -> None:
-    problem = Kind(loss, columns="few_rows", weighted=True).draw(0)
-    columns = problem.dictionary.columns()
-    _, n_atoms, n_outputs = problem.shape
-    outputs = torch.arange(n_outputs).repeat_interleave(n_atoms)
-    place = torch.arange(n_atoms).repeat(n_outputs)
-    coef = torch.randn(n_atoms, n_outputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    hessian = loss_hessian(problem, columns @ coef, torch.arange(n_atoms), place, outputs, dtype)
-    step = 1e-5
-    for entry in range(len(place)):
-        moved = torch.zeros_like(coef)
-        moved[place[entry], outputs[entry]] = step
-        ahead, behind = (problem.correlation(problem.unit_dual(columns @ (coef + s * moved))) for s in (1, -1))
-        slope = ((ahead - behind) / (2 * step)).T.flatten()
-        tolerance = FINITE_DIFFERENCE if dtype == torch.float64 else SINGLE_PRECISION
-        torch.testing.assert_close(hessian[entry], slope, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("intercept", [False, True])

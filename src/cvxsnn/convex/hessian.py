@@ -48,7 +48,8 @@ def loss_hessian(
             for output in range(head.columns.start, head.columns.stop):
                 entries = slice(edges[output], edges[output + 1])
                 root = (weight * curvature[:, output - head.columns.start]).sqrt()
-                hessian[entries, entries] += self_product(columns[:, place[entries]] * root[:, None])
+                chosen = columns if problem.n_outputs == 1 else columns[:, place[entries]]
+                hessian[entries, entries] += self_product(chosen * root[:, None])
             if isinstance(head.loss, Softmax):
                 entries = slice(edges[head.columns.start], edges[head.columns.stop])
                 spread = columns[:, place[entries]] * curvature[:, outputs[entries] - head.columns.start]
@@ -61,8 +62,10 @@ def loss_hessian(
 def self_product(factor: Tensor) -> Tensor:
     """``factorᵀ factor``, at little more than half the work of a general product."""
     if factor.device.type == "cpu" and factor.dtype == torch.float64:
-        # What torch lacks: BLAS's symmetric product. It fills the upper triangle.
-        triangle = torch.from_numpy(dsyrk(1.0, factor.contiguous().numpy().T)).T
+        # What torch lacks: BLAS's symmetric product, here in Fortran's order. It fills the upper triangle.
+        is_transposed = factor.T.is_contiguous()
+        columns = factor.numpy() if is_transposed else factor.contiguous().numpy().T
+        triangle = torch.from_numpy(dsyrk(1.0, columns, trans=is_transposed)).T
         return torch.tril(triangle) + torch.tril(triangle, -1).T
     size = factor.shape[1]
     product = factor.new_empty(size, size)
