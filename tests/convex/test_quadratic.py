@@ -64,7 +64,7 @@ def test_objective_is_never_above_that_of_the_start(
 @given(SEEDS, SIZES, VALUES)
 def test_a_minimiser_stays_where_it_is(seed: int, size: tuple[int, int], values: str) -> None:
     quadratic = draw(seed, size, values)
-    x = minimise_l1_quadratic(*quadratic, torch.zeros_like(quadratic[1]), tolerance=TOLERANCE)
+    x = minimise_l1_quadratic(*quadratic, draw_start(seed, size[1], 1.0), tolerance=TOLERANCE)
     assert torch.equal(minimise_l1_quadratic(*quadratic, x, tolerance=TOLERANCE), x)
 
 
