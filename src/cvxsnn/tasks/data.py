@@ -51,17 +51,17 @@ class SequenceData:
     @property
     def n_samples(self) -> int:
         """Number of sequences."""
-        return self.inputs.shape[0]
+        return int(self.inputs.shape[0])
 
     @property
     def n_steps(self) -> int:
         """Length of every sequence."""
-        return self.inputs.shape[1]
+        return int(self.inputs.shape[1])
 
     @property
     def n_features(self) -> int:
         """Number of inputs a step."""
-        return self.inputs.shape[2]
+        return int(self.inputs.shape[2])
 
     @property
     def heads(self) -> Mapping[str, npt.NDArray[np.int64]]:
