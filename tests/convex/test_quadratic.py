@@ -68,6 +68,14 @@ def test_a_minimiser_stays_where_it_is(seed: int, size: tuple[int, int], values:
     assert torch.equal(minimise_l1_quadratic(*quadratic, x, tolerance=TOLERANCE), x)
 
 
+def test_each_of_many_minimisers_stays_where_it_is() -> None:
+    # Two equal columns: only the sum of the coordinates matters, and one is its best value.
+    gram, linear, strength = torch.ones(2, 2).double(), torch.full((2,), 1.5).double(), torch.full((2,), 0.5).double()
+    for first in (0.0, 0.25, 1.0):
+        start = torch.tensor([first, 1 - first], dtype=torch.float64)
+        assert torch.equal(minimise_l1_quadratic(gram, linear, strength, start, tolerance=TOLERANCE), start)
+
+
 def test_the_start_is_left_as_it_was() -> None:
     quadratic = draw(0, (5, 5), "real")
     start = torch.ones(5, dtype=torch.float64)
