@@ -236,3 +236,9 @@ def test_an_intercept_is_refused_for_a_problem_without_one() -> None:
     problem = Kind("squared").draw(0)
     with pytest.raises(InvalidInputError, match="expected no intercept, or a problem that has one"):
         certify(problem, torch.zeros(12, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+
+
+def test_coefficients_of_another_shape_are_refused() -> None:
+    problem = ConvexProblem(torch.eye(4, 3), torch.arange(4.0), "squared", 0.1)
+    with pytest.raises(InvalidInputError, match=r"coefficients of shape \(3, 1\), got \(2, 1\)"):
+        certify(problem, torch.zeros(2, 1))

@@ -93,6 +93,9 @@ def certify(
     dual_point : Tensor of shape (n_rows, n_outputs)
         The feasible λ = −Θ behind the dual value: ``|λᵀd| ≤ l1_strength`` for every atom d.
     """
+    expected = (problem.dictionary.n_atoms, problem.n_outputs)
+    if tuple(coef.shape) != expected:
+        raise InvalidInputError(f"expected coefficients of shape {expected}, got {tuple(coef.shape)}")
     if intercept is None:
         intercept = coef.new_zeros(problem.n_outputs)
     elif not problem.intercept and bool(intercept.any()):
