@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from naive import assert_groups_equal
 from tolerances import FLOAT64_MEAN, FLOAT64_SUM
 
-import cvxsnn.dictionary
+import cvxsnn.dictionary.build
+import cvxsnn.dictionary.spike_dictionary
 from cvxsnn import LIFLayer, Normal, Uniform, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
 from cvxsnn.errors import BudgetError, InvalidInputError
 from cvxsnn.witnesses import Provenance
@@ -71,9 +72,9 @@ def test_atoms_are_distinct_in_order_of_their_first_witness(readout):
 @pytest.mark.parametrize("readout", READOUTS)
 def test_means_are_whole_counts_over_the_number_of_steps(readout):
     dictionary = build_dictionary(draw_witnesses(), draw_inputs(n_steps=7), readout)
-    counts = (dictionary.columns() / dictionary.scale).round()
-    assert dictionary.scale == (1 / 7 if readout == "mean" else 1)
-    assert torch.equal(dictionary.columns(), counts * dictionary.scale)
+    scale = 1 / 7 if readout == "mean" else 1.0
+    counts = (dictionary.columns() / scale).round()
+    assert torch.equal(dictionary.columns(), counts * scale)
     assert counts.max() == (7 if readout == "mean" else 1)
 
 
@@ -130,8 +131,8 @@ def test_columns_may_be_chosen(readout):
 @pytest.mark.parametrize("block", [1, 1000, 2**20])
 @pytest.mark.parametrize("readout", READOUTS)
 def test_products_are_those_of_the_columns_however_they_are_cut(monkeypatch, readout, block):
-    monkeypatch.setattr(cvxsnn.dictionary, "_PRODUCT_BLOCK", block)
-    monkeypatch.setattr(cvxsnn.dictionary, "_GRAM_BLOCK", block)
+    monkeypatch.setattr(cvxsnn.dictionary.spike_dictionary, "_PRODUCT_BLOCK", block)
+    monkeypatch.setattr(cvxsnn.dictionary.spike_dictionary, "_GRAM_BLOCK", block)
     dictionary = build_dictionary(draw_witnesses(), draw_inputs(), readout)
     columns, generator = dictionary.columns(), torch.Generator().manual_seed(0)
     # Whole numbers, so that sums of spikes are exact in any order; a few atoms are not used at all.
@@ -229,7 +230,7 @@ def test_a_dictionary_over_its_budget_is_refused_before_any_roll_out(monkeypatch
     def refuse(*arguments, **options):
         raise AssertionError("rolled out all the same")
 
-    monkeypatch.setattr(cvxsnn.dictionary, "iterate_rollout", refuse)
+    monkeypatch.setattr(cvxsnn.dictionary.build, "iterate_rollout", refuse)
     with pytest.raises(BudgetError, match="within 1 MiB, but 150,000 rows × 120 columns need 2 MiB: raise memory_b"):
         build_dictionary(draw_witnesses(), draw_inputs(150_000), memory_budget=2**20)
 

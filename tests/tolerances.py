@@ -33,6 +33,3 @@ CLARABEL = 1e-5
 
 COORDINATE_DESCENT = 1e-4
 """Relative gap that scikit-learn leaves; its stopping rules are on other quantities."""
-
-SMOOTHED_HINGE = 0.05
-"""Relative gap that sixty Newton steps on the envelope of the hinge leave at the worst."""

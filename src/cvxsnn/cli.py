@@ -1,11 +1,15 @@
-"""The command line: ``cvxsnn demo``."""
+"""The command line: ``cvxsnn demo``, ``fit``, ``predict``, ``certify``."""
 
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from .errors import CvxsnnError
@@ -13,13 +17,8 @@ from .errors import CvxsnnError
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
 console = Console()
 
-_BAR = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TimeElapsedColumn(),
-    TimeRemainingColumn(),
-)
+ModelFile = Annotated[Path, typer.Argument(help="A model written by `cvxsnn fit` or cvxsnn.save.")]
+DataFile = Annotated[Path, typer.Argument(help="A .npz file with arrays X and y (np.savez).")]
 
 
 @app.callback()
@@ -27,29 +26,182 @@ def main() -> None:
     """Spiking networks trained to a certified optimum."""
 
 
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """What goes wrong on purpose, and bad input that scikit-learn finds, is one sentence and exit status 1."""
+    complaint = Console(stderr=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: complaint.print(f"cvxsnn: {message}", style="yellow")
+            yield
+    except (CvxsnnError, ValueError) as error:
+        complaint.print(f"cvxsnn: {error}", style="red", soft_wrap=True, markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        complaint.print("cvxsnn: interrupted; nothing was overwritten", style="red")
+        raise typer.Exit(130) from None
+
+
 @app.command()
 def demo(
     output: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("cvxsnn-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the witnesses.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of witnesses and batches.")] = 0,
 ) -> None:
-    """Train spiking networks on tasks that need no files, print certificates, write a report."""
-    from .demo import EXPERIMENTS, run
+    """Train spiking networks by five methods on tasks that need no files, and write a report."""
+    from .demo import EXPERIMENTS, FIVE_METHODS, Result, run
+    from .progress import ProgressBar
     from .report import COLUMNS, rows, write_report
 
-    try:
-        results = []
-        bar = Progress(*_BAR, console=console, transient=True)
-        with bar:
-            job = bar.add_task("starting", total=len(EXPERIMENTS))
+    with _plain_errors():
+        results: list[Result] = []
+        total = len(EXPERIMENTS) * len(FIVE_METHODS)
+        with ProgressBar(console) as bar:
             for experiment in EXPERIMENTS:
-                bar.update(job, description=experiment.name)
-                results.append(run(experiment, seed))
-                bar.advance(job)
-        table = Table(*COLUMNS, title="Certified read-outs of sampled spiking neurons")
-        for row in rows(results):
+                for method in FIVE_METHODS:
+                    bar("demo", len(results), total)
+                    results.append(run(experiment, method, seed))
+        table = Table(*COLUMNS, title="Five ways to train a spiking network")
+        for number, row in enumerate(rows(results)):
+            if number and results[number].experiment != results[number - 1].experiment:
+                table.add_section()
             table.add_row(*row)
         console.print(table)
         console.print(f"report: {write_report(results, output)}", soft_wrap=True)
-    except CvxsnnError as error:
-        Console(stderr=True).print(f"cvxsnn: {error}", style="red", soft_wrap=True)
-        raise typer.Exit(1) from None
+
+
+@app.command()
+def fit(
+    data: DataFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
+    method: Annotated[str, typer.Option(help="cvx, sg, sg-cvx, sg-sg, cvx-sg, r or r-cvx.")] = "cvx",
+    hidden: Annotated[str, typer.Option(help="Widths of the hidden layers, such as 256,512.")] = "512",
+    subnetworks: Annotated[int, typer.Option(min=1, help="Parallel subnetworks.")] = 1,
+    neuron: Annotated[str, typer.Option(help="lif or threshold.")] = "lif",
+    decay: Annotated[float | None, typer.Option(help="Decay of all neurons; spread over [0.5, 1] by default.")] = None,
+    threshold: Annotated[float, typer.Option(help="Threshold of all neurons.")] = 1.0,
+    readout: Annotated[str, typer.Option(help="mean or last.")] = "mean",
+    loss: Annotated[str | None, typer.Option(help="logistic, softmax, hinge, squared_hinge or squared.")] = None,
+    strength: Annotated[str, typer.Option(help="Number that multiplies the L1 norm, or auto.")] = "auto",
+    epochs: Annotated[int, typer.Option(min=1, help="For methods with surrogate gradients.")] = 50,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    regress: Annotated[bool, typer.Option("--regress", help="Predict real numbers instead of classes.")] = False,
+) -> None:
+    """Train a spiking network on a data file and save it."""
+    from .data_files import read_data
+    from .estimators import SpikingClassifier, SpikingRegressor
+    from .files import save
+    from .surrogate import SurrogateSettings
+
+    with _plain_errors():
+        X, y, weight = read_data(data, needs_targets=True)
+        _check_folder(output)
+        kind = SpikingRegressor if regress else SpikingClassifier
+        model = kind(
+            method,
+            _widths(hidden),
+            subnetworks,
+            neuron=neuron,
+            decay=decay,
+            threshold=threshold,
+            readout=readout,
+            loss=loss,
+            l1_strength=_strength(strength),
+            surrogate=SurrogateSettings(epochs=epochs, seed=seed),
+            random_state=seed,
+            verbose=True,
+        )
+        model.fit(X, y, sample_weight=weight)
+        save(model, output)
+        console.print(model.network_, highlight=False)
+        name = "R²" if regress else "accuracy"
+        console.print(f"{name} on the training data: {model.score(X, y):.4f}")
+        console.print(f"certificate: {model.certificate_ or f'none, method {method} proves nothing'}", soft_wrap=True)
+        console.print(f"saved: {output}", soft_wrap=True)
+
+
+@app.command()
+def predict(
+    model: ModelFile,
+    data: Annotated[Path, typer.Argument(help="A .npz file with an array X.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .npz file to write; else text.")] = None,
+) -> None:
+    """Predict with a saved model: one prediction a line, or an array `y` in a file."""
+    from .data_files import read_data
+    from .storage import write_atomically
+
+    with _plain_errors():
+        estimator = _load_estimator(model)
+        X, y, _ = read_data(data, needs_targets=False)
+        predicted = estimator.predict(X)
+        if output is None:
+            for value in predicted.tolist():
+                typer.echo(value)
+        else:
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, y=predicted.astype(str) if predicted.dtype == object else predicted)
+            write_atomically(output, buffer.getvalue())
+            console.print(f"saved: {output}", soft_wrap=True)
+        if y is not None:
+            Console(stderr=True).print(f"score against y: {estimator.score(X, y):.4f}")
+
+
+@app.command()
+def certify(model: ModelFile, data: DataFile) -> None:
+    """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
+    from .data_files import read_data
+
+    with _plain_errors():
+        estimator = _load_estimator(model)
+        X, y, weight = read_data(data, needs_targets=True)
+        found = estimator.certify(X, y, weight)
+        stated = estimator.certificate_
+        console.print(f"found now:  {found}", soft_wrap=True)
+        console.print(f"as saved:   {stated}", soft_wrap=True)
+        agrees = abs(found.primal - stated.primal) <= 1e-9 * max(1.0, abs(stated.primal))
+        if not agrees:
+            console.print("the objectives differ: these are not the data that the model was trained on", style="yellow")
+            raise typer.Exit(2)
+        console.print(
+            "proven: no other read-out of these sampled neurons has an objective lower by more than the gap; "
+            "not proven: anything about other neurons, or about new data",
+            soft_wrap=True,
+        )
+
+
+def _load_estimator(path: Path) -> Any:
+    from .errors import InvalidInputError
+    from .files import load
+    from .network import SpikingNetwork
+
+    model = load(path)
+    if isinstance(model, SpikingNetwork):
+        raise InvalidInputError(f"expected a fitted classifier or regressor in {path}, got a bare network")
+    return model
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    from .errors import InvalidInputError
+
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInputError(f"expected widths such as 256,512, got {text!r}") from None
+
+
+def _strength(text: str) -> float | str:
+    from .errors import InvalidInputError
+
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(f"expected a number or auto for --strength, got {text!r}") from None
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse a place that cannot be written to before the work, not after it."""
+    from .errors import DataFileError
+
+    if not path.parent.is_dir() or path.is_dir():
+        raise DataFileError(f"expected a file in an existing folder for the model, got {path}: make the folder first")

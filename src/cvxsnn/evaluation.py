@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InvalidInputError
-from .tasks import Feedback, SequenceData
+from .tasks import Feedback, SequenceData, Task
 
 State = TypeVar("State")
 Predictions = Mapping[str, npt.NDArray[np.int64]]
@@ -165,3 +165,26 @@ def label_accuracy(predicted: npt.NDArray[np.int64], data: SequenceData) -> floa
     ((head, targets),) = data.heads.items()
     _check_heads({head: predicted}, shapes, "predictions")
     return float((predicted == targets).mean())
+
+
+def accuracy(model: "Network[State]", task: Task, data: SequenceData) -> float:
+    """The one number by which a task judges a model.
+
+    Where the model feeds its own answers back, the share of steps at which every head is right while it does so; where
+    each step has targets, the same without feedback; else the share of right labels.
+    """
+    if task.feedback is not None:
+        return score_tokens(predict_autoregressive(model, data, task.feedback), data).joint_token
+    predicted = model.predict(data.inputs)
+    if all(targets.ndim == 2 for targets in data.heads.values()):
+        return score_tokens(predicted, data).joint_token
+    (head,) = data.heads
+    return label_accuracy(predicted[head], data)
+
+
+class Network(SequenceModel[State], Protocol[State]):
+    """A model that also answers for whole sequences at once."""
+
+    def predict(self, inputs: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.int64]]:
+        """Each head's classes, (n_samples,) or (n_samples, n_steps)."""
+        ...

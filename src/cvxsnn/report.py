@@ -1,25 +1,24 @@
-"""A self-contained page about some results: one table, three pictures, no network."""
+"""A self-contained page about the demonstration: one table, three pictures, no network."""
 
 import base64
 import html
 import io
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-import torch
 from matplotlib.figure import Figure
 
-from .convex import Solution
 from .demo import Result
 from .errors import DataFileError
+from .plots import plot_gaps, plot_health, plot_raster
+from .storage import write_atomically
 
-COLUMNS = ("task", "accuracy", "certified gap", "atoms used", "seconds")
+COLUMNS = ("task", "method", "accuracy", "certified gap", "active subnetworks", "seconds")
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
@@ -31,96 +30,52 @@ border-bottom: 1px solid #ddd; vertical-align: top } img { max-width: 100%; heig
 
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """The table's cells, as text, in the order of ``COLUMNS``."""
-    return [
-        (
-            result.name,
-            ", ".join(f"{name} {value:.3f}" for name, value in result.accuracy.items()),
-            f"{result.solution.certificate.relative_gap:.1e}",
-            f"{len(result.solution.support)} of {result.health.n_witnesses}",
-            f"{result.seconds:.1f}",
+    cells: list[tuple[str, ...]] = []
+    for result in results:
+        trained = result.trained
+        certificate, network = trained.certificate, trained.network
+        n_active = int(network.weight.detach().any(1).sum())
+        hidden, n_subnetworks = trained.settings.family["hidden"], trained.settings.family.get("n_subnetworks", 1)
+        total = hidden[-1] * n_subnetworks
+        cells.append(
+            (
+                result.experiment,
+                trained.method,
+                ", ".join(f"{name} {value:.3f}" for name, value in result.accuracy.items()),
+                "none" if certificate is None else f"{certificate.relative_gap:.1e}",
+                f"{n_active} of {total}",
+                f"{trained.seconds:.1f}",
+            )
         )
-        for result in results
-    ]
+    return cells
 
 
 def write_report(results: Sequence[Result], directory: Path) -> Path:
     """Write ``index.html`` and the pictures into a directory; give the page's path."""
-    pictures = {
-        "Spikes of the atoms in use": plot_spikes(results[0].solution),
-        "Gap against time": plot_gaps(results),
-        "Dictionary health": plot_health(results),
+    certified = {f"{r.experiment}, {r.trained.method}": r.trained.solution for r in results if r.trained.solution}
+    example = next(r for r in results if r.trained.solution)
+    axes = {
+        "Spike raster": plot_raster(example.trained.network, example.task.test.inputs[0]),
+        "Gap against iterations": plot_gaps(certified),
+        "Dictionary health": plot_health({name: s.problem.dictionary.health() for name, s in certified.items()}),
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        encoded = {}
-        for title, figure in pictures.items():
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="png", dpi=120)
-            plt.close(figure)
-            encoded[title] = buffer.getvalue()
-            _write(directory / f"{title.lower().replace(' ', '-')}.png", encoded[title])
-        page = directory / "index.html"
-        _write(page, _page(results, encoded).encode())
     except OSError as error:
         raise DataFileError(
             f"expected to write the report into {directory}, got: {error}; choose another --output"
         ) from error
+    encoded = {}
+    for title, drawn in axes.items():
+        figure = cast(Figure, drawn.figure)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=120)
+        plt.close(figure)
+        encoded[title] = buffer.getvalue()
+        write_atomically(directory / f"{title.lower().replace(' ', '-')}.png", encoded[title])
+    page = directory / "index.html"
+    write_atomically(page, _page(results, encoded).encode())
     return page
-
-
-def plot_spikes(solution: Solution, n_rows: int = 120) -> Figure:
-    """What the active atoms do on the first rows of the dictionary; strongest coefficients on top."""
-    order = torch.argsort(solution.coef.abs().amax(1), descending=True)[: min(60, len(solution.support))]
-    values = solution.problem.dictionary.columns(order)[:n_rows].T.cpu().numpy()
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    axes.imshow(values, cmap="Greys", aspect="auto", interpolation="nearest")
-    axes.set(xlabel="row (sample or step)", ylabel="atom, strongest first", title="Spikes of the atoms in use")
-    return figure
-
-
-def plot_gaps(results: Sequence[Result]) -> Figure:
-    """The solver's relative gap over time, and where the certificate put the end."""
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for result in results:
-        history = [moment for moment in result.solution.history if moment.relative_gap > 0]
-        (line,) = axes.semilogy(
-            [moment.seconds for moment in history], [moment.relative_gap for moment in history], ".-", label=result.name
-        )
-        axes.plot(
-            result.solution.seconds, max(result.solution.certificate.relative_gap, 1e-17), "o", color=line.get_color()
-        )
-    axes.set(xlabel="seconds", ylabel="relative gap", title="Gap against time (dot: certificate)")
-    axes.legend(fontsize="small")
-    return figure
-
-
-def plot_health(results: Sequence[Result]) -> Figure:
-    """Shares of distinct, duplicate, dead and saturated columns."""
-    figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
-    names = [result.name for result in results]
-    left = [0.0] * len(results)
-    # A dead or saturated column is a duplicate of the first of its kind: count it under one name only.
-    for label, colour in (("distinct", "C0"), ("other duplicates", "C1"), ("saturated", "C2"), ("dead", "C7")):
-        widths = [_shares(result)[label] for result in results]
-        axes.barh(names, widths, left=left, color=colour, label=label)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.invert_yaxis()
-    axes.set(xlabel="share of witnesses", title="Dictionary health")
-    figure.legend(fontsize="small", ncols=4, loc="outside lower center")
-    return figure
-
-
-def _shares(result: Result) -> dict[str, float]:
-    health = result.health
-    constant = health.n_dead + health.n_saturated
-    distinct = health.n_atoms - (health.n_dead > 0) - (health.n_saturated > 0)
-    counts = {
-        "distinct": distinct,
-        "other duplicates": health.n_witnesses - constant - distinct,
-        "saturated": health.n_saturated,
-        "dead": health.n_dead,
-    }
-    return {label: count / health.n_witnesses for label, count in counts.items()}
 
 
 def _page(results: Sequence[Result], pictures: dict[str, bytes]) -> str:
@@ -131,26 +86,16 @@ def _page(results: Sequence[Result], pictures: dict[str, bytes]) -> str:
         for title, data in pictures.items()
     )
     certificates = "".join(
-        f"<li>{html.escape(result.name)}: {html.escape(str(result.solution.certificate))}</li>" for result in results
+        f"<li>{html.escape(f'{result.experiment}, {result.trained.method}: {result.trained.certificate}')}</li>"
+        for result in results
+        if result.trained.certificate is not None
     )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>cvxsnn demonstration</title><style>{_STYLE}</style><h1>Spiking networks with certificates</h1>"
-        "<p>Hidden LIF neurons are sampled and fixed; their spikes make a dictionary; the read-out is the global "
-        "optimum of a convex program, proven by a duality gap on the original problem.</p>"
+        f"<title>cvxsnn demonstration</title><style>{_STYLE}</style><h1>Five ways to train a spiking network</h1>"
+        "<p>cvx samples hidden LIF neurons and finds the globally optimal read-out of their spikes, proven by a "
+        "duality gap on the original problem. sg trains all layers by surrogate gradients, which proves nothing. The "
+        "others are one after the other.</p>"
         f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
         f"<h2>Certificates</h2><ul>{certificates}</ul>{images}"
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

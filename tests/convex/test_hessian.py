@@ -26,7 +26,7 @@ def draw_entries(problem: ConvexProblem) -> tuple[Tensor, Tensor, Tensor, Tensor
 def test_hessian_is_the_slope_of_the_gradient(loss: str, precision: torch.dtype, tolerance: float) -> None:
     problem = Kind(loss, columns="few_rows", weighted=True).draw(0)
     scores, atoms, place, outputs = draw_entries(problem)
-    hessian = loss_hessian(problem, scores, atoms, place, outputs, precision)
+    hessian = loss_hessian(problem, problem.curvature(scores), atoms, place, outputs, precision)
     for entry, (atom, output) in enumerate(zip(place, outputs, strict=True)):
         move = torch.zeros_like(scores)
         move[:, output] = STEP * problem.dictionary.columns()[:, atom]
@@ -39,7 +39,7 @@ def test_intercepts_are_a_column_of_ones() -> None:
     problem = Kind("softmax", intercept=True, weighted=True).draw(0)
     scores, *_ = draw_entries(problem)
     outputs = torch.arange(3)
-    hessian = loss_hessian(problem, scores, torch.arange(0), torch.zeros_like(outputs), outputs)
+    hessian = loss_hessian(problem, problem.curvature(scores), torch.arange(0), torch.zeros_like(outputs), outputs)
     probability, weight = torch.softmax(scores, 1), problem.row_weight[:, None]
     expected = torch.diag((weight * probability).sum(0)) - probability.T @ (weight * probability)
     torch.testing.assert_close(hessian, expected, rtol=0, atol=ROUNDING)
@@ -47,21 +47,23 @@ def test_intercepts_are_a_column_of_ones() -> None:
 
 def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Kind("softmax", weighted=True).draw(0)
-    entries = draw_entries(problem)
-    whole = loss_hessian(problem, *entries)
+    scores, *entries = draw_entries(problem)
+    whole = loss_hessian(problem, problem.curvature(scores), *entries)
     monkeypatch.setattr(module, "_BLOCK", 1)
-    torch.testing.assert_close(loss_hessian(problem, *entries), whole, rtol=0, atol=ROUNDING)
+    blocked = loss_hessian(problem, problem.curvature(scores), *entries)
+    torch.testing.assert_close(blocked, whole, rtol=0, atol=ROUNDING)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 def test_rough_hessians_of_singular_problems_are_not_indefinite(loss: str) -> None:
     problem = Kind(loss, columns="collinear").draw(0)
-    hessian = loss_hessian(problem, *draw_entries(problem), torch.float32)
+    scores, *entries = draw_entries(problem)
+    hessian = loss_hessian(problem, problem.curvature(scores), *entries, torch.float32)
     assert float(torch.linalg.eigvalsh(hessian)[0]) > 0
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, SINGLE_PRECISION), (torch.float64, ROUNDING)])
-@pytest.mark.parametrize("size", [1, 7, 200])
+@pytest.mark.parametrize("size", [0, 1, 7, 200])
 def test_self_product_is_the_product_with_the_transpose(size: int, dtype: torch.dtype, tolerance: float) -> None:
     factor = torch.randn(30, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 30**0.5
     product = self_product(factor.to(dtype))

@@ -8,7 +8,7 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, build_dictionary, certify, gaussian_witnesses, solve
-from cvxsnn.convex.problem import timestep_weights
+from cvxsnn.convex.heads import timestep_weights
 from cvxsnn.errors import InvalidInputError
 
 COLUMNS = np.eye(4, dtype=bool)
@@ -86,6 +86,41 @@ def test_zero_is_not_optimal_just_below_the_critical_strength(loss: str, penalty
     solution = solve(problem, 1e-9)
     assert len(solution.support) > 0
     assert solution.certificate.primal < null_value
+
+
+def one_class_with_weight(loss: str, intercept: bool, penalty: str = "l1") -> ConvexProblem:
+    """A problem in which a class has rows, but none with weight."""
+    columns = np.random.default_rng(0).random((12, 5)) < 0.5
+    labels = np.arange(12) % 2
+    return ConvexProblem(columns, labels, loss, 0.01, penalty=penalty, intercept=intercept, row_weight=labels)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", "softmax"])
+def test_one_class_with_weight_is_refused_with_an_intercept_and_solved_without(loss: str) -> None:
+    with pytest.raises(InvalidInputError, match="two classes among the rows with weight in head 'label', got one"):
+        one_class_with_weight(loss, intercept=True)
+    assert solve(one_class_with_weight(loss, intercept=False)).has_converged
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_a_third_class_without_weight_does_not_spoil_the_certificate(penalty: str) -> None:
+    columns = np.random.default_rng(0).random((24, 8)) < 0.5
+    labels = np.arange(24) % 3
+    options = {"penalty": penalty, "intercept": True, "row_weight": labels > 0}
+    assert solve(ConvexProblem(columns, labels, "softmax", 0.01, **options)).has_converged
+
+
+def test_rows_without_weight_add_nothing_to_the_conjugate() -> None:
+    problem = ConvexProblem(COLUMNS, LABELS, row_weight=np.array([1, 1, 0, 1]))
+    dual = problem.unit_dual(draw_scores(problem))
+    outside = dual.clone()
+    outside[2] = 7.0
+    assert float(problem.conjugate(outside)) == float(problem.conjugate(dual))
+
+
+@pytest.mark.parametrize("targets", [[0, 1, 0, 1], (0.0, 1.0, 0.0, 1.0), [False, True] * 2, LABELS[::-1][::-1]])
+def test_targets_may_be_any_sequence_of_numbers(targets: object) -> None:
+    assert ConvexProblem(COLUMNS, targets).heads[0].targets[:, 0].tolist() == [-1, 1, -1, 1]
 
 
 def test_with_strength_changes_nothing_else() -> None:
@@ -169,10 +204,14 @@ def test_repr_names_sizes_and_terms() -> None:
         (lambda: ConvexProblem(COLUMNS, LABELS, l1_strength=float("nan")), "finite number above zero, got nan"),
         (lambda: ConvexProblem(COLUMNS, LABELS, l1_strength=float("inf")), "finite number above zero, got inf"),
         (lambda: ConvexProblem(COLUMNS, LABELS).with_strength(0.0), "finite number above zero, got 0.0"),
-        (lambda: ConvexProblem(COLUMNS, LABELS[:3]), r"dictionary's 4 rows in head 'label', got shape \(3,\)"),
-        (lambda: ConvexProblem(COLUMNS, np.array(1.0)), r"dictionary's 4 rows in head 'label', got shape \(\)"),
+        (lambda: ConvexProblem(COLUMNS, LABELS[:3]), r"each of 4 rows in head 'label', got shape \(3,\)"),
+        (lambda: ConvexProblem(COLUMNS, np.array(1.0)), r"each of 4 rows in head 'label', got shape \(\)"),
         (lambda: ConvexProblem(COLUMNS, {"a": LABELS, "b": LABELS[:3]}), "rows in head 'b'"),
         (lambda: ConvexProblem(COLUMNS, np.full(4, np.nan), "squared"), "finite targets, got NaN"),
+        (lambda: ConvexProblem(COLUMNS, ["a", "b", "a", "b"]), "numeric targets, got <U1: encode labels as numbers"),
+        (lambda: ConvexProblem(COLUMNS, [0, 1, None, 1]), "numeric targets, got object: encode labels as numbers"),
+        (lambda: ConvexProblem(COLUMNS, [0, 1, 1j, 1]), "numeric targets, got complex128: encode labels as numbers"),
+        (lambda: ConvexProblem(COLUMNS, [[0], [1], [0, 1], [1]]), "form an array, got rows of unequal length: give"),
         (lambda: ConvexProblem(COLUMNS, LABELS, "absolute"), "loss to be one of .* got 'absolute'"),
         (lambda: ConvexProblem(COLUMNS, LABELS, penalty="l2"), "penalty to be one of 'l1', 'group', got 'l2'"),
         (lambda: ConvexProblem(COLUMNS + 0.5, LABELS), "0/1 array, got other values"),

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from tolerances import ROUNDING
 from torch import Tensor
 
+from cvxsnn.convex.cholesky import FactorisationError
 from cvxsnn.convex.quadratic import minimise_l1_quadratic
 
 TOLERANCE = 1e-9
@@ -96,6 +97,12 @@ def test_free_coordinates_alone_give_the_least_squares_solution() -> None:
     gram, linear, _ = draw(3, (8, 6), "real")
     x = minimise_l1_quadratic(gram, linear, torch.zeros(6).double(), torch.zeros(6).double(), tolerance=TOLERANCE)
     torch.testing.assert_close(gram @ x, linear, rtol=0, atol=TOLERANCE)
+
+
+def test_numbers_that_overflowed_are_an_error_and_not_a_loop() -> None:
+    gram, one = torch.full((2, 2), torch.nan).double(), torch.ones(2).double()
+    with pytest.raises(FactorisationError, match="positive semidefinite matrix, got NaN, infinite"):
+        minimise_l1_quadratic(gram, one, one, one, tolerance=TOLERANCE)
 
 
 def test_a_zero_gram_matrix_gives_zero() -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,6 +119,12 @@ def test_too_few_iterations_are_a_status_and_a_warning(solver: str, loss: str) -
     assert solution.status is Status.ITERATION_LIMIT
     assert not solution.has_converged
     assert solution.certificate.relative_gap > 1e-6
+
+
+@pytest.mark.parametrize("max_iterations", [0, -1, 2.5, True])
+def test_numbers_of_iterations_below_one_are_refused(max_iterations: int) -> None:
+    with pytest.raises(InvalidInputError, match=f"max_iterations to be a positive integer, got {max_iterations}"):
+        solve(Kind("logistic").draw(0), max_iterations=max_iterations)
 
 
 def test_too_few_iterations_are_an_error_where_asked_for() -> None:
@@ -275,6 +282,18 @@ def test_a_start_changes_the_way_and_not_the_optimum(loss: str, penalty: str) ->
     warm, cold = solve(problem, 1e-7, start=start), solve(problem, 1e-7)
     assert_agree(warm, cold)
     assert torch.equal(start.coef, before)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+@pytest.mark.parametrize("factor", [-1000.0, float("nan")])
+def test_a_start_that_is_worse_than_zero_is_not_used(factor: float, loss: str, penalty: str) -> None:
+    problem = Kind(loss, penalty, intercept=True, n_outputs=2).draw(0)
+    cold = solve(problem, 1e-7)
+    far = replace(cold, coef=factor * cold.coef, intercept=factor * cold.intercept)
+    warm = solve(problem, 1e-7, start=far)
+    assert warm.has_converged
+    assert torch.equal(warm.coef, cold.coef)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -114,7 +114,7 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
     for owner, (candidate, coef, score) in enumerate(zip(candidates, coefs, scores, strict=True)):
         problem = candidate.problem
         score = score + candidate.intercept
-        primals.append(float(problem.loss_value(score) + problem.l1_strength * problem.penalty.value(coef)))
+        primals.append(problem.objective(coef, score))
         weight = problem.row_weight[:, None]
         units = [torch.where(weight > 0, -dual / weight, 0.0) for dual in candidate.duals]
         for unit in (problem.unit_dual(score), *units):

@@ -1,8 +1,9 @@
-"""Group norm: Newton steps on the atoms whose outputs are not all zero.
+r"""Group norm: Newton's method on a rounded norm that is sharpened as the gap closes.
 
-Away from zero the norm of an atom's outputs is smooth, so active atoms are moved by Newton's method on the objective
-itself; an atom whose outputs are carried through zero is set to zero, and one whose correlation exceeds the strength is
-nudged away from it. A hinge is replaced by its envelope, which narrows as the gap closes.
+The norm of an atom's outputs is replaced by :math:`\eta_j = \sqrt{\|w_j\|^2 + \epsilon^2}`, and a hinge by its rounded
+form. As ε falls the corners come back, and would stop Newton's method on the rounded objective. So its slope
+:math:`w_j / \eta_j` is kept as a variable :math:`u_j` in the unit ball, and it is :math:`\eta_j u_j = w_j` that is
+linearised, which is far closer to linear (Chan, Golub and Mulet, 1999).
 """
 
 from math import inf
@@ -11,19 +12,28 @@ import torch
 from torch import Tensor
 
 from .certificate import lower_bound
-from .envelope import NARROWEST, has_hinge, smoothed
+from .cholesky import solve_semidefinite
 from .hessian import loss_hessian
 from .problem import ConvexProblem
 from .recorder import Recorder
+from .rounded_hinge import NARROWEST, smoothed
 from .solution import Status
 
-_MAX_BACKTRACKS = 30
-_MIN_NEWCOMERS = 20
+_MAX_BACKTRACKS = 40
+_MAX_IDLE = 100
+_MIN_NEWCOMERS, _NEWCOMER_SHARE = 20, 0.5
 _TINY = 1e-10
-_DAMPINGS = (1e-13, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e2)
-_STEPS = (1.0, 0.5, 0.25)
-_FLAT = 1e-2
-"""Curvature to assume at least, where the loss is linear."""
+_RIDGE, _FLAT = 1e-13, 1e-2
+"""Damping relative to the diagonal of the Hessian, and the curvature to assume where the loss is linear."""
+
+_SHARPNESS = 0.1
+"""What rounding may add to the objective, as a share of the gap."""
+
+_STEEP = 0.995
+"""Norm of the slope below which an atom is taken for zero: its outputs are within ten times the rounding of it."""
+
+_ROUGH_ABOVE = 1e-3
+"""Relative gap above which Hessians in float32 are good enough: half the work."""
 
 
 def solve_group_newton(
@@ -36,120 +46,145 @@ def solve_group_newton(
     max_iterations: int = 1000,
 ) -> tuple[Tensor, Tensor, Tensor, Status]:
     """Minimise a problem with the group penalty; give coef, intercept, dual candidate and status."""
-    point = _Point(problem, coef, intercept)
-    width = 1.0 if has_hinge(problem) else 0.0
-    smooth = smoothed(problem, width)
-    best_primal, best_coef, best_intercept = inf, coef, intercept
-    best_bound, best_dual = -inf, problem.null_dual
-    status, idle, best_gap = Status.ITERATION_LIMIT, 0, inf
+    search = _Search(problem, coef, intercept, tolerance)
+    best_gap, n_idle, status = inf, 0, Status.ITERATION_LIMIT
     for _ in range(max_iterations):
-        primal = point.objective(problem)
-        bound, feasible = lower_bound(problem, smooth.unit_dual(point.scores))
-        if primal < best_primal:
-            best_primal, best_coef, best_intercept = primal, point.coef, point.intercept
-        if bound > best_bound:
-            best_bound, best_dual = bound, feasible
-        recorder.record(best_primal, best_bound, int(point.coef.any(1).sum()))
-        gap = (best_primal - best_bound) / max(best_primal, 1e-300)
-        if gap <= tolerance:
-            status = Status.CONVERGED
+        search.assess()
+        gap = search.relative_gap
+        recorder.record(search.best_primal, search.best_bound, int(search.best_coef.any(1).sum()))
+        n_idle = 0 if gap < 0.95 * best_gap else n_idle + 1
+        best_gap = min(best_gap, gap)
+        if gap <= tolerance or n_idle > _MAX_IDLE:
+            status = Status.CONVERGED if gap <= tolerance else Status.STALLED
             break
-        idle = 0 if gap < 0.99 * best_gap else idle + 1
-        best_gap = min(gap, best_gap)
-        if idle > 60:
-            status = Status.STALLED
-            break
-        nudged = _nudge(smooth, point)
-        moved = _newton_step(smooth, nudged) or (None if nudged is point else nudged)
-        # Rounding the hinge costs up to half the width: once the rest of the gap is less, narrow it.
-        is_spent = moved is None or primal - bound <= width
-        if width > 0 and is_spent and width > NARROWEST:
-            width *= 0.2
-            smooth = smoothed(problem, width)
-        elif moved is None:
-            status = Status.STALLED
-            break
-        point = moved or point
-    return best_coef, best_intercept, -problem.row_weight[:, None] * best_dual, status
+        search.advance()
+    return search.best_coef, search.best_intercept, -problem.row_weight[:, None] * search.best_dual, status
 
 
-class _Point:
-    """Coefficients, intercept, and the scores they give."""
+class _Search:
+    """The iterate and the best points seen.
 
-    def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, scores: Tensor | None = None) -> None:
+    ``allowance`` is what rounding may add to the objective. ``slope`` is u, one row for each atom, and ``lean`` its
+    like for hinges, one entry for each score, where |1 − yf| is the norm that is rounded.
+    """
+
+    def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, tolerance: float) -> None:
+        self.problem, self.tolerance = problem, tolerance
         self.coef, self.intercept = coef, intercept
-        self.scores = problem.dictionary.matvec(coef) + intercept if scores is None else scores
+        self.scores = problem.dictionary.matvec(coef) + intercept
+        self.best_primal, self.best_coef, self.best_intercept = inf, coef, intercept
+        self.best_bound, self.best_dual = -inf, problem.null_dual
+        self.targets = torch.cat([head.targets for head in problem.heads], dim=1)
+        hinge_weight = [0.0 if h.loss.is_smooth else h.weight for h in problem.heads for _ in h.targets[0]]
+        self.hinge_weight = torch.tensor(hinge_weight, dtype=coef.dtype, device=coef.device)
+        self.has_hinge = bool(self.hinge_weight.any())
+        self.working = coef.any(1)
+        self.slope, self.lean = torch.zeros_like(coef), torch.zeros_like(self.scores)
+        self.allowance, self.smooth, self.is_settled = inf, smoothed(problem, NARROWEST), True
 
-    def objective(self, problem: ConvexProblem) -> float:
-        return float(problem.loss_value(self.scores) + problem.l1_strength * problem.penalty.value(self.coef))
+    @property
+    def relative_gap(self) -> float:
+        return (self.best_primal - self.best_bound) / max(self.best_primal, 1e-300)
+
+    def _sharpen_to(self, allowance: float) -> None:
+        """Round so that the working atoms add at most ``allowance`` to the objective, and hinges half of it."""
+        self.allowance = allowance
+        atoms_weight = self.problem.l1_strength * max(1, int(self.working.sum()))
+        self.epsilon = max(NARROWEST, allowance / atoms_weight)
+        self.width = max(NARROWEST, allowance / float(self.hinge_weight.sum())) if self.has_hinge else NARROWEST
+        self.smooth = smoothed(self.problem, self.width)
+
+    def assess(self) -> None:
+        """Bring the best points up to date, let violators into the working set, and sharpen."""
+        problem, strength = self.problem, self.problem.l1_strength
+        sparse = torch.where(self.slope.norm(dim=1, keepdim=True) < _STEEP, 0.0, self.coef)
+        primal = self._offer(sparse, problem.dictionary.matvec(sparse) + self.intercept, inf)
+        primal = min(primal, self._offer(self.coef, self.scores, primal))
+        dual = self.smooth.unit_dual(self.scores)
+        bound, feasible = lower_bound(problem, dual)
+        if self.has_hinge:
+            # On a narrow hinge the gradient magnifies the rounding of the scores; the slopes kept apart do not.
+            kept = -0.5 * self.hinge_weight * self.targets * (1 + self.lean)
+            other = lower_bound(problem, torch.where(self.hinge_weight > 0, kept, dual))
+            bound, feasible = max((bound, feasible), other, key=lambda found: found[0])
+        if bound > self.best_bound:
+            self.best_bound, self.best_dual = bound, feasible
+        norms = problem.penalty.atom_norms(problem.correlation(dual)).masked_fill(self.working, 0.0)
+        most = max(_MIN_NEWCOMERS, int(_NEWCOMER_SHARE * self.working.sum()))
+        n_new = min(int((norms > strength).sum()), most)
+        self.working[torch.topk(norms, n_new).indices] = True
+        if n_new or self.is_settled:
+            allowance = _SHARPNESS * (primal - bound)
+            self._sharpen_to(allowance if n_new else min(self.allowance, allowance))
+
+    def _offer(self, coef: Tensor, scores: Tensor, rival: float) -> float:
+        primal = self.problem.objective(coef, scores)
+        if primal <= self.best_primal and primal < rival * (1 - 0.5 * self.tolerance):
+            self.best_primal, self.best_coef, self.best_intercept = primal, coef, self.intercept
+        return primal
+
+    def advance(self) -> None:
+        """One Newton step on the rounded objective, over the working set and the intercept."""
+        problem, strength, n_outputs = self.problem, self.problem.l1_strength, self.problem.n_outputs
+        atoms = torch.nonzero(self.working).squeeze(1)
+        n_atoms, n_columns = len(atoms), len(atoms) + problem.intercept
+        place = torch.arange(n_columns, device=atoms.device).repeat(n_outputs)
+        outputs = torch.arange(n_outputs, device=atoms.device).repeat_interleave(n_columns)
+        value, slope, short = self.coef[atoms], self.slope[atoms], 1 - self.targets * self.scores
+        eta, eta_short = _rounded(value.norm(dim=1, keepdim=True), self.epsilon), _rounded(short, self.width)
+        unit, unit_short = value / eta, short / eta_short
+
+        dual = self.smooth.unit_dual(self.scores)
+        gradient = problem.correlation(dual)[atoms] + strength * unit
+        if problem.intercept:
+            gradient = torch.cat((gradient, (problem.row_weight @ dual)[None]))
+        curvature = torch.where(
+            self.hinge_weight > 0,
+            0.5 * (1 - self.lean * unit_short) / eta_short,
+            self.smooth.curvature(self.scores),
+        )
+        precision = torch.float32 if self.relative_gap > _ROUGH_ABOVE and not self.has_hinge else torch.float64
+        hessian = loss_hessian(self.smooth, curvature, atoms, place, outputs, precision)
+        blocks = hessian.view(n_outputs, n_columns, n_outputs, n_columns)
+        product = slope[:, :, None] * unit[:, None, :]
+        bend = torch.eye(n_outputs).to(unit) - 0.5 * (product + product.mT)
+        diagonal = torch.arange(n_atoms, device=atoms.device)
+        blocks[:, diagonal, :, diagonal] += strength * bend / eta[:, :, None]
+
+        ridge = _RIDGE * (hessian.diagonal() + _FLAT)
+        move = solve_semidefinite(hessian, -gradient.T.reshape(-1), ridge).view(n_outputs, n_columns).T
+        d_value = move[:n_atoms]
+        d_coef = torch.zeros_like(self.coef).index_put_((atoms,), d_value)
+        d_intercept = move[n_atoms:].sum(0)
+        d_scores = problem.dictionary.matvec(d_coef) + d_intercept
+        predicted = float((move * gradient).sum())
+        self.is_settled = -predicted <= self.allowance
+        step = self._line_search(atoms, d_coef, d_scores, predicted)
+        if step == 0:
+            self._sharpen_to(_SHARPNESS * self.allowance)
+            return
+        d_slope = (d_value - slope * (unit * d_value).sum(1, keepdim=True)) / eta + unit - slope
+        slope = slope + step * d_slope
+        self.slope[atoms] = slope / slope.norm(dim=1, keepdim=True).clamp_min(1.0)
+        d_lean = (1 - self.lean * unit_short) * (-self.targets * d_scores) / eta_short + unit_short - self.lean
+        self.lean = (self.lean + step * d_lean).clamp(-1, 1)
+        self.coef, self.intercept = self.coef + step * d_coef, self.intercept + step * d_intercept
+        self.scores = problem.dictionary.matvec(self.coef) + self.intercept
+
+    def _line_search(self, atoms: Tensor, d_coef: Tensor, d_scores: Tensor, predicted: float) -> float:
+        """The longest of the steps 1, ½, ¼, ... for which the rounded objective falls enough; zero if none does."""
+
+        def objective(step: float) -> float:
+            norms = (self.coef[atoms] + step * d_coef[atoms]).norm(dim=1)
+            penalty = self.problem.l1_strength * _rounded(norms, self.epsilon).sum()
+            return float(self.smooth.loss_value(self.scores + step * d_scores) + penalty)
+
+        here = objective(0.0)
+        # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
+        slack = _TINY * here if -predicted <= _TINY * here else 0.0
+        steps = (0.5**k for k in range(_MAX_BACKTRACKS))
+        return next((step for step in steps if objective(step) <= here + 1e-4 * step * predicted + slack), 0.0)
 
 
-def _nudge(problem: ConvexProblem, point: _Point) -> _Point:
-    """Move the worst violators off zero, against their gradient, as far as the objective falls."""
-    correlation = problem.correlation(problem.unit_dual(point.scores))
-    norms = torch.where(point.coef.any(1), 0.0, problem.penalty.atom_norms(correlation))
-    n_active = int(point.coef.any(1).sum())
-    n_new = min(int((norms > problem.l1_strength).sum()), max(_MIN_NEWCOMERS, n_active // 2))
-    if n_new == 0:
-        return point
-    atoms = torch.topk(norms, n_new).indices
-    direction = torch.zeros_like(point.coef)
-    direction[atoms] = -correlation[atoms] * (1 - problem.l1_strength / norms[atoms])[:, None]
-    change = problem.dictionary.matvec(direction)
-    here, step = point.objective(problem), 1.0
-    for _ in range(4 * _MAX_BACKTRACKS):
-        moved = _Point(problem, point.coef + step * direction, point.intercept, point.scores + step * change)
-        if moved.objective(problem) < here:
-            return moved
-        step *= 0.5
-    return point
-
-
-def _newton_step(problem: ConvexProblem, point: _Point) -> _Point | None:
-    """One Newton step on the active atoms and the intercept; None if the objective cannot be lowered."""
-    atoms = torch.nonzero(point.coef.any(1)).squeeze(1)
-    n_outputs, n_atoms = problem.n_outputs, len(atoms)
-    n_columns = n_atoms + problem.intercept
-    place = torch.arange(n_columns, device=atoms.device).repeat(n_outputs)
-    outputs = torch.arange(n_outputs, device=atoms.device).repeat_interleave(n_columns)
-    value = point.coef[atoms]
-    norm = value.norm(dim=1, keepdim=True)
-    unit = value / norm
-    dual = problem.unit_dual(point.scores)
-    gradient = problem.correlation(dual)[atoms] + problem.l1_strength * unit
-    if problem.intercept:
-        gradient = torch.cat((gradient, (problem.row_weight @ dual)[None]))
-    hessian = loss_hessian(problem, point.scores, atoms, place, outputs)
-    blocks = hessian.view(n_outputs, n_columns, n_outputs, n_columns)
-    diagonal = torch.arange(n_atoms, device=atoms.device)
-    bend = torch.eye(n_outputs, dtype=unit.dtype, device=unit.device) - unit[:, :, None] * unit[:, None, :]
-    blocks[:, diagonal, :, diagonal] += problem.l1_strength * bend / norm[:, :, None]
-    here = point.objective(problem)
-    for damping in _DAMPINGS:
-        direction = _damped_direction(hessian, gradient, damping)
-        # So close that the objective no longer shows progress, the gap, which is of first order, still does.
-        slack = _TINY * here if -float((direction * gradient).sum()) <= _TINY * here else 0.0
-        for step in _STEPS:
-            ahead = value + step * direction[:n_atoms]
-            through_zero = (ahead * value).sum(1, keepdim=True) <= 1e-6 * norm.square()
-            intercept = point.intercept + step * direction[-1] if problem.intercept else point.intercept
-            for chosen in (torch.where(through_zero, 0.0, ahead), ahead):
-                coef = torch.zeros_like(point.coef)
-                coef[atoms] = chosen
-                moved = _Point(problem, coef, intercept)
-                if moved.objective(problem) < here + slack:
-                    return moved
-    return None
-
-
-def _damped_direction(hessian: Tensor, gradient: Tensor, damping: float) -> Tensor:
-    """Levenberg's step, of the gradient's shape (n_columns, n_outputs)."""
-    largest = max(float(hessian.diagonal().max()), _FLAT) if len(hessian) else _FLAT
-    while True:
-        shifted = hessian.clone()
-        shifted.diagonal().add_(damping * largest)
-        factor, info = torch.linalg.cholesky_ex(shifted)
-        if int(info) == 0:
-            step = torch.cholesky_solve(-gradient.T.reshape(-1, 1), factor)
-            return step.view(gradient.shape[1], gradient.shape[0]).T
-        damping *= 100
+def _rounded(norm: Tensor, width: float) -> Tensor:
+    return (norm.square() + width**2).sqrt()

@@ -18,7 +18,7 @@ _TRIANGLE, _SMALL = 6, 128
 
 def loss_hessian(
     problem: ConvexProblem,
-    scores: Tensor,
+    curvature: Tensor,
     atoms: Tensor,
     place: Tensor,
     outputs: Tensor,
@@ -29,7 +29,7 @@ def loss_hessian(
     Parameters
     ----------
     problem : ConvexProblem
-    scores : Tensor of shape (n_rows, n_outputs), where to take it
+    curvature : Tensor of shape (n_rows, n_outputs), as ``problem.curvature`` gives it
     atoms : Tensor of shape (n_columns,)
     place, outputs : Tensor of shape (n_entries,)
         Column and output of each entry, sorted by output. Column ``len(atoms)`` is the intercept.
@@ -37,22 +37,22 @@ def loss_hessian(
         In which products are formed.
     """
     size = len(place)
-    hessian = torch.zeros(size, size, dtype=torch.float64, device=scores.device)
+    hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
     for rows, columns in problem.dictionary.iterate_rows(max(1, _BLOCK // max(1, size)), precision, atoms):
         if problem.intercept:
             columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
         for head in problem.heads:
-            curvature = head.loss.curvature(scores[rows, head.columns], head.targets[rows]).to(precision)
+            bend = curvature[rows, head.columns].to(precision)
             weight = (head.weight * problem.row_weight[rows]).to(precision)
             for output in range(head.columns.start, head.columns.stop):
                 entries = slice(edges[output], edges[output + 1])
-                root = (weight * curvature[:, output - head.columns.start]).sqrt()
+                root = (weight * bend[:, output - head.columns.start]).sqrt()
                 chosen = columns if problem.n_outputs == 1 else columns[:, place[entries]]
                 hessian[entries, entries] += self_product(chosen * root[:, None])
             if isinstance(head.loss, Softmax):
                 entries = slice(edges[head.columns.start], edges[head.columns.stop])
-                spread = columns[:, place[entries]] * curvature[:, outputs[entries] - head.columns.start]
+                spread = columns[:, place[entries]] * bend[:, outputs[entries] - head.columns.start]
                 hessian[entries, entries] -= self_product(spread * weight.sqrt()[:, None])
     if precision != torch.float64:  # rounding must not make a singular Hessian indefinite
         hessian.diagonal().add_(1e-6 * hessian.diagonal().max())
@@ -61,7 +61,7 @@ def loss_hessian(
 
 def self_product(factor: Tensor) -> Tensor:
     """``factorᵀ factor``, at little more than half the work of a general product."""
-    if factor.device.type == "cpu" and factor.dtype == torch.float64:
+    if factor.device.type == "cpu" and factor.dtype == torch.float64 and factor.shape[1]:
         # What torch lacks: BLAS's symmetric product, here in Fortran's order. It fills the upper triangle.
         is_transposed = factor.T.is_contiguous()
         columns = factor.numpy() if is_transposed else factor.contiguous().numpy().T

@@ -5,6 +5,7 @@ point may be shrunk towards zero.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +30,10 @@ class Loss(ABC):
     @abstractmethod
     def encode(self, targets: Array) -> Tensor:
         """Targets as the float64 matrix (n_rows, n_outputs) that the other methods take, or why they cannot be."""
+
+    def lacks_contrast(self, targets: Tensor) -> bool:
+        """Whether encoded targets show one class only, so that a constant separates them."""
+        return False
 
     @abstractmethod
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
@@ -114,9 +119,13 @@ class _Margin(Loss):
                 f"expected labels in {{0, 1}} or {{-1, 1}} for the {self.name} loss, got values from {labels.min():g} "
                 f"to {labels.max():g}: use loss='softmax' for more classes or 'squared' for real targets"
             )
-        if bool((labels.amin(0) == labels.amax(0)).any()):
+        if self.lacks_contrast(labels):
             raise InvalidInputError("expected both labels to occur, got one class only: there is nothing to separate")
         return labels
+
+    def lacks_contrast(self, targets: Tensor) -> bool:
+        """Whether some column is constant."""
+        return bool((targets.amin(0) == targets.amax(0)).any())
 
     largest_dual: ClassVar[float] = 1.0
     """Bound on −uy in the domain of the conjugate; the lower bound is zero."""
@@ -226,7 +235,7 @@ class Softmax(Loss):
 
     def encode(self, targets: Array) -> Tensor:
         """Integer classes 0, 1, ... as one-hot rows."""
-        labels = _as_numbers(targets)
+        labels = as_numbers(targets)
         if labels.ndim != 1:
             raise InvalidInputError(f"expected one class a row for the softmax loss, got shape {tuple(labels.shape)}")
         classes = labels.to(torch.int64)
@@ -238,9 +247,14 @@ class Softmax(Loss):
         n_classes = self.n_classes or int(classes.max()) + 1
         if int(classes.max()) >= n_classes:
             raise InvalidInputError(f"expected classes below {n_classes}, got class {int(classes.max())}")
-        if bool((classes == classes[0]).all()):
+        encoded = torch.nn.functional.one_hot(classes, n_classes).to(torch.float64)
+        if self.lacks_contrast(encoded):
             raise InvalidInputError("expected at least two classes, got one class only: there is nothing to separate")
-        return torch.nn.functional.one_hot(classes, n_classes).to(torch.float64)
+        return encoded
+
+    def lacks_contrast(self, targets: Tensor) -> bool:
+        """Whether all rows are equal."""
+        return bool((targets == targets[0]).all())
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The cross-entropy log Σ exp(f) − f_y."""
@@ -285,14 +299,23 @@ def make_loss(loss: str | Loss) -> Loss:
     return loss if isinstance(loss, Loss) else LOSSES[check_choice("loss", loss, tuple(LOSSES))]()
 
 
-def _as_numbers(targets: Array) -> Tensor:
-    if isinstance(targets, np.ndarray) and targets.dtype.kind not in "biuf":
-        raise InvalidInputError(f"expected numeric targets, got {targets.dtype}: encode labels as numbers first")
-    return torch.as_tensor(targets)
+def as_numbers(targets: Array | Sequence[object]) -> Tensor:
+    """Targets of any kind as a tensor of real numbers."""
+    if isinstance(targets, Tensor):
+        return targets
+    try:
+        array = np.array(targets)
+    except ValueError:
+        raise InvalidInputError(
+            "expected targets that form an array, got rows of unequal length: give every row as many entries"
+        ) from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"expected numeric targets, got {array.dtype}: encode labels as numbers first")
+    return torch.from_numpy(array)
 
 
 def _as_columns(targets: Array) -> Tensor:
-    columns = _as_numbers(targets).to(torch.float64)
+    columns = as_numbers(targets).to(torch.float64)
     if not bool(torch.isfinite(columns).all()):
         raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
     if columns.ndim not in (1, 2):

@@ -120,7 +120,7 @@ def _newton_point(
     value[is_coef] = point.coef[coef_place]
     slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
     slope[is_coef] = correlation[coef_place]
-    hessian = loss_hessian(problem, point.scores, distinct, place, outputs, precision)
+    hessian = loss_hessian(problem, problem.curvature(point.scores), distinct, place, outputs, precision)
     solved = minimise_l1_quadratic(
         hessian, hessian @ value - slope, strength * is_coef.to(value), value, tolerance=1e-10 * strength
     )

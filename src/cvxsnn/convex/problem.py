@@ -2,43 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from ..checks import Array, check_choice
+from ..checks import Array
 from ..dictionary import SpikeDictionary, build_dictionary
 from ..errors import BudgetError, InvalidInputError
-from .losses import Loss, make_loss
+from .heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
+from .losses import Loss
 from .penalties import Penalty, make_penalty
-
-TimestepWeighting = Literal["uniform", "ramped"]
 
 T = TypeVar("T")
 
 _DENSE_BUDGET = 4 * 2**30
 """Bytes for a matrix of float64 that a solver may hold."""
-
-
-@dataclass(frozen=True, eq=False)
-class Head:
-    """One loss of the objective, on its own output columns.
-
-    Attributes
-    ----------
-    name : str
-    loss : Loss
-    weight : float, multiplies the loss
-    columns : slice of the outputs
-    targets : Tensor of shape (n_rows, n_columns), encoded by the loss
-    """
-
-    name: str
-    loss: Loss
-    weight: float
-    columns: slice
-    targets: Tensor
 
 
 class ConvexProblem:
@@ -89,9 +68,14 @@ class ConvexProblem:
         self.l1_strength = _checked_strength(l1_strength)
         self.penalty = make_penalty(penalty)
         self.intercept = bool(intercept)
-        self.heads = _make_heads(self.dictionary, targets, loss, head_weights or {})
-        self.row_weight = _row_weight(self.dictionary, row_weight, timestep_weighting)
+        are_steps = self.dictionary.readout == "all"
+        n_steps = self.dictionary.n_steps if are_steps else 1
+        rows = Rows(self.dictionary.n_rows, n_steps, are_steps, self.dictionary.device)
+        self.heads = make_heads(rows, targets, loss, head_weights or {})
+        self.row_weight = make_row_weight(rows, row_weight, timestep_weighting)
         self._shared: dict[str, Any] = {}
+        if self.intercept:
+            _check_contrast(self.heads, self.row_weight)
 
     @property
     def n_outputs(self) -> int:
@@ -120,22 +104,29 @@ class ConvexProblem:
 
     def loss_value(self, scores: Tensor) -> Tensor:
         """The weighted loss at scores of shape (n_rows, n_outputs)."""
-        return torch.stack(
-            [h.weight * (self.row_weight @ h.loss.value(scores[:, h.columns], h.targets)) for h in self.heads]
-        ).sum()
+        return weighted_loss(self.heads, self.row_weight, scores)
+
+    def objective(self, coef: Tensor, scores: Tensor) -> float:
+        """The weighted loss at ``scores`` plus the penalty of the coefficients that gave them."""
+        return float(self.loss_value(scores) + self.l1_strength * self.penalty.value(coef))
 
     def unit_dual(self, scores: Tensor) -> Tensor:
         """Gradient of the loss at ``scores``, divided by the row weights; shape (n_rows, n_outputs)."""
         return self._by_head(lambda h: h.weight * h.loss.gradient(scores[:, h.columns], h.targets))
 
+    def curvature(self, scores: Tensor) -> Tensor:
+        """What each loss says of its Hessian at ``scores``, weightless; shape (n_rows, n_outputs)."""
+        return self._by_head(lambda h: h.loss.curvature(scores[:, h.columns], h.targets))
+
     def conjugate(self, unit_dual: Tensor) -> Tensor:
         """Conjugate of the weighted loss at ``row_weight * unit_dual``."""
-        return torch.stack(
-            [
-                h.weight * (self.row_weight @ h.loss.conjugate(unit_dual[:, h.columns] / h.weight, h.targets))
-                for h in self.heads
-            ]
-        ).sum()
+        weightless = self.row_weight == 0  # zero at zero, whatever their unit dual
+
+        def of_head(head: Head) -> Tensor:
+            rows = head.loss.conjugate(unit_dual[:, head.columns] / head.weight, head.targets)
+            return head.weight * (self.row_weight @ rows.masked_fill(weightless, 0.0))
+
+        return torch.stack([of_head(head) for head in self.heads]).sum()
 
     def dual_domain(self, unit_dual: Tensor) -> Tensor:
         """A nearby dual point with a finite conjugate and, where there is an intercept, orthogonal to it."""
@@ -268,14 +259,6 @@ class ReducedProblem:
     row_of: Tensor
 
 
-def timestep_weights(weighting: TimestepWeighting, n_steps: int) -> Tensor:
-    """Relative weight of each step, shape (n_steps,): 1, or t for t = 1 ... n_steps."""
-    check_choice("timestep_weighting", weighting, ("uniform", "ramped"))
-    if weighting == "ramped":
-        return torch.arange(1, n_steps + 1, dtype=torch.float64)
-    return torch.ones(n_steps, dtype=torch.float64)
-
-
 def _checked_strength(strength: float) -> float:
     if not strength > 0 or strength == float("inf"):
         raise InvalidInputError(
@@ -284,56 +267,11 @@ def _checked_strength(strength: float) -> float:
     return float(strength)
 
 
-def _make_heads(
-    dictionary: SpikeDictionary,
-    targets: Array | Mapping[str, Array],
-    loss: str | Loss | Mapping[str, str | Loss],
-    head_weights: Mapping[str, float],
-) -> tuple[Head, ...]:
-    named = targets if isinstance(targets, Mapping) else {"label": targets}
-    if not named:
-        raise InvalidInputError("expected targets for at least one head, got none")
-    unknown = (set(head_weights) | set(loss if isinstance(loss, Mapping) else ())) - set(named)
-    if unknown:
-        raise InvalidInputError(f"expected losses and weights for heads {sorted(named)}, got {sorted(unknown)} too")
-    heads: list[Head] = []
-    for name, values in named.items():
-        if isinstance(loss, Mapping) and name not in loss:
-            raise InvalidInputError(f"expected a loss for head {name!r}, got none")
-        kind = make_loss(loss[name] if isinstance(loss, Mapping) else loss)
-        weight = float(head_weights.get(name, 1.0))
-        if not 0 < weight < float("inf"):
-            raise InvalidInputError(f"expected the weight of head {name!r} to be above zero, got {weight}")
-        encoded = kind.encode(_one_a_row(name, values, dictionary)).to(dictionary.device)
-        start = heads[-1].columns.stop if heads else 0
-        heads.append(Head(name, kind, weight, slice(start, start + encoded.shape[1]), encoded))
-    return tuple(heads)
-
-
-def _one_a_row(name: str, values: Array, dictionary: SpikeDictionary) -> Array:
-    """Targets with one entry a row of the dictionary; (n_samples, n_steps) is flattened for a trajectory dictionary."""
-    values = torch.as_tensor(values) if not isinstance(values, Tensor) and not hasattr(values, "dtype") else values
-    shape = tuple(values.shape)
-    if dictionary.readout == "all" and shape[:2] == (dictionary.n_rows // dictionary.n_steps, dictionary.n_steps):
-        values = values.reshape(dictionary.n_rows, *shape[2:])
-    if len(values.shape) == 0 or values.shape[0] != dictionary.n_rows:
-        raise InvalidInputError(
-            f"expected one target for each of the dictionary's {dictionary.n_rows} rows in head {name!r}, "
-            f"got shape {shape}"
-        )
-    return values
-
-
-def _row_weight(dictionary: SpikeDictionary, given: Array | None, weighting: TimestepWeighting) -> Tensor:
-    steps = timestep_weights(weighting, dictionary.n_steps if dictionary.readout == "all" else 1)
-    if weighting == "ramped" and dictionary.readout != "all":
-        raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")
-    weight = steps.repeat(dictionary.n_rows // len(steps))
-    if given is not None:
-        given = torch.as_tensor(given).to(torch.float64).cpu()
-        if given.shape != weight.shape:
-            raise InvalidInputError(f"expected row_weight of shape {tuple(weight.shape)}, got {tuple(given.shape)}")
-        if not bool((given >= 0).all() and torch.isfinite(given).all() and given.sum() > 0):
-            raise InvalidInputError("expected row_weight to be finite, non-negative and not all zero")
-        weight = weight * given
-    return (weight / weight.sum()).to(dictionary.device)
+def _check_contrast(heads: tuple[Head, ...], row_weight: Tensor) -> None:
+    """Refuse an intercept that alone explains all rows: the best one is infinite, or as good as any larger one."""
+    for head in heads:
+        if head.loss.lacks_contrast(head.targets[row_weight > 0]):
+            raise InvalidInputError(
+                f"expected two classes among the rows with weight in head {head.name!r}, got one class only, which an "
+                "intercept separates by itself: give rows of both classes weight, or use intercept=False"
+            )

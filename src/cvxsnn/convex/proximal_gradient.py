@@ -1,6 +1,6 @@
 """Accelerated proximal gradient: the fallback that takes every loss and every penalty.
 
-The hinge is not smooth; its Moreau envelope is, and is followed towards the hinge as its width shrinks.
+The hinge is not smooth; with its corner rounded it is, and is followed towards the hinge as the width shrinks.
 """
 
 from math import inf
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from .certificate import lower_bound
-from .envelope import NARROWEST, HingeEnvelope, has_hinge, smoothed
 from .losses import Loss
 from .problem import ConvexProblem
 from .recorder import Recorder
+from .rounded_hinge import NARROWEST, RoundedHinge, has_hinge, smoothed
 from .solution import Status
 
 _CHECK_EVERY = 20
@@ -20,8 +20,8 @@ _CHECK_EVERY = 20
 
 def _max_curvature(loss: Loss) -> float:
     """Largest eigenvalue that the Hessian of one row can have."""
-    if isinstance(loss, HingeEnvelope):
-        return 1 / loss.width
+    if isinstance(loss, RoundedHinge):
+        return 0.5 / loss.width
     return {"squared": 1.0, "squared_hinge": 2.0, "logistic": 0.25, "softmax": 0.5}[loss.name]
 
 
@@ -50,7 +50,7 @@ def solve_proximal_gradient(
 
 
 class _Search:
-    """The state that survives from one envelope to the next: iterate, best primal and best dual points."""
+    """The state that survives from one width to the next: iterate, best primal and best dual points."""
 
     def __init__(
         self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, recorder: Recorder, tolerance: float

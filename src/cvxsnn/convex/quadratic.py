@@ -14,6 +14,8 @@ from math import inf
 import torch
 from torch import Tensor
 
+from .cholesky import solve_semidefinite
+
 _RIDGE = 1e-13
 """Proximal term relative to the largest diagonal entry, so that singular Gram matrices have a factor; the fixed point
 of the iteration is not moved by it."""
@@ -71,7 +73,7 @@ def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, acti
         sign = torch.where(value != 0, value.sign(), -slope.sign())
         penalty = strength[active]
         quadratic = gram[active][:, active]
-        direction = _solve(quadratic, -(slope + penalty * sign), ridge)
+        direction = solve_semidefinite(quadratic, -(slope + penalty * sign), ridge)
         # A newcomer must leave zero towards the side its sign was taken from, or else it stays out.
         astray = (value == 0) & (direction * sign < 0) & (penalty > 0)
         if not bool(astray.any()):
@@ -97,13 +99,3 @@ def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, acti
     else:
         moved[active] = torch.where(crossing == best, 0.0, value + best * direction)
     return moved
-
-
-def _solve(quadratic: Tensor, right: Tensor, ridge: float) -> Tensor:
-    while True:
-        shifted = quadratic.clone()
-        shifted.diagonal().add_(ridge)
-        factor, info = torch.linalg.cholesky_ex(shifted)
-        if int(info) == 0:
-            return torch.cholesky_solve(right[:, None], factor)[:, 0]
-        ridge *= 100

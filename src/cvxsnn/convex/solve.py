@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..checks import check_choice
+from ..checks import check_choice, check_positive_int
 from ..errors import InvalidInputError
 from . import active_set
 from .active_set import solve_squared
@@ -63,7 +63,7 @@ def solve(
         softmax, "interior-point" for hinge, "group-newton" for every loss with the group penalty. "proximal-gradient"
         takes every loss and penalty, "highs" is a linear program for the hinge, "reference" goes through cvxpy.
     start : Solution, optional
-        Of a problem with the same atoms and outputs, to start from.
+        Of a problem with the same atoms and outputs, to start from; not used if zero coefficients are better.
     max_iterations : int, optional
     strict : bool
         Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
@@ -95,6 +95,8 @@ def minimise(
     check_choice("solver", solver, ("auto", *_LOSSES_OF, *_TAKE_EVERYTHING))
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
+    if max_iterations is not None:
+        check_positive_int("max_iterations", max_iterations)
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     intercept = problem.null_intercept.clone()
@@ -102,7 +104,10 @@ def minimise(
         candidate = Candidate(problem, coef, intercept, (-problem.row_weight[:, None] * problem.null_dual,))
         return Run(candidate, Status.CONVERGED, "none needed", recorder)
     if start is not None:
-        coef, intercept = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
+        begin = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
+        # From a start that is worse than nothing, Newton steps may not find the way back.
+        if _objective(problem, *begin) < _objective(problem, coef, intercept):
+            coef, intercept = begin
     coef, intercept, duals, status, name = _minimise(problem, coef, intercept, recorder, tol, solver, max_iterations)
     return Run(Candidate(problem, coef, intercept, tuple(duals)), status, name, recorder)
 
@@ -235,6 +240,10 @@ def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:
     reduced = problem.reduced
     unit = dual / reduced.problem.row_weight[:, None]
     return problem.row_weight[:, None] * unit[reduced.row_of]
+
+
+def _objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> float:
+    return problem.objective(coef, problem.dictionary.matvec(coef) + intercept)
 
 
 def _checked_start(problem: ConvexProblem, start: Solution | Candidate) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """What the roll-out needs of a hidden layer: the contract that LIF and threshold layers fulfil."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Self
 
@@ -101,9 +101,13 @@ class HiddenLayer(ABC):
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
-    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
-        changes: dict[str, Any] = {name: function(value) for name, value in self.tensors().items()}
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Self:
+        """The layer with other parameters, by name."""
+        changes: dict[str, Any] = dict(tensors)
         return replace(self, **changes)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        return self.with_tensors({name: function(value) for name, value in self.tensors().items()})
 
     def _set(self, name: str, value: Tensor) -> None:
         object.__setattr__(self, name, value)

@@ -23,20 +23,22 @@ def fire(membrane: Tensor, tie: Tie = "ge", out: Tensor | None = None) -> Tensor
     return compare(membrane, 0, out=out)
 
 
-def lif_step(drive: Tensor, state: LayerState, decay: Tensor, threshold: Tensor, tie: Tie = "ge") -> None:
-    r"""Advance a threshold-centred LIF layer by one step, in place.
+def lif_membrane(
+    drive: Tensor, membrane: Tensor, spikes: Tensor, decay: Tensor, threshold: Tensor, out: Tensor | None = None
+) -> Tensor:
+    r"""The threshold-centred membrane one step later.
 
     .. math::
         U^t = I^t + \beta\, U^{t-1} - U_{thr}\, S^{t-1}, \qquad S^t = 1\{U^t \ge 0\}
 
     with drive :math:`I`, ``decay`` :math:`\beta` and ``threshold`` :math:`U_{thr}`, which is the amount subtracted
-    after a spike; the neuron fires at zero.
+    after a spike; the neuron fires at zero. ``out`` may be the membrane itself.
     """
-    membrane, spikes = state
     # Leak and input are two rounded operations, never one fused multiply-add, so that all devices agree; the reset may
     # be fused because a threshold times 0 or 1 is exact.
-    membrane.mul_(decay).add_(drive).addcmul_(spikes, threshold, value=-1)
-    fire(membrane, tie, out=spikes)
+    leaked = torch.mul(membrane, decay, out=out)
+    driven = torch.add(leaked, drive, out=out)
+    return torch.addcmul(driven, spikes, threshold, value=-1, out=out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,4 +81,6 @@ class LIFLayer(HiddenLayer):
 
     def step(self, drive: Tensor, state: LayerState) -> None:
         """Advance ``state`` in place by one step."""
-        lif_step(drive, state, per_sample(self.decay), per_sample(self.threshold), self.tie)
+        membrane, spikes = state
+        lif_membrane(drive, membrane, spikes, per_sample(self.decay), per_sample(self.threshold), out=membrane)
+        fire(membrane, self.tie, out=spikes)

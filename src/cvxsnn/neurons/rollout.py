@@ -41,11 +41,30 @@ def as_inputs(inputs: Array) -> Tensor:
     return inputs.byte() if inputs.dtype == torch.bool else inputs
 
 
+def as_lengths(lengths: Array | None, inputs: Tensor) -> Tensor | None:
+    """Lengths as a checked tensor beside the inputs; None where every sequence fills its array."""
+    if lengths is None:
+        return None
+    lengths = torch.as_tensor(lengths)
+    n_samples, n_steps, _ = inputs.shape
+    if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or tuple(lengths.shape) != (n_samples,):
+        raise InvalidInputError(
+            f"expected lengths to be {n_samples} integers, got {lengths.dtype} of shape {tuple(lengths.shape)}"
+        )
+    if int(lengths.min()) < 1 or int(lengths.max()) > n_steps:
+        raise InvalidInputError(
+            f"expected lengths from 1 to {n_steps}, got values from {int(lengths.min())} to {int(lengths.max())}"
+        )
+    lengths = lengths.to(inputs.device, torch.int64)
+    return None if bool((lengths == n_steps).all()) else lengths
+
+
 def roll_out(
     layers: Sequence[HiddenLayer],
     inputs: Array,
     steps: Steps = "last",
     *,
+    lengths: Array | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Tensor:
     """Spikes of the last hidden layer.
@@ -56,6 +75,9 @@ def roll_out(
         From the inputs up. Computation takes place on the device of ``inputs``, in the dtype of the layers.
     inputs : Tensor or array of shape (n_samples, n_steps, n_features)
     steps : "last" or "all"
+    lengths : integer array of shape (n_samples,), optional
+        Steps of each sequence, where they differ and short ones are padded at the end. The last step is then each
+        sequence's own, and with ``steps="all"`` no neuron fires in the padding.
     chunk_bytes : int
         Memory for intermediate arrays. The spikes do not depend on it.
 
@@ -69,7 +91,8 @@ def roll_out(
     shape = (inputs.shape[0],) if steps == "last" else tuple(inputs.shape[:2])
     shape = (*shape, layers[-1].n_subnetworks, layers[-1].width)
     spikes = torch.empty(shape, dtype=torch.bool, device=inputs.device)
-    for rows, subnetworks, block in _iterate_blocks(layers, inputs, steps, chunk_bytes, row_multiple=1):
+    ends = as_lengths(lengths, inputs)
+    for rows, subnetworks, block in _iterate_blocks(layers, inputs, steps, ends, chunk_bytes, row_multiple=1):
         spikes[rows, ..., subnetworks, :] = block
     return spikes.flatten(-2)
 
@@ -79,6 +102,7 @@ def iterate_rollout(
     inputs: Array,
     steps: Steps = "last",
     *,
+    lengths: Tensor | None = None,
     chunk_bytes: int = CHUNK_BYTES,
     row_multiple: int = 1,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -88,13 +112,18 @@ def iterate_rollout(
     overwritten by the next.
     """
     inputs = as_inputs(inputs)
-    for rows, subnetworks, block in _iterate_blocks(layers, inputs, steps, chunk_bytes, row_multiple):
+    for rows, subnetworks, block in _iterate_blocks(layers, inputs, steps, lengths, chunk_bytes, row_multiple):
         width = block.shape[-1]
         yield rows, slice(subnetworks.start * width, subnetworks.stop * width), block.flatten(-2)
 
 
 def _iterate_blocks(
-    layers: Sequence[HiddenLayer], inputs: Tensor, steps: Steps, chunk_bytes: int, row_multiple: int
+    layers: Sequence[HiddenLayer],
+    inputs: Tensor,
+    steps: Steps,
+    lengths: Tensor | None,
+    chunk_bytes: int,
+    row_multiple: int,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield ``(rows, subnetworks, spikes)``, the spikes of shape (rows, [steps,] subnetworks, width)."""
     check_choice("steps", steps, ("last", "all"))
@@ -111,7 +140,11 @@ def _iterate_blocks(
         block_weights = [weight[subnetworks] for weight in weights]
         for i in range(0, n_samples, block_rows):
             rows = slice(i, min(i + block_rows, n_samples))
-            yield rows, subnetworks, _roll_block(block_layers, block_weights, inputs[rows], steps, workspace)
+            if lengths is None:
+                yield rows, subnetworks, _roll_block(block_layers, block_weights, inputs[rows], steps, workspace)
+            else:
+                spikes = _roll_block(block_layers, block_weights, inputs[rows], "all", workspace)
+                yield rows, subnetworks, _cut(spikes, lengths[rows], steps)
 
 
 class Stepper:
@@ -156,6 +189,14 @@ def _roll_block(
             layer.step(drive[:, t], state)
             block[:, t] = state.spikes
     return block.permute(2, 1, 0, 3)
+
+
+def _cut(spikes: Tensor, lengths: Tensor, steps: Steps) -> Tensor:
+    """Spikes of the last steps, or of all steps with silence after them; ``spikes`` has shape (n_samples, T, ...)."""
+    if steps == "last":
+        return spikes[torch.arange(len(lengths), device=lengths.device), lengths - 1]
+    inside = torch.arange(spikes.shape[1], device=lengths.device) < lengths[:, None]
+    return spikes & inside[:, :, None, None]
 
 
 def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, workspace: Workspace) -> Tensor:

@@ -12,16 +12,15 @@ from .layer import HiddenLayer, LayerState, per_sample
 from .lif import fire
 
 
-def threshold_step(drive: Tensor, feedback: Tensor, state: LayerState) -> None:
-    r"""Advance a recurrent threshold layer by one step, in place.
+def threshold_membrane(drive: Tensor, feedback: Tensor, out: Tensor | None = None) -> Tensor:
+    r"""The pre-activation of a recurrent threshold layer, which stands for its membrane.
 
     .. math::
         H^t = 1\{I^t + H^{t-1} P_{rec} \ge 0\}
 
-    with drive :math:`I^t` and ``feedback`` :math:`H^{t-1} P_{rec}`. The pre-activation is kept as the membrane.
+    with drive :math:`I^t` and ``feedback`` :math:`H^{t-1} P_{rec}`.
     """
-    torch.add(drive, feedback, out=state.membrane)
-    fire(state.membrane, out=state.spikes)
+    return torch.add(drive, feedback, out=out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,4 +65,5 @@ class ThresholdLayer(HiddenLayer):
         weight = self.recurrent_weight.to(product_dtype(self._recurrent_levels, 1.0))
         feedback = torch.empty_like(drive)
         exact_product(state.spikes.to(weight.dtype), weight, feedback, Workspace())
-        threshold_step(drive, feedback, state)
+        threshold_membrane(drive, feedback, out=state.membrane)
+        fire(state.membrane, out=state.spikes)

@@ -1,6 +1,6 @@
 """Witnesses: the hidden dynamics whose spikes make the dictionary."""
 
-from .distributions import Constant, Distribution, LogUniform, Normal, Uniform
+from .distributions import Constant, Distribution, LogUniform, Normal, Uniform, parse_distribution
 from .gaussian import gaussian_witnesses, regenerate
 from .witness_set import Neuron, Provenance, WitnessSet
 
@@ -14,5 +14,6 @@ __all__ = [
     "Uniform",
     "WitnessSet",
     "gaussian_witnesses",
+    "parse_distribution",
     "regenerate",
 ]

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -105,6 +106,20 @@ def as_distribution(name: str, value: Distribution | float) -> Distribution:
             f"expected {name} to be a number or a distribution such as Uniform(0.5, 1.0), got {value!r}"
         )
     return Constant(float(value))
+
+
+_KINDS: dict[str, type[Distribution]] = {
+    kind.__name__.lower(): kind for kind in (Constant, Uniform, LogUniform, Normal)
+}
+
+
+def parse_distribution(description: Mapping[str, Any]) -> Distribution:
+    """The distribution that :meth:`Distribution.describe` describes."""
+    arguments = dict(description)
+    name = arguments.pop("distribution", None)
+    if name not in _KINDS:
+        raise InvalidInputError(f"expected a distribution among {sorted(_KINDS)}, got {name!r}")
+    return _KINDS[name](**arguments)
 
 
 def _check_finite(**values: float) -> None:

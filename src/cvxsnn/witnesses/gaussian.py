@@ -14,7 +14,7 @@ from ..checks import check_choice, check_positive_int
 from ..errors import InvalidInputError
 from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
 from ..seeds import check_seed, child_generator
-from .distributions import Constant, Distribution, LogUniform, Normal, Uniform, as_distribution
+from .distributions import Distribution, as_distribution, parse_distribution
 from .witness_set import Neuron, Provenance, WitnessSet
 
 
@@ -106,21 +106,11 @@ def regenerate(provenance: Provenance, **overrides: Any) -> WitnessSet:
     """Draw sampled witnesses again from their recipe; ``overrides`` may set ``dtype`` and ``device``."""
     if provenance.kind != "sampled":
         raise InvalidInputError(f"expected sampled witnesses, got {provenance.kind} ones: only a sample has a seed")
-    recipe = {name: _parse(value) for name, value in provenance.recipe.items()}
+    recipe: dict[str, Any] = {
+        name: parse_distribution(value) if isinstance(value, Mapping) else value
+        for name, value in provenance.recipe.items()
+    }
     recipe["dtype"] = getattr(torch, recipe["dtype"])
     subnetworks = recipe.pop("subnetworks", None)
     witnesses = gaussian_witnesses(**{**recipe, **overrides})
     return witnesses if subnetworks is None else witnesses.take(torch.as_tensor(subnetworks))
-
-
-_DISTRIBUTIONS: dict[str, type[Distribution]] = {
-    kind.__name__.lower(): kind for kind in (Constant, Uniform, LogUniform, Normal)
-}
-
-
-def _parse(value: Any) -> Any:
-    """The distribution that a recipe describes; anything else as it is."""
-    if not isinstance(value, Mapping):
-        return value
-    arguments = dict(value)
-    return _DISTRIBUTIONS[arguments.pop("distribution")](**arguments)

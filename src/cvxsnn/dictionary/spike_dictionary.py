@@ -5,21 +5,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from . import bits
-from .checks import Array, check_choice, check_positive_int
-from .errors import BudgetError, InvalidInputError
-from .neurons.exact import INPUT_UNIT
-from .neurons.rollout import CHUNK_BYTES, as_inputs, iterate_rollout
-from .witnesses import WitnessSet
+from .. import bits
+from ..checks import check_positive_int
+from ..errors import InvalidInputError
+from ..witnesses import WitnessSet
+from .health import DictionaryHealth
 
 Readout = Literal["last", "all", "mean"]
-
-MEMORY_BUDGET = 4 * 2**30
-"""Bytes that the packed columns may take, unless the caller says otherwise."""
 
 _PRODUCT_BLOCK = 2**18
 """Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache."""
@@ -31,41 +26,12 @@ _GRAM_BLOCK = 2**26
 """Numbers unpacked at once for a Gram matrix: 64 MiB of bytes."""
 
 
-@dataclass(frozen=True)
-class DictionaryHealth:
-    """How much of what the witnesses produced is of use. All counts but the last are of witnesses.
-
-    Attributes
-    ----------
-    n_witnesses, n_atoms : columns before and after duplicates were removed
-    n_dead, n_saturated : columns that are always 0, always 1
-    n_duplicate : columns equal to an earlier one
-    n_complementary : pairs of atoms that are each other's negation
-    density : mean of all columns
-    """
-
-    n_witnesses: int
-    n_atoms: int
-    n_dead: int
-    n_saturated: int
-    n_duplicate: int
-    n_complementary: int
-    density: float
-
-    def __str__(self) -> str:
-        """One line for a person."""
-        return (
-            f"{self.n_witnesses} witnesses gave {self.n_atoms} atoms (density {self.density:.3f}): {self.n_dead} dead, "
-            f"{self.n_saturated} saturated, {self.n_duplicate} duplicate, {self.n_complementary} complementary pairs"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class SpikeDictionary:
     """Distinct columns of spikes, packed.
 
     A column's entries are ``scale · Σ_b 2^b · plane_b``. Spikes need one plane and scale 1; spike counts over T steps,
-    read as means, need ⌈log2(T + 1)⌉ planes and scale 1/T.
+    read as means, need ⌈log2(T + 1)⌉ planes and scale 1/T, with each row's own T where sequences differ in length.
 
     Parameters
     ----------
@@ -80,7 +46,9 @@ class SpikeDictionary:
         None for a dictionary made from a plain array.
     readout : "last", "all" or "mean"
     n_steps : int
-        Steps of the sequences. With readout "all", row ``i * n_steps + t`` is step t of sample i.
+        Steps of the longest sequence. With readout "all", row ``i * n_steps + t`` is step t of sample i.
+    lengths : Tensor of shape (n_rows,), dtype int64, optional
+        Steps of each row's sequence, for readout "mean" over sequences of unequal length.
     """
 
     packed: Tensor
@@ -90,6 +58,7 @@ class SpikeDictionary:
     witnesses: WitnessSet | None
     readout: Readout
     n_steps: int
+    lengths: Tensor | None = None
 
     @property
     def n_atoms(self) -> int:
@@ -107,18 +76,13 @@ class SpikeDictionary:
         return self.n_rows, self.n_atoms
 
     @property
-    def scale(self) -> float:
-        """Value of one count: 1 for spikes, 1 / n_steps for means."""
-        return 1.0 / self.n_steps if self.readout == "mean" else 1.0
-
-    @property
     def device(self) -> torch.device:
         """Where the bits are."""
         return self.packed.device
 
     def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
         """Columns as numbers, shape (n_rows, n_chosen)."""
-        return self._numbers(self.packed[atoms], self.n_rows, dtype).T
+        return self._numbers(self.packed[atoms], slice(0, self.n_rows), dtype).T
 
     def iterate_rows(
         self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
@@ -132,7 +96,7 @@ class SpikeDictionary:
         for start in range(0, self.n_rows, step):
             stop = min(start + step, self.n_rows)
             block = packed[:, :, start // 8 : (stop + 7) // 8]
-            yield slice(start, stop), self._numbers(block, stop - start, dtype).T
+            yield slice(start, stop), self._numbers(block, slice(start, stop), dtype).T
 
     def matvec(self, coef: Tensor) -> Tensor:
         """The product D·W for W of shape (n_atoms, n_outputs), in float64, from the rows of W that are not zero."""
@@ -167,7 +131,8 @@ class SpikeDictionary:
             bits.transpose(bits.transpose(self.packed[:, plane].contiguous(), self.n_rows)[rows], self.n_atoms)
             for plane in range(self.packed.shape[1])
         ]
-        return replace(self, packed=torch.stack(planes, dim=1), n_rows=len(rows))
+        lengths = None if self.lengths is None else self.lengths[rows]
+        return replace(self, packed=torch.stack(planes, dim=1), n_rows=len(rows), lengths=lengths)
 
     def _iterate_atoms(self, atoms: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield ``(atoms, their columns as rows of a float64 matrix)`` in blocks that stay in cache.
@@ -179,7 +144,7 @@ class SpikeDictionary:
         buffer = torch.empty(min(step, len(atoms)) * n_numbers, dtype=torch.float64, device=self.device)
         for start in range(0, len(atoms), step):
             chosen = atoms[start : start + step]
-            yield chosen, self._numbers(self.packed[chosen], self.n_rows, torch.float64, buffer)
+            yield chosen, self._numbers(self.packed[chosen], slice(0, self.n_rows), torch.float64, buffer)
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
         """Group the rows that have equal spikes and, where given, equal labels.
@@ -193,6 +158,8 @@ class SpikeDictionary:
             bits.transpose(self.packed[:, plane].contiguous(), self.n_rows) for plane in range(self.packed.shape[1])
         ]
         words = [plane.view(torch.int64) for plane in planes]
+        if self.lengths is not None:
+            words.append(self.lengths[:, None])
         if labels is not None:
             if labels.shape[0] != self.n_rows:
                 raise InvalidInputError(f"expected one label for each of {self.n_rows} rows, got {labels.shape[0]}")
@@ -207,7 +174,7 @@ class SpikeDictionary:
         n_planes = self.packed.shape[1]
         weights = 2 ** torch.arange(n_planes, device=self.device)
         totals = (bits.count(self.packed) * weights).sum(1)
-        most = self.n_rows * (self.n_steps if self.readout == "mean" else 1)
+        most = int(self._row_counts().sum())
         witness_totals = totals[self.atom_of_witness]
         return DictionaryHealth(
             n_witnesses=self.n_witnesses,
@@ -221,8 +188,9 @@ class SpikeDictionary:
 
     def _count_complementary(self) -> int:
         if self.readout == "mean":
-            numbers = (torch.round(self.columns() / self.scale)).to(torch.int64).T.contiguous()
-            own, negated = numbers, self.n_steps - numbers
+            most = self._row_counts()
+            own = torch.round(self.columns().T * most).to(torch.int64).contiguous()
+            negated = most - own
         else:
             own = self.packed.view(torch.int64).flatten(1)
             negated = bits.complement(self.packed, self.n_rows).view(torch.int64).flatten(1)
@@ -230,12 +198,22 @@ class SpikeDictionary:
         groups = bits.group_equal(torch.cat((own, negated)))
         return int((2 * self.n_atoms - len(groups.first)) // 2)
 
-    def _numbers(self, packed: Tensor, n_rows: int, dtype: torch.dtype, buffer: Tensor | None = None) -> Tensor:
+    def _numbers(self, packed: Tensor, rows: slice, dtype: torch.dtype, buffer: Tensor | None = None) -> Tensor:
+        """Columns as the rows of a matrix, for a stretch of the dictionary's rows."""
+        n_rows = rows.stop - rows.start
         if packed.shape[1] == 1:
             return bits.unpack(packed[:, 0], n_rows, dtype, buffer)
         planes = bits.unpack(packed, n_rows, dtype, buffer)
         weights = 2.0 ** torch.arange(packed.shape[1], device=packed.device, dtype=dtype)
-        return torch.einsum("p,apr->ar", weights, planes) * self.scale
+        scale = 1.0 / self.n_steps if self.lengths is None else 1.0 / self.lengths[rows].to(dtype)
+        return torch.einsum("p,apr->ar", weights, planes) * scale
+
+    def _row_counts(self) -> Tensor:
+        """Spikes that a neuron can have in each row, shape (n_rows,)."""
+        if self.lengths is not None:
+            return self.lengths
+        most = self.n_steps if self.readout == "mean" else 1
+        return torch.full((self.n_rows,), most, dtype=torch.int64, device=self.device)
 
     def __repr__(self) -> str:
         """Sizes and origin on one line."""
@@ -256,112 +234,3 @@ def _integer_gram(packed: Tensor, n_rows: int) -> Tensor:
         gram[top:bottom, top:] = product(columns[top:bottom], columns[top:].T)
         gram[bottom:, top:bottom] = gram[top:bottom, bottom:].T
     return gram
-
-
-def build_dictionary(
-    witnesses: WitnessSet | Array,
-    inputs: Array | None = None,
-    readout: Readout = "last",
-    *,
-    memory_budget: int = MEMORY_BUDGET,
-    chunk_bytes: int = CHUNK_BYTES,
-) -> SpikeDictionary:
-    """Roll witnesses through the inputs and keep their distinct spike patterns.
-
-    Parameters
-    ----------
-    witnesses : WitnessSet, or a plain 0/1 array of shape (n_rows, n_columns)
-        A plain array is taken as the columns themselves, and needs no inputs.
-    inputs : array or Tensor of shape (n_samples, n_steps, n_features)
-        The work is done on their device.
-    readout : "last", "all" or "mean"
-        Spikes of the last step; of all steps, one row a step: the trajectory dictionary of the per-timestep theorem; or
-        their mean over the steps.
-    memory_budget : int
-        Bytes for the packed columns; a dictionary that would not fit is refused before the roll-out.
-    chunk_bytes : int
-        Bytes for the largest intermediate array. The dictionary does not depend on it.
-    """
-    check_choice("readout", readout, ("last", "all", "mean"))
-    check_positive_int("memory_budget", memory_budget)
-    if not isinstance(witnesses, WitnessSet):
-        if inputs is not None:
-            raise InvalidInputError("expected no inputs beside a plain 0/1 array: its columns are the spikes")
-        packed = _pack_columns(_checked_binary(witnesses))
-        return _without_duplicates(packed, n_rows=len(witnesses), witnesses=None, readout="last", n_steps=1)
-    if inputs is None:
-        raise InvalidInputError("expected inputs of shape (n_samples, n_steps, n_features) for the witnesses, got none")
-    inputs = as_inputs(inputs)
-    _check_resolution(inputs)
-    n_samples, n_steps, _ = inputs.shape
-    n_rows = n_samples * n_steps if readout == "all" else n_samples
-    n_planes = int(n_steps).bit_length() if readout == "mean" else 1
-    shape = (witnesses.n_witnesses, n_planes, bits.packed_bytes(n_rows))
-    _check_budget(shape, n_rows, memory_budget)
-    packed = torch.zeros(shape, dtype=torch.uint8, device=inputs.device)
-    blocks = iterate_rollout(
-        witnesses.layers, inputs, "last" if readout == "last" else "all", chunk_bytes=chunk_bytes, row_multiple=8
-    )
-    for rows, columns, spikes in blocks:
-        start = (rows.start * n_steps if readout == "all" else rows.start) // 8
-        if readout == "mean":
-            counts = spikes.sum(1, dtype=torch.int32)
-            planes = [_pack_columns((counts >> plane) & 1 == 1) for plane in range(n_planes)]
-        else:
-            planes = [_pack_columns(spikes.reshape(-1, spikes.shape[-1]))]
-        for plane, block in enumerate(planes):
-            stop = min(start + block.shape[1], shape[2])
-            packed[columns, plane, start:stop] = block[:, : stop - start]
-    return _without_duplicates(packed, n_rows, witnesses, readout, n_steps)
-
-
-def _without_duplicates(
-    packed: Tensor, n_rows: int, witnesses: WitnessSet | None, readout: Readout, n_steps: int
-) -> SpikeDictionary:
-    packed = packed if packed.ndim == 3 else packed[:, None]
-    groups = bits.group_equal(packed.view(torch.int64).flatten(1))
-    return SpikeDictionary(packed[groups.first], n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
-
-
-def _pack_columns(spikes: Tensor) -> Tensor:
-    """(n_rows, n_columns) bool to packed columns."""
-    return bits.transpose(bits.pack(spikes), spikes.shape[1])
-
-
-def _checked_binary(columns: Array) -> Tensor:
-    if not isinstance(columns, Tensor):
-        try:
-            columns = torch.from_numpy(np.require(columns, requirements=["C", "W"]))
-        except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
-            raise InvalidInputError(
-                "expected a WitnessSet or a 0/1 array of shape (n_rows, n_columns), got rows of unequal length or no "
-                "numbers: make the rows equally long"
-            ) from None
-    if columns.ndim != 2 or 0 in columns.shape:
-        raise InvalidInputError(
-            f"expected a non-empty 0/1 array of shape (n_rows, n_columns), got shape {tuple(columns.shape)}"
-        )
-    if columns.dtype == torch.bool:
-        return columns
-    ones = columns == 1
-    if not bool((ones | (columns == 0)).all()):
-        raise InvalidInputError("expected a 0/1 array, got other values: threshold them first, for example X >= 0")
-    return ones
-
-
-def _check_budget(shape: tuple[int, int, int], n_rows: int, memory_budget: int) -> None:
-    needed = shape[0] * shape[1] * shape[2]
-    if needed > memory_budget:
-        raise BudgetError(
-            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {n_rows:,} rows × {shape[0]:,} "
-            f"columns need {needed / 2**20:,.0f} MiB: raise memory_budget, or use fewer rows or witnesses"
-        )
-
-
-def _check_resolution(inputs: Tensor) -> None:
-    largest = float(inputs.abs().max())
-    if 0 < largest < 2**6 * INPUT_UNIT:
-        raise InvalidInputError(
-            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are read in units of "
-            f"{INPUT_UNIT:.3g}: standardise them first"
-        )

@@ -1,0 +1,121 @@
+"""The loss part of an objective: one loss for each head, its targets, and the weights of the rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..checks import Array, check_choice
+from ..errors import InvalidInputError
+from .losses import Loss, as_numbers, make_loss
+
+TimestepWeighting = Literal["uniform", "ramped"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the rows of a problem stand for.
+
+    Attributes
+    ----------
+    n_rows : int
+    n_steps : int, rows a sequence has
+    are_steps : bool, whether there is one row for each step; ``n_steps`` is 1 otherwise
+    device : torch.device
+    """
+
+    n_rows: int
+    n_steps: int
+    are_steps: bool
+    device: torch.device
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One loss of the objective, on its own output columns.
+
+    Attributes
+    ----------
+    name : str
+    loss : Loss
+    weight : float, multiplies the loss
+    columns : slice of the outputs
+    targets : Tensor of shape (n_rows, n_columns), encoded by the loss
+    """
+
+    name: str
+    loss: Loss
+    weight: float
+    columns: slice
+    targets: Tensor
+
+
+def weighted_loss(heads: Sequence[Head], row_weight: Tensor, scores: Tensor) -> Tensor:
+    """Σ_h λ_h Σ_i ω_i ℓ_h at scores of shape (n_rows, n_outputs)."""
+    return torch.stack([h.weight * (row_weight @ h.loss.value(scores[:, h.columns], h.targets)) for h in heads]).sum()
+
+
+def timestep_weights(weighting: TimestepWeighting, n_steps: int) -> Tensor:
+    """Relative weight of each step, shape (n_steps,): 1, or t for t = 1 ... n_steps."""
+    check_choice("timestep_weighting", weighting, ("uniform", "ramped"))
+    if weighting == "ramped":
+        return torch.arange(1, n_steps + 1, dtype=torch.float64)
+    return torch.ones(n_steps, dtype=torch.float64)
+
+
+def make_heads(
+    rows: Rows,
+    targets: Array | Mapping[str, Array],
+    loss: str | Loss | Mapping[str, str | Loss],
+    head_weights: Mapping[str, float],
+) -> tuple[Head, ...]:
+    """The losses of an objective, one for each named array of targets."""
+    named = targets if isinstance(targets, Mapping) else {"label": targets}
+    if not named:
+        raise InvalidInputError("expected targets for at least one head, got none")
+    unknown = (set(head_weights) | set(loss if isinstance(loss, Mapping) else ())) - set(named)
+    if unknown:
+        raise InvalidInputError(f"expected losses and weights for heads {sorted(named)}, got {sorted(unknown)} too")
+    heads: list[Head] = []
+    for name, values in named.items():
+        if isinstance(loss, Mapping) and name not in loss:
+            raise InvalidInputError(f"expected a loss for head {name!r}, got none")
+        kind = make_loss(loss[name] if isinstance(loss, Mapping) else loss)
+        weight = float(head_weights.get(name, 1.0))
+        if not 0 < weight < float("inf"):
+            raise InvalidInputError(f"expected the weight of head {name!r} to be above zero, got {weight}")
+        encoded = kind.encode(_one_a_row(name, values, rows)).to(rows.device)
+        start = heads[-1].columns.stop if heads else 0
+        heads.append(Head(name, kind, weight, slice(start, start + encoded.shape[1]), encoded))
+    return tuple(heads)
+
+
+def _one_a_row(name: str, values: Array, rows: Rows) -> Tensor:
+    """Targets with one entry a row; (n_samples, n_steps) is flattened where each step has a row."""
+    values = as_numbers(values)
+    shape = tuple(values.shape)
+    if rows.n_steps > 1 and shape[:2] == (rows.n_rows // rows.n_steps, rows.n_steps):
+        values = values.reshape(rows.n_rows, *shape[2:])
+    if len(values.shape) == 0 or values.shape[0] != rows.n_rows:
+        raise InvalidInputError(
+            f"expected one target for each of {rows.n_rows} rows in head {name!r}, got shape {shape}"
+        )
+    return values
+
+
+def make_row_weight(rows: Rows, given: Array | None, weighting: TimestepWeighting) -> Tensor:
+    """Weights of the rows, which sum to one."""
+    steps = timestep_weights(weighting, rows.n_steps)
+    if weighting == "ramped" and not rows.are_steps:
+        raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")
+    weight = steps.repeat(rows.n_rows // len(steps))
+    if given is not None:
+        given = torch.as_tensor(given).to(torch.float64).cpu()
+        if given.shape != weight.shape:
+            raise InvalidInputError(f"expected row_weight of shape {tuple(weight.shape)}, got {tuple(given.shape)}")
+        if not bool((given >= 0).all() and torch.isfinite(given).all() and given.sum() > 0):
+            raise InvalidInputError("expected row_weight to be finite, non-negative and not all zero")
+        weight = weight * given
+    return (weight / weight.sum()).to(rows.device)

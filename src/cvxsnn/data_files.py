@@ -1,0 +1,46 @@
+"""Data on disk for the command line: NumPy archives with sequences, labels and the like."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import DataFileError, InvalidInputError
+
+_NAMES = {"X": ("X", "inputs"), "y": ("y", "targets", "labels"), "lengths": ("lengths",), "weight": ("sample_weight",)}
+
+
+def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
+    """Inputs, targets and sample weights of a ``.npz`` file; the latter two may be None.
+
+    Sequences of unequal length are an array ``X`` padded at the end and an array ``lengths``.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                raise DataFileError(f"expected an archive with arrays X and y in {path}, got a single array")
+            arrays = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise DataFileError(f"expected a data file at {path}, found nothing") from None
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        if isinstance(error, DataFileError):
+            raise
+        raise DataFileError(
+            f"expected a NumPy archive (np.savez) of numbers or strings, but {path} is something else: {error}"
+        ) from None
+    found = {key: next((arrays[name] for name in names if name in arrays), None) for key, names in _NAMES.items()}
+    if found["X"] is None or (needs_targets and found["y"] is None):
+        wanted = "X and y" if needs_targets else "X"
+        raise DataFileError(f"expected arrays {wanted} in {path}, got {sorted(arrays)}: save them with np.savez")
+    inputs: Any = found["X"]
+    if found["lengths"] is not None:
+        lengths = found["lengths"]
+        if inputs.ndim != 3 or lengths.shape != inputs.shape[:1] or lengths.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"expected one integer length for each sequence of X, got {lengths.dtype} of shape {lengths.shape}"
+            )
+        if lengths.min() < 1 or lengths.max() > inputs.shape[1]:
+            raise InvalidInputError(f"expected lengths from 1 to {inputs.shape[1]}, got up to {lengths.max()}")
+        inputs = [sequence[:length] for sequence, length in zip(inputs, lengths, strict=True)]
+    return inputs, found["y"], found["weight"]

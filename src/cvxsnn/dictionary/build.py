@@ -1,0 +1,134 @@
+"""From witnesses and sequences to a dictionary."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import bits
+from ..checks import Array, check_choice, check_positive_int
+from ..errors import BudgetError, InvalidInputError
+from ..neurons.exact import INPUT_UNIT
+from ..neurons.rollout import CHUNK_BYTES, Steps, as_inputs, as_lengths, iterate_rollout
+from ..witnesses import WitnessSet
+from .spike_dictionary import Readout, SpikeDictionary
+
+MEMORY_BUDGET = 4 * 2**30
+"""Bytes that the packed columns may take, unless the caller says otherwise."""
+
+
+def build_dictionary(
+    witnesses: WitnessSet | Array,
+    inputs: Array | None = None,
+    readout: Readout = "last",
+    *,
+    lengths: Array | None = None,
+    memory_budget: int = MEMORY_BUDGET,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> SpikeDictionary:
+    """Roll witnesses through the inputs and keep their distinct spike patterns.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet, or a plain 0/1 array of shape (n_rows, n_columns)
+        A plain array is taken as the columns themselves, and needs no inputs.
+    inputs : array or Tensor of shape (n_samples, n_steps, n_features)
+        The work is done on their device.
+    readout : "last", "all" or "mean"
+        Spikes of the last step; of all steps, one row a step: the trajectory dictionary of the per-timestep theorem; or
+        their mean over the steps.
+    lengths : integer array of shape (n_samples,), optional
+        Steps of each sequence, where they differ and short ones are padded at the end; what is in the padding does not
+        matter. Not for readout "all".
+    memory_budget : int
+        Bytes for the packed columns; a dictionary that would not fit is refused before the roll-out.
+    chunk_bytes : int
+        Bytes for the largest intermediate array. The dictionary does not depend on it.
+    """
+    check_choice("readout", readout, ("last", "all", "mean"))
+    check_positive_int("memory_budget", memory_budget)
+    if not isinstance(witnesses, WitnessSet):
+        if inputs is not None:
+            raise InvalidInputError("expected no inputs beside a plain 0/1 array: its columns are the spikes")
+        packed = _pack_columns(_checked_binary(witnesses))
+        return _without_duplicates(packed, n_rows=len(witnesses), witnesses=None, readout="last", n_steps=1)
+    if inputs is None:
+        raise InvalidInputError("expected inputs of shape (n_samples, n_steps, n_features) for the witnesses, got none")
+    inputs = as_inputs(inputs)
+    _check_resolution(inputs)
+    ends = as_lengths(lengths, inputs)
+    if ends is not None and readout == "all":
+        raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
+    n_samples, n_steps, _ = inputs.shape
+    n_rows = n_samples * n_steps if readout == "all" else n_samples
+    n_planes = int(n_steps).bit_length() if readout == "mean" else 1
+    shape = (witnesses.n_witnesses, n_planes, bits.packed_bytes(n_rows))
+    _check_budget(shape, n_rows, memory_budget)
+    packed = torch.zeros(shape, dtype=torch.uint8, device=inputs.device)
+    steps: Steps = "last" if readout == "last" else "all"
+    blocks = iterate_rollout(witnesses.layers, inputs, steps, lengths=ends, chunk_bytes=chunk_bytes, row_multiple=8)
+    for rows, columns, spikes in blocks:
+        start = (rows.start * n_steps if readout == "all" else rows.start) // 8
+        if readout == "mean":
+            counts = spikes.sum(1, dtype=torch.int32)
+            planes = [_pack_columns((counts >> plane) & 1 == 1) for plane in range(n_planes)]
+        else:
+            planes = [_pack_columns(spikes.reshape(-1, spikes.shape[-1]))]
+        for plane, block in enumerate(planes):
+            stop = min(start + block.shape[1], shape[2])
+            packed[columns, plane, start:stop] = block[:, : stop - start]
+    dictionary = _without_duplicates(packed, n_rows, witnesses, readout, n_steps)
+    return replace(dictionary, lengths=ends) if readout == "mean" and ends is not None else dictionary
+
+
+def _without_duplicates(
+    packed: Tensor, n_rows: int, witnesses: WitnessSet | None, readout: Readout, n_steps: int
+) -> SpikeDictionary:
+    packed = packed if packed.ndim == 3 else packed[:, None]
+    groups = bits.group_equal(packed.view(torch.int64).flatten(1))
+    return SpikeDictionary(packed[groups.first], n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
+
+
+def _pack_columns(spikes: Tensor) -> Tensor:
+    """(n_rows, n_columns) bool to packed columns."""
+    return bits.transpose(bits.pack(spikes), spikes.shape[1])
+
+
+def _checked_binary(columns: Array) -> Tensor:
+    if not isinstance(columns, Tensor):
+        try:
+            columns = torch.from_numpy(np.require(columns, requirements=["C", "W"]))
+        except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
+            raise InvalidInputError(
+                "expected a WitnessSet or a 0/1 array of shape (n_rows, n_columns), got rows of unequal length or no "
+                "numbers: make the rows equally long"
+            ) from None
+    if columns.ndim != 2 or 0 in columns.shape:
+        raise InvalidInputError(
+            f"expected a non-empty 0/1 array of shape (n_rows, n_columns), got shape {tuple(columns.shape)}"
+        )
+    if columns.dtype == torch.bool:
+        return columns
+    ones = columns == 1
+    if not bool((ones | (columns == 0)).all()):
+        raise InvalidInputError("expected a 0/1 array, got other values: threshold them first, for example X >= 0")
+    return ones
+
+
+def _check_budget(shape: tuple[int, int, int], n_rows: int, memory_budget: int) -> None:
+    needed = shape[0] * shape[1] * shape[2]
+    if needed > memory_budget:
+        raise BudgetError(
+            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {n_rows:,} rows × {shape[0]:,} "
+            f"columns need {needed / 2**20:,.0f} MiB: raise memory_budget, or use fewer rows or witnesses"
+        )
+
+
+def _check_resolution(inputs: Tensor) -> None:
+    largest = float(inputs.abs().max())
+    if 0 < largest < 2**6 * INPUT_UNIT:
+        raise InvalidInputError(
+            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are read in units of "
+            f"{INPUT_UNIT:.3g}: standardise them first"
+        )

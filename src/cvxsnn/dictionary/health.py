@@ -1,0 +1,32 @@
+"""How much of a dictionary is of use."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DictionaryHealth:
+    """How much of what the witnesses produced is of use. All counts but the last are of witnesses.
+
+    Attributes
+    ----------
+    n_witnesses, n_atoms : columns before and after duplicates were removed
+    n_dead, n_saturated : columns that are always 0, always 1
+    n_duplicate : columns equal to an earlier one
+    n_complementary : pairs of atoms that are each other's negation
+    density : mean of all columns
+    """
+
+    n_witnesses: int
+    n_atoms: int
+    n_dead: int
+    n_saturated: int
+    n_duplicate: int
+    n_complementary: int
+    density: float
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        return (
+            f"{self.n_witnesses} witnesses gave {self.n_atoms} atoms (density {self.density:.3f}): {self.n_dead} dead, "
+            f"{self.n_saturated} saturated, {self.n_duplicate} duplicate, {self.n_complementary} complementary pairs"
+        )

@@ -1,0 +1,430 @@
+"""Spiking networks as scikit-learn estimators."""
+
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, column_or_1d, validate_data
+
+from .checks import check_choice
+from .convex import Certificate, solve
+from .convex.heads import weighted_loss
+from .convex.losses import LOSSES, Loss, Softmax
+from .dictionary import build_dictionary
+from .errors import InvalidInputError
+from .methods import METHODS, Settings, Split, Trained, train
+from .network import SpikingNetwork
+from .progress import ProgressBar
+from .proof import Proof
+from .reconstruction import reconstruct
+from .sequences import FloatArray, as_sequences, is_tabular
+from .surrogate import SurrogateSettings
+from .tasks.data import UNNAMED_HEAD
+from .training_set import Objective, TrainingSet
+from .witnesses import Distribution, Normal, Uniform
+
+_DEFAULT_DECAY = Uniform(0.5, 1.0)
+_DEFAULT_BIAS = Normal(0.0, 0.5)
+
+
+class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
+    """What classifier and regressor have in common."""
+
+    _proof: Proof | None
+    network_: SpikingNetwork
+    certificate_: Certificate | None
+
+    def __init__(
+        self,
+        method: str = "cvx",
+        hidden: tuple[int, ...] = (512,),
+        n_subnetworks: int = 1,
+        *,
+        neuron: str = "lif",
+        decay: Distribution | float | None = None,
+        threshold: Distribution | float = 1.0,
+        bias: Distribution | float | None = None,
+        gain: Distribution | float = 1.0,
+        readout: str = "mean",
+        loss: str | None = None,
+        penalty: str = "l1",
+        l1_strength: float | str = "auto",
+        intercept: bool = True,
+        standardize: bool = True,
+        validation_fraction: float = 0.2,
+        tol: float = 1e-6,
+        surrogate: SurrogateSettings | None = None,
+        device: str = "cpu",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.hidden = hidden
+        self.n_subnetworks = n_subnetworks
+        self.neuron = neuron
+        self.decay = decay
+        self.threshold = threshold
+        self.bias = bias
+        self.gain = gain
+        self.readout = readout
+        self.loss = loss
+        self.penalty = penalty
+        self.l1_strength = l1_strength
+        self.intercept = intercept
+        self.standardize = standardize
+        self.validation_fraction = validation_fraction
+        self.tol = tol
+        self.surrogate = surrogate
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def certify(self, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
+        """Prove again, from the data that the model was fitted to, how good its read-out is."""
+        check_is_fitted(self)
+        if self._proof is None:
+            raise InvalidInputError(
+                f"expected a model whose read-out is the optimum of a convex program, got method={self.method!r}: only "
+                f"{', '.join(name for name, kind in METHODS.items() if kind.stages[-1] == 'convex')} prove anything"
+            )
+        return self._proof.certify(self._training_set(X, y, sample_weight))
+
+    def _scores(self, X: Any) -> FloatArray:
+        """Outputs of the network, shape (n_samples, n_outputs)."""
+        check_is_fitted(self)
+        inputs, lengths = self._inputs(X, reset=False)
+        with torch.no_grad():
+            scores: FloatArray = self.network_(inputs, lengths).cpu().numpy()
+        return scores
+
+    def _fit(self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None) -> None:
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)):
+            seed = int(check_random_state(seed).randint(2**31))
+        check_choice("method", self.method, tuple(METHODS))
+        check_choice("readout", self.readout, ("last", "mean"))
+        settings = Settings(
+            objective,
+            self._family(),
+            l1_strength=self._strength(),
+            penalty=self.penalty,
+            intercept=self.intercept,
+            tol=self.tol,
+            surrogate=self.surrogate or SurrogateSettings(epochs=50, seed=int(seed)),
+            seed=int(seed),
+        )
+        needs_validation = settings.l1_strength == "auto" or "gradient" in METHODS[self.method].stages
+        train_set, held_out = self._divide(data, labels, int(seed)) if needs_validation else (data, data)
+        split = Split(train_set, lambda network: self._validate(network, held_out))
+        if self.verbose:
+            with ProgressBar() as bar:
+                trained = train(self.method, split, settings, report=bar)
+        else:
+            trained = train(self.method, split, settings)
+        self._keep(self._refit(trained, data) if train_set is not data else trained.network, trained, data)
+
+    def _refit(self, trained: Trained, data: TrainingSet) -> SpikingNetwork:
+        """Solve again on all data at the strength that validation chose, where the last stage was convex."""
+        if trained.solution is None:
+            return trained.network
+        settings, chosen = trained.settings, trained.solution.problem
+        witnesses = chosen.dictionary.witnesses
+        dictionary = build_dictionary(witnesses, data.inputs, settings.objective.readout, lengths=data.lengths)  # type: ignore[arg-type]
+        problem = settings.objective.problem(
+            dictionary, data, l1_strength=chosen.l1_strength, penalty=settings.penalty, intercept=settings.intercept
+        )
+        self._final = solve(problem, settings.tol)
+        return reconstruct(self._final)
+
+    def _keep(self, network: SpikingNetwork, trained: Trained, data: TrainingSet) -> None:
+        solution = self.__dict__.pop("_final", trained.solution)
+        self.network_ = network
+        self.certificate_ = None if solution is None else solution.certificate
+        self.history_ = trained.history
+        self._proof = None if solution is None else Proof.of(solution, trained.settings.objective)
+
+    def _family(self) -> dict[str, Any]:
+        hidden = (self.hidden,) if isinstance(self.hidden, (int, np.integer)) else tuple(self.hidden)
+        family: dict[str, Any] = {
+            "hidden": hidden,
+            "n_subnetworks": self.n_subnetworks,
+            "neuron": self.neuron,
+            "bias": _DEFAULT_BIAS if self.bias is None else self.bias,
+            "gain": self.gain,
+        }
+        if self.neuron == "lif":
+            family |= {"decay": _DEFAULT_DECAY if self.decay is None else self.decay, "threshold": self.threshold}
+        return family
+
+    def _strength(self) -> Any:
+        if isinstance(self.l1_strength, Real) and not isinstance(self.l1_strength, bool):
+            return float(self.l1_strength)
+        return check_choice("l1_strength", self.l1_strength, ("auto",))
+
+    def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
+        """Training and validation sequences; every class is in the first. Too few to divide serve as both."""
+        if not 0 < self.validation_fraction < 1:
+            raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
+        n_held = int(np.ceil(self.validation_fraction * len(data)))
+        counts = np.unique(labels, return_counts=True)[1] if labels is not None else np.array([len(data)])
+        if counts.min() < 2 or n_held < len(counts) or len(data) - n_held < len(counts):
+            return data, data
+        kept, held = train_test_split(np.arange(len(data)), test_size=n_held, random_state=seed, stratify=labels)
+        return data.take(torch.from_numpy(np.sort(kept))), data.take(torch.from_numpy(np.sort(held)))
+
+    def _inputs(
+        self, X: Any, reset: bool, sample_weight: FloatArray | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Standardised sequences and their lengths; ``reset`` learns what to expect from them."""
+        if is_tabular(X):
+            X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
+            values, lengths = validate_data(self, X, reset=reset, dtype=np.float64)[:, None, :], None
+            is_sequential = False
+        else:
+            values, lengths = as_sequences(X)
+            is_sequential = True
+        if reset:
+            self.n_features_in_ = values.shape[2]
+            self._is_sequential = is_sequential
+            self._learn_scale(values, lengths, sample_weight)
+        if values.shape[2] != self.n_features_in_ or is_sequential != self._is_sequential:
+            expected = "sequences with" if self._is_sequential else "rows of"
+            got = "sequences with" if is_sequential else "rows of"
+            raise InvalidInputError(
+                f"expected {expected} {self.n_features_in_} features as in fit, got {got} {values.shape[2]} features"
+            )
+        scaled = (values - self._mean) / self._scale
+        ends = None if lengths is None else torch.from_numpy(lengths)
+        return torch.from_numpy(scaled).to(self.device), ends
+
+    def _learn_scale(
+        self, values: FloatArray, lengths: npt.NDArray[np.int64] | None, sample_weight: FloatArray | None
+    ) -> None:
+        """Mean and spread of each feature over all steps that are not padding."""
+        n_samples, n_steps, n_features = values.shape
+        self._mean, self._scale = np.zeros(n_features), np.ones(n_features)
+        if not self.standardize:
+            return
+        weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
+        if lengths is not None:
+            weight = weight * (np.arange(n_steps) < lengths[:, None])
+        if weight.sum() > 0:
+            share = (weight / weight.sum())[:, :, None]
+            self._mean = (share * values).sum((0, 1))
+            spread = np.sqrt((share * (values - self._mean) ** 2).sum((0, 1)))
+            self._scale = np.where(spread > 1e-12 * (1 + abs(self._mean)), spread, 1.0)
+
+    def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
+        weight = None
+        if sample_weight is not None:
+            weight = np.asarray(_check_sample_weight(sample_weight, np.empty((_num_samples(X), 1))), dtype=np.float64)
+            if weight.min() < 0 or weight.sum() == 0:
+                raise InvalidInputError("expected sample_weight to be non-negative and not all zero")
+        inputs, lengths = self._inputs(X, reset, weight)
+        targets = self._targets(y, reset)
+        if len(targets) != len(inputs):
+            raise InvalidInputError(
+                f"expected one target for each of {len(inputs)} samples, got {len(targets)}: X and y differ in length"
+            )
+        return TrainingSet(
+            inputs, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight), lengths
+        )
+
+    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
+        raise NotImplementedError
+
+    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
+        raise NotImplementedError
+
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    method : str
+        How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all by surrogate
+        gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
+    hidden : tuple of int
+        Widths of the hidden layers of one subnetwork.
+    n_subnetworks : int
+    neuron : "lif" or "threshold"
+        Leaky integrate-and-fire neurons, or threshold neurons with dense recurrence.
+    decay, threshold, bias, gain : number or Distribution, optional
+        Of the neurons that are sampled. By default decays are uniform between 0.5 and 1 and biases normal with
+        standard deviation 0.5.
+    readout : "mean" or "last"
+        Read the mean of the spikes over the steps, or the spikes of the last step.
+    loss : str, optional
+    penalty : "l1" or "group"
+    l1_strength : float or "auto"
+        "auto" follows the path of strengths and keeps the one that does best on held-out data, then solves again on all
+        data.
+    intercept : bool
+        Whether the read-out has an unpenalised constant.
+    standardize : bool
+        Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data. ``network_`` reads
+        what comes out of that.
+    validation_fraction : float
+        Share of the data held out to choose the strength, or the best epoch.
+    tol : float
+        Relative gap to certify.
+    surrogate : SurrogateSettings, optional
+        For methods with a gradient stage.
+    device : str
+    random_state : int, RandomState or None
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    network_ : SpikingNetwork
+    certificate_ : Certificate or None
+        None where the read-out was not found by convex optimisation: nothing is proven then.
+    history_ : tuple of Stage
+    n_features_in_ : int
+"""
+
+
+class SpikingClassifier(ClassifierMixin, _SpikingEstimator):  # type: ignore[misc]
+    __doc__ = f"""A spiking network that classifies sequences, or rows of features as sequences of one step.
+
+    ``X`` may be an array (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or anything of
+    shape (n_samples, n_features). Labels may be numbers or strings. The default loss is "logistic" for two classes and
+    "softmax" for more; other losses treat more classes one against the rest.
+{_PARAMETERS}    classes_ : array of the labels
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on sequences X with labels y."""
+        data = self._training_set(X, y, sample_weight, reset=True)
+        labels = data.targets[UNNAMED_HEAD]
+        if self._loss_name != "softmax" and len(self.classes_) > 2:
+            data = self._one_against_rest(data)
+        self._fit(data, Objective(self._loss(), self.readout), np.asarray(labels))  # type: ignore[arg-type]
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores: (n_samples,) for two classes, positive for the second; (n_samples, n_classes) for more."""
+        scores = self._scores(X)
+        if len(self.classes_) > 2:
+            return scores
+        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The most likely class of each sample."""
+        scores = self.decision_function(X)
+        chosen = (scores >= 0).astype(int) if scores.ndim == 1 else scores.argmax(1)
+        predicted: npt.NDArray[Any] = self.classes_[chosen]
+        return predicted
+
+    def _has_probabilities(self) -> bool:
+        if self.loss not in (None, "logistic", "softmax"):
+            raise AttributeError(f"expected loss 'logistic' or 'softmax' for probabilities, got {self.loss!r}")
+        return True
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the classes, shape (n_samples, n_classes)."""
+        scores = torch.from_numpy(self.decision_function(X))
+        if scores.ndim == 1:
+            second = torch.sigmoid(scores)
+            return torch.stack((1 - second, second), dim=1).numpy()
+        if self._loss_name == "softmax":
+            return torch.softmax(scores, dim=1).numpy()
+        shares = torch.sigmoid(scores)
+        return (shares / shares.sum(1, keepdim=True)).numpy()
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Logarithms of the probabilities."""
+        logarithms: FloatArray = np.log(self.predict_proba(X))
+        return logarithms
+
+    @property
+    def _loss_name(self) -> str:
+        if self.loss is None:
+            return "logistic" if len(self.classes_) == 2 else "softmax"
+        return check_choice("loss", self.loss, tuple(LOSSES))
+
+    def _loss(self) -> str | Loss:
+        return Softmax(len(self.classes_)) if self._loss_name == "softmax" else self._loss_name
+
+    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
+        if y is None:
+            raise InvalidInputError("requires y to be passed, but the target y is None: pass one label a sample")
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if reset:
+            self.classes_ = np.unique(y)
+            if len(self.classes_) < 2:
+                raise InvalidInputError(
+                    f"expected at least two classes, got only one class, {self.classes_[0]!r}: there is nothing to learn"
+                )
+        places: npt.NDArray[Any] = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        if (self.classes_[places] != y).any():
+            raise InvalidInputError(f"expected labels among {self.classes_.tolist()}, got others too")
+        return places
+
+    def _one_against_rest(self, data: TrainingSet) -> TrainingSet:
+        columns = np.eye(len(self.classes_))[np.asarray(data.targets[UNNAMED_HEAD])]
+        return TrainingSet(data.inputs, {UNNAMED_HEAD: columns}, data.sample_weight, data.lengths)
+
+    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
+        with torch.no_grad():
+            scores = network(held_out.inputs, held_out.lengths).cpu()
+        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD]))
+        truth = truth.argmax(1) if truth.ndim == 2 else truth
+        predicted = (scores[:, 0] >= 0).to(torch.int64) if scores.shape[1] == 1 else scores.argmax(1)
+        weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
+        # Of networks with equally many right answers the one with the lower loss is better: by less than one answer.
+        heads, row_weight = Objective(self._loss(), self.readout).heads(held_out)  # type: ignore[arg-type]
+        loss = float(weighted_loss(heads, row_weight, scores))
+        return float((weight * (predicted == truth)).sum() + 1 / (1 + loss)) / len(truth)
+
+
+class SpikingRegressor(RegressorMixin, _SpikingEstimator):  # type: ignore[misc]
+    __doc__ = f"""A spiking network that predicts real numbers from sequences, or from rows of features.
+
+    ``X`` is as for :class:`SpikingClassifier`; ``y`` has shape (n_samples,) or (n_samples, n_outputs). The loss is
+    "squared".
+{_PARAMETERS}    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on sequences X with real targets y."""
+        check_choice("loss", self.loss or "squared", ("squared",))
+        data = self._training_set(X, y, sample_weight, reset=True)
+        self._fit(data, Objective("squared", self.readout), None)  # type: ignore[arg-type]
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predicted targets, in the shape they had in fit."""
+        scores = self._scores(X)
+        return scores[:, 0] if self._is_flat else scores
+
+    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
+        if y is None:
+            raise InvalidInputError("requires y to be passed, but the target y is None: pass one number a sample")
+        try:
+            targets = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError("expected numeric targets, got others: a regressor predicts real numbers") from None
+        if not np.isfinite(targets).all():
+            raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
+        if targets.ndim == 2 and targets.shape[1] == 1:
+            targets = column_or_1d(targets, warn=True)
+        if reset:
+            self._is_flat = targets.ndim == 1
+        return targets
+
+    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
+        with torch.no_grad():
+            scores = network(held_out.inputs, held_out.lengths).cpu()
+        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).reshape(scores.shape)
+        weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
+        return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum().clamp_min(1e-300))

@@ -1,0 +1,179 @@
+"""Layers that can be trained: the usual spikes, with a made-up derivative in place of the missing one."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .layer import HiddenLayer, per_sample
+from .lif import LIFLayer, Tie, fire, lif_membrane
+from .threshold import threshold_membrane
+
+Surrogate = Literal["sigmoid", "fast_sigmoid", "arctan"]
+
+SURROGATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": lambda u: torch.sigmoid(u) * torch.sigmoid(-u),
+    "fast_sigmoid": lambda u: 1 / (1 + u.abs()).square(),
+    "arctan": lambda u: 1 / (1 + (0.5 * math.pi * u).square()),
+}
+"""Derivatives to use for that of 1{u ≥ 0}, up to a factor."""
+
+
+class _LIFScan(torch.autograd.Function):
+    """All steps of a LIF layer; the derivative of the recursion is taken by hand, which is several times faster."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        drive: Tensor,
+        decay: Tensor,
+        threshold: Tensor,
+        initial: tuple[Tensor, Tensor],
+        tie: Tie,
+        slope: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        membranes, spikes = torch.empty_like(drive), torch.empty_like(drive)
+        membrane, spike = (per_sample(value).expand_as(drive[:, 0]) for value in initial)
+        ctx.save_for_backward(membranes, spikes, decay, threshold, membrane, spike)
+        ctx.slope = slope
+        leak, reset = per_sample(decay), per_sample(threshold)
+        for t in range(drive.shape[1]):
+            membrane = lif_membrane(drive[:, t], membrane, spike, leak, reset, out=membranes[:, t])
+            spike = fire(membrane, tie, out=spikes[:, t])
+        return spikes
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        membranes, spikes, decay, threshold, first_membrane, first_spikes = ctx.saved_tensors
+        slopes = ctx.slope(membranes)
+        grad_drive = torch.empty_like(grad)
+        leak = per_sample(decay)
+        # The reset is held constant: what a spike takes from the next membrane says nothing of what made it.
+        later = torch.zeros_like(grad[:, 0])
+        grad_decay, grad_threshold = torch.zeros_like(decay), torch.zeros_like(threshold)
+        for t in range(grad.shape[1] - 1, -1, -1):
+            now = torch.mul(later, leak, out=grad_drive[:, t]).addcmul_(grad[:, t], slopes[:, t])
+            membrane, spike = (membranes[:, t - 1], spikes[:, t - 1]) if t else (first_membrane, first_spikes)
+            if ctx.needs_input_grad[1]:
+                grad_decay += torch.einsum("kni,kni->ki", now, membrane)
+            if ctx.needs_input_grad[2]:
+                grad_threshold -= torch.einsum("kni,kni->ki", now, spike)
+            later = now
+        return grad_drive, grad_decay, grad_threshold, None, None, None
+
+
+class _Spike(torch.autograd.Function):
+    """``1{u ≥ 0}`` with a surrogate derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, membrane: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.save_for_backward(membrane)
+        ctx.slope = slope
+        return fire(membrane)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (membrane,) = ctx.saved_tensors
+        return grad * ctx.slope(membrane), None
+
+
+class TrainableLayer(nn.Module, ABC):
+    """A hidden layer with gradients.
+
+    Parameters
+    ----------
+    layer : HiddenLayer
+        Where training starts.
+    slope : function
+        The surrogate derivative.
+    dynamics : collection of str
+        Which of the per-neuron parameters are trained beside the weights.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter
+    initial_spikes: nn.Parameter
+
+    def __init__(self, layer: HiddenLayer, slope: Callable[[Tensor], Tensor], dynamics: frozenset[str]) -> None:
+        super().__init__()
+        self._layer, self._slope = layer, slope
+        for name, value in layer.tensors().items():
+            is_trained = name.endswith("weight") or name in dynamics
+            self.register_parameter(name, nn.Parameter(value.clone(), requires_grad=is_trained))
+
+    def forward(self, block: Tensor) -> Tensor:
+        """Spikes (n_subnetworks, n_steps, n_samples, width) from (n_steps, n_samples, fan_in) or K of those."""
+        n_steps, n_samples, fan_in = block.shape[-3:]
+        flat = block.reshape(*block.shape[:-3], n_steps * n_samples, fan_in)
+        drive = flat @ self.weight + per_sample(self.bias)
+        return self.scan(drive.view(len(drive), n_steps, n_samples, -1))
+
+    @abstractmethod
+    def scan(self, drive: Tensor) -> Tensor:
+        """Spikes from the weighted inputs."""
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Bring parameters that a gradient step has moved out of their range back into it."""
+
+    def freeze(self) -> HiddenLayer:
+        """The layer as it is now, with exact spikes."""
+        return self._layer.with_tensors({name: value.detach().clone() for name, value in self.named_parameters()})
+
+
+class TrainableLIF(TrainableLayer):
+    """LIF neurons with gradients."""
+
+    decay: nn.Parameter
+    threshold: nn.Parameter
+    initial_membrane: nn.Parameter
+
+    def __init__(self, layer: LIFLayer, slope: Callable[[Tensor], Tensor], dynamics: frozenset[str]) -> None:
+        super().__init__(layer, slope, dynamics)
+        self.tie = layer.tie
+
+    def scan(self, drive: Tensor) -> Tensor:
+        """Spikes from the weighted inputs."""
+        spikes: Tensor = _LIFScan.apply(  # type: ignore[no-untyped-call]
+            drive, self.decay, self.threshold, (self.initial_membrane, self.initial_spikes), self.tie, self._slope
+        )
+        return spikes
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Decays within [0, 1], thresholds not negative."""
+        self.decay.clamp_(0, 1)
+        self.threshold.clamp_(min=0)
+
+
+class TrainableThreshold(TrainableLayer):
+    """Recurrent threshold neurons with gradients."""
+
+    recurrent_weight: nn.Parameter
+
+    def scan(self, drive: Tensor) -> Tensor:
+        """Spikes from the weighted inputs."""
+        spikes = per_sample(self.initial_spikes).expand_as(drive[:, 0])
+        steps = []
+        for t in range(drive.shape[1]):
+            membrane = threshold_membrane(drive[:, t], spikes @ self.recurrent_weight)
+            spikes = _Spike.apply(membrane, self._slope)  # type: ignore[no-untyped-call]
+            steps.append(spikes)
+        return torch.stack(steps, dim=1)
+
+
+def make_trainable(
+    layer: HiddenLayer, surrogate: Surrogate, steepness: float, dynamics: frozenset[str]
+) -> TrainableLayer:
+    """A layer with gradients, starting from a given one; ``steepness`` divides the surrogate's width."""
+    derivative = SURROGATES[surrogate]
+
+    def slope(membrane: Tensor) -> Tensor:
+        return derivative(steepness * membrane)
+
+    if isinstance(layer, LIFLayer):
+        return TrainableLIF(layer, slope, dynamics)
+    return TrainableThreshold(layer, slope, dynamics)

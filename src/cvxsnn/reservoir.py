@@ -1,0 +1,69 @@
+"""The reservoir baseline: random LIF neurons at the edge of stability, read out by ridge regression."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
+import torch
+from sklearn.linear_model import Ridge
+from torch import Tensor
+
+from .errors import InvalidInputError
+from .network import SpikingNetwork
+from .neurons import LIFLayer, roll_out
+from .training_set import Objective, TrainingSet
+from .witnesses import Provenance, WitnessSet
+
+DECAYS = (0.90, 0.95, 0.99, 0.995)
+THRESHOLDS = (0.5, 1.0, 1.5, 2.0)
+INPUT_SCALES = (0.5, 1.0, 2.0, 4.0)
+RIDGES = tuple(10.0**power for power in range(-6, 3))
+
+_TUNING_SAMPLES = 256
+
+
+def branching_ratio(witnesses: WitnessSet, inputs: Tensor) -> float:
+    """Mean number of spikes of the last layer at a step, per spike at the step before: 1 neither dies out nor grows."""
+    spikes = roll_out(witnesses.layers, inputs, "all").sum(2, dtype=torch.float64).sum(0)
+    if len(spikes) < 2:
+        raise InvalidInputError("expected sequences of at least two steps to tune a reservoir, got one step")
+    before, after = spikes[:-1], spikes[1:]
+    return float(after.sum() / before.sum()) if bool(before.sum() > 0) else 0.0
+
+
+def tune_reservoir(witnesses: WitnessSet, data: TrainingSet) -> WitnessSet:
+    """The witnesses with the leak, threshold and input scale that bring their branching ratio closest to 1."""
+    inputs = data.inputs[:_TUNING_SAMPLES]
+    candidates = (_variant(witnesses, *choice) for choice in product(DECAYS, THRESHOLDS, INPUT_SCALES))
+    return min(candidates, key=lambda candidate: abs(branching_ratio(candidate, inputs) - 1.0))
+
+
+def _variant(witnesses: WitnessSet, decay: float, threshold: float, input_scale: float) -> WitnessSet:
+    layers = []
+    for depth, layer in enumerate(witnesses.layers):
+        if not isinstance(layer, LIFLayer):
+            raise InvalidInputError("expected LIF neurons for a reservoir, got threshold neurons")
+        scale = input_scale if depth == 0 else 1.0
+        dynamics = {
+            name: torch.full_like(layer.decay, value) for name, value in (("decay", decay), ("threshold", threshold))
+        }
+        layers.append(layer.with_tensors({"weight": layer.weight * scale, **dynamics}))
+    recipe = {**witnesses.provenance.recipe, "decay": decay, "threshold": threshold, "input_scale": input_scale}
+    return WitnessSet(tuple(layers), replace(Provenance("pretrained"), recipe={"reservoir": recipe}))
+
+
+def fit_ridge(
+    network: SpikingNetwork, data: TrainingSet, objective: Objective, score: Callable[[SpikingNetwork], float]
+) -> SpikingNetwork:
+    """The network with a ridge regression on its spikes for a read-out, at the strength that validates best."""
+    heads, row_weight = objective.heads(data)
+    features = network.features(data.inputs, data.lengths).reshape(len(row_weight), -1).cpu().numpy()
+    targets = torch.cat([head.targets for head in heads], dim=1).cpu().numpy()
+    weight = (row_weight * len(row_weight)).cpu().numpy()
+    fits = []
+    for strength in RIDGES:
+        ridge = Ridge(alpha=strength * len(features)).fit(features, targets, sample_weight=weight)
+        coef = torch.from_numpy(ridge.coef_).reshape(network.n_outputs, -1).T
+        intercept = torch.as_tensor(ridge.intercept_, dtype=torch.float64).reshape(-1)
+        fits.append(network.with_readout(coef, intercept))
+    return max(fits, key=score)
