@@ -242,6 +242,89 @@ def test_the_budget_is_the_size_of_the_packed_columns(readout, n_bytes):
         build_dictionary(draw_witnesses(), draw_inputs(), readout, memory_budget=n_bytes - 1)
 
 
+LENGTHS = torch.arange(75) * 7 % 5 + 1
+SEQUENCE_READOUTS = ["last", "mean"]
+
+
+def brute_padded(witnesses, inputs, readout, lengths=LENGTHS):
+    """Every witness's column where each sequence was rolled out alone, without its padding."""
+    rows = [brute_columns(witnesses, row[None, :length], readout) for row, length in zip(inputs, lengths, strict=True)]
+    return torch.cat(rows)
+
+
+@pytest.mark.parametrize("neuron", ["lif", "threshold"])
+@pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
+@pytest.mark.parametrize("chunk_bytes", [1, 20_000, 2**24])
+def test_rows_of_padded_sequences_are_those_of_each_alone(readout, neuron, chunk_bytes):
+    witnesses, inputs = draw_witnesses(neuron), draw_inputs()
+    dictionary = build_dictionary(witnesses, inputs, readout, lengths=LENGTHS, chunk_bytes=chunk_bytes)
+    expected = brute_padded(witnesses, inputs, readout)
+    columns = dictionary.columns()
+    torch.testing.assert_close(columns[:, dictionary.atom_of_witness], expected, rtol=FLOAT64_MEAN, atol=0)
+    for row in (0, 3, 41):
+        alone = build_dictionary(witnesses, inputs[row : row + 1, : LENGTHS[row]], readout)
+        assert torch.equal(columns[row, dictionary.atom_of_witness], alone.columns()[0, alone.atom_of_witness])
+    padding = torch.arange(5) >= LENGTHS[:, None]
+    changed = torch.where(padding[:, :, None], 1 - inputs, inputs)
+    assert torch.equal(build_dictionary(witnesses, changed, readout, lengths=LENGTHS).packed, dictionary.packed)
+
+
+@pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
+@pytest.mark.parametrize("n_rows", [8, 20, 64])
+def test_blocks_products_and_rows_of_unequal_means_are_those_of_the_columns(monkeypatch, readout, n_rows):
+    monkeypatch.setattr(cvxsnn.dictionary.spike_dictionary, "_PRODUCT_BLOCK", 1000)
+    dictionary = build_dictionary(draw_witnesses(), draw_inputs(), readout, lengths=LENGTHS)
+    columns, generator = dictionary.columns(), torch.Generator().manual_seed(0)
+    blocks = torch.cat([block for _, block in dictionary.iterate_rows(n_rows)])
+    assert torch.equal(blocks, columns)
+    coef = torch.randn(dictionary.n_atoms, 2, generator=generator, dtype=torch.float64)
+    rows = torch.randn(75, 2, generator=generator, dtype=torch.float64)
+    tolerance = {"rtol": 0, "atol": FLOAT64_SUM}
+    torch.testing.assert_close(dictionary.matvec(coef), columns @ coef, **tolerance)
+    torch.testing.assert_close(dictionary.rmatvec(rows), columns.T @ rows, **tolerance)
+    torch.testing.assert_close(dictionary.gram(), columns.T @ columns, **tolerance)
+    chosen = torch.tensor([70, 3, 3, 0, 64])
+    assert torch.equal(dictionary.take_rows(chosen).columns(), columns[chosen])
+
+
+@pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
+def test_rows_of_unequal_length_merge_only_if_their_numbers_and_lengths_are_equal(readout):
+    inputs, lengths = draw_inputs(n_samples=200, n_steps=2), torch.arange(200) % 2 + 1
+    dictionary = build_dictionary(draw_witnesses(), inputs, readout, lengths=lengths)
+    groups, columns = dictionary.group_rows(), dictionary.columns()
+    assert len(groups.first) < 200
+    # Equal means of unequal lengths stay apart; what is merged is equal.
+    assert torch.equal(columns[groups.first][groups.inverse], columns)
+    assert_groups_equal(groups, torch.cat([columns, lengths[:, None]], dim=1) if readout == "mean" else columns)
+
+
+def test_one_spike_of_one_step_is_not_one_of_two():
+    layer = LIFLayer(torch.ones(1, 1, 1), bias=-0.5, decay=0.0, threshold=0.0)
+    inputs = np.array([[1, 0], [1, 0], [1, 1], [0, 1]])[:, :, None]
+    witnesses = WitnessSet((layer,), Provenance("pretrained"))
+    dictionary = build_dictionary(witnesses, inputs, "mean", lengths=[1, 2, 2, 1])
+    assert dictionary.columns().flatten().tolist() == [1, 0.5, 1, 0]
+    assert dictionary.group_rows().inverse.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
+def test_health_of_unequal_lengths_counts_what_the_columns_show(readout):
+    weight = torch.randint(-2, 3, (1, 3, 30), generator=torch.Generator().manual_seed(0)).float()
+    bias = torch.full((30,), 0.5)
+    layer = LIFLayer(torch.cat([weight, -weight], dim=2), bias=torch.cat([bias, -bias]), decay=0.0, threshold=0.0)
+    witnesses, inputs = WitnessSet((layer,), Provenance("pretrained")), draw_inputs(10, 5)
+    lengths = LENGTHS[:10]
+    columns = brute_padded(witnesses, inputs, readout, lengths).numpy()
+    health = build_dictionary(witnesses, inputs, readout, lengths=lengths).health()
+    expected = brute_health(columns)
+    assert health.n_complementary > 5
+    assert {name: getattr(health, name) for name in expected} == expected
+    # the density of means is over all steps there are, long sequences counting for more
+    share = lengths.double() if readout == "mean" else torch.ones(10, dtype=torch.float64)
+    density = float((share / share.sum()) @ torch.from_numpy(columns).mean(1))
+    assert health.density == pytest.approx(density, rel=FLOAT64_MEAN)
+
+
 INPUTS = draw_inputs(4)
 WITNESSES = draw_witnesses()
 
@@ -255,6 +338,12 @@ WITNESSES = draw_witnesses()
         ),
         (lambda: build_dictionary(WITNESSES, INPUTS, memory_budget=0), "memory_budget to be a positive integer, got 0"),
         (lambda: build_dictionary(WITNESSES, INPUTS, chunk_bytes=0.5), "chunk_bytes to be a positive integer, got 0.5"),
+        (
+            lambda: build_dictionary(WITNESSES, INPUTS, "all", lengths=[1, 2, 3, 4]),
+            "'last' or 'mean' for sequences of unequal length, got 'all'",
+        ),
+        (lambda: build_dictionary(WITNESSES, INPUTS, lengths=[0, 1, 2, 3]), "lengths from 1 to 5, got values from 0"),
+        (lambda: build_dictionary(WITNESSES, INPUTS, lengths=[1, 2, 3]), "lengths to be 4 integers"),
         (lambda: build_dictionary(WITNESSES), r"inputs of shape \(n_samples, n_steps, n_features\) .* got none"),
         (lambda: build_dictionary(WITNESSES, INPUTS * torch.nan), "finite inputs"),
         (lambda: build_dictionary(WITNESSES, INPUTS * torch.inf), "finite inputs"),

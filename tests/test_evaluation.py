@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from cvxsnn.errors import InvalidInputError
 from cvxsnn.evaluation import (
+    accuracy,
     label_accuracy,
     predict_autoregressive,
     predict_teacher_forced,
     score_tokens,
 )
-from cvxsnn.tasks import Feedback, SequenceData, addition
+from cvxsnn.tasks import Feedback, SequenceData, addition, first_last_xor
 from cvxsnn.tasks.addition import decode_digits, decode_operands
 
 SMALL = {"n_train": 5, "n_val": 5, "n_test": 30, "n_test_ood": 30}
@@ -222,3 +223,36 @@ def test_label_accuracy_refuses_what_it_cannot_compare():
         label_accuracy(np.array([0, 1, 1]), labelled)
     with pytest.raises(InvalidInputError, match="use label_accuracy"):
         score_tokens({"label": RIGHT}, labelled)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Answers for whole sequences at once, from a table."""
+
+    answers: dict
+
+    def predict(self, inputs):
+        return self.answers
+
+
+def test_accuracy_of_a_task_with_feedback_is_of_tokens_that_the_model_finds_alone():
+    task = addition(3, **SMALL)
+    model = Adder(3, flawed_step=1)
+    alone = score_tokens(predict_autoregressive(model, task.test, task.feedback), task.test).joint_token
+    assert accuracy(model, task, task.test) == alone
+    assert alone < score_tokens(predict_teacher_forced(model, task.test), task.test).joint_token
+    assert accuracy(Adder(3), task, task.test) == 1.0
+
+
+def test_accuracy_of_steps_without_feedback_is_of_tokens():
+    task = addition(3, variant="direct", **SMALL)
+    answers = task.test.heads["sum"].copy()
+    answers[0, 0] = (answers[0, 0] + 1) % 3
+    assert accuracy(Whole({"sum": answers}), task, task.test) == pytest.approx(1 - 1 / answers.size)
+
+
+def test_accuracy_of_labels_is_the_share_of_right_ones():
+    task = first_last_xor(3, n_train=4, n_val=4, n_test=20)
+    answers = task.test.targets.copy()
+    answers[:5] = 1 - answers[:5]
+    assert accuracy(Whole({"label": answers}), task, task.test) == pytest.approx(0.75)

@@ -33,3 +33,19 @@ CLARABEL = 1e-5
 
 COORDINATE_DESCENT = 1e-4
 """Relative gap that scikit-learn leaves; its stopping rules are on other quantities."""
+
+CERTIFIED_AGAIN = 1e-9
+"""Relative; an objective summed again over equal columns that were merged in another order, then its logarithms."""
+
+EASY_SCORE = 0.9
+"""Accuracy, or R², that a small network must reach on its training data where the answer is a sum of the inputs."""
+
+WEIGHT_GRID = 2.0**-14
+"""Relative to a neuron's largest weight; trained weights are rounded to 15 bits, sign included, when frozen."""
+
+FEW_DRAWS_SD = 0.1
+"""Relative; the standard deviation of 1,000 Gaussian draws errs by 2.2 %, and the seed is fixed."""
+
+UNMISTAKABLE = 1e-3
+"""Relative; objectives that differ by more than this are different, and gaps above it are no proof: certified ones are
+a thousand times smaller."""

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .errors import CvxsnnError
+from .errors import CvxsnnError, first_line
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
 console = Console()
@@ -32,10 +32,11 @@ def _plain_errors() -> Iterator[None]:
     complaint = Console(stderr=True)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: complaint.print(f"cvxsnn: {message}", style="yellow")
+            warnings.showwarning = lambda text, *_: complaint.print(f"cvxsnn: {text}", style="yellow", markup=False)
             yield
     except (CvxsnnError, ValueError) as error:
-        complaint.print(f"cvxsnn: {error}", style="red", soft_wrap=True, markup=False, highlight=False)
+        # scikit-learn follows its sentence with advice on its own estimators.
+        complaint.print(f"cvxsnn: {first_line(error)}", style="red", soft_wrap=True, markup=False, highlight=False)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         complaint.print("cvxsnn: interrupted; nothing was overwritten", style="red")
@@ -66,7 +67,7 @@ def demo(
                 table.add_section()
             table.add_row(*row)
         console.print(table)
-        console.print(f"report: {write_report(results, output)}", soft_wrap=True)
+        console.print(f"report: {write_report(results, output)}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -116,7 +117,7 @@ def fit(
         name = "R²" if regress else "accuracy"
         console.print(f"{name} on the training data: {model.score(X, y):.4f}")
         console.print(f"certificate: {model.certificate_ or f'none, method {method} proves nothing'}", soft_wrap=True)
-        console.print(f"saved: {output}", soft_wrap=True)
+        console.print(f"saved: {output}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -140,13 +141,20 @@ def predict(
             buffer = io.BytesIO()
             np.savez_compressed(buffer, y=predicted.astype(str) if predicted.dtype == object else predicted)
             write_atomically(output, buffer.getvalue())
-            console.print(f"saved: {output}", soft_wrap=True)
+            console.print(f"saved: {output}", soft_wrap=True, markup=False)
         if y is not None:
             Console(stderr=True).print(f"score against y: {estimator.score(X, y):.4f}")
 
 
 @app.command()
-def certify(model: ModelFile, data: DataFile) -> None:
+def certify(
+    model: ModelFile,
+    data: DataFile,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="Also over all neurons, not only the sampled ones.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time for --complete, for each output.")] = 60.0,
+) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
     from .data_files import read_data
 
@@ -162,10 +170,23 @@ def certify(model: ModelFile, data: DataFile) -> None:
             console.print("the objectives differ: these are not the data that the model was trained on", style="yellow")
             raise typer.Exit(2)
         console.print(
-            "proven: no other read-out of these sampled neurons has an objective lower by more than the gap; "
-            "not proven: anything about other neurons, or about new data",
+            "proven: no other read-out of these sampled neurons has an objective lower by more than the gap",
             soft_wrap=True,
         )
+        if not complete:
+            console.print("not proven: anything about other neurons (see --complete), or about new data")
+            return
+        whole = estimator.certify_complete(X, y, weight, max_seconds=seconds)
+        bias = "with" if whole.family.bias else "without"
+        console.print(f"over all:   {whole.certificate}", soft_wrap=True)
+        console.print(
+            f"proven: no read-out of any LIF neurons with decay {whole.family.decay:g}, {bias} bias, however many, has "
+            "an objective lower by more than that",
+            soft_wrap=True,
+        )
+        if not whole.is_finished:
+            console.print("the search was stopped by its limit: more --seconds may prove more", style="yellow")
+        console.print("not proven: anything about other decays, deeper networks, or new data")
 
 
 def _load_estimator(path: Path) -> Any:

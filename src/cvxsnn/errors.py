@@ -4,6 +4,11 @@ A message is one sentence: what was expected, what came, what to do next.
 """
 
 
+def first_line(error: BaseException) -> str:
+    """What somebody else's error says first, where the rest would make more than one sentence of ours."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 class CvxsnnError(Exception):
     """Base of all errors raised on purpose by cvxsnn."""
 

@@ -1,5 +1,6 @@
 """Spiking networks as scikit-learn estimators."""
 
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, column_or_1d, validate_data
@@ -27,6 +28,7 @@ from .reconstruction import reconstruct
 from .sequences import FloatArray, as_sequences, is_tabular
 from .surrogate import SurrogateSettings
 from .tasks.data import UNNAMED_HEAD
+from .theory.complete_certificate import CompleteCertificate, certify_complete
 from .training_set import Objective, TrainingSet
 from .witnesses import Distribution, Normal, Uniform
 
@@ -96,6 +98,14 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return self._proof.certify(self._training_set(X, y, sample_weight))
 
+    def certify_complete(
+        self, X: Any, y: Any, sample_weight: Any = None, *, max_seconds: float = 60.0
+    ) -> CompleteCertificate:
+        """Bound how much *any* LIF neurons with the same decay could gain, by pricing all of them exactly."""
+        self.certify(X, y, sample_weight)
+        assert self._proof is not None
+        return certify_complete(self._proof, self._training_set(X, y, sample_weight), max_seconds=max_seconds)
+
     def _scores(self, X: Any) -> FloatArray:
         """Outputs of the network, shape (n_samples, n_outputs)."""
         check_is_fitted(self)
@@ -151,7 +161,9 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
         self._proof = None if solution is None else Proof.of(solution, trained.settings.objective)
 
     def _family(self) -> dict[str, Any]:
-        hidden = (self.hidden,) if isinstance(self.hidden, (int, np.integer)) else tuple(self.hidden)
+        if not isinstance(self.hidden, (int, np.integer, Iterable)):
+            raise InvalidInputError(f"expected hidden to list the layers' widths, got {self.hidden!r}: pass (256,)")
+        hidden = tuple(self.hidden) if isinstance(self.hidden, Iterable) else (self.hidden,)
         family: dict[str, Any] = {
             "hidden": hidden,
             "n_subnetworks": self.n_subnetworks,
@@ -303,10 +315,9 @@ class SpikingClassifier(ClassifierMixin, _SpikingEstimator):  # type: ignore[mis
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on sequences X with labels y."""
         data = self._training_set(X, y, sample_weight, reset=True)
-        labels = data.targets[UNNAMED_HEAD]
-        if self._loss_name != "softmax" and len(self.classes_) > 2:
-            data = self._one_against_rest(data)
-        self._fit(data, Objective(self._loss(), self.readout), np.asarray(labels))  # type: ignore[arg-type]
+        targets = np.asarray(data.targets[UNNAMED_HEAD])
+        labels = targets.argmax(1) if targets.ndim == 2 else targets
+        self._fit(data, Objective(self._loss(), self.readout), labels)  # type: ignore[arg-type]
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
@@ -359,27 +370,28 @@ class SpikingClassifier(ClassifierMixin, _SpikingEstimator):  # type: ignore[mis
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one label a sample")
         y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         if reset:
             self.classes_ = np.unique(y)
             if len(self.classes_) < 2:
                 raise InvalidInputError(
-                    f"expected at least two classes, got only one class, {self.classes_[0]!r}: there is nothing to learn"
+                    f"expected at least two classes, got only one class, {self.classes_[0]!r}: nothing to learn"
                 )
         places: npt.NDArray[Any] = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[places] != y).any():
             raise InvalidInputError(f"expected labels among {self.classes_.tolist()}, got others too")
-        return places
-
-    def _one_against_rest(self, data: TrainingSet) -> TrainingSet:
-        columns = np.eye(len(self.classes_))[np.asarray(data.targets[UNNAMED_HEAD])]
-        return TrainingSet(data.inputs, {UNNAMED_HEAD: columns}, data.sample_weight, data.lengths)
+        if self._loss_name != "softmax" and len(self.classes_) > 2:
+            columns: npt.NDArray[Any] = np.eye(len(self.classes_))[places]
+            return columns
+        # The decision is at zero, so that is where the squared loss must put the middle.
+        return 2 * places - 1 if self._loss_name == "squared" else places
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
         with torch.no_grad():
             scores = network(held_out.inputs, held_out.lengths).cpu()
         truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD]))
-        truth = truth.argmax(1) if truth.ndim == 2 else truth
+        truth = truth.argmax(1) if truth.ndim == 2 else truth.clamp(min=0)
         predicted = (scores[:, 0] >= 0).to(torch.int64) if scores.shape[1] == 1 else scores.argmax(1)
         weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
         # Of networks with equally many right answers the one with the lower loss is better: by less than one answer.
@@ -414,6 +426,8 @@ class SpikingRegressor(RegressorMixin, _SpikingEstimator):  # type: ignore[misc]
             targets = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInputError("expected numeric targets, got others: a regressor predicts real numbers") from None
+        if targets.ndim == 0 or 0 in targets.shape:
+            raise InvalidInputError(f"expected one target or more a sample, got targets of shape {targets.shape}")
         if not np.isfinite(targets).all():
             raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
         if targets.ndim == 2 and targets.shape[1] == 1:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .convex import Certificate
 from .convex.losses import LOSSES, Loss, Softmax
-from .errors import CvxsnnError, DataFileError, InvalidInputError
+from .errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from .estimators import SpikingClassifier, SpikingRegressor
 from .network import OutputHead, SpikingNetwork
 from .neurons import HiddenLayer, LIFLayer, ThresholdLayer
@@ -31,6 +31,20 @@ Model = SpikingNetwork | SpikingClassifier | SpikingRegressor
 
 _MAX_WEIGHTS = 2**33
 """Weights that the witnesses of a file may have, recurrent ones included."""
+
+_MAX_LABEL_BYTES = 2**28
+
+_MISFITS = (
+    ArithmeticError,
+    AttributeError,
+    CvxsnnError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What values that do not fit together may raise."""
 
 _LAYERS: dict[str, type[HiddenLayer]] = {"lif": LIFLayer, "threshold": ThresholdLayer}
 _ESTIMATORS = {"classifier": SpikingClassifier, "regressor": SpikingRegressor}
@@ -61,6 +75,8 @@ def save(model: Model, path: Path | str) -> None:
         "parameters": {name: _value_out(value) for name, value in model.get_params().items()},
         "is_sequential": model._is_sequential,
     }
+    if hasattr(model, "feature_names_in_"):
+        header["feature_names"] = model.feature_names_in_.tolist()
     if isinstance(model, SpikingClassifier):
         header["classes"] = _labels_out(model.classes_)
     else:
@@ -76,9 +92,9 @@ def load(path: Path | str) -> Model:
     tensors, header = read_tensors(path, "model")
     try:
         return _model_in(tensors, header)
-    except (KeyError, TypeError, ValueError, IndexError, RuntimeError, CvxsnnError) as error:
+    except _MISFITS as error:
         raise DataFileError(
-            f"expected a complete model in {path}, got one that does not fit together: {error}"
+            f"expected a complete model in {path}, got one that does not fit together: {first_line(error)}"
         ) from None
 
 
@@ -90,9 +106,15 @@ def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model
     model.network_ = network
     model.n_features_in_ = network.n_features
     model._mean, model._scale = tensors["scale.mean"].numpy(), tensors["scale.spread"].numpy()
+    if not model._mean.shape == model._scale.shape == (network.n_features,):
+        raise InvalidInputError(f"expected mean and spread of {network.n_features} features, got others")
     model._is_sequential = bool(header["is_sequential"])
+    if "feature_names" in header:
+        model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     if isinstance(model, SpikingClassifier):
         model.classes_ = _labels_in(header["classes"])
+        if len(model.classes_) not in ((2,) if network.n_outputs == 1 else (network.n_outputs,)):
+            raise InvalidInputError(f"expected labels for {network.n_outputs} outputs, got {len(model.classes_)}")
     else:
         model._is_flat = bool(header["is_flat"])
     model._proof = _proof_in(tensors, header["proof"]) if "proof" in header else None
@@ -138,6 +160,9 @@ def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[st
         own: dict[str, Any] = {
             name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
         }
+        missing = {field.name for field in fields(kind) if field.type is Tensor} - set(own)
+        if missing:  # a layer would fill it in, at a size that the file does not account for
+            raise InvalidInputError(f"expected every parameter of layer {depth}, got no {', '.join(sorted(missing))}")
         layers.append(kind(**own, **settings))
     return tuple(layers)
 
@@ -263,4 +288,6 @@ def _labels_in(stored: Mapping[str, Any]) -> Any:
     dtype = np.dtype(object) if stored["kind"] == "O" else np.dtype(stored["kind"])
     if dtype.kind not in "biufUO":
         raise InvalidInputError(f"expected labels that are numbers or strings, got {dtype}")
+    if dtype.itemsize * len(stored["values"]) > _MAX_LABEL_BYTES:
+        raise InvalidInputError(f"expected labels of at most {_MAX_LABEL_BYTES:,} bytes, got {dtype} for each")
     return np.array(stored["values"], dtype=dtype)

@@ -72,6 +72,8 @@ class SpikingNetwork(nn.Module):
         super().__init__()
         check_choice("readout", readout, ("last", "all", "mean"))
         self.layers = tuple(layers)
+        if not self.layers:
+            raise InvalidInputError("expected at least one hidden layer, got none")
         n_neurons = self.layers[-1].n_subnetworks * self.layers[-1].width
         neurons = torch.arange(n_neurons) if neurons is None else neurons
         if weight.ndim != 2 or len(weight) != len(neurons):
@@ -80,7 +82,10 @@ class SpikingNetwork(nn.Module):
                 f"{tuple(weight.shape)}"
             )
         if len(neurons) and not 0 <= int(neurons.min()) <= int(neurons.max()) < n_neurons:
-            raise InvalidInputError(f"expected neurons below {n_neurons}, got {int(neurons.max())}")
+            raise InvalidInputError(
+                f"expected neurons from 0 to {n_neurons - 1}, got values from {int(neurons.min())} to "
+                f"{int(neurons.max())}"
+            )
         if [head.start for head in heads] != [0, *(head.stop for head in heads[:-1])] or heads[-1].stop != len(
             weight.T
         ):
@@ -90,6 +95,10 @@ class SpikingNetwork(nn.Module):
         device = self.layers[0].weight.device
         self.weight = nn.Parameter(weight.detach().to(device, torch.float64))
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept
+        if tuple(intercept.shape) != (weight.shape[1],):
+            raise InvalidInputError(
+                f"expected an intercept for each of {weight.shape[1]} outputs, got shape {tuple(intercept.shape)}"
+            )
         self.intercept = nn.Parameter(intercept.detach().to(device, torch.float64))
         self.register_buffer("neurons", neurons.to(device))
 

@@ -11,10 +11,11 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .demo import Result
-from .errors import DataFileError
+from .errors import DataFileError, InvalidInputError
 from .plots import plot_gaps, plot_health, plot_raster
 from .storage import write_atomically
 
@@ -53,29 +54,33 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
 def write_report(results: Sequence[Result], directory: Path) -> Path:
     """Write ``index.html`` and the pictures into a directory; give the page's path."""
     certified = {f"{r.experiment}, {r.trained.method}": r.trained.solution for r in results if r.trained.solution}
-    example = next(r for r in results if r.trained.solution)
-    axes = {
-        "Spike raster": plot_raster(example.trained.network, example.task.test.inputs[0]),
-        "Gap against iterations": plot_gaps(certified),
-        "Dictionary health": plot_health({name: s.problem.dictionary.health() for name, s in certified.items()}),
-    }
+    example = next((r for r in results if r.trained.solution), None)
+    if example is None:
+        raise InvalidInputError("expected at least one result with a certificate, got none: add the method 'cvx'")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataFileError(
             f"expected to write the report into {directory}, got: {error}; choose another --output"
         ) from error
-    encoded = {}
-    for title, drawn in axes.items():
-        figure = cast(Figure, drawn.figure)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=120)
-        plt.close(figure)
-        encoded[title] = buffer.getvalue()
-        write_atomically(directory / f"{title.lower().replace(' ', '-')}.png", encoded[title])
+    encoded = {
+        "Spike raster": _png(plot_raster(example.trained.network, example.task.test.inputs[0])),
+        "Gap against iterations": _png(plot_gaps(certified)),
+        "Dictionary health": _png(plot_health({name: s.problem.dictionary.health() for name, s in certified.items()})),
+    }
+    for title, picture in encoded.items():
+        write_atomically(directory / f"{title.lower().replace(' ', '-')}.png", picture)
     page = directory / "index.html"
     write_atomically(page, _page(results, encoded).encode())
     return page
+
+
+def _png(axes: Axes) -> bytes:
+    figure = cast(Figure, axes.figure)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120)
+    plt.close(figure)
+    return buffer.getvalue()
 
 
 def _page(results: Sequence[Result], pictures: dict[str, bytes]) -> str:

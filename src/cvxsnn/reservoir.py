@@ -22,20 +22,23 @@ RIDGES = tuple(10.0**power for power in range(-6, 3))
 _TUNING_SAMPLES = 256
 
 
-def branching_ratio(witnesses: WitnessSet, inputs: Tensor) -> float:
+def branching_ratio(witnesses: WitnessSet, inputs: Tensor, lengths: Tensor | None = None) -> float:
     """Mean number of spikes of the last layer at a step, per spike at the step before: 1 neither dies out nor grows."""
-    spikes = roll_out(witnesses.layers, inputs, "all").sum(2, dtype=torch.float64).sum(0)
-    if len(spikes) < 2:
+    if inputs.shape[1] < 2:
         raise InvalidInputError("expected sequences of at least two steps to tune a reservoir, got one step")
-    before, after = spikes[:-1], spikes[1:]
+    spikes = roll_out(witnesses.layers, inputs, "all", lengths=lengths).sum(2, dtype=torch.float64)
+    before, after = spikes[:, :-1], spikes[:, 1:]
+    if lengths is not None:  # no step comes after the last
+        before = before * (torch.arange(1, inputs.shape[1], device=lengths.device) < lengths[:, None])
     return float(after.sum() / before.sum()) if bool(before.sum() > 0) else 0.0
 
 
 def tune_reservoir(witnesses: WitnessSet, data: TrainingSet) -> WitnessSet:
     """The witnesses with the leak, threshold and input scale that bring their branching ratio closest to 1."""
     inputs = data.inputs[:_TUNING_SAMPLES]
+    lengths = None if data.lengths is None else data.lengths[:_TUNING_SAMPLES]
     candidates = (_variant(witnesses, *choice) for choice in product(DECAYS, THRESHOLDS, INPUT_SCALES))
-    return min(candidates, key=lambda candidate: abs(branching_ratio(candidate, inputs) - 1.0))
+    return min(candidates, key=lambda candidate: abs(branching_ratio(candidate, inputs, lengths) - 1.0))
 
 
 def _variant(witnesses: WitnessSet, decay: float, threshold: float, input_scale: float) -> WitnessSet:

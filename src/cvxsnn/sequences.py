@@ -50,10 +50,10 @@ def as_sequences(data: Any) -> tuple[FloatArray, npt.NDArray[np.int64] | None]:
 
 
 def _is_list_of_sequences(data: Any) -> bool:
-    """Whether every element is a sequence of steps, each a sequence of numbers."""
+    """Whether there are sequences of steps, each a sequence of numbers, among the elements."""
     if not isinstance(data, (Sequence, np.ndarray)) or isinstance(data, str) or len(data) == 0:
         return False
-    return all(_depth(part) == 2 for part in data)
+    return any(_depth(part) == 2 for part in data)
 
 
 def _depth(part: Any) -> int:

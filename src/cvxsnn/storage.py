@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack_tensors
 from torch import Tensor
 
-from .errors import DataFileError
+from .errors import DataFileError, first_line
 
 VERSION = 1
 """Of the files that are written. Older ones can be read, newer ones not."""
@@ -80,7 +80,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
         if isinstance(error, DataFileError):
             raise
         raise DataFileError(
-            f"expected a {kind} file, but {path} is truncated or damaged ({error}): copy or make it again"
+            f"expected a {kind} file, but {path} is truncated or damaged ({first_line(error)}): copy or make it again"
         ) from None
     found = metadata.pop("checksum", "")
     if found != _checksum(metadata, tensors):
@@ -88,7 +88,10 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
             f"expected the contents of {path} to match their checksum, and they do not: the file was altered or "
             "damaged, copy or make it again"
         )
-    header: dict[str, Any] = json.loads(metadata["header"])
+    try:
+        header: dict[str, Any] = json.loads(metadata["header"])
+    except (KeyError, ValueError, RecursionError):
+        raise DataFileError(f"expected a header in {path}, got none that can be read: make the file again") from None
     return tensors, header
 
 

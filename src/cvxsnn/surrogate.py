@@ -4,6 +4,7 @@ It is the baseline that certified read-outs are measured against, and a source o
 scored, chosen or returned is the network with exact spikes; only the gradients are made up.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -152,15 +153,16 @@ def initial_network(
     heads, row_weight = objective.heads(data)
     n_neurons = layers[-1].n_subnetworks * layers[-1].width
     normal = child_generator(seed, "surrogate", "output").standard_normal((n_neurons, heads[-1].columns.stop))
-    weight = torch.from_numpy(normal / math.sqrt(n_neurons)) * target_scale(heads)
+    weight = torch.from_numpy(normal / math.sqrt(n_neurons)) * target_scale(heads, row_weight)
     means = [row_weight @ h.targets if h.loss.name == "squared" else torch.zeros_like(h.targets[0]) for h in heads]
     output_heads = [OutputHead(h.name, h.loss.name, h.columns.start, h.columns.stop) for h in heads]
     return SpikingNetwork(layers, weight, output_heads, torch.cat(means), readout=objective.readout)
 
 
-def target_scale(heads: Sequence[Head]) -> float:
+def target_scale(heads: Sequence[Head], row_weight: Tensor) -> float:
     """The spread of real targets, which is the scale of the read-out and of its steps; 1 for classes."""
-    spreads = [float(head.targets.std(unbiased=False)) for head in heads if head.loss.name == "squared"]
+    real = [head.targets for head in heads if head.loss.name == "squared"]
+    spreads = [math.sqrt((row_weight @ (y - (row_weight @ y).mean()).square()).mean()) for y in real]
     return max(spreads, default=1.0) or 1.0
 
 
@@ -196,7 +198,7 @@ def train_surrogate(
     data = data.to(network.weight.device)
     model = TrainableNetwork(network, settings)
     heads, row_weight = objective.heads(data)
-    scale = target_scale(heads)
+    scale = target_scale(heads, row_weight)
     optimiser = _make_optimiser(model, settings, scale)
     state = _State(model, optimiser, settings, score)
     if checkpoint is not None and Path(checkpoint).exists():
@@ -270,6 +272,7 @@ class _State:
         score: Callable[[SpikingNetwork], float],
     ) -> None:
         self.model, self.optimiser, self.settings, self.score = model, optimiser, settings, score
+        self.start = _fingerprint(model)
         self.history: list[Epoch] = []
         self.best = Epoch(0, math.nan, -math.inf)
         self.best_parameters: dict[str, Tensor] = {}
@@ -294,6 +297,7 @@ class _State:
             tensors |= {f"adam.{number}.{name}": value for name, value in values.items()}
         header = {
             "settings": asdict(self.settings),
+            "start": self.start,
             "history": [[e.epoch, None if math.isnan(e.loss) else e.loss, e.score] for e in self.history],
             "best": self.best.epoch,
         }
@@ -301,9 +305,7 @@ class _State:
 
     def load(self, path: Path) -> None:
         tensors, header = read_tensors(path, "checkpoint")
-        shapes = {name: value.shape for name, value in self.model.state_dict().items()}
-        found = {name: value.shape for name, value in _under("model", tensors).items()}
-        if header["settings"] != asdict(self.settings) or shapes != found:
+        if header["settings"] != asdict(self.settings) or header["start"] != self.start:
             raise InvalidInputError(
                 f"expected a checkpoint of this network and these settings, got another one: delete {path} or name "
                 "another file"
@@ -317,6 +319,14 @@ class _State:
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
         self.history = [Epoch(e, math.nan if loss is None else loss, s) for e, loss, s in header["history"]]
         self.best = self.history[header["best"]]
+
+
+def _fingerprint(model: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        digest.update(f"{name}{tuple(value.shape)}".encode())
+        digest.update(value.cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

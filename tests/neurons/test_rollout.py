@@ -176,6 +176,42 @@ def test_inputs_are_read_in_their_unit(layers):
     assert torch.equal(roll_out(layers, snap_inputs(inputs), "all"), roll_out(layers, inputs, "all"))
 
 
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(NEURONS),
+    st.sampled_from([(6,), (8, 6), (4, 5, 6)]),
+    st.lists(st.integers(1, 7), min_size=1, max_size=12),
+    st.sampled_from([1, 2000, 2**24]),
+)
+@settings(max_examples=60)
+def test_sequences_padded_at_the_end_spike_as_each_alone(seed, neuron, hidden, lengths, chunk_bytes):
+    layers = draw_layers(neuron, hidden, n_subnetworks=2, seed=seed)
+    inputs = draw_inputs(len(lengths), 7, seed=seed)
+    options = {"lengths": np.array(lengths), "chunk_bytes": chunk_bytes}
+    last, steps = roll_out(layers, inputs, "last", **options), roll_out(layers, inputs, "all", **options)
+    for row, length in enumerate(lengths):
+        alone = roll_out(layers, inputs[row : row + 1, :length], "all")[0]
+        assert torch.equal(last[row], alone[-1])
+        assert torch.equal(steps[row, :length], alone)
+        assert not steps[row, length:].any()
+
+
+def test_the_content_of_the_padding_does_not_matter(layers):
+    inputs, lengths = draw_inputs(), torch.arange(70) % 9 + 1
+    padding = torch.arange(9) >= lengths[:, None]
+    changed = torch.where(padding[:, :, None], -31.5, inputs)
+    for steps in ("last", "all"):
+        found = roll_out(layers, changed, steps, lengths=lengths)
+        assert torch.equal(found, roll_out(layers, inputs, steps, lengths=lengths))
+        assert not torch.equal(found, roll_out(layers, inputs, steps))
+
+
+def test_full_lengths_are_the_same_as_none(layers):
+    inputs = draw_inputs()
+    for lengths in (np.full(70, 9), torch.full((70,), 9), [9] * 70, np.full(70, 9, dtype=np.uint8)):
+        assert torch.equal(roll_out(layers, inputs, "all", lengths=lengths), roll_out(layers, inputs, "all"))
+
+
 INPUTS = draw_inputs(4, 3)
 LAYERS = draw_layers("lif")
 
@@ -211,6 +247,12 @@ def test_inputs_that_cannot_be_rolled_out_are_refused_in_one_sentence(inputs, me
         (lambda: roll_out([LAYERS[0], LAYERS[1].take(slice(1))], INPUTS), "same number of subnetworks"),
         (lambda: roll_out([LAYERS[0], LAYERS[1].to(dtype=torch.float64)], INPUTS), "the same dtype"),
         (lambda: roll_out(LAYERS, INPUTS, "first"), "steps to be one of 'last', 'all', got 'first'"),
+        (lambda: roll_out(LAYERS, INPUTS, lengths=[3, 3, 3]), r"4 integers, got torch.int64 of shape \(3,\)"),
+        (lambda: roll_out(LAYERS, INPUTS, lengths=[[3]] * 4), r"4 integers, got torch.int64 of shape \(4, 1\)"),
+        (lambda: roll_out(LAYERS, INPUTS, lengths=[3.0] * 4), "lengths to be 4 integers, got torch.float32"),
+        (lambda: roll_out(LAYERS, INPUTS, lengths=[True] * 4), "lengths to be 4 integers, got torch.bool"),
+        (lambda: roll_out(LAYERS, INPUTS, lengths=[0, 1, 2, 3]), "lengths from 1 to 3, got values from 0 to 3"),
+        (lambda: roll_out(LAYERS, INPUTS, lengths=[1, 2, 3, 4]), "lengths from 1 to 3, got values from 1 to 4"),
         (lambda: roll_out(LAYERS, INPUTS, chunk_bytes=0), "chunk_bytes to be a positive integer, got 0"),
         (lambda: Stepper(LAYERS, 4).step(INPUTS[:1, 0]), r"shape \(4, 5\), got shape \(1, 5\)"),
         (lambda: Stepper(LAYERS, 4).step(INPUTS[:, 0, :2]), r"shape \(4, 5\), got shape \(4, 2\)"),

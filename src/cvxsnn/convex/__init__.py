@@ -1,6 +1,6 @@
 """The convex program: problems, certificates, solvers."""
 
-from .certificate import Certificate, CertificateError, certify
+from .certificate import Certificate, CertificateError, certify, certify_with_bound
 from .losses import Loss, Softmax
 from .path import Path, solve_path
 from .problem import ConvexProblem
@@ -20,6 +20,7 @@ __all__ = [
     "Solution",
     "Status",
     "certify",
+    "certify_with_bound",
     "solve",
     "solve_path",
 ]

@@ -131,8 +131,28 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
     ]
 
 
+def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_bounds: Sequence[float]) -> float:
+    """A lower bound on the optimum over *more* atoms than the dictionary has.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        Its dictionary gives the rows.
+    dual_point : Tensor of shape (n_rows, n_outputs), a guess λ
+    correlation_bounds : sequence of float, one an output
+        Proven: ``|λᵀd|`` is at most this for every atom d, in the dictionary or not.
+    """
+    weight = problem.row_weight[:, None]
+    unit = torch.where(weight > 0, -dual_point.to(weight) / weight, 0.0)
+    domain = problem.dual_domain(unit)
+    if not torch.allclose(domain, unit, rtol=1e-9, atol=1e-12):
+        raise InvalidInputError("expected a dual point in the domain of the loss, such as a solution's own")
+    largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
+    return shrink_to_feasible(problem, domain, largest)[0]
+
+
 def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tensor) -> tuple[Certificate, Tensor]:
-    certificate = Certificate(primal, dual)
+    certificate = Certificate(primal, dual, "complete" if problem.dictionary.is_complete else "sampled")
     # n sums of rounding errors relative to the objective, with room to spare; more than that is no rounding.
     if not certificate.gap >= -1e-10 * max(primal, abs(dual), 1e-3):
         raise CertificateError(f"dual value {dual!r} above primal value {primal!r}: {problem!r}")

@@ -49,6 +49,9 @@ class SpikeDictionary:
         Steps of the longest sequence. With readout "all", row ``i * n_steps + t`` is step t of sample i.
     lengths : Tensor of shape (n_rows,), dtype int64, optional
         Steps of each row's sequence, for readout "mean" over sequences of unequal length.
+    is_complete : bool
+        Whether the atoms are *all* patterns that witnesses of some family produce on these sequences, as an exact
+        enumeration found them; it decides what a certificate is about.
     """
 
     packed: Tensor
@@ -59,6 +62,7 @@ class SpikeDictionary:
     readout: Readout
     n_steps: int
     lengths: Tensor | None = None
+    is_complete: bool = False
 
     @property
     def n_atoms(self) -> int:

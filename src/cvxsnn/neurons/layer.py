@@ -92,6 +92,11 @@ class HiddenLayer(ABC):
         """The layer restricted to some of its subnetworks."""
         return self._map(lambda value: value[subnetworks])
 
+    def take_neuron(self, number: int) -> Self:
+        """The layer with one of its neurons in each subnetwork; recurrence is left out."""
+        names = [name for name in self.tensors() if name != "recurrent_weight"]
+        return self.with_tensors({name: self.tensors()[name][..., number : number + 1] for name in names})
+
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """The layer on another device or in another floating-point type."""
         return self._map(lambda value: value.to(device=device, dtype=dtype))

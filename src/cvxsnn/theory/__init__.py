@@ -1,0 +1,39 @@
+"""The theory, exactly: complete dictionaries, strong duality, certificates over all witnesses."""
+
+from .arrangement import Patterns, count_cells, enumerate_patterns
+from .caratheodory import reduce_support, support_bound
+from .column_generation import CompleteSolution, price_solution, solve_complete
+from .complete_certificate import CompleteCertificate, certify_complete
+from .duality import StrongDuality, verify_strong_duality
+from .enumeration import (
+    Trajectories,
+    complete_dictionary,
+    complete_recurrent_dictionary,
+    enumerate_lif,
+    enumerate_recurrent,
+)
+from .lif_family import LIFFamily
+from .pricing import Price, price
+
+__all__ = [
+    "CompleteCertificate",
+    "CompleteSolution",
+    "LIFFamily",
+    "Patterns",
+    "Price",
+    "StrongDuality",
+    "Trajectories",
+    "certify_complete",
+    "complete_dictionary",
+    "complete_recurrent_dictionary",
+    "count_cells",
+    "enumerate_lif",
+    "enumerate_patterns",
+    "enumerate_recurrent",
+    "price",
+    "price_solution",
+    "reduce_support",
+    "solve_complete",
+    "support_bound",
+    "verify_strong_duality",
+]

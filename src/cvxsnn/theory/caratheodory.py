@@ -1,0 +1,81 @@
+"""Carathéodory's theorem at work: as few atoms as the dimension of the predictions asks for."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..convex import ConvexProblem, Solution, certify
+
+_TINY = 1e-9
+
+
+def reduce_support(solution: Solution) -> Solution:
+    """A solution with the same predictions, no larger norm, and at most ``n_rows · n_outputs`` atoms.
+
+    As long as the atoms in use are linearly dependent, coefficients are moved along a dependency, in the direction in
+    which the norm does not grow, until one of them vanishes. The certificate is computed anew.
+    """
+    problem = solution.problem
+    columns = problem.dictionary.columns(solution.support)
+    coef = solution.coef[solution.support].clone()
+    coef = _reduce_groups(columns, coef) if problem.penalty.name == "group" else _reduce_entries(columns, coef)
+    whole = torch.zeros_like(solution.coef)
+    whole[solution.support] = coef
+    certificate, dual_point = certify(
+        problem, whole, solution.intercept if problem.intercept else None, [solution.dual_point]
+    )
+    return replace(solution, coef=whole, certificate=certificate, dual_point=dual_point)
+
+
+def support_bound(problem: ConvexProblem) -> int:
+    """The theorem's n·d_out + 1, for a trajectory dictionary nT·d_out + 1."""
+    return problem.dictionary.n_rows * problem.n_outputs + 1
+
+
+def _reduce_entries(columns: Tensor, coef: Tensor) -> Tensor:
+    """Entrywise L1 norm: each output by itself."""
+    for output in range(coef.shape[1]):
+        used = torch.nonzero(coef[:, output]).squeeze(1)
+        coef[used, output] = _reduce(columns[:, used], coef[used, output])
+    return coef
+
+
+def _reduce_groups(columns: Tensor, coef: Tensor) -> Tensor:
+    """Group norm: an atom with its direction in the outputs is one column, its length the coefficient."""
+    length = coef.norm(dim=1)
+    direction = coef / length[:, None]
+    joint = torch.einsum("na,ac->nca", columns, direction).reshape(-1, len(length))
+    reduced: Tensor = direction * _reduce(joint, length)[:, None]
+    return reduced
+
+
+def _reduce(columns: Tensor, coef: Tensor) -> Tensor:
+    """Coefficients over linearly independent columns, with the same sum and no larger L1 norm."""
+    coef = coef.clone()
+    while True:
+        used = torch.nonzero(coef).squeeze(1)
+        dependency = _dependency(columns[:, used])
+        if dependency is None:
+            return coef
+        value = coef[used]
+        if float((value.sign() * dependency).sum()) > 0:
+            dependency = -dependency
+        shrinks = value * dependency < 0
+        if not bool(shrinks.any()):  # the norm is level along the dependency: the other way then shrinks some
+            dependency = -dependency
+            shrinks = value * dependency < 0
+        steps = torch.where(shrinks, -value / dependency, torch.inf)
+        first = steps.argmin()
+        coef[used] = value + steps[first] * dependency
+        coef[used[first]] = 0.0
+
+
+def _dependency(columns: Tensor) -> Tensor | None:
+    """A vector in the null space, or None where the columns are independent."""
+    n_columns = columns.shape[1]
+    if n_columns == 0:
+        return None
+    _, singular, basis = torch.linalg.svd(columns, full_matrices=True)
+    rank = int((singular > _TINY * singular.max().clamp_min(1e-300)).sum())
+    return basis[-1] if rank < n_columns else None

@@ -1,0 +1,168 @@
+"""Optima over *all* neurons of a family without enumerating them: solve, price, add, until nothing is left to gain."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from ..checks import Array
+from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound, solve
+from ..convex.losses import Loss
+from ..dictionary import Readout, build_dictionary
+from ..errors import InvalidInputError
+from ..neurons.rollout import as_inputs
+from ..seeds import child_generator
+from ..witnesses import Provenance, WitnessSet
+from .cones import IntArray
+from .lif_family import LIFEvents, LIFFamily
+from .pricing import Price, price
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of column generation.
+
+    Attributes
+    ----------
+    n_atoms : int
+    primal, dual : float, bounds on the complete optimum: the best so far
+    n_cones : int, looked at while pricing
+    seconds : float, since the start
+    """
+
+    n_atoms: int
+    primal: float
+    dual: float
+    n_cones: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class CompleteSolution:
+    """An optimum over all neurons of a family.
+
+    Attributes
+    ----------
+    solution : Solution, over the neurons that were generated; its own certificate is about those
+    certificate : Certificate, with scope "complete"
+    rounds : tuple of Round
+    """
+
+    solution: Solution
+    certificate: Certificate
+    rounds: tuple[Round, ...]
+
+
+def solve_complete(
+    inputs: Array,
+    targets: Array,
+    family: LIFFamily,
+    loss: str | Loss = "squared",
+    l1_strength: float = 0.1,
+    *,
+    readout: Readout = "last",
+    tol: float = 1e-4,
+    n_start: int = 256,
+    max_rounds: int = 200,
+    max_cones: int = 200_000,
+    max_seconds: float = inf,
+    seed: int = 0,
+    report: Callable[[Round], None] | None = None,
+) -> CompleteSolution:
+    """Solve the convex program over every LIF neuron of a family.
+
+    Each round solves over the neurons at hand, prices the dual point over all neurons, and adds those that violate it.
+    The proven bound on the price turns the dual point into one of the complete problem, so that the certificate is
+    valid whenever it stops.
+
+    Parameters
+    ----------
+    inputs : array of shape (n_samples, n_steps, n_features)
+    targets, loss, l1_strength
+        As for :class:`cvxsnn.ConvexProblem`; one output.
+    family : LIFFamily
+    readout : "last", "all" or "mean"
+    tol : float
+        Relative gap of the complete problem to reach.
+    n_start : int
+        Random neurons to start with.
+    max_rounds, max_cones, max_seconds
+        Limits on rounds, on the cones that one pricing looks at, and on time.
+    seed : int
+    report : function, optional
+        Told of every round.
+    """
+    begin = time.monotonic()
+    inputs = as_inputs(inputs).cpu()
+    events = family.on(inputs)
+    parameters = _random_neurons(events, n_start, seed)
+    best: tuple[float, Solution] | None = None
+    best_dual, rounds = -inf, []
+    for _ in range(max_rounds):
+        problem = ConvexProblem(
+            build_dictionary(witnesses_of(events, parameters), inputs, readout), targets, loss, l1_strength
+        )
+        if problem.n_outputs != 1:
+            raise InvalidInputError(f"expected one output for an optimum over all neurons, got {problem.n_outputs}")
+        solution = solve(problem, min(1e-8, 1e-2 * tol))
+        if best is None or solution.certificate.primal < best[0]:
+            best = (solution.certificate.primal, solution)
+        left = max_seconds - (time.monotonic() - begin)
+        found = price_solution(events, solution, tol=0.1 * tol, max_cones=max_cones, max_seconds=left)
+        best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, [found.bound]))
+        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_cones, time.monotonic() - begin))
+        if report is not None:
+            report(rounds[-1])
+        certificate = Certificate(best[0], best_dual, "complete")
+        is_late = time.monotonic() - begin >= max_seconds
+        if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
+            break
+        parameters = np.concatenate((parameters, found.parameters))
+    assert best is not None
+    return CompleteSolution(best[1], Certificate(best[0], best_dual, "complete"), tuple(rounds))
+
+
+def price_solution(
+    events: LIFEvents,
+    solution: Solution,
+    *,
+    tol: float = 1e-6,
+    max_cones: int = 200_000,
+    max_seconds: float = inf,
+) -> Price:
+    """Price a solution's dual point over all neurons of a family."""
+    dictionary = solution.problem.dictionary
+    dual = spread_over_steps(solution.dual_point[:, 0], dictionary.readout, events)
+    enough = (1 + tol) * solution.problem.l1_strength
+    return price(events, dual, enough=enough, max_cones=max_cones, max_seconds=max_seconds)
+
+
+def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:
+    """The dual point as weights of single spikes, shape (n_samples, n_steps)."""
+    values = dual.detach().cpu().numpy()
+    if readout == "all":
+        return values.reshape(events.n_samples, events.n_steps)
+    weights = np.zeros((events.n_samples, events.n_steps))
+    if readout == "last":
+        weights[:, -1] = values
+    else:
+        weights[:] = values[:, None] / events.n_steps
+    return weights
+
+
+def witnesses_of(events: LIFEvents, parameters: IntArray) -> WitnessSet:
+    """Neurons with these parameters as witnesses."""
+    return WitnessSet((events.layer(parameters),), Provenance("pretrained", {"method": "pricing"}))
+
+
+def _random_neurons(events: LIFEvents, n_neurons: int, seed: int) -> IntArray:
+    generator = child_generator(seed, "column generation", "start")
+    scale = 2.0**12 / np.array([1.0] * events.n_features + [events.unit] * (events.dimension - events.n_features))
+    drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)
+    if not events.family.negative_threshold:
+        drawn[:, -1] = abs(drawn[:, -1])
+    return np.array([[int(x) for x in row] for row in drawn], dtype=object)

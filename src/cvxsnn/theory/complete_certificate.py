@@ -1,0 +1,93 @@
+"""How far a read-out over sampled neurons is from the optimum over all neurons of their family."""
+
+from dataclasses import dataclass
+from math import inf
+
+from ..convex import Certificate, certify_with_bound
+from ..dictionary import build_dictionary
+from ..errors import InvalidInputError
+from ..neurons import LIFLayer
+from ..proof import Proof
+from ..training_set import TrainingSet
+from ..witnesses import WitnessSet
+from .column_generation import spread_over_steps
+from .lif_family import LIFFamily
+from .pricing import Price, price
+
+
+@dataclass(frozen=True, eq=False)
+class CompleteCertificate:
+    """What is proven of a read-out beyond its own neurons.
+
+    Attributes
+    ----------
+    certificate : Certificate, with scope "complete"
+    family : LIFFamily, the neurons that it is about
+    prices : tuple of Price, one an output
+    """
+
+    certificate: Certificate
+    family: LIFFamily
+    prices: tuple[Price, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the search went to its end; else more time may prove more."""
+        return all(found.bound <= found.value * (1 + 1e-9) + 1e-15 for found in self.prices)
+
+
+def certify_complete(
+    proof: Proof, data: TrainingSet, *, max_cones: int = 1_000_000, max_seconds: float = inf
+) -> CompleteCertificate:
+    """Bound the optimum over *every* LIF neuron with the same decay, by pricing a solution's dual point exactly.
+
+    Parameters
+    ----------
+    proof : Proof
+        Of a read-out over one layer of LIF neurons with one common decay.
+    data : TrainingSet, that it was solved on
+    max_cones, max_seconds
+        Limits of the search for each output; a search that stops early proves less, and nothing wrong.
+    """
+    family = family_of(proof.witnesses)
+    if data.lengths is not None:
+        raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
+    primal = proof.certify(data).primal
+    events = family.on(data.inputs)
+    dictionary = build_dictionary(proof.witnesses, data.inputs, proof.objective.readout)
+    problem = proof.objective.problem(
+        dictionary, data, l1_strength=proof.l1_strength, penalty=proof.penalty, intercept=proof.has_intercept
+    )
+    if len(proof.dual_point) != dictionary.n_rows:
+        raise InvalidInputError(
+            f"expected the {len(proof.dual_point)} rows that the model was trained on, got {dictionary.n_rows}"
+        )
+    prices = tuple(
+        price(
+            events,
+            spread_over_steps(column, dictionary.readout, events),
+            enough=proof.l1_strength,
+            max_cones=max_cones,
+            max_seconds=max_seconds,
+        )
+        for column in proof.dual_point.T
+    )
+    dual = certify_with_bound(problem, proof.dual_point, [found.bound for found in prices])
+    return CompleteCertificate(Certificate(primal, dual, "complete"), family, prices)
+
+
+def family_of(witnesses: WitnessSet) -> LIFFamily:
+    """The family that witnesses were drawn from, if it is one that can be priced."""
+    layer = witnesses.layers[0]
+    if len(witnesses.layers) > 1 or not isinstance(layer, LIFLayer):
+        raise InvalidInputError(
+            f"expected one hidden layer of LIF neurons to price all of them, got {witnesses!r}: fit with hidden=(n,)"
+        )
+    decay = float(layer.decay.flatten()[0])
+    if bool((layer.decay != decay).any()):
+        raise InvalidInputError(
+            "expected one decay for all neurons, to price all of them, got several: fit with decay=0.5"
+        )
+    if bool(layer.initial_membrane.any()) or bool(layer.initial_spikes.any()) or layer.tie != "ge":
+        raise InvalidInputError("expected neurons that start at rest and fire at ties, to price all of them")
+    return LIFFamily(decay, bias=bool(layer.bias.any()), negative_threshold=bool((layer.threshold < 0).any()))

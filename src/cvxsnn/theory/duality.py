@@ -1,0 +1,77 @@
+"""Strong duality as three numbers that anybody can compute: the network's, the convex program's, and the dual's."""
+
+from dataclasses import dataclass
+
+from ..checks import Array
+from ..convex import ConvexProblem, Solution, solve
+from ..errors import InvalidInputError
+from ..network import SpikingNetwork
+from ..reconstruction import reconstruct, rescale_hidden, weight_decay_objective
+
+_SMALL = 2.0**-60
+"""Scale at which the hidden weights of a rebuilt network no longer count, without any spike having changed."""
+
+
+@dataclass(frozen=True, eq=False)
+class StrongDuality:
+    """The three values, and what they were computed from.
+
+    Attributes
+    ----------
+    nonconvex : float, weight-decay objective of the rebuilt network with vanishing inner weights
+    convex : float, the bidual: the finite convex program's objective at the solution
+    dual : float, the objective at a feasible dual point
+    network : SpikingNetwork, the rebuilt one
+    solution : Solution
+    """
+
+    nonconvex: float
+    convex: float
+    dual: float
+    network: SpikingNetwork
+    solution: Solution
+
+    @property
+    def largest_difference(self) -> float:
+        """Between any two of the three, relative to the largest."""
+        values = (self.nonconvex, self.convex, self.dual)
+        return (max(values) - min(values)) / max(abs(max(values)), 1e-300)
+
+    def __str__(self) -> str:
+        """The three beside each other."""
+        scope = "all" if self.solution.certificate.scope == "complete" else "these"
+        return (
+            f"network (non-convex) {self.nonconvex:.12f}\n"
+            f"convex (bidual)      {self.convex:.12f}\n"
+            f"dual                 {self.dual:.12f}\n"
+            f"over {scope} witnesses; the three differ by {self.largest_difference:.0e}"
+        )
+
+
+def verify_strong_duality(
+    problem: ConvexProblem, inputs: Array, *, width: int = 1, tol: float = 1e-10
+) -> StrongDuality:
+    """Solve a problem, rebuild the network, and compute primal, bidual and dual values independently of each other.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        Over a dictionary built from witnesses; over a complete one this verifies the paper's theorem "Finite convex
+        formulation for LIF-SNNs". One output, or the group penalty: the L1 norm of several outputs is no norm of
+        subnetworks.
+    inputs : array of shape (n_samples, n_steps, n_features), the sequences of the dictionary
+    width : int
+        Width m of the rebuilt subnetworks' last layers.
+    tol : float
+        Relative gap to solve to.
+    """
+    if problem.n_outputs > 1 and problem.penalty.name != "group":
+        raise InvalidInputError(
+            f"expected one output or the group penalty, got {problem.n_outputs} outputs with the L1 penalty"
+        )
+    if problem.intercept:
+        raise InvalidInputError("expected a problem without intercept: the networks of the theorem have none")
+    solution = solve(problem, tol)
+    network = rescale_hidden(reconstruct(solution, "parallel", width), _SMALL)
+    nonconvex = weight_decay_objective(network, problem, inputs)
+    return StrongDuality(nonconvex, solution.certificate.primal, solution.certificate.dual, network, solution)

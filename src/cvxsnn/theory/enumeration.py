@@ -1,0 +1,268 @@
+"""Complete witnessed dictionaries: every spike pattern that any neuron of a family produces on some sequences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..checks import Array, check_positive_int
+from ..dictionary import Readout, SpikeDictionary, build_dictionary
+from ..errors import BudgetError, CvxsnnError, InvalidInputError
+from ..neurons import HiddenLayer, ThresholdLayer
+from ..neurons.exact import snap_inputs
+from ..neurons.rollout import as_inputs
+from ..witnesses import Provenance, WitnessSet
+from .arrangement import MAX_PATTERNS, count_cells
+from .cones import Cone, Frontier, IntArray
+from .integers import as_integers
+from .lif_family import LIFFamily
+
+
+class RealisationError(CvxsnnError, ArithmeticError):
+    """A witness that does not produce its pattern: the arithmetic behind an enumeration is wrong."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Distinct spike trajectories of single neurons, with parameters that produce them.
+
+    Attributes
+    ----------
+    spikes : array of shape (n_trajectories, n_samples, n_steps), dtype bool
+    parameters : array of shape (n_trajectories, dimension), integers
+    """
+
+    spikes: npt.NDArray[np.bool_]
+    parameters: IntArray
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return len(self.spikes)
+
+
+def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_PATTERNS) -> Trajectories:
+    """Every spike trajectory that a LIF neuron of a family has on some sequences, each once.
+
+    The space of parameters is cut sample by sample and step by step; where a cut leaves two parts, the neurons in one
+    have fired and those in the other have not, and they go on with different pasts.
+
+    Parameters
+    ----------
+    family : LIFFamily
+    inputs : array of shape (n_samples, n_steps, n_features)
+    max_patterns : int
+        Refuse the work when more are to be expected, and stop it when more are found.
+    """
+    distinct, inverse = torch.unique(as_inputs(inputs).cpu(), dim=0, return_inverse=True)
+    frontier, spikes = split_parameters(family, distinct, max_patterns=max_patterns)
+    parameters = np.array(list(frontier.witnesses()), dtype=object)
+    return Trajectories(spikes[:, inverse.numpy()], parameters)
+
+
+def split_parameters(
+    family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_PATTERNS
+) -> tuple[Frontier, npt.NDArray[np.bool_]]:
+    """The parts into which spikes cut a family's parameters, and the spikes (n_parts, n_samples, n_steps) in each."""
+    events = family.on(inputs)
+    _check_estimate(count_cells(events.n_samples * events.n_steps, events.dimension), max_patterns)
+    frontier = Frontier(events.cone(), events.dimension)
+    spikes = np.zeros((1, events.n_samples, events.n_steps), dtype=bool)
+    for sample in range(events.n_samples):
+        resets = np.zeros(len(frontier), dtype=events.sums.dtype)
+        for step in range(events.n_steps):
+            if step:
+                resets = events.advance(resets, spikes[:, sample, step - 1], step)
+            frontier.cut(events.normals(sample, step, resets))
+            spikes, resets = spikes[frontier.origin], resets[frontier.origin]
+            spikes[:, sample, step] = frontier.spikes
+            _check_count(len(frontier), max_patterns)
+    return frontier, spikes
+
+
+def enumerate_recurrent(
+    inputs: Array, width: int = 1, *, bias: bool = False, max_patterns: int = MAX_PATTERNS
+) -> tuple[npt.NDArray[np.bool_], IntArray]:
+    """Every joint spike trajectory of a layer of threshold neurons with dense recurrence.
+
+    Returns
+    -------
+    spikes : array of shape (n_layers, width, n_samples, n_steps), dtype bool
+    parameters : array of shape (n_layers, width, dimension), integers
+        Of each neuron: input weights, bias where there is one, and weights from all neurons of the layer.
+    """
+    inputs = as_inputs(inputs)
+    distinct, inverse = torch.unique(inputs.cpu(), dim=0, return_inverse=True)
+    values, _ = as_integers(snap_inputs(distinct).numpy())
+    if bias:
+        values = np.concatenate((values, np.ones_like(values[:, :, :1])), axis=2)
+    n_samples, n_steps, n_values = values.shape
+    dimension = n_values + width
+    _check_estimate(count_cells(n_samples * n_steps, dimension) ** width, max_patterns)
+    frontiers = [Frontier(Cone.whole_space(dimension), dimension) for _ in range(width)]
+    spikes = np.zeros((1, width, n_samples, n_steps), dtype=bool)
+    for sample in range(n_samples):
+        for step in range(n_steps):
+            for neuron, frontier in enumerate(frontiers):
+                before = spikes[:, :, sample, step - 1] if step else np.zeros((len(spikes), width), dtype=bool)
+                drive = np.broadcast_to(values[sample, step], (len(spikes), n_values))
+                frontier.cut(np.concatenate((drive, before.astype(values.dtype)), axis=1))
+                spikes = spikes[frontier.origin]
+                spikes[:, neuron, sample, step] = frontier.spikes
+                for other in frontiers:
+                    if other is not frontier:
+                        other.take(frontier.origin)
+                _check_count(len(spikes), max_patterns)
+    parameters = np.array([list(frontier.witnesses()) for frontier in frontiers], dtype=object)
+    return spikes[:, :, inverse.numpy()], parameters.transpose(1, 0, 2)
+
+
+def complete_dictionary(
+    inputs: Array,
+    family: LIFFamily | None = None,
+    lower: Sequence[int] = (),
+    readout: Readout = "last",
+    *,
+    max_patterns: int = MAX_PATTERNS,
+) -> SpikeDictionary:
+    """The complete witnessed dictionary of LIF networks with one fixed decay.
+
+    Every atom carries a witness that was rolled out and found to produce it, so its optimum is one over *all* networks
+    of the family with these lower widths: certificates have scope "complete".
+
+    Parameters
+    ----------
+    inputs : array of shape (n_samples, n_steps, n_features)
+        With one step this is a feedforward threshold network.
+    family : LIFFamily, optional
+        By default decay 0 without bias, which is the feedforward threshold network.
+    lower : sequence of int
+        Widths of the hidden layers below the last one. The last layer's neurons do not interact, so it needs no width.
+    readout : "last", "all" or "mean"
+    max_patterns : int
+    """
+    family = family or LIFFamily(0.0)
+    inputs = as_inputs(inputs).cpu()
+    stacks: list[tuple[tuple[HiddenLayer, ...], torch.Tensor]] = [((), snap_inputs(inputs))]
+    for width in lower:
+        check_positive_int("lower", width)
+        stacks = _stack_layer(stacks, family, width, max_patterns)
+    found: dict[bytes, tuple[tuple[HiddenLayer, ...], HiddenLayer]] = {}
+    for layers, values in stacks:
+        events = family.on(values)
+        trajectories = enumerate_lif(family, values, max_patterns=max_patterns)
+        seen = _visible(trajectories.spikes, readout)
+        fresh: dict[bytes, IntArray] = {}
+        for pattern, parameters in zip(seen, trajectories.parameters, strict=True):
+            if (key := pattern.tobytes()) not in found:
+                fresh.setdefault(key, parameters)
+        if fresh:
+            layer = events.layer(np.array(list(fresh.values()), dtype=object))
+            for number, key in enumerate(fresh):
+                found[key] = (layers, layer.take_neuron(number))
+        _check_count(len(found), max_patterns)
+    witnesses = _join(list(found.values()), {"family": _describe(family), "lower": tuple(lower), "readout": readout})
+    dictionary = build_dictionary(witnesses, inputs, readout)
+    _check_realised(dictionary, len(found))
+    return replace(dictionary, is_complete=True)
+
+
+def complete_recurrent_dictionary(
+    inputs: Array, width: int = 1, readout: Readout = "last", *, bias: bool = False, max_patterns: int = MAX_PATTERNS
+) -> SpikeDictionary:
+    """The complete witnessed dictionary of one layer of ``width`` threshold neurons with dense recurrence."""
+    inputs = as_inputs(inputs).cpu()
+    spikes, parameters = enumerate_recurrent(inputs, width, bias=bias, max_patterns=max_patterns)
+    found: dict[bytes, tuple[int, int]] = {}
+    for number, joint in enumerate(spikes):
+        for neuron, pattern in enumerate(_visible(joint, readout)):
+            found.setdefault(pattern.tobytes(), (number, neuron))
+    chosen = sorted({number for number, _ in found.values()})
+    values = torch.from_numpy(parameters[chosen].astype(np.float64))
+    n_features = inputs.shape[2]
+    _, unit = as_integers(snap_inputs(inputs).numpy())
+    if float(values.abs().max()) >= 2**31:
+        raise InvalidInputError(
+            "expected neurons that weights of 32 bits can tell apart, got longer ones: round the inputs"
+        )
+    layer = ThresholdLayer(
+        values[:, :, :n_features].transpose(1, 2).contiguous(),
+        bias=values[:, :, n_features] * unit if bias else torch.zeros(len(chosen), width, dtype=torch.float64),
+        recurrent_weight=values[:, :, -width:].transpose(1, 2).contiguous() * unit,
+        weight_bits=32,
+    )
+    recipe = {"neuron": "threshold", "width": width, "bias": bias, "readout": readout}
+    dictionary = build_dictionary(WitnessSet((layer,), Provenance("enumerated", recipe)), inputs, readout)
+    _check_realised(dictionary, len(found))
+    return replace(dictionary, is_complete=True)
+
+
+def _stack_layer(
+    stacks: list[tuple[tuple[HiddenLayer, ...], torch.Tensor]], family: LIFFamily, width: int, max_patterns: int
+) -> list[tuple[tuple[HiddenLayer, ...], torch.Tensor]]:
+    """Every choice of ``width`` distinct trajectories of one more layer, over every stack below it."""
+    grown = {}
+    for layers, values in stacks:
+        events = family.on(values)
+        trajectories = enumerate_lif(family, values, max_patterns=max_patterns)
+        n_choices = comb(len(trajectories), min(width, len(trajectories)))
+        _check_estimate(len(stacks) * n_choices, max_patterns)
+        for chosen in combinations(range(len(trajectories)), min(width, len(trajectories))):
+            repeated = [*chosen, *[chosen[0]] * (width - len(chosen))]
+            spikes = torch.from_numpy(trajectories.spikes[repeated]).permute(1, 2, 0).double()
+            key = spikes.numpy().tobytes()
+            if key not in grown:
+                grown[key] = ((*layers, events.layer(trajectories.parameters[repeated])), spikes)
+    return list(grown.values())
+
+
+def _visible(spikes: npt.NDArray[np.bool_], readout: Readout) -> npt.NDArray[Any]:
+    """What a read-out sees of trajectories (n, n_samples, n_steps)."""
+    if readout == "last":
+        return spikes[:, :, -1]
+    return spikes if readout == "all" else spikes.sum(2)
+
+
+def _join(witnesses: list[tuple[tuple[HiddenLayer, ...], HiddenLayer]], recipe: dict[str, Any]) -> WitnessSet:
+    """One subnetwork for each stack of lower layers that differs; where there are none, all neurons in one layer."""
+    if all(not layers for layers, _ in witnesses):
+        layers = (_cat([top for _, top in witnesses], -1),)
+        return WitnessSet(layers, Provenance("enumerated", recipe))
+    stacks = [(*layers, top) for layers, top in witnesses]
+    return WitnessSet(
+        tuple(_cat(list(level), 0) for level in zip(*stacks, strict=True)), Provenance("enumerated", recipe)
+    )
+
+
+def _cat(layers: list[HiddenLayer], axis: int) -> HiddenLayer:
+    tensors = [layer.tensors() for layer in layers]
+    return layers[0].with_tensors({name: torch.cat([own[name] for own in tensors], axis) for name in tensors[0]})
+
+
+def _describe(family: LIFFamily) -> dict[str, Any]:
+    return {"decay": family.decay, "bias": family.bias, "negative_threshold": family.negative_threshold}
+
+
+def _check_realised(dictionary: SpikeDictionary, n_patterns: int) -> None:
+    """The witnesses were rolled out to build the dictionary: distinct patterns must have given distinct atoms."""
+    if dictionary.n_atoms != n_patterns:
+        raise RealisationError(f"expected {n_patterns} patterns from their witnesses, got {dictionary.n_atoms}")
+
+
+def _check_estimate(estimate: int, max_patterns: int) -> None:
+    if estimate > max_patterns:
+        raise BudgetError(
+            f"expected at most {max_patterns:,} patterns, but about {estimate:,} may exist: use fewer samples, steps "
+            "or neurons, or raise max_patterns"
+        )
+
+
+def _check_count(count: int, max_patterns: int) -> None:
+    if count > max_patterns:
+        raise BudgetError(
+            f"expected at most {max_patterns:,} patterns, and found more than {count:,}: raise max_patterns"
+        )

@@ -1,0 +1,167 @@
+r"""The neurons over which an optimum is to be complete: one LIF layer with a fixed decay, in exact arithmetic.
+
+With the past spikes fixed, the membrane is linear in the neuron's parameters u = (P_in, bias, U_thr),
+
+.. math:: U^t = \sum_{s \le t} \beta^{t-s} (x^s \cdot P_{in} + b) - U_{thr} \sum_{s \le t} \beta^{t-s} S^{s-1},
+
+so every spike of every sample cuts the space of parameters by a hyperplane through the origin. A decay p/q is kept
+exact by scaling step t with q^(t-1).
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..checks import Array
+from ..errors import InvalidInputError
+from ..neurons import LIFLayer
+from ..neurons.exact import snap_inputs
+from ..neurons.rollout import as_inputs
+from .cones import WALL, Cone, IntArray, Vector
+from .integers import as_integers, narrow
+
+_MAX_DENOMINATOR = 2**8
+"""Decays with more bits would make membranes that float64 rounds."""
+
+_WEIGHT_BITS = 32
+
+
+@dataclass(frozen=True)
+class LIFFamily:
+    """LIF neurons with one fixed decay.
+
+    Parameters
+    ----------
+    decay : float
+        In [0, 1], a multiple of 1/256, so that membranes are exact.
+    bias : bool
+        Whether a neuron has a constant drive.
+    negative_threshold : bool
+        Whether the amount that a spike subtracts may be negative.
+    """
+
+    decay: float
+    bias: bool = False
+    negative_threshold: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse decays that cannot be exact."""
+        if not 0 <= self.decay <= 1 or Fraction(self.decay).denominator > _MAX_DENOMINATOR:
+            raise InvalidInputError(
+                f"expected decay between 0 and 1 and a multiple of 1/{_MAX_DENOMINATOR}, so that membranes are exact, "
+                f"got {self.decay!r}: pass for example 0.5, 0.75 or 1.0"
+            )
+
+    def on(self, inputs: Array) -> "LIFEvents":
+        """The hyperplanes that sequences of shape (n_samples, n_steps, n_features) cut."""
+        grid = snap_inputs(as_inputs(inputs)).cpu().numpy()
+        values, unit = as_integers(grid)
+        ratio = Fraction(self.decay)
+        n_samples, n_steps, n_features = values.shape
+        drive = np.concatenate((values, np.ones((n_samples, n_steps, 1), dtype=values.dtype)), axis=2).astype(object)
+        drive = drive if self.bias else drive[:, :, :n_features]
+        sums = np.zeros((n_samples, n_steps, drive.shape[2]), dtype=object)
+        total = np.zeros((n_samples, drive.shape[2]), dtype=object)
+        for t in range(n_steps):
+            total = ratio.numerator * total + ratio.denominator**t * drive[:, t]
+            sums[:, t] = total
+        return LIFEvents(self, narrow(sums), unit, n_features)
+
+
+@dataclass(frozen=True, eq=False)
+class LIFEvents:
+    """What some sequences ask of the neurons of a family.
+
+    Attributes
+    ----------
+    family : LIFFamily
+    sums : integer array of shape (n_samples, n_steps, dimension - 1)
+        Leaky sums of the inputs, and of ones where there is a bias; step t is scaled by q^(t-1).
+    unit : float, the power of two in which inputs were counted
+    n_features : int
+    """
+
+    family: LIFFamily
+    sums: IntArray
+    unit: float
+    n_features: int
+
+    @property
+    def n_samples(self) -> int:
+        """Number of sequences."""
+        return int(self.sums.shape[0])
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of each."""
+        return int(self.sums.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters of a neuron."""
+        return int(self.sums.shape[2]) + 1
+
+    def cone(self) -> Cone:
+        """All parameters that the family allows."""
+        whole = Cone.whole_space(self.dimension)
+        if self.family.negative_threshold:
+            return whole
+        # The wall at threshold zero belongs to the family; no spike is decided by it, so its mask says nothing.
+        above, _ = whole.cut((0,) * (self.dimension - 1) + (1,), WALL)
+        return above
+
+    def advance(self, resets: IntArray, spikes: npt.NDArray[np.bool_], step: int) -> IntArray:
+        """Leaky counts of past spikes before ``step``, from those before ``step - 1`` and the spikes at it."""
+        ratio = Fraction(self.family.decay)
+        grown: IntArray = ratio.numerator * resets + ratio.denominator**step * spikes.astype(resets.dtype)
+        return grown
+
+    def normals(self, sample: int, step: int, resets: IntArray) -> IntArray:
+        """The constraints of one event, one row for each of several histories."""
+        sums = np.broadcast_to(self.sums[sample, step], (len(resets), self.dimension - 1))
+        return np.concatenate((sums, -resets[:, None]), axis=1)
+
+    def simulate(self, parameters: IntArray) -> npt.NDArray[np.bool_]:
+        """Spikes of shape (n_neurons, n_samples, n_steps) in exact arithmetic."""
+        values = np.asarray(parameters, dtype=object)
+        drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(object))
+        resets = np.zeros(drives.shape[:2], dtype=object)
+        spikes = np.zeros(drives.shape, dtype=bool)
+        for t in range(self.n_steps):
+            if t:
+                resets = self.advance(resets, spikes[:, :, t - 1], t)
+            spikes[:, :, t] = drives[:, :, t] - resets * values[:, -1:] >= 0
+        return spikes
+
+    def layer(self, parameters: IntArray) -> LIFLayer:
+        """One subnetwork whose neurons have these parameters, in float64."""
+        chosen = np.array(
+            [self._short(tuple(row)) for row in np.asarray(parameters, dtype=object).tolist()], dtype=object
+        )
+        values = torch.from_numpy(chosen.astype(np.float64))
+        last = self.n_features
+        return LIFLayer(
+            values[:, :last].T[None].contiguous(),
+            bias=(values[:, last] * self.unit)[None] if self.family.bias else torch.zeros(1, 1, dtype=torch.float64),
+            decay=torch.tensor(self.family.decay, dtype=torch.float64),
+            threshold=(values[:, -1] * self.unit)[None],
+            weight_bits=_WEIGHT_BITS,
+        )
+
+    def _short(self, parameters: Vector) -> Vector:
+        """Parameters with the same spikes and as few bits as the layer can hold."""
+        largest = max(map(abs, parameters))
+        if largest < 2 ** (_WEIGHT_BITS - 1):
+            return parameters
+        wanted = self.simulate(np.array([parameters], dtype=object))
+        for bits in range(8, _WEIGHT_BITS - 1):
+            shorter = tuple(round(Fraction(x * 2**bits, largest)) for x in parameters)
+            if np.array_equal(self.simulate(np.array([shorter], dtype=object)), wanted):
+                return shorter
+        raise InvalidInputError(
+            "expected neurons that weights of 32 bits can tell apart, got a pattern that only longer ones produce: "
+            "round the inputs to fewer bits"
+        )

@@ -1,0 +1,54 @@
+"""A picture of parameters being cut by spikes, for neurons with two of them."""
+
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Wedge
+
+from ..checks import Array
+from ..errors import InvalidInputError
+from .cones import Cone
+from .enumeration import split_parameters
+from .lif_family import LIFFamily
+
+
+def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Axes:
+    """Draw the cones of (weight, threshold) in which a neuron that reads one feature has one and the same spikes.
+
+    Each cone is labelled with its spikes: a row of 0s and 1s for every sample, one a step. Patterns that only ties
+    produce are the bold rays between them.
+    """
+    frontier, spikes = split_parameters(family, inputs)
+    events = family.on(inputs)
+    if events.dimension != 2:
+        raise InvalidInputError(
+            f"expected neurons with two parameters, got {events.dimension}: one feature and no bias"
+        )
+    axes = axes or plt.subplots(figsize=(7, 5), layout="constrained")[1]
+    colours = plt.get_cmap("tab20")
+    scale = np.array([1.0, events.unit])
+    for number in range(len(frontier)):
+        label = "\n".join("".join(str(int(fired)) for fired in train) for train in spikes[number])
+        angles = sorted(math.atan2(*(np.array(ray, dtype=float) * scale)[::-1]) for ray in _rays(frontier.cone(number)))
+        if len(angles) == 2 and 0 < angles[1] - angles[0] < math.pi + 1e-9:
+            first, last = angles
+            axes.add_patch(
+                Wedge((0, 0), 1, math.degrees(first), math.degrees(last), color=colours(number % 20), alpha=0.55, lw=0)
+            )
+            middle = 0.5 * (first + last)
+            radius = 0.8 if last - first > 0.12 else 1.06
+            axes.text(radius * math.cos(middle), radius * math.sin(middle), label, ha="center", va="center", fontsize=8)
+            for angle in angles:
+                axes.plot([0, math.cos(angle)], [0, math.sin(angle)], color="white", lw=0.8)
+        elif len(angles) == 1:
+            axes.plot([0, math.cos(angles[0])], [0, math.sin(angles[0])], color="black", lw=2)
+    lowest = -1.15 if family.negative_threshold else -0.05
+    axes.set(xlim=(-1.15, 1.15), ylim=(lowest, 1.15), xlabel="input weight", ylabel="threshold", aspect="equal")
+    axes.set_title("Parameters of a LIF neuron, cut by its spikes")
+    return axes
+
+
+def _rays(cone: Cone) -> list[tuple[int, ...]]:
+    return [*cone.rays, *cone.lines, *(tuple(-x for x in line) for line in cone.lines)]

@@ -1,0 +1,207 @@
+r"""Exact pricing: the largest correlation of a dual point with any neuron of a family, or a proven bound on it.
+
+.. math:: \max_\omega \Big| \sum_{i,t} \lambda_{i,t}\, S_i^t(\omega) \Big|
+
+Branch and bound over cones of parameters. In a cone every sample has a few possible spike trains: a step at which all
+extreme rays agree is decided, another is open. The sum over samples of the best that each can still contribute bounds
+the cone from above, its inner point from below, and the sample with most at stake says where to cut next. All signs are
+those of exact integers, so a bound rests on no tolerance; sums of the :math:`\lambda` are rounded outwards.
+"""
+
+import heapq
+import time
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+from .cones import WALL, Cone, IntArray, Vector
+from .lif_family import LIFEvents
+
+_SAFE = 2**62
+_ROUNDING = 1e-12
+"""Relative margin for sums of some thousand numbers in float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Price:
+    """What a search found and proved.
+
+    Attributes
+    ----------
+    value : float, the largest |λᵀψ| of a neuron that was found
+    bound : float, no neuron of the family has a larger one
+    parameters : integer array of shape (n_found, dimension), neurons whose price is high, best first
+    n_cones : int, cones looked at
+    """
+
+    value: float
+    bound: float
+    parameters: IntArray
+    n_cones: int
+
+
+def price(
+    events: LIFEvents,
+    dual: npt.NDArray[np.float64],
+    *,
+    enough: float = 0.0,
+    max_cones: int = 200_000,
+    max_seconds: float = inf,
+    n_found: int = 16,
+) -> Price:
+    """Maximise ``|Σ dual · spikes|`` over all neurons of a family.
+
+    Parameters
+    ----------
+    events : LIFEvents
+        The sequences.
+    dual : array of shape (n_samples, n_steps)
+    enough : float
+        Stop once the bound is at most this: what is below needs no proof.
+    max_cones, max_seconds
+        Stop after so much work. The bound is then valid all the same, only larger.
+    n_found : int
+        Neurons to return at most.
+    """
+    merged, weights = _merge(events, np.asarray(dual, dtype=np.float64))
+    searches = [_Search(merged, sign * weights, enough, n_found) for sign in (1.0, -1.0)]
+    deadline = time.monotonic() + max_seconds
+    n_cones = 0
+    while n_cones < max_cones and time.monotonic() < deadline:
+        search = max(searches, key=lambda s: s.bound)
+        if search.is_done:
+            break
+        search.advance()
+        n_cones += 1
+    best = sorted((entry for search in searches for entry in search.found), reverse=True)[:n_found]
+    bound = max(search.bound for search in searches)
+    margin = _ROUNDING * float(np.abs(weights).sum())
+    parameters = np.array([parameters for _, parameters in best], dtype=object).reshape(-1, events.dimension)
+    return Price(best[0][0] if best else 0.0, bound + margin, parameters, n_cones)
+
+
+def _merge(events: LIFEvents, dual: npt.NDArray[np.float64]) -> tuple[LIFEvents, npt.NDArray[np.float64]]:
+    """Equal sequences have equal spikes: one of them with the sum of their weights, none where that is zero."""
+    keys: dict[bytes, int] = {}
+    rows = [keys.setdefault(repr(sequence.tolist()).encode(), len(keys)) for sequence in events.sums]
+    weights = np.zeros((len(keys), dual.shape[1]))
+    np.add.at(weights, rows, dual)
+    first = [rows.index(k) for k in range(len(keys))]
+    used = np.flatnonzero(weights.any(1))
+    chosen = events.sums[[first[k] for k in used]]
+    return LIFEvents(events.family, chosen, events.unit, events.n_features), weights[used]
+
+
+@dataclass(order=True)
+class _Open:
+    """A cone that may still hold something better; the heap gives the highest bound first."""
+
+    negative_bound: float
+    order: int
+    cone: Cone = field(compare=False)
+    silent: frozenset["_Event"] = field(compare=False)
+    depth: int = field(compare=False)
+    event: "_Event" = field(compare=False)
+
+
+_Event = tuple[int, int, int]
+"""Sample, step, and the leaky count of past spikes that tells histories apart."""
+
+
+class _Search:
+    """Branch and bound for one sign."""
+
+    def __init__(self, events: LIFEvents, weights: npt.NDArray[np.float64], enough: float, n_found: int) -> None:
+        self.events, self.weights, self.enough, self.n_found = events, weights, enough, n_found
+        self.found: list[tuple[float, Vector]] = []
+        self._seen: set[bytes] = set()
+        self._order = count()
+        self._open: list[_Open] = []
+        self._closed = 0.0
+        self._try((0,) * events.dimension)  # the apex belongs to every cone, and fires always
+        self._consider(events.cone(), frozenset(), 1)
+
+    @property
+    def best(self) -> float:
+        return self.found[0][0] if self.found else 0.0
+
+    @property
+    def bound(self) -> float:
+        return max(self._closed, self.best, -self._open[0].negative_bound if self._open else 0.0)
+
+    @property
+    def is_done(self) -> bool:
+        return not self._open or -self._open[0].negative_bound <= max(self.best, self.enough)
+
+    def advance(self) -> None:
+        """Cut the most promising cone in two."""
+        top = heapq.heappop(self._open)
+        sample, step, reset = top.event
+        normal = (*(int(x) for x in self.events.sums[sample, step]), -reset)
+        above, below = top.cone.cut(normal, WALL << top.depth)
+        self._consider(above, top.silent, top.depth + 1)
+        self._consider(below, top.silent | {top.event}, top.depth + 1)
+
+    def _consider(self, cone: Cone, silent: frozenset[_Event], depth: int) -> None:
+        bound, event = self._look_ahead(cone, silent)
+        if bound > max(self.best, self.enough) and bound > -inf:
+            self._try(cone.interior())
+        if event is None or bound <= max(self.best, self.enough):
+            self._closed = max(self._closed, bound)
+        else:
+            heapq.heappush(self._open, _Open(-bound, next(self._order), cone, silent, depth, event))
+
+    def _try(self, parameters: Vector) -> None:
+        spikes = self.events.simulate(np.array([parameters], dtype=object))[0]
+        value = float((self.weights * spikes).sum())
+        key = np.packbits(spikes).tobytes()
+        if value > 0 and key not in self._seen:
+            self._seen.add(key)
+            self.found = sorted([*self.found, (value, parameters)], reverse=True)[: self.n_found]
+
+    def _look_ahead(self, cone: Cone, silent: frozenset[_Event]) -> tuple[float, _Event | None]:
+        """An upper bound over the cone but its apex, and the event to cut it by: none if all spikes are decided.
+
+        Events in ``silent`` are strictly below zero: a tie is no spike there.
+        """
+        generators = [*cone.rays, *cone.lines, *(tuple(-x for x in line) for line in cone.lines)]
+        rays = np.array(generators or [(0,) * self.events.dimension], dtype=object)
+        sums = self.events.sums
+        largest = int(abs(rays).max()) * int(abs(sums).max()) * self.events.dimension * 2**self.events.n_steps
+        rays = rays.astype(np.int64) if largest < _SAFE else rays
+        sums = sums if rays.dtype != object else sums.astype(object)
+        drives = sums @ rays[:, :-1].T  # (n_samples, n_steps, n_rays)
+        owner = np.arange(len(sums))
+        resets = np.zeros(len(sums), dtype=rays.dtype)
+        gains = np.zeros(len(sums))
+        cuts: dict[int, _Event] = {}
+        for step in range(self.events.n_steps):
+            values = drives[owner, step] - resets[:, None] * rays[:, -1]
+            highest_value = values.max(1)
+            can_fire, can_rest = highest_value >= 0, values.min(1) < 0
+            for entry in np.flatnonzero(highest_value == 0):
+                if (int(owner[entry]), step, int(resets[entry])) in silent:
+                    can_fire[entry] = False
+            for entry in np.flatnonzero(can_fire & can_rest):
+                cuts.setdefault(int(owner[entry]), (int(owner[entry]), step, int(resets[entry])))
+            fire, rest = np.flatnonzero(can_fire), np.flatnonzero(can_rest)
+            spikes = np.concatenate((np.ones(len(fire), dtype=bool), np.zeros(len(rest), dtype=bool)))
+            entries = np.concatenate((fire, rest))
+            owner, resets, gains = owner[entries], resets[entries], gains[entries]
+            gains = gains + np.where(spikes, self.weights[owner, step], 0.0)
+            if step + 1 < self.events.n_steps:
+                resets = self.events.advance(resets, spikes, step + 1)
+        highest, lowest = np.full(len(sums), -inf), np.full(len(sums), inf)
+        np.maximum.at(highest, owner, gains)
+        np.minimum.at(lowest, owner, gains)
+        bound = float(highest.sum())
+        stakes = highest - lowest
+        for sample in np.argsort(-stakes):
+            if stakes[sample] <= 0:
+                break
+            if int(sample) in cuts:
+                return bound, cuts[int(sample)]
+        return bound, None

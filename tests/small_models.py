@@ -1,0 +1,42 @@
+"""Data and models of a few milliseconds, for the tests of estimators, files and commands."""
+
+import numpy as np
+
+from cvxsnn import SpikingClassifier, SpikingRegressor, SurrogateSettings
+
+BRIEF = SurrogateSettings(epochs=2, batch_size=32)
+CONVEX_METHODS = ("cvx", "sg-cvx", "r-cvx")
+OTHER_METHODS = ("sg", "sg-sg", "cvx-sg", "r")
+
+
+def make_sequences(n_samples=48, n_steps=4, n_features=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n_samples, n_steps, n_features))
+
+
+def make_lists(seed=0):
+    """Sequences of one to six steps."""
+    lengths = np.random.default_rng(seed).integers(1, 7, 48)
+    return [np.random.default_rng([seed, i]).normal(size=(length, 3)) for i, length in enumerate(lengths)]
+
+
+def sums(sequences):
+    return np.array([np.sum(sequence) for sequence in sequences])
+
+
+def classes_of(sequences, n_classes=2):
+    """Which share of the samples, ordered by their sums, a sample is in: each class is equally large."""
+    order = sums(sequences).argsort().argsort()
+    return order * n_classes // len(order)
+
+
+def classifier(method="cvx", **parameters):
+    return SpikingClassifier(method, **{"hidden": (24,), "l1_strength": 0.003, "surrogate": BRIEF, **parameters})
+
+
+def regressor(method="cvx", **parameters):
+    return SpikingRegressor(method, **{"hidden": (24,), "l1_strength": 0.003, "surrogate": BRIEF, **parameters})
+
+
+def assert_one_sentence(error):
+    assert str(error)
+    assert "\n" not in str(error)
