@@ -6,16 +6,16 @@ import sys
 
 from .measure import console, describe_machine
 
-BENCHMARKS = ("rollout", "dictionary", "memory", "scale", "solvers")
+BENCHMARKS = ("rollout", "dictionary", "memory", "scale", "solvers", "methods")
 
 
 def main() -> None:
     """Print the machine's facts, then one table for each benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(BENCHMARKS)}; all by default")
-    if sys.argv[1:2] == ["solvers"]:  # the one that takes hours takes options: solvers --help
+    if sys.argv[1:2] in (["solvers"], ["methods"]):  # those that take hours take options: solvers --help
         console.print(describe_machine())
-        importlib.import_module("benchmarks.solvers").main(sys.argv[2:])
+        importlib.import_module(f"benchmarks.{sys.argv[1]}").main(sys.argv[2:])
         return
     names = parser.parse_args().names or BENCHMARKS
     if unknown := set(names) - set(BENCHMARKS):

@@ -122,6 +122,18 @@ def test_the_compact_form_has_no_neuron_without_need(case):
             assert max(1, int((upper.weight != 0).any(2).sum(1).max())) == lower.width
 
 
+@given(case=CASES)
+@settings(max_examples=20)
+def test_neurons_that_fill_up_the_compact_form_never_fire(case):
+    solution = replace(case, neuron="lif").solve()
+    network = reconstruct(solution)
+    is_read = torch.zeros(network.n_subnetworks * network.hidden[-1], dtype=torch.bool)
+    is_read[network.neurons] = True
+    heard = [(upper.weight != 0).any(2).flatten() for upper in network.layers[1:]]
+    for depth, is_live in enumerate([*heard, is_read], 1):
+        assert not roll_out(network.layers[:depth], case.inputs, "all")[..., ~is_live].any()
+
+
 def test_the_compact_form_of_separate_chains_keeps_the_chain_alone():
     # Four chains of two neurons; input n drives chain n, and the targets follow chain 2.
     layers = tuple(LIFLayer(torch.eye(4)[None], bias=-0.5, decay=0.0, threshold=0.0) for _ in range(2))

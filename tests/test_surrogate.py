@@ -300,6 +300,14 @@ def test_decays_stay_in_their_range_under_large_steps():
     assert run.network.layers[0].threshold.min() >= 0
 
 
+def test_gradients_are_clipped():
+    # Far below the constant that Adam adds to a gradient's size, no gradient moves a weight.
+    network = draw_network()
+    after = train(replace(QUICK, epochs=1, clip_norm=1e-20), network).network
+    assert torch.equal(after.layers[0].weight, network.layers[0].weight)
+    assert torch.equal(after.weight, network.weight.float().double())
+
+
 def test_an_initial_network_has_the_scale_and_the_mean_of_real_targets():
     targets = 1e3 * np.random.default_rng(0).normal(size=40) + 7e3
     data = TrainingSet(DATA.inputs, {"label": targets})

@@ -49,3 +49,16 @@ FEW_DRAWS_SD = 0.1
 UNMISTAKABLE = 1e-3
 """Relative; objectives that differ by more than this are different, and gaps above it are no proof: certified ones are
 a thousand times smaller."""
+
+REFITTED = 1e-6
+"""Relative and absolute, on scores around ten of two fits to the same data: their solves differ in rounding, which
+iterations carry on."""
+
+GENERATED = 1e-7
+"""Relative residual that non-negative least squares leaves on integer vectors that a few generators do combine to."""
+
+PRICED = 1e-10
+"""Absolute; sums of a few dozen numbers around one in another order, and the margin that bounds add for them."""
+
+STRONG_DUALITY = 1e-9
+"""Relative; a gap of 1e-10 that was solved to, and what 2**-60 leaves of the hidden weights."""

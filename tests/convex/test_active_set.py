@@ -5,7 +5,8 @@ from convex.problems import COLUMNS, Columns, Kind
 from tolerances import FACTORED, ROUNDING
 
 from cvxsnn import ConvexProblem, solve
-from cvxsnn.convex.active_set import normal_equations
+from cvxsnn.convex import active_set
+from cvxsnn.convex.active_set import weighted_gram
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -22,17 +23,46 @@ def test_squared_problems_are_solved_to_rounding(
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_normal_equations_are_weighted_and_centred_for_an_intercept(intercept: bool) -> None:
+def test_products_of_columns_are_weighted_and_centred_for_an_intercept(intercept: bool) -> None:
     problem = Kind("squared", intercept=intercept, weighted=True, n_outputs=2).draw(0)
     columns, targets = problem.dictionary.columns(), problem.heads[0].targets
     weight = problem.row_weight[:, None]
     if intercept:
         columns = columns - (weight * columns).sum(0)
         targets = targets - (weight * targets).sum(0)
-    gram, linear, means = normal_equations(problem)
-    torch.testing.assert_close(gram, columns.T @ (weight * columns), rtol=0, atol=ROUNDING)
-    torch.testing.assert_close(linear, columns.T @ (weight * targets), rtol=0, atol=ROUNDING)
-    torch.testing.assert_close(means, problem.dictionary.columns().T @ problem.row_weight, rtol=0, atol=ROUNDING)
+    gram = columns.T @ (weight * columns)
+    atoms = torch.tensor([0, 3, 7])
+    torch.testing.assert_close(weighted_gram(problem), gram, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(weighted_gram(problem, atoms), gram[atoms][:, atoms], rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(-problem.null_correlation, columns.T @ (weight * targets), rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_growing_working_set_ends_where_the_whole_gram_matrix_does(
+    intercept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.random((300, 80)) < 0.5
+    targets = columns[:, :6] @ np.array([3.0, -2, 2, -1, 1, 1]) + 0.1 * rng.normal(size=300)
+    problem = ConvexProblem(columns, targets, "squared", intercept=intercept)
+    problem = problem.with_strength(0.2 * problem.critical_strength)
+    monkeypatch.setattr(active_set, "_FIRST", 2)
+    asked = []
+    monkeypatch.setattr(active_set, "weighted_gram", lambda *own: asked.append(own[1:]) or weighted_gram(*own))
+    few = solve(problem, 1e-9)
+    assert len(asked) > 1
+    assert all(len(own) == 1 for own in asked)  # never the whole matrix
+    monkeypatch.setattr(active_set, "_FEW_ABOVE", 2.0)
+    whole = solve(problem, 1e-9)
+    assert few.certificate.primal == pytest.approx(whole.certificate.primal, rel=FACTORED)
+    assert few.certificate.relative_gap <= FACTORED
+
+
+def test_outputs_share_one_gram_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(active_set, "weighted_gram", lambda *own: calls.append(1) or weighted_gram(*own))
+    assert solve(Kind("squared", n_outputs=3).draw(0, 0.01), 1e-9).has_converged
+    assert len(calls) == 1
 
 
 def test_disjoint_columns_are_soft_thresholded() -> None:

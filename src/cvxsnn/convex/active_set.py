@@ -11,6 +11,14 @@ MAX_ATOMS = 6000
 """Atoms up to which the whole Gram matrix is formed: 288 MB."""
 
 
+_FEW_ABOVE = 1 / 15
+"""Strength, relative to the critical one, above which so few atoms are active that the others' products are not worth
+their time."""
+
+_FIRST, _GROWTH, _SLACK = 48, 2.0, 1e-9
+"""Atoms of the first working set, by how much it grows, and the relative violation that rounding may leave."""
+
+
 def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recorder: Recorder) -> tuple[Tensor, Tensor]:
     """Minimise to rounding; outputs are independent of each other.
 
@@ -21,41 +29,65 @@ def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recor
     coef, intercept : where to start
     """
     (head,) = problem.heads
-    gram, linear, means = problem.share("normal_equations", lambda: normal_equations(problem))
-    targets_mean = problem.row_weight @ head.targets
     strength = problem.l1_strength / head.weight
+    linear = -problem.null_correlation / head.weight
+    few = problem.l1_strength >= _FEW_ABOVE * problem.critical_strength and not problem.has_rows("gram")
     coef = coef.clone()
     for output in range(problem.n_outputs):
-        coef[:, output] = _follow(gram, linear[:, output], strength, coef[:, output])
+        found = _solve_few(problem, output, linear[:, output], strength) if few else None
+        if found is None:
+            gram = problem.share_rows("gram", lambda: weighted_gram(problem))
+            found = _follow(gram, linear[:, output], strength, coef[:, output])
+        coef[:, output] = found
     if problem.intercept:
-        intercept = targets_mean - means @ coef
+        intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
     return coef, intercept
 
 
-def normal_equations(problem: ConvexProblem) -> tuple[Tensor, Tensor, Tensor]:
-    """Gram matrix, correlations with the targets, and column means, all weighted; centred if there is an intercept.
+def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor:
+    """Products of columns over the rows, weighted; of centred columns if there is an intercept.
 
     An optimal intercept makes the residual's mean zero, which is the same as centring columns and targets.
     """
-    (head,) = problem.heads
-    weight = problem.row_weight[:, None]
-    gram = _weighted_gram(problem)
-    moments = problem.dictionary.rmatvec(weight * torch.cat((torch.ones_like(weight), head.targets), dim=1))
-    means, linear = moments[:, 0], moments[:, 1:]
-    if problem.intercept:
-        gram = gram - means[:, None] * means
-        linear = linear - means[:, None] * (problem.row_weight @ head.targets)
-    return gram, linear, means
-
-
-def _weighted_gram(problem: ConvexProblem) -> Tensor:
     weight, dictionary = problem.row_weight, problem.dictionary
-    if bool((weight == weight[0]).all()):
-        return dictionary.gram() * weight[0]
-    total = torch.zeros(dictionary.n_atoms, dictionary.n_atoms, dtype=torch.float64, device=dictionary.device)
-    for rows, block in dictionary.iterate_rows():
-        total.addmm_((block * weight[rows, None]).T, block)
-    return total
+    if atoms is not None:
+        columns = dictionary.columns(atoms)
+        gram = (columns * weight[:, None]).T @ columns
+    elif bool((weight == weight[0]).all()):
+        gram = dictionary.gram() * weight[0]
+    else:
+        gram = torch.zeros(dictionary.n_atoms, dictionary.n_atoms, dtype=torch.float64, device=dictionary.device)
+        for rows, block in dictionary.iterate_rows():
+            gram.addmm_((block * weight[rows, None]).T, block)
+    if problem.intercept:
+        means = problem.share_rows("means", lambda: dictionary.rmatvec(weight[:, None])[:, 0])
+        means = means if atoms is None else means[atoms]
+        gram = gram - means[:, None] * means
+    return gram
+
+
+def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, strength: float) -> Tensor | None:
+    """Solve over the atoms that are likely to be active, and add what violates optimality; None if they are many."""
+    (head,) = problem.heads
+    dictionary, weight = problem.dictionary, problem.row_weight
+    targets = head.targets[:, output]
+    coef, gradient = torch.zeros_like(linear), -linear
+    chosen = torch.zeros_like(linear, dtype=torch.bool)
+    n_new = _FIRST
+    while int(chosen.sum()) + n_new <= dictionary.n_atoms // 4:
+        violation = torch.where(chosen, 0.0, gradient.abs() - strength * (1 + _SLACK))
+        n_violating = int((violation > 0).sum())
+        if n_violating == 0:
+            return coef
+        chosen[torch.topk(violation, min(n_new, n_violating)).indices] = True
+        atoms = torch.nonzero(chosen).squeeze(1)
+        coef[atoms] = _follow(weighted_gram(problem, atoms), linear[atoms], strength, coef[atoms])
+        residual = dictionary.matvec(coef[:, None])[:, 0] - targets
+        if problem.intercept:
+            residual = residual - weight @ residual
+        gradient = dictionary.rmatvec((weight * residual)[:, None])[:, 0]
+        n_new = int(_GROWTH * n_new)
+    return None
 
 
 def _follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:

@@ -74,6 +74,7 @@ class ConvexProblem:
         self.heads = make_heads(rows, targets, loss, head_weights or {})
         self.row_weight = make_row_weight(rows, row_weight, timestep_weighting)
         self._shared: dict[str, Any] = {}
+        self._shared_rows: dict[str, Any] = {}
         if self.intercept:
             _check_contrast(self.heads, self.row_weight)
 
@@ -101,6 +102,17 @@ class ConvexProblem:
             self._shared[name] = compute()
         value: T = self._shared[name]
         return value
+
+    def share_rows(self, name: str, compute: Callable[[], T]) -> T:
+        """A value that depends on the dictionary and the row weights alone, computed once for all losses as well."""
+        if name not in self._shared_rows:
+            self._shared_rows[name] = compute()
+        value: T = self._shared_rows[name]
+        return value
+
+    def has_rows(self, name: str) -> bool:
+        """Whether :meth:`share_rows` has computed this already."""
+        return name in self._shared_rows
 
     def loss_value(self, scores: Tensor) -> Tensor:
         """The weighted loss at scores of shape (n_rows, n_outputs)."""
@@ -164,7 +176,12 @@ class ConvexProblem:
 
         The smallest such strength, save for the hinge with an intercept, whose subgradient at zero is not unique.
         """
-        return self.share("critical_strength", lambda: float(self.penalty.dual_norm(self.correlation(self.null_dual))))
+        return self.share("critical_strength", lambda: float(self.penalty.dual_norm(self.null_correlation)))
+
+    @property
+    def null_correlation(self) -> Tensor:
+        """Gradient with respect to the coefficients where all are zero, shape (n_atoms, n_outputs)."""
+        return self.share("null_correlation", lambda: self.correlation(self.null_dual))
 
     @property
     def reduced(self) -> "ReducedProblem":
@@ -223,6 +240,7 @@ class ConvexProblem:
             row_weight=weight[kept],
             heads=tuple(replace(h, targets=h.targets[rows]) for h in self.heads),
             _shared={},
+            _shared_rows={},
         )
         return ReducedProblem(problem, place[groups.inverse])
 

@@ -45,7 +45,7 @@ def _reduce_groups(columns: Tensor, coef: Tensor) -> Tensor:
     """Group norm: an atom with its direction in the outputs is one column, its length the coefficient."""
     length = coef.norm(dim=1)
     direction = coef / length[:, None]
-    joint = torch.einsum("na,ac->nca", columns, direction).reshape(-1, len(length))
+    joint = torch.einsum("na,ac->nca", columns, direction).flatten(0, 1)
     reduced: Tensor = direction * _reduce(joint, length)[:, None]
     return reduced
 

@@ -68,7 +68,9 @@ class LIFFamily:
         for t in range(n_steps):
             total = ratio.numerator * total + ratio.denominator**t * drive[:, t]
             sums[:, t] = total
-        return LIFEvents(self, narrow(sums), unit, n_features)
+        # Leaky counts of spikes have the type of the sums, and are no smaller where late inputs vanish.
+        largest_count = n_steps * ratio.denominator**n_steps
+        return LIFEvents(self, narrow(sums) if largest_count < 2**62 else sums, unit, n_features)
 
 
 @dataclass(frozen=True, eq=False)

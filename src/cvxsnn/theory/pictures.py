@@ -1,6 +1,7 @@
 """A picture of parameters being cut by spikes, for neurons with two of them."""
 
 import math
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,19 +32,21 @@ def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Ax
     scale = np.array([1.0, events.unit])
     for number in range(len(frontier)):
         label = "\n".join("".join(str(int(fired)) for fired in train) for train in spikes[number])
-        angles = sorted(math.atan2(*(np.array(ray, dtype=float) * scale)[::-1]) for ray in _rays(frontier.cone(number)))
-        if len(angles) == 2 and 0 < angles[1] - angles[0] < math.pi + 1e-9:
-            first, last = angles
-            axes.add_patch(
-                Wedge((0, 0), 1, math.degrees(first), math.degrees(last), color=colours(number % 20), alpha=0.55, lw=0)
-            )
-            middle = 0.5 * (first + last)
-            radius = 0.8 if last - first > 0.12 else 1.06
-            axes.text(radius * math.cos(middle), radius * math.sin(middle), label, ha="center", va="center", fontsize=8)
+        cone = frontier.cone(number)
+        angles = sorted(math.atan2(*(np.array(ray, dtype=float) * scale)[::-1]) for ray in _rays(cone))
+        if len(cone.rays) + len(cone.lines) < 2:
             for angle in angles:
-                axes.plot([0, math.cos(angle)], [0, math.sin(angle)], color="white", lw=0.8)
-        elif len(angles) == 1:
-            axes.plot([0, math.cos(angles[0])], [0, math.sin(angles[0])], color="black", lw=2)
+                axes.plot([0, math.cos(angle)], [0, math.sin(angle)], color="black", lw=2)
+            continue
+        first, last = _sector(angles)
+        axes.add_patch(
+            Wedge((0, 0), 1, math.degrees(first), math.degrees(last), color=colours(number % 20), alpha=0.55, lw=0)
+        )
+        middle = 0.5 * (first + last)
+        radius = 0.8 if last - first > 0.12 else 1.06
+        axes.text(radius * math.cos(middle), radius * math.sin(middle), label, ha="center", va="center", fontsize=8)
+        for angle in angles:
+            axes.plot([0, math.cos(angle)], [0, math.sin(angle)], color="white", lw=0.8)
     lowest = -1.15 if family.negative_threshold else -0.05
     axes.set(xlim=(-1.15, 1.15), ylim=(lowest, 1.15), xlabel="input weight", ylabel="threshold", aspect="equal")
     axes.set_title("Parameters of a LIF neuron, cut by its spikes")
@@ -52,3 +55,12 @@ def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Ax
 
 def _rays(cone: Cone) -> list[tuple[int, ...]]:
     return [*cone.rays, *cone.lines, *(tuple(-x for x in line) for line in cone.lines)]
+
+
+def _sector(angles: list[float]) -> tuple[float, float]:
+    """Where a cone with generators at these angles begins and ends: it is what their widest gap leaves."""
+    gaps = [after - before for before, after in pairwise([*angles, angles[0] + 2 * math.pi])]
+    widest = max(range(len(gaps)), key=gaps.__getitem__)
+    first = angles[(widest + 1) % len(angles)]
+    is_whole_plane = gaps[widest] < math.pi - 1e-9
+    return first, first + 2 * math.pi - (0 if is_whole_plane else gaps[widest])

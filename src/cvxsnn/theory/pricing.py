@@ -11,6 +11,7 @@ those of exact integers, so a bound rests on no tolerance; sums of the :math:`\l
 import heapq
 import time
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import count
 from math import inf
 
@@ -170,7 +171,8 @@ class _Search:
         generators = [*cone.rays, *cone.lines, *(tuple(-x for x in line) for line in cone.lines)]
         rays = np.array(generators or [(0,) * self.events.dimension], dtype=object)
         sums = self.events.sums
-        largest = int(abs(rays).max()) * int(abs(sums).max()) * self.events.dimension * 2**self.events.n_steps
+        largest_count = self.events.n_steps * Fraction(self.events.family.decay).denominator ** self.events.n_steps
+        largest = int(abs(rays).max()) * max(int(abs(sums).max(initial=0)), largest_count) * self.events.dimension
         rays = rays.astype(np.int64) if largest < _SAFE else rays
         sums = sums if rays.dtype != object else sums.astype(object)
         drives = sums @ rays[:, :-1].T  # (n_samples, n_steps, n_rays)

@@ -1,0 +1,76 @@
+"""The documents' code runs, and prints what they say it prints."""
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = {"enumeration_time.py": ["--patterns", "300"]}
+"""Arguments that make an example small."""
+
+_BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+
+
+def read_blocks(page):
+    """Python blocks with the line they start on, and the text block that follows each, if one does."""
+    text = (ROOT / page).read_text()
+    return [
+        (text.count("\n", 0, block.start()) + 1, block["code"], block["output"]) for block in _BLOCK.finditer(text)
+    ]
+
+
+def run_block(page, line, code, namespace):
+    """Run one block where tracebacks show the page's own lines; give what it printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * line + code, str(ROOT / page), "exec"), namespace)
+    return printed.getvalue()
+
+
+def test_the_theory_page_computes_what_it_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "theory_page"}
+    blocks = read_blocks("docs/theory.md")
+    assert sum(output is not None for _, _, output in blocks) >= 10
+    for line, code, expected in blocks:
+        printed = run_block("docs/theory.md", line, code, namespace)
+        assert printed.split() == (expected or "").split(), f"docs/theory.md, block at line {line}"
+    assert (namespace["pictures"] / "cones.png").stat().st_size > 0
+
+
+def test_the_methods_page_computes_what_it_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "methods_page"}
+    for line, code, expected in read_blocks("docs/methods.md"):
+        printed = run_block("docs/methods.md", line, code, namespace)
+        if expected is not None:
+            assert printed.split() == expected.split(), f"docs/methods.md, block at line {line}"
+
+
+def test_the_readme_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "readme"}
+    blocks = read_blocks("README.md")
+    assert len(blocks) >= 4
+    for line, code, expected in blocks:
+        printed = run_block("README.md", line, code, namespace)
+        assert bool(printed) == (expected is not None), f"README.md, block at line {line}"
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_examples_run(example, tmp_path):
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / example), *EXAMPLES.get(example, [])]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / page).read_text())
+    missing = [target for target in targets if not ((ROOT / page).parent / target).exists()]
+    assert not missing
