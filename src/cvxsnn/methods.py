@@ -234,6 +234,7 @@ def train_task(
     method: str, task: Task, settings: Settings, *, report: Report | None = None, checkpoints: Path | None = None
 ) -> Trained:
     """:func:`train` on a task's own splits; accuracy on its validation data decides."""
+    settings = replace(settings, objective=settings.objective.for_classes(task.n_classes))
     splits = [Split(TrainingSet.of(task.train), lambda network: accuracy(network, task, task.val))]
     if task.finetune is not None and task.finetune_val is not None:
         later = task.finetune_val

@@ -1,7 +1,7 @@
 """What a learner is given: sequences with targets, and the objective that they are for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .checks import Array
 from .convex.heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight
-from .convex.losses import Loss
+from .convex.losses import Loss, Softmax
 from .convex.penalties import Penalty
 from .convex.problem import ConvexProblem
 from .dictionary import Readout, SpikeDictionary
@@ -85,6 +85,15 @@ class Objective:
     readout: Readout = "last"
     head_weights: Mapping[str, float] = field(default_factory=dict)
     timestep_weighting: TimestepWeighting = "uniform"
+
+    def for_classes(self, n_classes: Mapping[str, int]) -> Self:
+        """The objective with as many softmax outputs as there are classes, whether all occur in the data or not."""
+        named = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(n_classes, self.loss)
+        known = {
+            head: Softmax(n_classes[head]) if loss == "softmax" and head in n_classes else loss
+            for head, loss in named.items()
+        }
+        return replace(self, loss=known)
 
     def heads(self, data: TrainingSet) -> tuple[tuple[Head, ...], Tensor]:
         """The losses with their targets, one row for each value that the network puts out, and the rows' weights."""

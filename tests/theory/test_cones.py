@@ -26,7 +26,7 @@ def is_in(cone, point):
 
 
 def draw_cuts(seed, dimension, size, n_cuts=6):
-    """Cones that come of cutting the whole space again and again: cone, its constraints, the next normal, its halves."""
+    """The whole space cut again and again: each time the cone, its constraints, the next normal, and the halves."""
     rng = np.random.default_rng(seed)
     cone, constraints = Cone.whole_space(dimension), []
     for number in range(1, n_cuts + 1):

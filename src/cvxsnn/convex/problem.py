@@ -16,6 +16,9 @@ from .penalties import Penalty, make_penalty
 
 T = TypeVar("T")
 
+_ROUNDING = 1e-14
+"""Share of the dual's mass below which a correlation is nothing but rounding."""
+
 _DENSE_BUDGET = 4 * 2**30
 """Bytes for a matrix of float64 that a solver may hold."""
 
@@ -176,7 +179,13 @@ class ConvexProblem:
 
         The smallest such strength, save for the hinge with an intercept, whose subgradient at zero is not unique.
         """
-        return self.share("critical_strength", lambda: float(self.penalty.dual_norm(self.null_correlation)))
+
+        def measure() -> float:
+            norm = float(self.penalty.dual_norm(self.null_correlation))
+            mass = float((self.row_weight @ self.null_dual.abs()).max())
+            return norm if norm > _ROUNDING * mass else 0.0  # constant atoms beside an intercept explain nothing
+
+        return self.share("critical_strength", measure)
 
     @property
     def null_correlation(self) -> Tensor:

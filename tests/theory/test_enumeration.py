@@ -1,0 +1,228 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import threshold_spikes
+from theory.families import (
+    FAMILIES,
+    SEEDS,
+    as_set,
+    columns_of,
+    draw_parameters,
+    draw_sequences,
+    float_spikes,
+    grid,
+)
+
+from cvxsnn import ThresholdLayer, build_dictionary
+from cvxsnn.errors import BudgetError, CvxsnnError, InvalidInputError
+from cvxsnn.theory import (
+    LIFFamily,
+    complete_dictionary,
+    complete_recurrent_dictionary,
+    enumerate_lif,
+    enumerate_patterns,
+    enumerate_recurrent,
+)
+from cvxsnn.theory import enumeration as enumeration_module
+from cvxsnn.theory.enumeration import RealisationError
+from cvxsnn.theory.lif_family import LIFEvents
+
+READOUTS = ("last", "all", "mean")
+KINDS = st.sampled_from(["ties", "generic"])
+
+
+@settings(max_examples=60)
+@given(FAMILIES, SEEDS, st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), KINDS)
+def test_every_trajectory_is_its_witness_s_exactly_and_none_comes_twice(
+    family, seed, n_samples, n_steps, n_features, kind
+):
+    inputs = draw_sequences(np.random.default_rng(seed), n_samples, n_steps, n_features, kind)
+    found = enumerate_lif(family, inputs)
+    assert found.spikes.shape == (len(found), n_samples, n_steps)
+    assert np.array_equal(family.on(inputs).simulate(found.parameters), found.spikes)
+    assert len(as_set(found.spikes)) == len(found)
+    assert family.negative_threshold or all(int(u) >= 0 for u in found.parameters[:, -1])
+
+
+@settings(max_examples=60)
+@given(FAMILIES, SEEDS, st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), KINDS)
+def test_every_neuron_has_an_enumerated_trajectory(family, seed, n_samples, n_steps, n_features, kind):
+    rng = np.random.default_rng(seed)
+    inputs = draw_sequences(rng, n_samples, n_steps, n_features)
+    parameters = draw_parameters(rng, family, 500, n_features, kind)
+    assert as_set(float_spikes(family, parameters, inputs)) <= as_set(enumerate_lif(family, inputs).spikes)
+
+
+@settings(max_examples=60)
+@given(FAMILIES, SEEDS, st.integers(1, 2), st.integers(1, 2))
+def test_trajectories_are_those_of_a_fine_grid_of_parameters(family, seed, n_samples, n_steps):
+    inputs = draw_sequences(np.random.default_rng(seed), n_samples, n_steps, 1)
+    everything = grid(family, 1, 10 if family.bias else 40)
+    assert as_set(enumerate_lif(family, inputs).spikes) == as_set(float_spikes(family, everything, inputs))
+
+
+@settings(max_examples=30)
+@given(FAMILIES, SEEDS)
+def test_neither_order_nor_repetition_of_samples_changes_the_trajectories(family, seed):
+    rng = np.random.default_rng(seed)
+    inputs = draw_sequences(rng, 3, 2, 2)
+    order = rng.integers(0, 3, 6)
+    order[:3] = rng.permutation(3)
+    found, shuffled = enumerate_lif(family, inputs), enumerate_lif(family, inputs[order])
+    assert as_set(found.spikes[:, order]) == as_set(shuffled.spikes)
+    assert len(found) == len(shuffled)
+
+
+@settings(max_examples=30)
+@given(SEEDS, st.integers(1, 5), st.integers(1, 2), KINDS)
+def test_of_single_steps_the_trajectories_are_the_patterns_of_hyperplanes(seed, n_samples, n_features, kind):
+    inputs = draw_sequences(np.random.default_rng(seed), n_samples, 1, n_features, kind)
+    rows = np.round(inputs[:, 0] * 2**16)
+    found = enumerate_lif(LIFFamily(0.5), inputs)
+    assert as_set(found.spikes[:, :, 0]) == as_set(enumerate_patterns(rows).patterns)
+
+
+def test_a_negative_threshold_and_a_bias_each_add_trajectories():
+    inputs = np.array([[[1.0], [-2.0], [1.0]], [[-1.0], [1.0], [1.0]]])
+    plain = as_set(enumerate_lif(LIFFamily(0.5), inputs).spikes)
+    for larger in (LIFFamily(0.5, bias=True), LIFFamily(0.5, negative_threshold=True)):
+        assert plain < as_set(enumerate_lif(larger, inputs).spikes)
+
+
+def test_late_blank_steps_do_not_outgrow_64_bits():
+    rows = [[-6, 7, 0, 0, 0, 0, 0, 0, 0, 0], [-5, -6, 0, 0, 0, 0, 0, 0, 0, 0]]
+    inputs = np.array(rows, dtype=float)[:, :, None]
+    family = LIFFamily(1 / 128)
+    found = enumerate_lif(family, inputs)
+    assert np.array_equal(family.on(inputs).simulate(found.parameters), found.spikes)
+    assert as_set(float_spikes(family, grid(family, 1, 30), inputs)) <= as_set(found.spikes)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@settings(max_examples=12)
+@given(FAMILIES, SEEDS, KINDS)
+def test_the_complete_dictionary_is_what_a_read_out_sees_of_all_trajectories(readout, family, seed, kind):
+    inputs = draw_sequences(np.random.default_rng(seed), 4, 3, 1, kind)
+    spikes = enumerate_lif(family, inputs).spikes
+    seen = {"last": spikes[:, :, -1], "all": spikes.reshape(len(spikes), -1), "mean": spikes.sum(2) / 3}[readout]
+    dictionary = complete_dictionary(inputs, family, readout=readout)
+    assert dictionary.is_complete
+    assert dictionary.n_atoms == dictionary.n_witnesses
+    atoms = np.unique(dictionary.columns().numpy().T.round(9), axis=0)
+    assert np.array_equal(atoms, np.unique(seen.astype(float).round(9), axis=0))
+
+
+def test_without_a_family_the_dictionary_is_that_of_hyperplanes():
+    points = np.random.default_rng(0).integers(-2, 3, (5, 2)).astype(float)
+    expected = as_set(enumerate_patterns(points).patterns)
+    assert columns_of(complete_dictionary(points[:, None])) == expected
+
+
+@pytest.mark.parametrize("readout", ["last", "all"])
+@pytest.mark.parametrize("lower", [(1,), (2,), (1, 1)])
+@pytest.mark.parametrize("family", [LIFFamily(0.5), LIFFamily(1.0, bias=True)], ids=["leaky", "bias"])
+def test_every_deep_network_has_its_pattern_in_the_complete_dictionary(family, lower, readout):
+    rng = np.random.default_rng(len(lower))
+    inputs = draw_sequences(rng, 3, 2, 1)
+    atoms = columns_of(complete_dictionary(inputs, family, lower, readout))
+    seen = set()
+    for number in range(600):
+        values, kind = inputs, "ties" if number % 2 else "generic"
+        for width in (*lower, 3):
+            parameters = draw_parameters(rng, family, width, values.shape[2], kind)
+            values = float_spikes(family, parameters, values).transpose(1, 2, 0).astype(float)
+        seen |= as_set((values[:, -1] if readout == "last" else values.reshape(-1, 3)).T)
+    assert seen <= atoms
+    assert len(seen) > len(atoms) / 3
+
+
+def test_wider_lower_layers_never_take_a_pattern_away():
+    inputs = draw_sequences(np.random.default_rng(1), 3, 2, 1)
+    sizes = [columns_of(complete_dictionary(inputs, LIFFamily(0.5), (width,), "all")) for width in (1, 2, 40)]
+    assert sizes[0] <= sizes[1] <= sizes[2]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_every_recurrent_network_has_its_pattern_in_the_complete_dictionary(width, readout, bias):
+    rng = np.random.default_rng(width)
+    inputs = draw_sequences(rng, 2, 2, 1)
+    shapes = (400, 1, width), (400, width), (400, width, width)
+    drawn = [
+        torch.from_numpy(np.where(rng.random(s) < 0.5, rng.normal(size=s), rng.integers(-2, 3, s))) for s in shapes
+    ]
+    layer = ThresholdLayer(drawn[0], bias=drawn[1] if bias else 0.0, recurrent_weight=drawn[2])
+    spikes = threshold_spikes(layer, inputs)
+    seen = {"last": spikes[:, -1], "all": spikes.reshape(4, -1), "mean": spikes.mean(1)}[readout]
+    dictionary = complete_recurrent_dictionary(inputs, width, readout, bias=bias)
+    atoms = {tuple(column) for column in dictionary.columns().numpy().T}
+    assert {tuple(column.astype(float)) for column in seen.T} <= atoms
+    assert dictionary.is_complete
+
+
+@pytest.mark.parametrize(("width", "bias"), [(1, False), (1, True), (2, False)])
+def test_joint_trajectories_are_those_of_their_recurrent_parameters(width, bias):
+    inputs = draw_sequences(np.random.default_rng(3), 3, 2, 1)
+    inputs = inputs[[0, 1, 0, 2]]
+    spikes, parameters = enumerate_recurrent(inputs, width, bias=bias)
+    values = torch.from_numpy(parameters.astype(float))
+    layer = ThresholdLayer(
+        values[:, :, :1].transpose(1, 2),
+        bias=values[:, :, 1] if bias else 0.0,
+        recurrent_weight=values[:, :, -width:].transpose(1, 2),
+    )
+    rolled = threshold_spikes(layer, inputs).reshape(4, 2, len(spikes), width).transpose(2, 3, 0, 1)
+    assert np.array_equal(rolled, spikes)
+    assert len(as_set(spikes)) == len(spikes)
+
+
+def test_witnesses_that_do_not_produce_their_patterns_are_an_error(monkeypatch):
+    inputs = draw_sequences(np.random.default_rng(0), 4, 2, 1)
+    real = LIFEvents.layer
+    monkeypatch.setattr(LIFEvents, "layer", lambda self, parameters: real(self, 0 * parameters))
+    with pytest.raises(RealisationError, match=r"expected \d+ patterns from their witnesses, got 1"):
+        complete_dictionary(inputs, LIFFamily(0.5))
+    assert issubclass(RealisationError, CvxsnnError)
+
+
+def test_recurrent_witnesses_that_do_not_produce_their_patterns_are_an_error(monkeypatch):
+    inputs = draw_sequences(np.random.default_rng(0), 3, 2, 1)
+    real = enumerate_recurrent
+    monkeypatch.setattr(
+        enumeration_module, "enumerate_recurrent", lambda *a, **k: (lambda s, p: (s, 0 * p))(*real(*a, **k))
+    )
+    with pytest.raises(RealisationError, match=r"patterns from their witnesses, got 1"):
+        complete_recurrent_dictionary(inputs)
+
+
+def test_more_patterns_than_allowed_are_refused_before_the_work_and_during_it():
+    inputs = np.random.default_rng(0).normal(size=(4, 2, 1))
+    with pytest.raises(BudgetError, match=r"at most 5 patterns, but about 16 may exist"):
+        enumerate_lif(LIFFamily(0.5), inputs, max_patterns=5)
+    with pytest.raises(BudgetError, match=r"at most 17 patterns, but about 1,\d\d\d"):
+        enumerate_recurrent(inputs, 2, max_patterns=17)
+    with pytest.raises(BudgetError, match=r"at most 20 patterns, but about \d+ may exist"):
+        complete_dictionary(inputs, LIFFamily(0.5), (2,), max_patterns=20)
+    # Trajectories part where pasts differ, so that there can be more of them than hyperplanes in general position cut.
+    steps = np.random.default_rng(1).normal(size=(2, 4, 1))
+    found = len(enumerate_lif(LIFFamily(0.5, negative_threshold=True), steps))
+    assert found > 16
+    with pytest.raises(BudgetError, match="at most 16 patterns, and found more than 17"):
+        enumerate_lif(LIFFamily(0.5, negative_threshold=True), steps, max_patterns=16)
+
+
+@pytest.mark.parametrize("width", [0, -1, 1.5])
+def test_widths_that_are_no_numbers_of_neurons_are_refused(width):
+    with pytest.raises(InvalidInputError, match="lower"):
+        complete_dictionary(np.ones((1, 1, 1)), LIFFamily(0.5), (width,))
+
+
+def test_witnesses_of_a_complete_dictionary_are_only_sampled_on_other_sequences():
+    rng = np.random.default_rng(0)
+    dictionary = complete_dictionary(draw_sequences(rng, 4, 2, 1), LIFFamily(0.5))
+    other = build_dictionary(dictionary.witnesses, draw_sequences(rng, 9, 2, 1))
+    assert dictionary.is_complete
+    assert not other.is_complete

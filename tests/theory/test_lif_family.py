@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from theory.families import FAMILIES, SEEDS, draw_parameters, draw_sequences, exact_spikes
+
+from cvxsnn import roll_out
+from cvxsnn.errors import InvalidInputError
+from cvxsnn.neurons.exact import snap_inputs
+from cvxsnn.neurons.rollout import as_inputs
+from cvxsnn.theory import LIFFamily
+
+KINDS = st.sampled_from(["ties", "generic"])
+
+
+def draw_neurons(rng, family, events, n_neurons, kind):
+    """Integer parameters, bias and threshold counted in the inputs' unit."""
+    drawn = draw_parameters(rng, family, n_neurons, events.n_features, kind)
+    scale = np.array([1.0] * events.n_features + [1 / events.unit] * (events.dimension - events.n_features))
+    return np.rint(drawn * scale * (1 if kind == "ties" else 2**10)).astype(np.int64).astype(object)
+
+
+@settings(max_examples=40)
+@given(FAMILIES, SEEDS, st.integers(1, 4), st.integers(1, 2), KINDS)
+def test_simulated_spikes_are_those_of_the_membrane_s_recurrence(family, seed, n_steps, n_features, kind):
+    rng = np.random.default_rng(seed)
+    inputs = draw_sequences(rng, 3, n_steps, n_features, kind)
+    events = family.on(inputs)
+    parameters = draw_neurons(rng, family, events, 6, kind)
+    snapped = snap_inputs(as_inputs(inputs)).numpy()
+    for neuron, spikes in zip(parameters, events.simulate(parameters), strict=True):
+        assert np.array_equal(spikes, exact_spikes(family, neuron, snapped, events.unit))
+
+
+@settings(max_examples=60)
+@given(FAMILIES, SEEDS, st.integers(1, 5), st.integers(1, 3), KINDS)
+def test_a_layer_rolled_out_has_the_simulated_spikes_bit_for_bit(family, seed, n_steps, n_features, kind):
+    rng = np.random.default_rng(seed)
+    inputs = draw_sequences(rng, 5, n_steps, n_features, kind)
+    events = family.on(inputs)
+    parameters = draw_neurons(rng, family, events, 40, kind)
+    rolled = roll_out([events.layer(parameters)], inputs, "all").numpy()
+    assert np.array_equal(rolled.transpose(2, 0, 1), events.simulate(parameters))
+
+
+def test_parameters_too_long_for_weights_are_shortened_without_a_change_of_spikes():
+    family, inputs = LIFFamily(0.5), draw_sequences(np.random.default_rng(0), 5, 3, 2)
+    events = family.on(inputs)
+    rng = np.random.default_rng(1)
+    parameters = np.array([[int(x) << 50 for x in row] for row in rng.integers(-9, 10, (20, 3))], dtype=object)
+    parameters[:, -1] = abs(parameters[:, -1])
+    layer = events.layer(parameters)
+    assert float(layer.weight.abs().max()) < 2**31
+    assert np.array_equal(roll_out([layer], inputs, "all").numpy().transpose(2, 0, 1), events.simulate(parameters))
+
+
+def test_parameters_that_no_weights_of_32_bits_stand_for_are_refused():
+    inputs = np.array(
+        [[[1.0, 1.0]], [[-1.0, -1.0]]]
+    )  # only w1 = -w2 fires on both, and 2w1 = -w2·(2 + 2**-40) does not
+    events = LIFFamily(0.0).on(np.concatenate((inputs, [[[32768.0, -32768.0 - 2.0**-16]]])))
+    with pytest.raises(InvalidInputError, match=r"32 bits can tell apart.*round the inputs to fewer bits"):
+        events.layer(np.array([[2**31 + 1, 2**31, 0]], dtype=object) * [1, -1, 1])
+
+
+@pytest.mark.parametrize("decay", [-0.5, 1.5, 0.9, 1 / 512, float("nan")])
+def test_a_decay_that_cannot_be_exact_is_refused(decay):
+    with pytest.raises(InvalidInputError, match=r"decay between 0 and 1 and a multiple of 1/256"):
+        LIFFamily(decay)
+
+
+@pytest.mark.parametrize("decay", [0.0, 1 / 256, 0.5, 255 / 256, 1.0])
+def test_multiples_of_one_256th_are_decays(decay):
+    assert LIFFamily(decay).on(np.ones((1, 2, 1))).dimension == 2
+
+
+def test_counts_of_spikes_that_outgrow_64_bits_are_python_s_integers():
+    inputs = np.zeros((1, 12, 1))
+    inputs[0, 0] = 1.0
+    events = LIFFamily(1 / 128).on(inputs)
+    parameters = np.array([[1, 1], [-1, 0], [128**10, 1]], dtype=object)
+    for neuron, spikes in zip(parameters, events.simulate(parameters), strict=True):
+        assert np.array_equal(spikes, exact_spikes(events.family, neuron, inputs, events.unit))
+    assert events.sums.dtype == object
+
+
+@pytest.mark.parametrize("inputs", [np.ones((2, 2)), np.full((1, 1, 1), np.nan), np.ones((0, 1, 1))])
+def test_what_are_no_sequences_is_refused(inputs):
+    with pytest.raises(InvalidInputError, match="expected"):
+        LIFFamily(0.5).on(inputs)
