@@ -1,7 +1,7 @@
 """Time to enumerate every pattern of random points, against the number of patterns, on log-log axes.
 
-    python examples/enumeration_time.py                          # up to 20,000 patterns, writes enumeration-time.png
-    python examples/enumeration_time.py --patterns 500 -o a.png  # a small one
+python examples/enumeration_time.py                          # up to 20,000 patterns, writes enumeration-time.png
+python examples/enumeration_time.py --patterns 500 -o a.png  # a small one
 """
 
 import argparse

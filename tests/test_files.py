@@ -198,7 +198,9 @@ def test_a_loaded_model_can_be_saved_and_fitted_again(tmp_path):
     assert header_again == header
     assert tensors_again.keys() == tensors.keys()
     assert all(torch.equal(tensors_again[name], value) for name, value in tensors.items())
-    assert_same_estimator(first.fit(SEQUENCES, NAMES), model, SEQUENCES, NAMES)
+    again = first.fit(SEQUENCES, NAMES)
+    gap = max(again.certificate_.gap, model.certificate_.gap)
+    assert abs(again.certificate_.primal - model.certificate_.primal) <= gap + ROUNDING
 
 
 @pytest.mark.parametrize("kind", [SpikingClassifier, SpikingRegressor])

@@ -71,7 +71,8 @@ def test_every_method_trains_every_task(name, method):
     task, settings = CASES[name]
     trained = train_task(method, task, settings)
     assert isinstance(trained, Trained)
-    assert (trained.method, trained.settings) == (method, settings)
+    assert trained.method == method
+    assert trained.settings == replace(settings, objective=trained.settings.objective)
     assert tuple(stage.name for stage in trained.history) == METHODS[method].stages
     assert trained.network is trained.history[-1].network
     later = task.val if len(trained.history) == 1 else (task.finetune_val or task.val)
@@ -99,7 +100,7 @@ def test_a_certificate_is_given_only_where_the_last_stage_is_convex(method):
 
 @pytest.mark.parametrize("method", ["sg", "cvx", "sg-cvx", "sg-sg", "cvx-sg", "r", "r-cvx"])
 def test_the_second_stage_sees_the_finetuning_split(monkeypatch, method):
-    gradient, convex = Spy(monkeypatch, "train_surrogate"), Spy(monkeypatch, "best_readout")
+    gradient, convex = Spy(monkeypatch, "train_side_by_side"), Spy(monkeypatch, "best_readout")
     ridge = Spy(monkeypatch, "fit_ridge")
     train_task(method, XOR, SEQUENCE)
     seen = {"gradient": [], "convex": [], "ridge": []}
@@ -120,12 +121,30 @@ def test_without_a_second_split_the_first_is_used_again():
 
 
 def test_finetuning_is_at_a_fifth_of_the_rate_unless_told_otherwise(monkeypatch):
-    spy = Spy(monkeypatch, "train_surrogate")
+    spy = Spy(monkeypatch, "train_side_by_side")
     train_task("sg-sg", XOR, SEQUENCE)
     own = SurrogateSettings(epochs=1, seed=9)
     train_task("sg-sg", XOR, replace(SEQUENCE, finetuning=own))
-    used = [arguments[3] for arguments, _ in spy.calls]
+    used = [own for arguments, _ in spy.calls for own in arguments[3]]
     assert used == [QUICK, replace(QUICK, learning_rate=0.2 * QUICK.learning_rate), QUICK, own]
+
+
+def test_of_several_candidates_the_one_that_validates_best_is_kept():
+    rates = (1e-6, 3e-2, 1e-5)
+    candidates = [replace(QUICK, epochs=6, learning_rate=rate) for rate in rates]
+    together = train_task("sg", XOR, replace(SEQUENCE, surrogate=candidates))
+    alone = [train_task("sg", XOR, replace(SEQUENCE, surrogate=own)) for own in candidates]
+    scores = [trained.history[-1].score for trained in alone]
+    best = scores.index(max(scores))
+    assert together.history[-1].run.settings == candidates[best]
+    assert_same_network(together.network, alone[best].network)
+
+
+def test_every_class_of_a_task_has_an_output_even_where_it_does_not_occur():
+    task = tasks.addition(base=5, n_digits=1, n_train=4, n_val=4, n_test=4, ood_digits=(2,), n_test_ood=2)
+    objective = Objective({"sum": "softmax", "carry": "logistic"}, "all").for_classes(task.n_classes)
+    heads, _ = objective.heads(TrainingSet(task.train.inputs[:2], {n: y[:2] for n, y in task.train.heads.items()}))
+    assert [head.targets.shape[1] for head in heads] == [5, 1]
 
 
 @pytest.mark.parametrize("name", CASES)

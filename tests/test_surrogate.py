@@ -10,7 +10,7 @@ from tolerances import FEW_DRAWS_SD, ROUNDING, SINGLE_PRECISION, WEIGHT_GRID
 
 import cvxsnn as cs
 from cvxsnn import DataFileError, InvalidInputError, Objective, SurrogateSettings, TrainingSet, train_surrogate
-from cvxsnn.surrogate import initial_network
+from cvxsnn.surrogate import initial_network, train_side_by_side
 
 XOR = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=8)
 DATA = TrainingSet.of(XOR.train)
@@ -344,3 +344,46 @@ def test_settings_that_mean_nothing_are_refused_in_one_sentence(options, message
     with pytest.raises(InvalidInputError, match=message) as caught:
         SurrogateSettings(**options)
     assert "\n" not in str(caught.value)
+
+
+def three_networks():
+    task = cs.tasks.first_last_xor(4, n_train=40, n_val=20, n_test=20)
+    data, objective = TrainingSet.of(task.train), Objective("logistic")
+    layers = [cs.gaussian_witnesses(2, (6, 8), 2, seed=seed).layers for seed in range(3)]
+    return data, objective, [initial_network(own, objective, data, seed) for seed, own in enumerate(layers)]
+
+
+def test_networks_side_by_side_learn_what_each_learns_alone():
+    data, objective, networks = three_networks()
+    settings = [
+        SurrogateSettings(epochs=2, batch_size=20, learning_rate=rate, weight_decay=decay, steepness=steep, clip_norm=clip)
+        for rate, decay, steep, clip in ((1e-3, 0.0, 1.0, 1.0), (3e-2, 0.5, 2.0, 0.1), (1e-2, 0.1, 0.5, 1e-3))
+    ]
+    together = train_side_by_side(networks, data, objective, settings, score=lambda _: 0.0)
+    for run, network, own in zip(together, networks, settings, strict=True):
+        alone = train_surrogate(network, data, objective, own, score=lambda _: 0.0)
+        assert run.settings == own
+        assert [e.loss for e in run.history][1:] == pytest.approx([e.loss for e in alone.history][1:], rel=SINGLE_PRECISION)
+        torch.testing.assert_close(run.network.weight, alone.network.weight, rtol=SINGLE_PRECISION, atol=WEIGHT_GRID)
+
+
+def test_a_network_that_has_lost_patience_waits_for_the_others():
+    data, objective, networks = three_networks()
+    settings = [SurrogateSettings(epochs=5, patience=2, learning_rate=rate) for rate in (1e-3, 1e-2, 3e-2)]
+    calls = iter(range(10**6))
+    # The first network's score falls, the others' rise: networks are scored in turn.
+    runs = train_side_by_side(
+        networks, data, objective, settings, score=lambda _: (lambda k: -k if k in (0, 3, 6) else k)(next(calls))
+    )
+    assert [len(run.history) for run in runs] == [3, 6, 6]
+    assert runs[0].best.epoch == 0
+
+
+def test_what_cannot_train_side_by_side_is_refused():
+    data, objective, networks = three_networks()
+    settings = [SurrogateSettings(epochs=epochs) for epochs in (1, 1, 2)]
+    with pytest.raises(InvalidInputError, match="differ in learning_rate"):
+        train_side_by_side(networks, data, objective, settings, score=lambda _: 0.0)
+    wider = initial_network(cs.gaussian_witnesses(2, (6, 9), 2).layers, objective, data)
+    with pytest.raises(InvalidInputError, match="one architecture"):
+        train_side_by_side([networks[0], wider], data, objective, settings[:2], score=lambda _: 0.0)

@@ -189,6 +189,75 @@ def certify(
         console.print("not proven: anything about other decays, deeper networks, or new data")
 
 
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them by default.")] = None,
+    scale: Annotated[str, typer.Option(help="smoke (minutes) or paper (hours).")] = "smoke",
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records.")] = Path("cvxsnn-results"),
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = -1,
+    backend: Annotated[str, typer.Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
+    device: Annotated[str, typer.Option(help="Where surrogate gradients train: cpu or cuda.")] = "cpu",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
+) -> None:
+    """Run the paper's experiments. Stop it whenever you like: the same command goes on where it was."""
+    from joblib import parallel_config
+
+    from .checks import check_choice
+    from .experiments import RecordStore, all_runs, experiment_names, load_experiment, run_all
+    from .progress import ProgressBar
+
+    with _plain_errors():
+        check_choice("--scale", scale, ("smoke", "paper"))
+        if show:
+            table = Table("name", "title", "cells", "runs")
+            for name in experiment_names():
+                experiment = load_experiment(name, scale)  # type: ignore[arg-type]
+                table.add_row(name, experiment.title, str(len(experiment.cells)), str(len(experiment.runs())))
+            console.print(table)
+            return
+        chosen = names or experiment_names()
+        runs = all_runs(chosen, scale)  # type: ignore[arg-type]
+        store = RecordStore(output / scale)
+        with ProgressBar(console) as bar, parallel_config(backend, n_jobs=jobs):
+            outcome = run_all(runs, store, n_jobs=jobs, device=device, retry_failed=retry_failed, report=bar)
+        for record in outcome.damaged:
+            console.print(
+                f"made again: {record.path} had {record.reason}", style="yellow", markup=False, soft_wrap=True
+            )
+        console.print(
+            f"{outcome.n_done} runs done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
+            f"now: cvxsnn report --records {output} --scale {scale}",
+            soft_wrap=True,
+            markup=False,
+        )
+        if outcome.n_failed:
+            raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    records: Annotated[Path, typer.Option(help="Folder that `cvxsnn reproduce` wrote.")] = Path("cvxsnn-results"),
+    scale: Annotated[str, typer.Option(help="smoke or paper.")] = "smoke",
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("cvxsnn-report.html"),
+) -> None:
+    """Render records as one page: every table and figure, ours beside the paper's."""
+    from .checks import check_choice
+    from .errors import DataFileError
+    from .experiments import RecordStore, experiment_names, load_experiment
+    from .experiments.report import write_report
+
+    with _plain_errors():
+        check_choice("--scale", scale, ("smoke", "paper"))
+        folder = records / scale
+        if not folder.is_dir():
+            raise DataFileError(f"expected records in {folder}, found no such folder: run `cvxsnn reproduce` first")
+        found, damaged = RecordStore(folder).read_all()
+        experiments = [load_experiment(name, scale) for name in experiment_names()]  # type: ignore[arg-type]
+        write_report(output, experiments, found, damaged, scale)  # type: ignore[arg-type]
+        console.print(f"report: {output}", soft_wrap=True, markup=False)
+
+
 def _load_estimator(path: Path) -> Any:
     from .errors import InvalidInputError
     from .files import load

@@ -20,6 +20,7 @@ class Experiment:
     name: str
     task: Callable[[], Task]
     settings: Settings
+    surrogate: SurrogateSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +41,8 @@ EXPERIMENTS = (
             Objective({"sum": "softmax", "carry": "logistic"}, "all"),
             {"hidden": (64, 128), "n_subnetworks": 2, "decay": 0.1, "threshold": 0.1, "bias": Normal(0.0, 0.5)},
             n_strengths=6,
-            surrogate=SurrogateSettings(epochs=20),
         ),
+        SurrogateSettings(epochs=20),
     ),
     Experiment(
         "first-last-XOR, 6 steps",
@@ -50,8 +51,8 @@ EXPERIMENTS = (
             Objective("hinge", "last"),
             {"hidden": (64, 256), "n_subnetworks": 2, "decay": 0.99},
             n_strengths=6,
-            surrogate=SurrogateSettings(epochs=10),
         ),
+        SurrogateSettings(epochs=10),
     ),
     Experiment(
         "8×8 digits, 8 steps",
@@ -60,8 +61,8 @@ EXPERIMENTS = (
             Objective("softmax", "mean"),
             {"hidden": (512,), "n_subnetworks": 1, "decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)},
             n_strengths=6,
-            surrogate=SurrogateSettings(epochs=20),
         ),
+        SurrogateSettings(epochs=20),
     ),
 )
 
@@ -69,8 +70,7 @@ EXPERIMENTS = (
 def run(experiment: Experiment, method: str, seed: int = 0, report: Report | None = None) -> Result:
     """Train by one method, choose on validation data, test once."""
     task = experiment.task()
-    settings = experiment.settings
-    settings = replace(settings, seed=seed, surrogate=replace(settings.surrogate, seed=seed))
+    settings = replace(experiment.settings, seed=seed, surrogate=replace(experiment.surrogate, seed=seed))
     trained = train_task(method, task, settings, report=report)
     tests = {"test": task.test} | {f"{name} longer": data for name, data in task.ood.items()}
     return Result(

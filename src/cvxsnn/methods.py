@@ -17,11 +17,14 @@ surrogate gradients; *convex* freezes the hidden neurons and finds the optimal r
 its least-squares sibling without one. The first stage sees the training split, the second the finetuning split.
 """
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+
+import torch
 
 from .checks import check_choice, check_positive_int
 from .convex import Certificate, ConvexProblem, Solution, solve, solve_path
@@ -32,7 +35,7 @@ from .evaluation import accuracy
 from .network import SpikingNetwork
 from .reconstruction import reconstruct
 from .reservoir import fit_ridge, tune_reservoir
-from .surrogate import SurrogateRun, SurrogateSettings, initial_network, train_surrogate
+from .surrogate import SurrogateRun, SurrogateSettings, initial_network, train_side_by_side
 from .tasks import Task
 from .training_set import Objective, TrainingSet
 from .witnesses import Provenance, WitnessSet, gaussian_witnesses
@@ -80,8 +83,9 @@ class Settings:
     intercept : bool
     tol : float
         Relative gap to certify.
-    surrogate : SurrogateSettings
-    finetuning : SurrogateSettings, optional
+    surrogate : SurrogateSettings, or a sequence of them
+        Several are all tried, and the one that does best on validation data is kept.
+    finetuning : SurrogateSettings, or a sequence of them, optional
         For a second gradient stage, or one after a convex stage; by default ``surrogate`` at a fifth of its rate.
     seed : int
     """
@@ -94,8 +98,8 @@ class Settings:
     penalty: str = "l1"
     intercept: bool = False
     tol: float = 1e-6
-    surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
-    finetuning: SurrogateSettings | None = None
+    surrogate: SurrogateSettings | Sequence[SurrogateSettings] = field(default_factory=SurrogateSettings)
+    finetuning: SurrogateSettings | Sequence[SurrogateSettings] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -176,6 +180,7 @@ def train(
     *,
     report: Report | None = None,
     checkpoints: Path | None = None,
+    device: torch.device | str | None = None,
 ) -> Trained:
     """Train a spiking network by one of the methods in the table.
 
@@ -192,6 +197,8 @@ def train(
         Called as ``report(stage, done, total)``.
     checkpoints : Path, optional
         A folder in which gradient stages keep their state, to go on after an interruption.
+    device : torch.device or str, optional
+        Where gradient stages train; on a GPU, all candidates side by side. By default where the data are.
     """
     check_choice("method", method, tuple(METHODS))
     plan = METHODS[method]
@@ -209,11 +216,9 @@ def train(
         tell(0, 1)
         solution, run = None, None
         if name == "gradient":
-            chosen = settings.surrogate if number == 0 else _finetuning(settings)
+            candidates = _listed(settings.surrogate) if number == 0 else _finetuning(settings)
             file = None if checkpoints is None else checkpoints / f"{method}-{number}.safetensors"
-            run = train_surrogate(
-                network, split.data, settings.objective, chosen, score=split.score, report=tell, checkpoint=file
-            )
+            run = _best_run(network, split, settings.objective, candidates, device, tell, file)
             network = run.network
             witnesses = WitnessSet(network.layers, Provenance("pretrained", {"method": "surrogate gradient"}))
         elif name == "convex":
@@ -231,7 +236,13 @@ def train(
 
 
 def train_task(
-    method: str, task: Task, settings: Settings, *, report: Report | None = None, checkpoints: Path | None = None
+    method: str,
+    task: Task,
+    settings: Settings,
+    *,
+    report: Report | None = None,
+    checkpoints: Path | None = None,
+    device: torch.device | str | None = None,
 ) -> Trained:
     """:func:`train` on a task's own splits; accuracy on its validation data decides."""
     settings = replace(settings, objective=settings.objective.for_classes(task.n_classes))
@@ -239,7 +250,7 @@ def train_task(
     if task.finetune is not None and task.finetune_val is not None:
         later = task.finetune_val
         splits.append(Split(TrainingSet.of(task.finetune), lambda network: accuracy(network, task, later)))
-    return train(method, splits[0], settings, splits[-1], report=report, checkpoints=checkpoints)
+    return train(method, splits[0], settings, splits[-1], report=report, checkpoints=checkpoints, device=device)
 
 
 def best_readout(witnesses: WitnessSet, split: Split, settings: Settings) -> Solution:
@@ -272,6 +283,52 @@ def _sample(data: TrainingSet, settings: Settings) -> WitnessSet:
     return gaussian_witnesses(data.inputs.shape[2], seed=settings.seed, **settings.family).to(data.inputs.device)
 
 
-def _finetuning(settings: Settings) -> SurrogateSettings:
-    gentle = replace(settings.surrogate, learning_rate=0.2 * settings.surrogate.learning_rate)
-    return settings.finetuning or gentle
+def _best_run(
+    network: SpikingNetwork,
+    split: Split,
+    objective: Objective,
+    candidates: Sequence[SurrogateSettings],
+    device: torch.device | str | None,
+    tell: Callable[[int, int], None],
+    file: Path | None,
+) -> SurrogateRun:
+    """Train by each candidate, and keep the run that validates best; ties go to the first."""
+    home = network.weight.device
+    place = torch.device(home if device is None else device)
+    network = copy.deepcopy(network).to(place)
+    data = split.data.to(place)
+    runs: list[SurrogateRun] = []
+    # On a GPU a crowd of small networks costs what one does; on a CPU they are faster one after the other.
+    groups = _alike(candidates) if place.type == "cuda" else [[own] for own in candidates]
+    for number, group in enumerate(groups):
+        own_file = file if file is None or number == 0 else file.with_stem(f"{file.stem}-{number}")
+        runs += train_side_by_side(
+            [network] * len(group),
+            data,
+            objective,
+            group,
+            score=split.score,
+            report=lambda done, total, number=number: tell(number * total + done, len(groups) * total),  # type: ignore[misc]
+            checkpoint=own_file,
+        )
+    best = max(runs, key=lambda run: run.best.score)
+    return replace(best, network=best.network.to(home))
+
+
+def _alike(candidates: Sequence[SurrogateSettings]) -> list[list[SurrogateSettings]]:
+    """Candidates in groups that can train side by side."""
+    groups: dict[SurrogateSettings, list[SurrogateSettings]] = {}
+    for own in candidates:
+        kind = replace(own, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
+        groups.setdefault(kind, []).append(own)
+    return list(groups.values())
+
+
+def _listed(settings: SurrogateSettings | Sequence[SurrogateSettings]) -> list[SurrogateSettings]:
+    return [settings] if isinstance(settings, SurrogateSettings) else list(settings)
+
+
+def _finetuning(settings: Settings) -> list[SurrogateSettings]:
+    if settings.finetuning is not None:
+        return _listed(settings.finetuning)
+    return [replace(own, learning_rate=0.2 * own.learning_rate) for own in _listed(settings.surrogate)]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,11 @@ from .checks import check_choice, check_positive_int
 from .convex.heads import Head, weighted_loss
 from .errors import InvalidInputError
 from .network import OutputHead, SpikingNetwork
-from .neurons.exact import snap_inputs
-from .neurons.gradient import SURROGATES, Surrogate, make_trainable
+from .neurons.gradient import SURROGATES, Surrogate
 from .neurons.layer import HiddenLayer
 from .seeds import check_seed, child_generator
 from .storage import read_tensors, write_tensors
+from .trainable import Adam, TrainableNetworks
 from .training_set import Objective, TrainingSet
 
 
@@ -96,54 +96,12 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class SurrogateRun:
-    """The network of the best epoch, and every epoch."""
+    """The network of the best epoch, every epoch, and the settings."""
 
     network: SpikingNetwork
     history: tuple[Epoch, ...]
     best: Epoch
-
-
-class TrainableNetwork(nn.Module):
-    """A spiking network with surrogate gradients, in the arithmetic of the layers it starts from."""
-
-    _neurons: Tensor
-
-    def __init__(self, network: SpikingNetwork, settings: SurrogateSettings) -> None:
-        super().__init__()
-        self._heads, self._readout = network.heads, network.readout
-        self.register_buffer("_neurons", network.neurons.clone(), persistent=False)
-        self.layers = nn.ModuleList(
-            make_trainable(layer, settings.surrogate, settings.steepness, settings.dynamics) for layer in network.layers
-        )
-        dtype = network.layers[0].weight.dtype
-        self.weight = nn.Parameter(network.weight.detach().to(dtype, copy=True))
-        self.intercept = nn.Parameter(network.intercept.detach().to(dtype, copy=True))
-
-    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Scores of shape (n_samples, n_outputs), or (n_samples, n_steps, n_outputs) when every step is read."""
-        block = snap_inputs(inputs).to(self.weight.dtype).transpose(0, 1)
-        for layer in self.layers:
-            block = layer(block)
-        spikes = block.permute(2, 1, 0, 3).flatten(-2)[..., self._neurons]
-        return self._read(spikes, lengths) @ self.weight + self.intercept
-
-    def _read(self, spikes: Tensor, lengths: Tensor | None) -> Tensor:
-        n_samples, n_steps = spikes.shape[:2]
-        if self._readout == "all":
-            return spikes
-        if self._readout == "last":
-            return spikes[:, -1] if lengths is None else spikes[torch.arange(n_samples), lengths - 1]
-        if lengths is None:
-            return spikes.mean(1)
-        inside = torch.arange(n_steps, device=spikes.device) < lengths[:, None]
-        return (spikes * inside[:, :, None]).sum(1) / lengths[:, None]
-
-    def freeze(self) -> SpikingNetwork:
-        """The network as it is now, with exact spikes."""
-        layers: list[HiddenLayer] = [layer.freeze() for layer in self.layers]  # type: ignore[operator]
-        return SpikingNetwork(
-            layers, self.weight.detach(), self._heads, self.intercept.detach(), self._neurons, self._readout
-        )
+    settings: SurrogateSettings
 
 
 def initial_network(
@@ -194,71 +152,85 @@ def train_surrogate(
         Written after every epoch. If it is there, training goes on from it, with the same result as if it had never
         been interrupted.
     """
-    settings = settings or SurrogateSettings()
-    data = data.to(network.weight.device)
-    model = TrainableNetwork(network, settings)
+    chosen = [settings or SurrogateSettings()]
+    return train_side_by_side([network], data, objective, chosen, score=score, report=report, checkpoint=checkpoint)[0]
+
+
+def train_side_by_side(
+    networks: Sequence[SpikingNetwork],
+    data: TrainingSet,
+    objective: Objective,
+    settings: Sequence[SurrogateSettings],
+    *,
+    score: Callable[[SpikingNetwork], float],
+    report: Callable[[int, int], None] | None = None,
+    checkpoint: Path | str | None = None,
+) -> list[SurrogateRun]:
+    """:func:`train_surrogate` for several networks of one architecture at once, as fast as one where a GPU has room.
+
+    Settings may differ in learning rate, weight decay, steepness and clipping.
+    """
+    common = _common(settings)
+    data = data.to(networks[0].weight.device)
+    steepness = [own.steepness for own in settings]
+    model = TrainableNetworks(networks, common.surrogate, steepness, common.dynamics)
     heads, row_weight = objective.heads(data)
     scale = target_scale(heads, row_weight)
-    optimiser = _make_optimiser(model, settings, scale)
-    state = _State(model, optimiser, settings, score)
+    adam = Adam(model, [own.weight_decay for own in settings], [own.clip_norm for own in settings], scale)
+    state = _State(model, adam, settings, score)
     if checkpoint is not None and Path(checkpoint).exists():
         state.load(Path(checkpoint))
-    elif not state.history:
-        state.judge(0, math.nan)
+    else:
+        state.judge(0, [math.nan] * len(networks))
     while not state.is_done:
-        epoch = len(state.history)
-        order = torch.from_numpy(child_generator(settings.seed, "surrogate", "batches", epoch).permutation(len(data)))
-        batches = torch.split(order.to(data.inputs.device), settings.batch_size)
-        losses = []
+        epoch = state.epoch + 1
+        order = torch.from_numpy(child_generator(common.seed, "surrogate", "batches", epoch).permutation(len(data)))
+        batches = torch.split(order.to(data.inputs.device), common.batch_size)
+        total = torch.zeros(len(networks), dtype=torch.float64, device=data.inputs.device)
         for number, samples in enumerate(batches):
-            _set_learning_rate(optimiser, settings, epoch - 1 + number / len(batches))
-            loss = _batch_loss(model, data, heads, row_weight, samples)
-            optimiser.zero_grad(set_to_none=True)
-            (loss / scale**2).backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
-            optimiser.step()
-            for layer in model.layers:
-                layer.project()  # type: ignore[operator]
-            losses.append(loss.detach() * (len(samples) / len(data)))
-        state.judge(epoch, float(torch.stack(losses).sum()))
+            losses = _batch_losses(model, data, heads, row_weight, samples)
+            (losses.sum() / scale**2).backward()  # type: ignore[no-untyped-call]
+            share = _schedule(common, epoch - 1 + number / len(batches))
+            adam.step([share * own.learning_rate for own in settings])
+            model.project()
+            total += losses.detach() * (len(samples) / len(data))
+        state.judge(epoch, total.tolist())
         if checkpoint is not None:
             state.save(Path(checkpoint))
         if report is not None:
-            report(epoch, settings.epochs)
-    model.load_state_dict(state.best_parameters)
-    return SurrogateRun(model.freeze(), tuple(state.history), state.best)
+            report(epoch, common.epochs)
+    return state.finish()
 
 
-def _batch_loss(
-    model: TrainableNetwork, data: TrainingSet, heads: tuple[Head, ...], row_weight: Tensor, samples: Tensor
+def _common(settings: Sequence[SurrogateSettings]) -> SurrogateSettings:
+    """What networks that train side by side must agree on."""
+    free = {"learning_rate": 1.0, "weight_decay": 0.0, "steepness": 1.0, "clip_norm": 1.0}
+    common = {replace(own, **free) for own in settings}  # type: ignore[arg-type]
+    if len(common) != 1:
+        raise InvalidInputError(
+            f"expected settings that differ in {', '.join(free)} only, to train side by side, got {len(common)} kinds"
+        )
+    return common.pop()
+
+
+def _batch_losses(
+    model: TrainableNetworks, data: TrainingSet, heads: tuple[Head, ...], row_weight: Tensor, samples: Tensor
 ) -> Tensor:
+    """The objective on some sequences, for each network."""
     lengths = None if data.lengths is None else data.lengths[samples]
     scores = model(data.inputs[samples], lengths)
-    steps = scores.shape[1] if scores.ndim == 3 else 1
+    steps = scores.shape[2] if scores.ndim == 4 else 1
     rows = (samples[:, None] * steps + torch.arange(steps, device=samples.device)).flatten()
+    scores = scores.reshape(model.n_networks, len(rows), -1)
     own = tuple(replace(head, targets=head.targets[rows].to(scores.dtype)) for head in heads)
     # Scaled so that the mean over batches is the objective over all rows.
     weight = row_weight[rows].to(scores.dtype) * (len(data) / len(samples))
-    return weighted_loss(own, weight, scores.reshape(len(rows), -1))
+    return torch.stack([weighted_loss(own, weight, one) for one in scores])
 
 
-def _make_optimiser(model: TrainableNetwork, settings: SurrogateSettings, scale: float) -> torch.optim.AdamW:
-    groups = [
-        {
-            "params": [parameter],
-            "weight_decay": settings.weight_decay if name.endswith("weight") else 0.0,
-            "steps": scale if name in ("weight", "intercept") else 1.0,
-        }
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad
-    ]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate)
-
-
-def _set_learning_rate(optimiser: torch.optim.Optimizer, settings: SurrogateSettings, epochs_done: float) -> None:
-    share = 0.5 * (1 + math.cos(math.pi * epochs_done / settings.epochs)) if settings.schedule == "cosine" else 1.0
-    for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * share * group["steps"]
+def _schedule(settings: SurrogateSettings, epochs_done: float) -> float:
+    """Share of the learning rate that is left."""
+    return 0.5 * (1 + math.cos(math.pi * epochs_done / settings.epochs)) if settings.schedule == "cosine" else 1.0
 
 
 class _State:
@@ -266,59 +238,108 @@ class _State:
 
     def __init__(
         self,
-        model: TrainableNetwork,
-        optimiser: torch.optim.Optimizer,
-        settings: SurrogateSettings,
+        model: TrainableNetworks,
+        adam: Adam,
+        settings: Sequence[SurrogateSettings],
         score: Callable[[SpikingNetwork], float],
     ) -> None:
-        self.model, self.optimiser, self.settings, self.score = model, optimiser, settings, score
+        self.model, self.adam, self.settings, self.score = model, adam, list(settings), score
         self.start = _fingerprint(model)
-        self.history: list[Epoch] = []
-        self.best = Epoch(0, math.nan, -math.inf)
-        self.best_parameters: dict[str, Tensor] = {}
+        self.histories: list[list[Epoch]] = [[] for _ in settings]
+        self.best = [Epoch(0, math.nan, -math.inf) for _ in settings]
+        self.best_networks: list[SpikingNetwork | None] = [None for _ in settings]
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that some network was trained in."""
+        return max(len(history) for history in self.histories) - 1
 
     @property
     def is_done(self) -> bool:
-        last = len(self.history) - 1
-        patience = self.settings.patience
-        return last >= self.settings.epochs or (patience is not None and last - self.best.epoch >= patience)
+        return all(self._has_ended(number) for number in range(len(self.settings)))
 
-    def judge(self, epoch: int, loss: float) -> None:
-        """Score the network; of equal scores the later counts, which has trained for longer."""
-        self.history.append(Epoch(epoch, loss, float(self.score(self.model.freeze()))))
-        if self.history[-1].score >= self.best.score:
-            self.best = self.history[-1]
-            self.best_parameters = {name: value.clone() for name, value in self.model.state_dict().items()}
+    def _has_ended(self, number: int) -> bool:
+        last, settings = len(self.histories[number]) - 1, self.settings[number]
+        is_tired = settings.patience is not None and last - self.best[number].epoch >= settings.patience
+        return last >= settings.epochs or is_tired
+
+    def judge(self, epoch: int, losses: Sequence[float]) -> None:
+        """Score the networks that still train; of equal scores the later counts, which has trained for longer."""
+        for number, loss in enumerate(losses):
+            if epoch and self._has_ended(number):
+                continue
+            network = self.model.freeze(number)
+            moment = Epoch(epoch, loss, float(self.score(network)))
+            self.histories[number].append(moment)
+            if moment.score >= self.best[number].score or self.best_networks[number] is None:
+                self.best[number], self.best_networks[number] = moment, network
+
+    def finish(self) -> list[SurrogateRun]:
+        runs = []
+        for settings, history, best, network in zip(
+            self.settings, self.histories, self.best, self.best_networks, strict=True
+        ):
+            assert network is not None
+            runs.append(SurrogateRun(network, tuple(history), best, settings))
+        return runs
 
     def save(self, path: Path) -> None:
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"best.{name}": value for name, value in self.best_parameters.items()}
-        for number, values in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"adam.{number}.{name}": value for name, value in values.items()}
+        tensors |= {f"first.{name}": value for name, value in self.adam.first.items()}
+        tensors |= {f"second.{name}": value for name, value in self.adam.second.items()}
+        for number, network in enumerate(self.best_networks):
+            assert network is not None
+            tensors |= {f"best.{number}.{name}": value for name, value in _plain(network).items()}
         header = {
-            "settings": asdict(self.settings),
+            "settings": [asdict(own) for own in self.settings],
             "start": self.start,
-            "history": [[e.epoch, None if math.isnan(e.loss) else e.loss, e.score] for e in self.history],
-            "best": self.best.epoch,
+            "n_steps": self.adam.n_steps,
+            "histories": [
+                [[e.epoch, None if math.isnan(e.loss) else e.loss, e.score] for e in history]
+                for history in self.histories
+            ],
+            "best": [best.epoch for best in self.best],
         }
         write_tensors(path, "checkpoint", tensors, header)
 
     def load(self, path: Path) -> None:
         tensors, header = read_tensors(path, "checkpoint")
-        if header["settings"] != asdict(self.settings) or header["start"] != self.start:
+        if header.get("settings") != [asdict(own) for own in self.settings] or header.get("start") != self.start:
             raise InvalidInputError(
                 f"expected a checkpoint of this network and these settings, got another one: delete {path} or name "
                 "another file"
             )
         self.model.load_state_dict(_under("model", tensors))
-        self.best_parameters = _under("best", tensors)
-        moments: dict[int, dict[str, Any]] = {}
-        for name, value in _under("adam", tensors).items():
-            number, _, kind = name.partition(".")
-            moments.setdefault(int(number), {})[kind] = value
-        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
-        self.history = [Epoch(e, math.nan if loss is None else loss, s) for e, loss, s in header["history"]]
-        self.best = self.history[header["best"]]
+        for kind, moments in (("first", self.adam.first), ("second", self.adam.second)):
+            for name, value in _under(kind, tensors).items():
+                moments[name].copy_(value)
+        self.adam.n_steps = int(header["n_steps"])
+        self.histories = [
+            [Epoch(e, math.nan if loss is None else loss, s) for e, loss, s in history]
+            for history in header["histories"]
+        ]
+        self.best = [history[epoch] for history, epoch in zip(self.histories, header["best"], strict=True)]
+        for number in range(len(self.settings)):
+            like, own = self.model.freeze(number), _under(f"best.{number}", tensors)
+            self.best_networks[number] = _from_plain(like, own)
+
+
+def _plain(network: SpikingNetwork) -> dict[str, Tensor]:
+    """A network's tensors by name."""
+    tensors = {"weight": network.weight, "intercept": network.intercept}
+    for depth, layer in enumerate(network.layers):
+        tensors |= {f"{depth}.{name}": value for name, value in layer.tensors().items()}
+    return tensors
+
+
+def _from_plain(like: SpikingNetwork, tensors: Mapping[str, Tensor]) -> SpikingNetwork:
+    """The network of those tensors, with the architecture of another."""
+    device = like.weight.device
+    layers = [
+        layer.with_tensors({name: tensors[f"{depth}.{name}"].to(device) for name in layer.tensors()})
+        for depth, layer in enumerate(like.layers)
+    ]
+    return SpikingNetwork(layers, tensors["weight"], like.heads, tensors["intercept"], like.neurons, like.readout)
 
 
 def _fingerprint(model: nn.Module) -> str:

@@ -166,13 +166,17 @@ class TrainableThreshold(TrainableLayer):
 
 
 def make_trainable(
-    layer: HiddenLayer, surrogate: Surrogate, steepness: float, dynamics: frozenset[str]
+    layer: HiddenLayer, surrogate: Surrogate, steepness: float | Tensor, dynamics: frozenset[str]
 ) -> TrainableLayer:
-    """A layer with gradients, starting from a given one; ``steepness`` divides the surrogate's width."""
+    """A layer with gradients, starting from a given one.
+
+    ``steepness`` divides the surrogate's width: one number, or one for each subnetwork.
+    """
     derivative = SURROGATES[surrogate]
+    steep = torch.as_tensor(steepness, dtype=layer.weight.dtype, device=layer.weight.device)
 
     def slope(membrane: Tensor) -> Tensor:
-        return derivative(steepness * membrane)
+        return derivative(membrane * steep.view(-1, *[1] * (membrane.ndim - 1)))
 
     if isinstance(layer, LIFLayer):
         return TrainableLIF(layer, slope, dynamics)

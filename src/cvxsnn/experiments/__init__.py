@@ -1,0 +1,16 @@
+"""The paper's experiments as data, a runner that can be stopped at any time, and their report."""
+
+from .experiment import Experiment, RunConfig, all_runs, experiment_names, load_experiment
+from .records import RecordStore
+from .runner import Outcome, run_all
+
+__all__ = [
+    "Experiment",
+    "Outcome",
+    "RecordStore",
+    "RunConfig",
+    "all_runs",
+    "experiment_names",
+    "load_experiment",
+    "run_all",
+]

@@ -1,0 +1,673 @@
+"""One self-contained page about all experiments: our numbers beside the paper's, made from records alone."""
+
+import base64
+import html
+import io
+import math
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+from ..errors import DataFileError
+from ..storage import write_atomically
+from .experiment import Cell, Experiment, RunConfig, Scale
+from .records import Damaged
+from .summary import (
+    VERDICTS,
+    CellSummary,
+    ExperimentSummary,
+    Records,
+    RunWithoutResult,
+    Verdict,
+    quantity_of,
+    summarise,
+    what_is_wrong,
+)
+
+_TITLE = "The paper's experiments, reproduced"
+_NOTHING = "–"
+_MAX_ROWS_IN_SIGHT = 8
+_MAX_CURVES_IN_ONE_PANEL = 6
+
+_CLASSES: dict[Verdict, str] = {
+    "matches": "matches",
+    "better": "better",
+    "worse": "worse",
+    "cannot tell": "unknown",
+}
+
+_FACTS = ("relative_gap", "l1_strength", "learning_rate", "weight_decay", "n_active", "seconds")
+"""Of a record, shown for every run that has them."""
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #1c2024; --soft: #5b646d; --page: #fff; --card: #f6f7f9; --line: #d9dde2;
+  --link: #0b57b0; --matches: #1a6fb5; --better: #16794a; --worse: #b3391f; --unknown: #69727b }
+@media screen and (prefers-color-scheme: dark) { :root { --text: #e4e7ea; --soft: #a2abb4; --page: #14171a;
+  --card: #1e2327; --line: #394047; --link: #82b7f5; --matches: #78b4ee; --better: #5fc794; --worse: #f2937d;
+  --unknown: #9ba5ae } }
+* { box-sizing: border-box }
+html { -webkit-text-size-adjust: 100%; scroll-padding-top: 1rem }
+body { margin: 0; background: var(--page); color: var(--text); font: 16px/1.5 system-ui, sans-serif;
+  overflow-wrap: anywhere }
+header, main, footer { max-width: 76rem; margin: 0 auto; padding: 0 1rem }
+header { padding-top: 2rem } footer { padding-bottom: 3rem }
+h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .5rem }
+h2 { font-size: 1.3rem; line-height: 1.3; margin: 0 0 .25rem } h3 { font-size: 1rem; margin: 1.5rem 0 .5rem }
+p, ul, ol { margin: .5rem 0; max-width: 48rem }
+a { color: var(--link) } a:focus-visible, summary:focus-visible, .scroll:focus-visible { outline: 2px solid var(--link);
+  outline-offset: 2px }
+code { font: .875em ui-monospace, monospace }
+section { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 1.5rem }
+.soft { color: var(--soft) } .small { font-size: .8125rem; line-height: 1.4 }
+.notice { border-left: 4px solid var(--worse); background: var(--card); padding: .6rem .9rem; max-width: 48rem }
+.strip { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .75rem; margin: 1.25rem 0;
+  padding: 0; list-style: none; max-width: none }
+.strip li { background: var(--card); border-top: 4px solid var(--verdict); padding: .5rem .9rem .6rem }
+.strip b { display: block; font-size: 1.75rem; line-height: 1.2; font-variant-numeric: tabular-nums }
+.matches { --verdict: var(--matches) } .better { --verdict: var(--better) }
+.worse { --verdict: var(--worse) } .unknown { --verdict: var(--unknown) }
+.verdict { color: var(--verdict); font-weight: 600; white-space: nowrap }
+.contents li { margin: .3rem 0 } .contents .small { display: block }
+dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: 1rem 0 }
+dl.facts dt { color: var(--soft) } dl.facts dd { margin: 0; min-width: 0 }
+.scroll { overflow-x: auto; margin: .75rem 0 }
+table { border-collapse: collapse; font-size: .875rem; line-height: 1.4; overflow-wrap: normal }
+caption { text-align: left; color: var(--soft); padding-bottom: .4rem }
+th, td { text-align: left; vertical-align: top; padding: .4rem .75rem; border-bottom: 1px solid var(--line) }
+thead th { border-bottom: 2px solid var(--line); vertical-align: bottom }
+tbody th { font-weight: 600 }
+.grid tbody th { position: sticky; left: 0; background: var(--page); min-width: 6rem; max-width: 11rem; z-index: 1 }
+.grid td { min-width: 9.5rem } .grid td.filled { border-left: 4px solid var(--verdict); background: var(--card) }
+.grid { border-collapse: separate; border-spacing: 3px } .grid th, .grid td { border-bottom: 0 }
+.ours { font-size: 1.0625rem; font-variant-numeric: tabular-nums; white-space: nowrap }
+.grid .line { display: block } .difference { white-space: nowrap } .compact td { font-variant-numeric: tabular-nums }
+.sentence { min-width: 18rem; max-width: 40rem; overflow-wrap: anywhere }
+.back { margin-left: 1rem; white-space: nowrap }
+details { margin: .5rem 0 } summary { cursor: pointer; padding: .35rem 0; color: var(--link) }
+figure { margin: 1rem 0 } figure img { width: 100%; max-width: 45rem; height: auto;
+  display: block } .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr));
+  gap: 1rem }
+@media (max-width: 30rem) { h1 { font-size: 1.4rem } .strip { grid-template-columns: 1fr 1fr }
+  dl.facts { grid-template-columns: 1fr; gap: 0 } dl.facts dd { margin-bottom: .5rem }
+  .grid tbody th { max-width: 7.5rem } th, td { padding: .35rem .5rem } }
+@page { size: A4 landscape; margin: 12mm }
+@media print { body { font-size: 10pt } header, main, footer { max-width: none; padding: 0 }
+  table { font-size: 8pt } .ours { font-size: 9.5pt } .grid td { min-width: 0 } .scroll { overflow: visible }
+  .grid tbody th { position: static } .back { display: none } thead { display: table-header-group }
+  tr, figure, .strip { break-inside: avoid } h2, h3 { break-after: avoid } a { color: inherit }
+  .strip li, .grid td.filled { print-color-adjust: exact; -webkit-print-color-adjust: exact }
+  details.numbers::details-content { content-visibility: visible; block-size: auto } }
+"""
+
+
+def write_report(
+    path: Path, experiments: Sequence[Experiment], records: Records, damaged: Sequence[Damaged], scale: Scale
+) -> None:
+    """Write the page of :func:`render_report` whole or not at all; its folder is made if it is not there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataFileError(
+            f"expected to write the report into {path.parent}, got: {error.strerror}; choose another place"
+        ) from error
+    write_atomically(path, render_report(experiments, records, damaged, scale).encode())
+
+
+def render_report(experiments: Sequence[Experiment], records: Records, damaged: Sequence[Damaged], scale: Scale) -> str:
+    """The page as text. It depends on its arguments alone, so equal records give equal pages.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment, in the order of the page
+    records : mapping of run ids to records; those of other runs are ignored
+    damaged : sequence of Damaged, records that could not be read
+    scale : "paper" or "smoke", what the experiments were loaded at
+    """
+    summaries = [summarise(experiment, records, scale) for experiment in experiments]
+    anchors = _anchors(experiments)
+    lost = {one.path.stem: one for one in damaged}
+    sections = "".join(
+        _section(experiment, summary, anchor, records, lost)
+        for experiment, summary, anchor in zip(experiments, summaries, anchors, strict=True)
+    )
+    smoke = (
+        '<p class="notice"><b>Smoke scale.</b> Sizes, seeds and cells are cut down to try the machinery. These numbers '
+        "say nothing about the paper's, which are shown for orientation only.</p>"
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<title>{_TITLE}</title>\n<link rel="icon" href="data:,">\n<style>{_STYLE}</style>\n</head>\n<body>\n'
+        f'<header id="top">\n<h1>{_TITLE}</h1>\n'
+        "<p>Every number is a mean over seeds. For each seed, the method that scores highest on validation data is "
+        "chosen, and its score on test data is reported, with the sample standard deviation over seeds after ±.</p>\n"
+        f"{smoke if scale == 'smoke' else ''}{_strip(summaries)}{_how_judged()}"
+        f"{_circumstances(experiments, records, damaged)}</header>\n"
+        f"<main>\n{_contents(summaries, anchors, damaged)}{sections}{_damaged_section(damaged, experiments)}</main>\n"
+        '<footer><p class="small soft">Made by cvxsnn from records, with no network and no scripts. '
+        '<a href="#top">Back to the top</a></p></footer>\n</body>\n</html>\n'
+    )
+
+
+def _escape(value: object) -> str:
+    return html.escape(_printable(str(value)))
+
+
+def _printable(text: str) -> str:
+    # Control characters and lone surrogates are no HTML, not even as references.
+    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
+
+
+def _anchors(experiments: Sequence[Experiment]) -> list[str]:
+    """A different name for each section, made of harmless characters."""
+    anchors: list[str] = []
+    for number, experiment in enumerate(experiments):
+        anchor = "experiment-" + (re.sub(r"[^a-z0-9]+", "-", experiment.name.lower()).strip("-") or str(number))
+        anchors.append(anchor if anchor not in anchors else f"{anchor}--{number}")
+    return anchors
+
+
+def _number(value: float | None, metric: str) -> str:
+    if value is None:
+        return _NOTHING
+    quantity = quantity_of(metric)
+    return f"{value:.3f}" if quantity == "accuracy" else f"{value:.1e}" if quantity == "gap" else f"{value:.4g}"
+
+
+def _signed(value: float | None, metric: str) -> str:
+    if value is None:
+        return _NOTHING
+    size = _number(abs(value), metric)
+    return size if float(size) == 0 else ("−" if value < 0 else "+") + size
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_fact(one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_fact(one) for one in value)
+    return _NOTHING if value is None else str(value)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _strip(summaries: Sequence[ExperimentSummary]) -> str:
+    counts = {verdict: sum(summary.verdicts[verdict] for summary in summaries) for verdict in VERDICTS}
+    n_unprinted = sum(1 for summary in summaries for cell in summary.cells if cell.paper is None)
+    why = f'<span class="small soft">{n_unprinted} of them have no number in the paper</span>' if n_unprinted else ""
+    tiles = "".join(
+        f'<li class="{_CLASSES[verdict]}"><b>{count}</b><span class="verdict">{verdict}</span> '
+        f"{why if verdict == 'cannot tell' else ''}</li>"
+        for verdict, count in counts.items()
+    )
+    total = _plural(sum(counts.values()), "number")
+    return f'<ul class="strip" aria-label="Verdicts on {total}">{tiles}</ul>\n'
+
+
+def _how_judged() -> str:
+    return (
+        "<details><summary>How a verdict is reached</summary><ul>"
+        "<li>An accuracy <b>matches</b> where it is within 0.02 of the paper's, or within two standard errors of the "
+        "mean over seeds; beyond that, more is <b>better</b> and less is <b>worse</b>.</li>"
+        "<li>A duality gap <b>matches</b> where it is at most 1e-6 for every seed and the paper's is, too; it is "
+        "<b>better</b> where only ours is. Larger ones go by which is smaller.</li>"
+        "<li>Other quantities match within 2 % of the paper's value or two standard errors.</li>"
+        "<li>Nothing <b>can be told</b> while a run is missing or has failed, or where the paper gives no number. The "
+        "mean of the runs that are there is shown all the same.</li></ul></details>\n"
+    )
+
+
+def _circumstances(experiments: Sequence[Experiment], records: Records, damaged: Sequence[Damaged]) -> str:
+    """When, on what and with what the records came about."""
+    ids = {run_id for experiment in experiments for run_id in experiment.runs()}
+    used = [records[run_id] for run_id in sorted(ids) if run_id in records]
+    n_failed = sum(1 for record in used if what_is_wrong(record))
+    counts = [f"{len(used)} of {_plural(len(ids), 'run')} recorded", f"{n_failed} failed", f"{len(damaged)} damaged"]
+    seconds = [record["seconds"] for record in used if isinstance(record.get("seconds"), int | float)]
+    facts = [
+        ("Records", ", ".join(counts)),
+        ("Finished", _period(record.get("finished") for record in used)),
+        ("Computing time", f"{_duration(math.fsum(seconds))}, all runs added up" if seconds else _NOTHING),
+        ("Machines", _distinct(record.get("machine") for record in used)),
+        ("Versions", _distinct(record.get("versions") for record in used)),
+    ]
+    items = "".join(f"<dt>{name}</dt><dd>{_escape(value)}</dd>" for name, value in facts)
+    return f'<dl class="facts small">{items}</dl>\n'
+
+
+def _period(stamps: Iterable[object]) -> str:
+    moments = []
+    for stamp in stamps:
+        try:
+            moment = datetime.fromisoformat(str(stamp))
+        except ValueError:
+            continue
+        moments.append(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
+    if not moments:
+        return _NOTHING
+    first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (min(moments), max(moments)))
+    return f"{first} UTC" if first == last else f"{first} to {last} UTC"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def _distinct(tables: Iterable[object]) -> str:
+    found = dict.fromkeys(_fact(table) for table in tables if table)
+    return "; ".join(found) or _NOTHING
+
+
+def _contents(summaries: Sequence[ExperimentSummary], anchors: Sequence[str], damaged: Sequence[Damaged]) -> str:
+    items = []
+    for summary, anchor in zip(summaries, anchors, strict=True):
+        counts = ", ".join(
+            f'<span class="{_CLASSES[verdict]}"><span class="verdict">{count} {verdict}</span></span>'
+            for verdict, count in summary.verdicts.items()
+            if count
+        )
+        items.append(
+            f'<li><a href="#{anchor}">{_escape(summary.title)}</a>'
+            f'<span class="small soft">{counts or "nothing at this scale"}</span></li>'
+        )
+    if damaged:
+        items.append(f'<li><a href="#damaged">{_plural(len(damaged), "damaged record")}</a></li>')
+    listed = f'<ol class="contents">{"".join(items)}</ol>' if items else "<p>There are no experiments to show.</p>"
+    return f'<nav aria-label="Contents" id="contents"><h2>Contents</h2>{listed}</nav>\n'
+
+
+def _section(
+    experiment: Experiment, summary: ExperimentSummary, anchor: str, records: Records, lost: Mapping[str, Damaged]
+) -> str:
+    paragraphs = [part for part in re.split(r"\n\s*\n", experiment.description.strip()) if part]
+    description = [f"<p>{_escape(' '.join(part.split()))}</p>" for part in paragraphs]
+    notes = list(dict.fromkeys(cell.note for cell in summary.cells if cell.note))
+    if not summary.cells:
+        body = "<p>It has no cells at this scale.</p>"
+    elif experiment.kind == "figure":
+        body = (
+            f"{_picture(experiment, summary)}"
+            f'<details class="numbers"><summary>The numbers of this figure</summary>{_grid(summary, anchor, notes)}'
+            "</details>"
+        )
+    else:
+        body = _grid(summary, anchor, notes)
+    places = _places(experiment)
+    return (
+        f'<section id="{anchor}" aria-labelledby="{anchor}-title">\n'
+        f'<h2 id="{anchor}-title">{_escape(experiment.title)}</h2>\n'
+        f'<p class="small soft">{experiment.kind} <code>{_escape(experiment.name)}</code>, '
+        f'{_escape(experiment.quantity)}<a class="back" href="#contents">back to the contents</a></p>\n'
+        f"{''.join(description[:1])}\n{body}\n{_notes(anchor, notes)}{''.join(description[1:])}\n"
+        f"{_without_result(summary, places, lost)}"
+        f"{_settings(experiment)}{_runs(experiment, records, places)}</section>\n"
+    )
+
+
+def _notes(anchor: str, notes: Sequence[str]) -> str:
+    items = "".join(f'<li id="{anchor}-note-{n}">{_escape(note)}</li>' for n, note in enumerate(notes, 1))
+    return f'<ol class="small soft">{items}</ol>\n' if notes else ""
+
+
+def _grid(summary: ExperimentSummary, anchor: str, notes: Sequence[str]) -> str:
+    """Rows × columns, each cell with our number, the paper's, and what to think of it."""
+    rows = list(dict.fromkeys(cell.row for cell in summary.cells))
+    columns = list(dict.fromkeys(cell.column for cell in summary.cells))
+    places: dict[tuple[str, str], list[CellSummary]] = {}
+    for cell in summary.cells:
+        places.setdefault((cell.row, cell.column), []).append(cell)
+    head = "".join(f'<th scope="col">{_escape(column)}</th>' for column in columns)
+    body = "".join(
+        f'<tr><th scope="row">{_escape(row)}</th>'
+        + "".join(_grid_cell(places.get((row, column), []), anchor, notes) for column in columns)
+        + "</tr>\n"
+        for row in rows
+    )
+    return _scrolling(
+        f"Results: {summary.title}",
+        f'<table class="grid"><thead><tr><td></td>{head}</tr></thead>\n<tbody>{body}</tbody></table>',
+    )
+
+
+def _grid_cell(cells: Sequence[CellSummary], anchor: str, notes: Sequence[str]) -> str:
+    if not cells:
+        return "<td></td>"
+    parts = []
+    for cell in cells:
+        note = notes.index(cell.note) + 1 if cell.note else 0
+        mark = f'<sup><a href="#{anchor}-note-{note}" aria-label="note {note}">{note}</a></sup>' if note else ""
+        spread = f" ± {_number(cell.spread, cell.metric)}" if cell.spread is not None else ""
+        chosen = [run.method for run in cell.chosen]
+        methods = [f"{method} ×{chosen.count(method)}" if len(cell.methods) > 1 else method for method in cell.methods]
+        paper = (
+            f"paper {_number(cell.paper, cell.metric)}, "
+            f'<span class="difference">Δ {_signed(cell.difference, cell.metric)}</span>'
+            if cell.paper is not None
+            else "not in the paper"
+        )
+        seeds = f"{cell.n_seeds} of {_plural(cell.n_expected_seeds, 'seed')}"
+        parts.append(
+            f'<div class="{_CLASSES[cell.verdict]}">'
+            f'<span class="line ours"><b>{_number(cell.mean, cell.metric)}</b>{spread}{mark}</span>'
+            f'<span class="line">{paper}</span>'
+            f'<span class="line verdict">{cell.verdict}</span>'
+            f'<span class="line small soft">{_escape(", ".join(methods) or "no method")}, {seeds}</span>'
+            + (f'<span class="line small soft">{_escape(cell.reason)}</span>' if cell.reason else "")
+            + "</div>"
+        )
+    return f'<td class="filled {_CLASSES[cells[0].verdict]}">{"".join(parts)}</td>'
+
+
+def _scrolling(label: str, table: str) -> str:
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{_escape(label)}">{table}</div>\n'
+
+
+def _table(label: str, columns: Sequence[str], rows: Iterable[Sequence[object]], classes: Sequence[str] = ()) -> str:
+    head = "".join(f'<th scope="col">{_escape(column)}</th>' for column in columns)
+    named = [f' class="{name}"' if name else "" for name in classes] or [""] * len(columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td{name}>{_escape(cell)}</td>" for name, cell in zip(named, row, strict=True)) + "</tr>\n"
+        for row in rows
+    )
+    return _scrolling(label, f'<table class="compact"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>')
+
+
+def _places(experiment: Experiment) -> dict[str, str]:
+    """For every run, the cells it serves, in words."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for cell in experiment.cells:
+        for config in (config for configs in cell.configs.values() for config in configs):
+            columns = found.setdefault(config.id, {}).setdefault(cell.row, [])
+            if cell.column not in columns:
+                columns.append(cell.column)
+    return {
+        run_id: "; ".join(f"{row}: {', '.join(columns)}" for row, columns in rows.items())
+        for run_id, rows in found.items()
+    }
+
+
+def _without_result(summary: ExperimentSummary, places: Mapping[str, str], lost: Mapping[str, Damaged]) -> str:
+    # Cells may share a run; one that finished without some cell's metric may have several sentences.
+    runs = {(run.run_id, run.sentence): run for cell in summary.cells for run in (*cell.failed, *cell.missing)}
+    if not runs:
+        return ""
+    ordered = sorted(runs.values(), key=lambda run: run.status)
+    rows = [
+        (places[run.run_id], run.method, run.seed, *_status_and_sentence(run, lost.get(run.run_id)), run.run_id)
+        for run in ordered
+    ]
+    n_failed = sum(run.status == "failed" for run in ordered)
+    table = _table(
+        f"Runs without a result: {summary.title}",
+        ("cell", "method", "seed", "status", "what happened", "run"),
+        rows,
+        ("", "", "", "", "sentence", ""),
+    )
+    counts = f"{_plural(n_failed, 'run')} failed, {len(ordered) - n_failed} missing"
+    is_open = " open" if len(ordered) <= _MAX_ROWS_IN_SIGHT else ""
+    return f'<details class="numbers"{is_open}><summary>Runs without a result: {counts}</summary>{table}</details>\n'
+
+
+def _status_and_sentence(run: RunWithoutResult, damage: Damaged | None) -> tuple[str, str]:
+    if run.status == "missing" and damage is not None:
+        return "damaged", f"Its record {damage.path.name} has {damage.reason}."
+    return run.status, run.sentence
+
+
+def _flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _settings_of(configs: Iterable[RunConfig]) -> dict[str, str]:
+    """Every setting of a cell's runs; where runs differ, all values."""
+    found: dict[str, dict[str, None]] = {}
+    for config in configs:
+        for name, value in _flattened(config.as_dict()):
+            found.setdefault(name, {})[_fact(value)] = None
+    return {name: " | ".join(values) for name, values in found.items()}
+
+
+def _settings(experiment: Experiment) -> str:
+    """What all cells share, then what they differ in; together, the whole configuration of every run."""
+    groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
+    for cell in experiment.cells:
+        settings = _settings_of(config for configs in cell.configs.values() for config in configs)
+        groups.setdefault(tuple(sorted(settings.items())), []).append(cell)
+    if not groups:
+        return ""
+    names = sorted({name for settings in groups for name, _ in settings}, key=_settings_order)
+    values = {name: [dict(settings).get(name, _NOTHING) for settings in groups] for name in names}
+    shared = [(name, values[name][0]) for name in names if len(set(values[name])) == 1]
+    differing = [name for name in names if len(set(values[name])) > 1]
+    tables = _table(
+        f"Settings of all cells: {experiment.title}", ("setting", "value in all cells"), shared, ("", "sentence")
+    )
+    if differing:
+        rows = [
+            (_cell_names(cells), *(values[name][number] for name in differing))
+            for number, cells in enumerate(groups.values())
+        ]
+        tables += _table(f"Settings that differ: {experiment.title}", ("cells", *differing), rows)
+    return f"<details><summary>Settings</summary>{tables}</details>\n"
+
+
+def _settings_order(name: str) -> tuple[bool, str]:
+    return "." in name or name not in ("method", "seed"), name
+
+
+def _cell_names(cells: Iterable[Cell]) -> str:
+    rows: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        rows.setdefault(cell.row, {})[cell.column] = None
+    return "; ".join(f"{row}: {', '.join(columns)}" for row, columns in rows.items())
+
+
+def _runs(experiment: Experiment, records: Records, places: Mapping[str, str]) -> str:
+    """Every finished run, also those that were not chosen."""
+    done = {
+        run_id: (config, records[run_id])
+        for run_id, config in experiment.runs().items()
+        if run_id in records and not what_is_wrong(records[run_id])
+    }
+    if not done:
+        return ""
+    facts = [name for name in _FACTS if any(record.get(name) is not None for _, record in done.values())]
+    rows = [
+        (
+            places[run_id],
+            config.method,
+            config.seed,
+            _fact(record["val"]),
+            _fact(record.get("scores")),
+            *(_fact(record.get(name)) for name in facts),
+            run_id,
+        )
+        for run_id, (config, record) in done.items()
+    ]
+    columns = ("cells", "method", "seed", "validation", "scores", *(name.replace("_", " ") for name in facts), "run")
+    table = _table(f"Finished runs: {experiment.title}", columns, rows)
+    return f"<details><summary>{_plural(len(rows), 'finished run')}</summary>{table}</details>\n"
+
+
+def _damaged_section(damaged: Sequence[Damaged], experiments: Sequence[Experiment]) -> str:
+    if not damaged:
+        return ""
+    labels = {run_id: config.label for experiment in experiments for run_id, config in experiment.runs().items()}
+    rows = [(one.path.name, one.reason, labels.get(one.path.stem, "no run of this page")) for one in damaged]
+    return (
+        '<section id="damaged" aria-labelledby="damaged-title"><h2 id="damaged-title">Damaged records</h2>'
+        "<p>These files were not used. Remove them and run the experiments again to replace them.</p>"
+        f"{_table('Damaged records', ('file', 'what it has', 'run'), rows, ('', 'sentence', ''))}</section>\n"
+    )
+
+
+def _picture(experiment: Experiment, summary: ExperimentSummary) -> str:
+    """Curves of rows over columns; panels are pictures of their own, so that they fit a narrow window one by one."""
+    panels = _panels(list(dict.fromkeys(cell.row for cell in summary.cells)))
+    images = "".join(_panel(experiment, summary, title, curves) for title, curves in panels.items())
+    caption = "Lines are means over seeds, bands one sample standard deviation either way."
+    if any(cell.paper is not None for cell in summary.cells):
+        caption += " Dashed lines with open markers are the paper's."
+    return f'<figure><div class="panels">{images}</div><figcaption class="small soft">{caption}</figcaption></figure>\n'
+
+
+def _panel(experiment: Experiment, summary: ExperimentSummary, title: str, curves: Mapping[str, str]) -> str:
+    light, dark = (
+        base64.b64encode(_draw(experiment, summary, title, curves, ink, page)).decode()
+        for ink, page in (("#1c2024", "#ffffff"), ("#e4e7ea", "#14171a"))
+    )
+    drawn = [name for row, name in curves.items() if any(c.row == row and c.mean is not None for c in summary.cells)]
+    alt = f"{summary.quantity}{f', {title}' if title else ''}: curves of {', '.join(drawn) or 'no run yet'}"
+    return (
+        f'<picture><source media="screen and (prefers-color-scheme: dark)" srcset="data:image/png;base64,{dark}">'
+        f'<img alt="{_escape(alt)}; the numbers follow as a table" src="data:image/png;base64,{light}"></picture>'
+    )
+
+
+def _draw(
+    experiment: Experiment, summary: ExperimentSummary, title: str, curves: Mapping[str, str], ink: str, page: str
+) -> bytes:
+    """One panel as a PNG picture, in two colours and those of its curves."""
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    style: dict[Any, Any] = {
+        **dict.fromkeys(inked, ink),
+        "figure.facecolor": page,
+        "axes.facecolor": page,
+        "font.size": 11,
+        "grid.alpha": 0.25,
+    }
+    columns = list(dict.fromkeys(cell.column for cell in summary.cells))
+    places = _axis(columns)
+    buffer = io.BytesIO()
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        # Names come from files: a sign that the font lacks is drawn as a box, which is no reason to complain.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure = Figure(figsize=(6, 4.2), layout="constrained")
+        axes = figure.subplots()
+        axes.grid(True)
+        axes.set_title(_plain(title), fontsize="medium", loc="left")
+        axes.set_xlabel(_plain(_axis_name(experiment)))
+        axes.set_ylabel(_plain(summary.quantity))
+        for number, (row, curve) in enumerate(curves.items()):
+            cells = sorted((c for c in summary.cells if c.row == row), key=lambda cell: places[cell.column])
+            _draw_curve(axes, cells, places, _plain(curve), number)
+        _set_axes(axes, summary, columns, places)
+        if axes.lines:
+            figure.legend(loc="outside lower center", ncols=3, fontsize="small", frameon=False)
+        figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _draw_curve(axes: Axes, cells: Sequence[CellSummary], places: Mapping[str, float], label: str, number: int) -> None:
+    colour, marker = f"C{number % 10}", "osD^vP*X"[number % 8]
+    ours = [(places[cell.column], cell.mean, cell.spread or 0.0) for cell in cells if cell.mean is not None]
+    if ours:
+        x, y, spread = zip(*ours, strict=True)
+        axes.plot(x, y, marker=marker, markersize=5, color=colour, label=label)
+        low, high = [m - s for m, s in zip(y, spread, strict=True)], [m + s for m, s in zip(y, spread, strict=True)]
+        if any(spread):
+            axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+    theirs = [(places[cell.column], cell.paper) for cell in cells if cell.paper is not None]
+    if theirs:
+        x, y = zip(*theirs, strict=True)
+        axes.plot(x, y, "--", marker=marker, markersize=6, color=colour, fillstyle="none", label=f"{label}, paper")
+
+
+def _set_axes(axes: Axes, summary: ExperimentSummary, columns: Sequence[str], places: Mapping[str, float]) -> None:
+    """Ticks at the columns, in powers of two where they are numbers."""
+    shown = list(columns)
+    if _numbers(columns):
+        axes.set_xscale("log", base=2)
+        shown = _legible(places)
+    axes.xaxis.set_major_locator(FixedLocator([places[column] for column in shown]))
+    axes.xaxis.set_major_formatter(FixedFormatter([_plain(column) for column in shown]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    low, high = _range(summary.cells)
+    if low > 0 and all(quantity_of(cell.metric) == "gap" for cell in summary.cells):
+        axes.set_yscale("log")
+    elif low < high:
+        # The same in all panels, so that they compare at a glance.
+        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+
+
+def _range(cells: Sequence[CellSummary]) -> tuple[float, float]:
+    ends = [cell.mean + sign * (cell.spread or 0.0) for cell in cells if cell.mean is not None for sign in (-1, 1)]
+    ends += [cell.paper for cell in cells if cell.paper is not None]
+    return (min(ends), max(ends)) if ends else (0.0, 0.0)
+
+
+def _legible(places: Mapping[str, float]) -> list[str]:
+    """The columns that can be named on a logarithmic axis: the outermost, and those far enough from their neighbours."""
+    ordered = sorted(places, key=lambda column: places[column])
+    space = 0.07 * math.log(places[ordered[-1]] / places[ordered[0]])
+    shown = ordered[:1]
+    for column in ordered[1:-1]:
+        neighbours = (places[column] / places[shown[-1]], places[ordered[-1]] / places[column])
+        if math.log(min(neighbours)) > space:
+            shown.append(column)
+    return [*shown, ordered[-1]]
+
+
+def _panels(rows: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Panels by their titles, each with its rows and their names there.
+
+    Many curves whose names end alike after a comma, such as "CVX, 2x" and "SG, 2x", share a panel for each ending.
+    """
+    parts = [row.rpartition(", ") for row in rows]
+    panels: dict[str, dict[str, str]] = {}
+    if len(rows) > _MAX_CURVES_IN_ONE_PANEL and all(start for start, _, _ in parts):
+        for row, (start, _, end) in zip(rows, parts, strict=True):
+            panels.setdefault(end, {})[row] = start
+        if 1 < len(panels) < len(rows):
+            return panels
+    return {"": {row: row for row in rows}}
+
+
+def _numbers(columns: Sequence[str]) -> dict[str, float]:
+    """Columns as places on a logarithmic axis; empty where one of them is no positive number."""
+    try:
+        places = {column: float(column.removesuffix("x")) for column in columns}
+    except ValueError:
+        return {}
+    is_axis = len(set(places.values())) > 1 and all(0 < place < math.inf for place in places.values())
+    return places if is_axis else {}
+
+
+def _axis(columns: Sequence[str]) -> dict[str, float]:
+    return _numbers(columns) or {column: float(number) for number, column in enumerate(columns)}
+
+
+def _axis_name(experiment: Experiment) -> str:
+    """The setting whose value the columns are, where there is one."""
+    places = _numbers([cell.column for cell in experiment.cells])
+    found = [
+        {name for name, value in _flattened(config.as_dict()) if value == places.get(cell.column, math.nan)}
+        for cell in experiment.cells
+        for configs in cell.configs.values()
+        for config in configs
+    ]
+    return ", ".join(sorted(set.intersection(*found))) if found else ""
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib draws as it is: no mathematics, and no underscore in front, which would hide a curve."""
+    text = _printable(text)
+    return (" " + text if text.startswith("_") else text).replace("$", r"\$")

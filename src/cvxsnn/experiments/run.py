@@ -1,0 +1,121 @@
+"""One run: from a configuration to scores."""
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import tasks
+from ..errors import CvxsnnError, InvalidInputError
+from ..evaluation import accuracy, predict_autoregressive, score_tokens
+from ..methods import Settings, Trained, train_task
+from ..network import SpikingNetwork
+from ..surrogate import SurrogateSettings
+from ..tasks import Task
+from ..training_set import Objective
+from ..witnesses import parse_distribution
+from .experiment import RunConfig, iterate_grid
+
+TASKS: dict[str, Callable[..., Task]] = {
+    "addition": tasks.addition,
+    "first_last_xor": tasks.first_last_xor,
+    "mnist_seq": tasks.mnist_seq,
+    "digits_seq": tasks.digits_seq,
+}
+
+
+def execute(config: RunConfig, device: str = "cpu") -> dict[str, Any]:
+    """Train, score, and tell everything that a table may want to know; a failure is a result, too.
+
+    Parameters
+    ----------
+    config : RunConfig
+    device : str
+        Where gradient stages train. Results do not depend on it beyond the rounding of gradients.
+    """
+    begin = time.perf_counter()
+    record: dict[str, Any] = {"config": config.as_dict(), **_circumstances(device)}
+    try:
+        record |= {"status": "done", **_train(config, device)}
+    except (CvxsnnError, MemoryError) as error:
+        record |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+    return {**record, "seconds": round(time.perf_counter() - begin, 3)}
+
+
+def _train(config: RunConfig, device: str) -> dict[str, Any]:
+    task = make_task(config.task, config.seed)
+    settings = make_settings(config)
+    trained = train_task(config.method, task, settings, device=device)
+    return {"val": trained.history[-1].score, "scores": _scores(trained.network, task), **_facts(trained)}
+
+
+def make_task(table: Mapping[str, Any], seed: int) -> Task:
+    """The task that a configuration names."""
+    arguments = dict(table)
+    name = arguments.pop("name", None)
+    if name not in TASKS:
+        raise InvalidInputError(f"expected a task among {', '.join(TASKS)}, got {name!r}")
+    return TASKS[name](**arguments, seed=seed)
+
+
+def make_settings(config: RunConfig) -> Settings:
+    """The settings that a configuration describes."""
+    family = {
+        name: parse_distribution(value) if isinstance(value, Mapping) else tuple(value) if name == "hidden" else value
+        for name, value in config.family.items()
+    }
+    grid = iterate_grid(config.surrogate)
+    candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in grid)
+    return Settings(Objective(**config.objective), family, surrogate=candidates, seed=config.seed, **config.convex)
+
+
+def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:
+    """Test accuracy, that on longer sequences, and where the model feeds itself that of whole sequences."""
+    scores = {"test": accuracy(network, task, task.test)}
+    scores |= {name: accuracy(network, task, data) for name, data in task.ood.items()}
+    if task.feedback is not None:
+        tokens = score_tokens(predict_autoregressive(network, task.test, task.feedback), task.test)
+        scores |= {"sequence": tokens.joint_sequence, "first_error": tokens.mean_first_error_step}
+        scores |= {f"{head}_token": value for head, value in tokens.head_token.items()}
+    return scores
+
+
+def _facts(trained: Trained) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "n_active": int(trained.network.weight.detach().any(1).sum()),
+        "stages": [
+            {"name": stage.name, "score": stage.score, "seconds": round(stage.seconds, 3)} for stage in trained.history
+        ],
+    }
+    runs = [stage.run for stage in trained.history if stage.run is not None]
+    if runs:
+        facts["learning_rate"] = runs[-1].settings.learning_rate
+        facts["weight_decay"] = runs[-1].settings.weight_decay
+    if trained.solution is not None:
+        certificate = trained.solution.certificate
+        facts |= {
+            "primal": certificate.primal,
+            "dual": certificate.dual,
+            "gap": certificate.gap,
+            "relative_gap": certificate.relative_gap,
+            "l1_strength": trained.solution.problem.l1_strength,
+            "n_atoms": trained.solution.problem.dictionary.n_atoms,
+        }
+    return facts
+
+
+def _circumstances(device: str) -> dict[str, Any]:
+    try:
+        own = version("cvxsnn")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        own = "unknown"
+    return {
+        "versions": {"cvxsnn": own, "torch": torch.__version__, "numpy": np.__version__},
+        "machine": {"platform": platform.platform(), "python": platform.python_version(), "device": device},
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

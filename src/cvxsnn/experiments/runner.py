@@ -1,0 +1,98 @@
+"""Runs many configurations on all cores, and loses nothing when it is stopped.
+
+A record is written the moment its run is finished, whole or not at all. What is there is not done again, what is
+damaged is named and done again. Runs go through joblib, so whatever backend joblib is told to use carries them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from joblib import Parallel, delayed
+
+from ..errors import DataFileError
+from .experiment import RunConfig
+from .records import Damaged, RecordStore
+from .run import execute
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of :func:`run_all` did.
+
+    Attributes
+    ----------
+    n_done, n_failed, n_skipped : int
+    damaged : tuple of Damaged, records that were made again
+    """
+
+    n_done: int
+    n_failed: int
+    n_skipped: int
+    damaged: tuple[Damaged, ...]
+
+
+def run_all(
+    runs: Mapping[str, RunConfig],
+    store: RecordStore,
+    *,
+    n_jobs: int = -1,
+    device: str = "cpu",
+    retry_failed: bool = False,
+    report: Callable[[str, int, int], None] | None = None,
+) -> Outcome:
+    """Carry out the runs that have no record yet.
+
+    Parameters
+    ----------
+    runs : mapping of ids to configurations
+    store : RecordStore
+    n_jobs : int
+        Processes; -1 is one for each core. On a GPU -1 is one: several share it if you say so.
+    device : str
+    retry_failed : bool
+        Whether runs whose record is a failure are tried again.
+    report : function, optional
+        Called as ``report("runs", done, total)``.
+    """
+    records, damaged = store.read_all()
+    kept = {name for name, record in records.items() if record.get("status") == "done" or not retry_failed}
+    waiting = {name: config for name, config in runs.items() if name not in kept}
+    n_skipped = len(runs) - len(waiting)
+    counts = {"done": 0, "failed": 0}
+    tell = report or (lambda *_: None)
+    tell("runs", n_skipped, len(runs))
+    # Slow ones first: the last to finish should not be a long one that began late.
+    order = sorted(waiting.items(), key=lambda item: -_effort(item[1]))
+    n_processes = n_jobs if device == "cpu" else max(1, n_jobs)
+    jobs = Parallel(n_processes, return_as="generator_unordered")(
+        delayed(_carry_out)(name, config, device, str(store.folder)) for name, config in order
+    )
+    for status in jobs:
+        counts[status] += 1
+        tell("runs", n_skipped + sum(counts.values()), len(runs))
+    own = tuple(record for record in damaged if record.path.stem in runs)
+    return Outcome(counts["done"], counts["failed"], n_skipped, own)
+
+
+def _carry_out(name: str, config: RunConfig, device: str, folder: str) -> str:
+    """One run in a process of its own, which also keeps its record: nothing waits to be written."""
+    torch.set_num_threads(1)
+    record = execute(config, device)
+    try:
+        RecordStore(Path(folder)).write(name, record)
+    except DataFileError as error:
+        raise DataFileError(
+            f"{error}; free some space or choose another --output, then run the same command again"
+        ) from None
+    return str(record["status"])
+
+
+def _effort(config: RunConfig) -> float:
+    """A rough guess of how long a run takes, for ordering only."""
+    widths: list[Any] = list(config.family.get("hidden", [1]))
+    depth_cost = sum(a * b for a, b in zip([widths[0], *widths], widths, strict=False))
+    gradient = 10.0 if "sg" in config.method else 1.0
+    return gradient * float(depth_cost) * float(config.task.get("n_train", 2000))

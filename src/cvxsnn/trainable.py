@@ -1,0 +1,153 @@
+"""Several spiking networks with surrogate gradients, trained side by side."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .errors import InvalidInputError
+from .network import SpikingNetwork
+from .neurons.exact import snap_inputs
+from .neurons.gradient import Surrogate, TrainableLayer, make_trainable
+from .neurons.layer import HiddenLayer
+
+_FIRST_MOMENT, _SECOND_MOMENT, _EPSILON = 0.9, 0.999, 1e-8
+
+
+class TrainableNetworks(nn.Module):
+    """Networks of one architecture, in the arithmetic of the layers they start from.
+
+    Their subnetworks are stacked as if they belonged to one network, so that they share every product and every step;
+    nothing else is shared, and each has its own read-out.
+
+    Parameters
+    ----------
+    networks : sequence of SpikingNetwork
+    surrogate : name of the surrogate derivative
+    steepness : sequence of float, one a network
+    dynamics : names of the per-neuron parameters to train beside the weights
+    """
+
+    _neurons: Tensor
+
+    def __init__(
+        self,
+        networks: Sequence[SpikingNetwork],
+        surrogate: Surrogate,
+        steepness: Sequence[float],
+        dynamics: frozenset[str],
+    ) -> None:
+        super().__init__()
+        first = networks[0]
+        for other in networks[1:]:
+            same = (other.n_subnetworks, other.hidden, other.heads, other.readout, other.n_features)
+            if same != (first.n_subnetworks, first.hidden, first.heads, first.readout, first.n_features):
+                raise InvalidInputError("expected networks of one architecture to train side by side, got several")
+            if not torch.equal(other.neurons, first.neurons):
+                raise InvalidInputError("expected networks that read the same neurons to train side by side")
+        self._heads, self._readout = first.heads, first.readout
+        self.n_networks, self._n_subnetworks = len(networks), first.n_subnetworks
+        self.register_buffer("_neurons", first.neurons.clone(), persistent=False)
+        steep = torch.tensor(steepness, device=first.weight.device).repeat_interleave(first.n_subnetworks)
+        self.layers = nn.ModuleList(
+            make_trainable(_stack([network.layers[depth] for network in networks]), surrogate, steep, dynamics)
+            for depth in range(len(first.layers))
+        )
+        dtype = first.layers[0].weight.dtype
+        self.weight = nn.Parameter(torch.stack([network.weight.detach() for network in networks]).to(dtype))
+        self.intercept = nn.Parameter(torch.stack([network.intercept.detach() for network in networks]).to(dtype))
+
+    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Scores (n_networks, n_samples, n_outputs), with n_steps before the outputs where every step is read."""
+        block = snap_inputs(inputs).to(self.weight.dtype).transpose(0, 1)
+        for layer in self.layers:
+            block = layer(block)
+        n_steps, n_samples, width = block.shape[1:]
+        spikes = block.view(self.n_networks, self._n_subnetworks, n_steps, n_samples, width).permute(0, 3, 2, 1, 4)
+        features = self._read(spikes.flatten(-2)[..., self._neurons], lengths)
+        flat = features.reshape(self.n_networks, -1, features.shape[-1]) @ self.weight + self.intercept[:, None]
+        return flat.view(*features.shape[:-1], -1)
+
+    def _read(self, spikes: Tensor, lengths: Tensor | None) -> Tensor:
+        """What the read-out sees of spikes (n_networks, n_samples, n_steps, n_read)."""
+        n_samples, n_steps = spikes.shape[1:3]
+        if self._readout == "all":
+            return spikes
+        if self._readout == "last":
+            return spikes[:, :, -1] if lengths is None else spikes[:, torch.arange(n_samples), lengths - 1]
+        if lengths is None:
+            return spikes.mean(2)
+        inside = torch.arange(n_steps, device=spikes.device) < lengths[:, None]
+        return (spikes * inside[:, :, None]).sum(2) / lengths[:, None]
+
+    def freeze(self, number: int) -> SpikingNetwork:
+        """One of the networks as it is now, with exact spikes."""
+        own = slice(number * self._n_subnetworks, (number + 1) * self._n_subnetworks)
+        layers = [layer.freeze().take(own) for layer in self._trained_layers()]
+        weight, intercept = self.weight[number].detach(), self.intercept[number].detach()
+        return SpikingNetwork(layers, weight, self._heads, intercept, self._neurons, self._readout)
+
+    def project(self) -> None:
+        """Bring parameters that a step has moved out of their range back into it."""
+        for layer in self._trained_layers():
+            layer.project()
+
+    def share_of(self, values: Sequence[float], parameter: Tensor) -> Tensor:
+        """One value a network, in the shape in which it meets a parameter."""
+        per_network = torch.tensor(values, dtype=parameter.dtype, device=parameter.device)
+        per_row = per_network.repeat_interleave(len(parameter) // self.n_networks)
+        return per_row.view(-1, *[1] * (parameter.ndim - 1))
+
+    def _trained_layers(self) -> list[TrainableLayer]:
+        return [layer for layer in self.layers if isinstance(layer, TrainableLayer)]
+
+
+class Adam:
+    """Adam with decoupled weight decay and clipped gradients, with settings of its own for each network.
+
+    Parameters
+    ----------
+    networks : TrainableNetworks
+    weight_decay, clip_norm : sequence of float, one a network
+    readout_steps : float
+        By how much steps of the read-out are larger than those of the hidden layers.
+    """
+
+    def __init__(
+        self,
+        networks: TrainableNetworks,
+        weight_decay: Sequence[float],
+        clip_norm: Sequence[float],
+        readout_steps: float,
+    ) -> None:
+        self._networks, self._weight_decay, self._readout_steps = networks, list(weight_decay), readout_steps
+        self._clip_norm = torch.tensor(clip_norm, device=networks.weight.device)
+        self.parameters = {name: p for name, p in networks.named_parameters() if p.requires_grad}
+        self.first = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        self.second = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        self.n_steps = 0
+
+    @torch.no_grad()
+    def step(self, learning_rates: Sequence[float]) -> None:
+        """Move every parameter along its gradient, then drop the gradients."""
+        self.n_steps += 1
+        grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in self.parameters.items()}
+        squares = sum(grad.view(self._networks.n_networks, -1).square().sum(1) for grad in grads.values())
+        shrink = (self._clip_norm / (torch.as_tensor(squares).sqrt() + 1e-6)).clamp_max(1.0).tolist()
+        for name, parameter in self.parameters.items():
+            grad = grads[name] * self._networks.share_of(shrink, parameter)
+            scale = self._readout_steps if name in ("weight", "intercept") else 1.0
+            rate = self._networks.share_of([scale * rate for rate in learning_rates], parameter)
+            if name.endswith("weight") and any(self._weight_decay):
+                parameter.mul_(1 - rate * self._networks.share_of(self._weight_decay, parameter))
+            first = self.first[name].lerp_(grad, 1 - _FIRST_MOMENT)
+            second = self.second[name].mul_(_SECOND_MOMENT).addcmul_(grad, grad, value=1 - _SECOND_MOMENT)
+            spread = (second / (1 - _SECOND_MOMENT**self.n_steps)).sqrt_().add_(_EPSILON)
+            parameter.sub_(rate * first / spread / (1 - _FIRST_MOMENT**self.n_steps))
+            parameter.grad = None
+
+
+def _stack(layers: Sequence[HiddenLayer]) -> HiddenLayer:
+    """One layer with the subnetworks of all."""
+    tensors = [layer.tensors() for layer in layers]
+    return layers[0].with_tensors({name: torch.cat([own[name] for own in tensors]) for name in tensors[0]})

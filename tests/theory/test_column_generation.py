@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from theory.families import FAMILIES, SEEDS, draw_sequences
+from tolerances import CERTIFIED_AGAIN, PRICED, UNMISTAKABLE
+
+from cvxsnn import ConvexProblem, build_dictionary, gaussian_witnesses, solve
+from cvxsnn.convex import certify_with_bound
+from cvxsnn.errors import InvalidInputError
+from cvxsnn.theory import LIFFamily, complete_dictionary, price_solution, solve_complete
+
+LOSSES = ("squared", "logistic", "hinge", "squared_hinge")
+READOUTS = ("last", "all", "mean")
+TOL = 1e-6
+
+
+def draw_targets(rng, loss, readout, n_samples, n_steps):
+    shape = (n_samples, n_steps) if readout == "all" else (n_samples,)
+    targets = rng.normal(size=shape)
+    if loss == "squared":
+        return targets
+    targets.flat[:2] = (1, -1)
+    return (targets > 0).astype(float)
+
+
+def optimum(inputs, targets, family, loss, strength, readout):
+    """Over the complete dictionary."""
+    return solve(ConvexProblem(complete_dictionary(inputs, family, readout=readout), targets, loss, strength), 1e-9)
+
+
+def assert_bounds(bounds, complete):
+    """Dual value, optimum, primal value: in this order."""
+    margin = CERTIFIED_AGAIN * max(1.0, complete.primal)
+    assert bounds.dual <= complete.primal + margin
+    assert complete.dual <= bounds.primal + margin
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_column_generation_finds_the_optimum_over_the_complete_dictionary(loss, readout):
+    rng = np.random.default_rng(LOSSES.index(loss))
+    for family in (LIFFamily(0.5), LIFFamily(1.0, negative_threshold=True)):
+        inputs = draw_sequences(rng, 6, 3, 1)
+        targets = draw_targets(rng, loss, readout, 6, 3)
+        found = solve_complete(inputs, targets, family, loss, 0.02, readout=readout, tol=TOL, n_start=2)
+        complete = optimum(inputs, targets, family, loss, 0.02, readout).certificate
+        assert complete.scope == found.certificate.scope == "complete"
+        assert found.certificate.relative_gap <= TOL
+        assert found.certificate.primal == found.solution.certificate.primal
+        assert found.solution.certificate.scope == "sampled"
+        for bounds in (found.certificate, *found.rounds):
+            assert_bounds(bounds, complete)
+
+
+@settings(max_examples=15)
+@given(FAMILIES, SEEDS)
+def test_every_round_bounds_the_complete_optimum_and_none_is_worse_than_the_last(family, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets = draw_sequences(rng, 5, 2, 1), rng.normal(size=5)
+    told = []
+    found = solve_complete(inputs, targets, family, "squared", 0.01, tol=TOL, n_start=1, seed=seed, report=told.append)
+    complete = optimum(inputs, targets, family, "squared", 0.01, "last").certificate
+    assert tuple(told) == found.rounds
+    for bounds in found.rounds:
+        assert_bounds(bounds, complete)
+    assert np.all(np.diff([one.primal for one in found.rounds]) <= 0)
+    assert np.all(np.diff([one.dual for one in found.rounds]) >= 0)
+    assert found.certificate.relative_gap <= TOL
+
+
+@pytest.mark.parametrize("limit", [{"max_rounds": 1}, {"max_cones": 0}, {"max_cones": 3}, {"max_seconds": 0.0}])
+def test_stopping_early_leaves_valid_bounds(limit):
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.normal(size=(8, 3, 1)), rng.normal(size=8)
+    family = LIFFamily(0.5, bias=True)
+    limits = {"max_rounds": 3, **limit}
+    found = solve_complete(inputs, targets, family, "squared", 0.005, tol=TOL, n_start=2, **limits)
+    complete = solve_complete(inputs, targets, family, "squared", 0.005, tol=TOL).certificate
+    assert_bounds(found.certificate, complete)
+    assert found.certificate.scope == "complete"
+    assert found.certificate.relative_gap > UNMISTAKABLE
+    assert found.certificate.primal > complete.primal * (1 + UNMISTAKABLE)
+
+
+def test_without_anything_to_explain_nothing_is_generated():
+    found = solve_complete(np.ones((3, 2, 1)), np.zeros(3), LIFFamily(0.5))
+    assert (found.certificate.primal, found.certificate.dual, len(found.rounds)) == (0.0, 0.0, 1)
+
+
+def test_several_outputs_are_refused():
+    with pytest.raises(InvalidInputError, match="one output for an optimum over all neurons, got 2"):
+        solve_complete(np.ones((3, 2, 1)), np.eye(3)[:, :2], LIFFamily(0.5))
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_solution_s_price_is_the_largest_correlation_with_all_atoms(readout):
+    rng = np.random.default_rng(0)
+    inputs, family = draw_sequences(rng, 6, 3, 1), LIFFamily(0.5)
+    targets = draw_targets(rng, "squared", readout, 6, 3)
+    few = build_dictionary(gaussian_witnesses(1, (3,), decay=0.5, seed=1), inputs, readout)
+    solution = solve(ConvexProblem(few, targets, "squared", 0.01))
+    complete = complete_dictionary(inputs, family, readout=readout)
+    largest = float(complete.rmatvec(solution.dual_point).abs().max())
+    assert largest > 0.01 * (1 + UNMISTAKABLE)
+    found = price_solution(family.on(inputs), solution)
+    assert found.value == pytest.approx(largest, rel=0, abs=PRICED)
+    dual = certify_with_bound(solution.problem, solution.dual_point, [found.bound])
+    best = solve(ConvexProblem(complete, targets, "squared", 0.01), 1e-9).certificate
+    assert dual < solution.certificate.dual
+    assert dual <= best.primal
+
+
+def test_a_larger_bound_proves_less_and_one_within_the_strength_proves_the_dual_value():
+    rng = np.random.default_rng(0)
+    solution = solve(ConvexProblem(rng.random((9, 5)) < 0.5, rng.normal(size=9), "squared", 0.05), 1e-9)
+    values = [certify_with_bound(solution.problem, solution.dual_point, [b]) for b in (0.01, 0.05, 0.06, 0.1, 10.0)]
+    assert values[0] == values[1] == pytest.approx(solution.certificate.dual, rel=CERTIFIED_AGAIN)
+    assert np.all(np.diff(values[1:]) < 0)
+
+
+def test_a_dual_point_outside_the_loss_s_domain_is_refused():
+    rng = np.random.default_rng(0)
+    problem = ConvexProblem(rng.random((9, 5)) < 0.5, np.arange(9) % 2, "hinge", 0.05)
+    with pytest.raises(InvalidInputError, match="expected a dual point in the domain of the loss"):
+        certify_with_bound(problem, 100 * solve(problem).dual_point, [1.0])

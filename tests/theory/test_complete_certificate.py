@@ -1,0 +1,183 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+from small_models import assert_one_sentence, classes_of, make_lists, make_sequences, regressor
+from theory.families import draw_sequences
+from tolerances import CERTIFIED_AGAIN, PRICED, UNMISTAKABLE
+from typer.testing import CliRunner
+
+from cvxsnn import (
+    ConvexProblem,
+    LIFLayer,
+    ThresholdLayer,
+    TrainingSet,
+    Uniform,
+    WitnessSet,
+    build_dictionary,
+    certify,
+    cli,
+    gaussian_witnesses,
+    solve,
+)
+from cvxsnn.convex import certify_with_bound
+from cvxsnn.errors import InvalidInputError
+from cvxsnn.theory import LIFFamily, certify_complete, complete_dictionary
+from cvxsnn.theory.complete_certificate import family_of
+from cvxsnn.witnesses import Provenance
+
+SEQUENCES = make_sequences(6, 3, 1)
+TARGETS = np.random.default_rng(0).normal(size=6)
+PLAIN = {"decay": 0.5, "bias": 0.0, "hidden": (4,), "l1_strength": 0.01}
+
+
+def fitted(sequences=SEQUENCES, targets=TARGETS, **parameters):
+    """A small model with its proof and the data as it sees them."""
+    model = regressor(**{**PLAIN, **parameters}).fit(sequences, targets)
+    return model, model._proof, model._training_set(sequences, targets, None)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("readout", ["last", "mean"])
+def test_a_complete_certificate_is_that_of_the_enumerated_dictionary(readout, intercept, n_outputs):
+    targets = np.random.default_rng(1).normal(size=(6, n_outputs)).squeeze()
+    _, proof, data = fitted(targets=targets, readout=readout, intercept=intercept)
+    found = certify_complete(proof, data)
+    complete = complete_dictionary(data.inputs, found.family, readout=readout)
+    largest = complete.rmatvec(proof.dual_point).abs().amax(0)
+    assert float(largest.max()) > proof.l1_strength * (1 + UNMISTAKABLE)
+    for price, expected in zip(found.prices, largest.tolist(), strict=True):
+        assert price.value <= expected + PRICED
+        assert max(expected, proof.l1_strength) == pytest.approx(max(price.bound, proof.l1_strength), abs=PRICED)
+    options = {"l1_strength": proof.l1_strength, "penalty": proof.penalty, "intercept": intercept}
+    problem = proof.objective.problem(complete, data, **options)
+    dual = certify_with_bound(problem, proof.dual_point, [max(x, proof.l1_strength) for x in largest.tolist()])
+    assert found.certificate.dual == pytest.approx(dual, rel=CERTIFIED_AGAIN)
+    assert found.certificate.scope == "complete"
+    optimum = solve(problem, 1e-9).certificate
+    assert found.certificate.dual <= optimum.primal * (1 + CERTIFIED_AGAIN)
+    assert found.certificate.primal >= optimum.dual * (1 - CERTIFIED_AGAIN)
+    assert found.certificate.primal == pytest.approx(proof.certificate.primal, rel=CERTIFIED_AGAIN)
+
+
+def test_an_estimator_s_complete_certificate_is_its_proof_s():
+    model, proof, data = fitted()
+    found, expected = model.certify_complete(SEQUENCES, TARGETS), certify_complete(proof, data)
+    assert found.certificate == expected.certificate
+    assert found.family == LIFFamily(0.5)
+    assert found.is_finished
+
+
+def test_an_interrupted_search_proves_less_and_nothing_wrong():
+    _, proof, data = fitted()
+    finished = certify_complete(proof, data)
+    for limit in ({"max_cones": 0}, {"max_cones": 2}, {"max_seconds": 0.0}):
+        found = certify_complete(proof, data, **limit)
+        assert found.certificate.dual <= finished.certificate.dual + PRICED
+    assert not certify_complete(proof, data, max_cones=0).is_finished
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"hidden": (4, 4)}, "one hidden layer of LIF neurons"),
+        ({"neuron": "threshold", "decay": None, "bias": None}, "one hidden layer of LIF neurons"),
+        ({"decay": Uniform(0.4, 0.6)}, "one decay for all neurons"),
+        ({"decay": 0.3}, "a multiple of 1/256"),
+    ],
+)
+def test_models_whose_neurons_cannot_be_priced_are_refused_in_one_sentence(parameters, complaint):
+    model, *_ = fitted(**parameters)
+    with pytest.raises(InvalidInputError, match=complaint) as caught:
+        model.certify_complete(SEQUENCES, TARGETS)
+    assert_one_sentence(caught.value)
+
+
+def test_unequal_lengths_and_other_rows_are_refused_in_one_sentence():
+    sequences = make_lists()
+    targets = np.random.default_rng(0).normal(size=48)
+    model, *_ = fitted(sequences, targets)
+    with pytest.raises(InvalidInputError, match="sequences of equal length") as caught:
+        model.certify_complete(sequences, targets)
+    assert_one_sentence(caught.value)
+    _, proof, data = fitted()
+    with pytest.raises(InvalidInputError, match="the 6 rows that the model was trained on, got 4") as caught:
+        certify_complete(proof, TrainingSet(data.inputs[:4], {name: y[:4] for name, y in data.targets.items()}))
+    assert_one_sentence(caught.value)
+
+
+def test_the_family_has_what_the_neurons_have():
+    def family(layer):
+        return family_of(WitnessSet((layer,), Provenance("pretrained")))
+
+    weight = torch.ones(2, 1, 3)
+    assert family(LIFLayer(weight, decay=0.25)) == LIFFamily(0.25)
+    assert family(LIFLayer(weight, decay=1.0, bias=torch.tensor([0.0, 1.0, 0.0]))) == LIFFamily(1.0, bias=True)
+    negative = torch.tensor([1.0, -1.0, 1.0])
+    assert family(LIFLayer(weight, decay=0.0, threshold=negative)) == LIFFamily(0.0, negative_threshold=True)
+    for odd in ({"initial_membrane": -1.0}, {"initial_spikes": 1.0}, {"tie": "gt"}):
+        with pytest.raises(InvalidInputError, match="start at rest and fire at ties"):
+            family(LIFLayer(weight, decay=0.5, **odd))
+    with pytest.raises(InvalidInputError, match="one hidden layer of LIF"):
+        family(ThresholdLayer(weight))
+
+
+def test_scope_says_whether_the_dictionary_is_complete():
+    rng = np.random.default_rng(0)
+    inputs, others = draw_sequences(rng, 5, 2, 1), draw_sequences(rng, 5, 2, 1)
+    complete = complete_dictionary(inputs, LIFFamily(0.5))
+    scopes = {
+        "complete": complete,
+        "other sequences": build_dictionary(complete.witnesses, others),
+        "the same sequences, rolled out": build_dictionary(complete.witnesses, inputs),
+        "sampled": build_dictionary(gaussian_witnesses(1, (50,), decay=0.5), inputs),
+        "plain": build_dictionary(complete.columns().numpy()),
+    }
+    for name, dictionary in scopes.items():
+        problem = ConvexProblem(dictionary, rng.normal(size=5), "squared", 0.1)
+        certificate, _ = certify(problem, torch.zeros(dictionary.n_atoms, 1, dtype=torch.float64))
+        assert (
+            certificate.scope == solve(problem).certificate.scope == ("complete" if name == "complete" else "sampled")
+        )
+
+
+@pytest.fixture
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, list(map(str, arguments)))
+
+
+@pytest.mark.usefixtures("in_a_folder_of_its_own")
+def test_the_command_says_what_is_proven_over_all_neurons_and_what_is_not():
+    np.savez("data.npz", X=SEQUENCES, y=classes_of(SEQUENCES))
+    assert run("fit", "data.npz", "-o", "model", "--hidden", 6, "--strength", 0.01, "--decay", 0.5).exit_code == 0
+    outcome = run("certify", "model", "data.npz", "--complete")
+    assert outcome.exit_code == 0, outcome.output
+    text = outcome.stdout
+    bounds = re.search(r"over all: +objective (\S+), proven within (\S+) .* of the optimum over all witnesses", text)
+    assert bounds
+    assert "no other read-out of these sampled neurons" in text
+    assert "proven: no read-out of any LIF neurons with decay 0.5, with bias, however many" in text
+    assert "not proven: anything about other decays, deeper networks, or new data" in text
+    assert "see --complete" not in text
+    assert "stopped by its limit" not in text
+
+
+@pytest.mark.usefixtures("in_a_folder_of_its_own")
+def test_the_command_says_when_its_time_was_up_and_refuses_what_cannot_be_priced():
+    sequences = make_sequences(40, 5, 3)
+    np.savez("data.npz", X=sequences, y=classes_of(sequences))
+    options = ["--hidden", 6, "--strength", 0.01]
+    assert run("fit", "data.npz", "-o", "model", *options, "--decay", 0.5).exit_code == 0
+    outcome = run("certify", "model", "data.npz", "--complete", "--seconds", 0.1)
+    assert outcome.exit_code == 0, outcome.output
+    assert "the search was stopped by its limit: more --seconds may prove more" in outcome.stdout
+    assert run("fit", "data.npz", "-o", "spread", *options).exit_code == 0
+    outcome = run("certify", "spread", "data.npz", "--complete")
+    assert outcome.exit_code == 1
+    assert "expected one decay for all neurons" in outcome.stderr
