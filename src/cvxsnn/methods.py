@@ -198,7 +198,7 @@ def train(
     checkpoints : Path, optional
         A folder in which gradient stages keep their state, to go on after an interruption.
     device : torch.device or str, optional
-        Where gradient stages train; on a GPU, all candidates side by side. By default where the data are.
+        Where to compute; on a GPU, candidates of a gradient stage train side by side. By default where the data are.
     """
     check_choice("method", method, tuple(METHODS))
     plan = METHODS[method]
@@ -217,15 +217,17 @@ def train(
         solution, run = None, None
         if name == "gradient":
             candidates = _listed(settings.surrogate) if number == 0 else _finetuning(settings)
-            file = None if checkpoints is None else checkpoints / f"{method}-{number}.safetensors"
+            # A first stage is the same for every method that begins with it.
+            name_of_file = f"{method}-{number}" if number else "gradient"
+            file = None if checkpoints is None else checkpoints / f"{name_of_file}.safetensors"
             run = _best_run(network, split, settings.objective, candidates, device, tell, file)
             network = run.network
             witnesses = WitnessSet(network.layers, Provenance("pretrained", {"method": "surrogate gradient"}))
         elif name == "convex":
-            solution = best_readout(witnesses, split, settings)
+            solution = best_readout(witnesses, split, settings, device)
             # A stage that follows goes on training every sampled neuron, also those that the solution does not use.
             is_last = number == len(plan.stages) - 1
-            network = reconstruct(solution, "compact" if is_last else "full")
+            network = reconstruct(solution, "compact" if is_last else "full").to(split.data.inputs.device)
         else:
             network = fit_ridge(network, split.data, settings.objective, split.score)
         begin, seconds = time.perf_counter(), time.perf_counter() - begin
@@ -253,9 +255,12 @@ def train_task(
     return train(method, splits[0], settings, splits[-1], report=report, checkpoints=checkpoints, device=device)
 
 
-def best_readout(witnesses: WitnessSet, split: Split, settings: Settings) -> Solution:
+def best_readout(
+    witnesses: WitnessSet, split: Split, settings: Settings, device: torch.device | str | None = None
+) -> Solution:
     """The certified optimum over the spikes of these witnesses, at the strength that validates best."""
-    data = split.data
+    data = split.data if device is None else split.data.to(device)
+    witnesses = witnesses.to(data.inputs.device)
     dictionary = build_dictionary(witnesses, data.inputs, settings.objective.readout, lengths=data.lengths)
     problem = settings.objective.problem(dictionary, data, penalty=settings.penalty, intercept=settings.intercept)
     if isinstance(settings.l1_strength, (int, float)):

@@ -55,6 +55,12 @@ class RunConfig:
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
     @property
+    def start_id(self) -> str:
+        """The same for all runs whose first gradient stage is the same."""
+        start = {key: value for key, value in self.as_dict().items() if key not in ("method", "convex")}
+        return hashlib.sha256(json.dumps(start, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
     def label(self) -> str:
         """A few words for a person."""
         shown = {k: v for k, v in self.task.items() if k != "name" and not isinstance(v, (list, dict))}

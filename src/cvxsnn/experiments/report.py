@@ -89,6 +89,7 @@ tbody th { font-weight: 600 }
 .grid { border-collapse: separate; border-spacing: 3px } .grid th, .grid td { border-bottom: 0 }
 .ours { font-size: 1.0625rem; font-variant-numeric: tabular-nums; white-space: nowrap }
 .grid .line { display: block } .difference { white-space: nowrap } .compact td { font-variant-numeric: tabular-nums }
+.compact td:first-child { min-width: 11rem }
 .sentence { min-width: 18rem; max-width: 40rem; overflow-wrap: anywhere }
 .back { margin-left: 1rem; white-space: nowrap }
 details { margin: .5rem 0 } summary { cursor: pointer; padding: .35rem 0; color: var(--link) }
@@ -100,7 +101,9 @@ figure { margin: 1rem 0 } figure img { width: 100%; max-width: 45rem; height: au
   .grid tbody th { max-width: 7.5rem } th, td { padding: .35rem .5rem } }
 @page { size: A4 landscape; margin: 12mm }
 @media print { body { font-size: 10pt } header, main, footer { max-width: none; padding: 0 }
-  table { font-size: 8pt } .ours { font-size: 9.5pt } .grid td { min-width: 0 } .scroll { overflow: visible }
+  table { font-size: 7.5pt } .ours { font-size: 8.5pt } table .small { font-size: 6.5pt } th, td { padding: 2pt 4pt }
+  .grid td, .grid tbody th, .compact td:first-child, .sentence { min-width: 0 } .scroll { overflow: visible }
+  .panels { grid-template-columns: 1fr 1fr }
   .grid tbody th { position: static } .back { display: none } thead { display: table-header-group }
   tr, figure, .strip { break-inside: avoid } h2, h3 { break-after: avoid } a { color: inherit }
   .strip li, .grid td.filled { print-color-adjust: exact; -webkit-print-color-adjust: exact }
@@ -354,17 +357,16 @@ def _grid_cell(cells: Sequence[CellSummary], anchor: str, notes: Sequence[str]) 
         chosen = [run.method for run in cell.chosen]
         methods = [f"{method} ×{chosen.count(method)}" if len(cell.methods) > 1 else method for method in cell.methods]
         paper = (
-            f"paper {_number(cell.paper, cell.metric)}, "
-            f'<span class="difference">Δ {_signed(cell.difference, cell.metric)}</span>'
+            f'<span class="line">paper {_number(cell.paper, cell.metric)}, '
+            f'<span class="difference">Δ {_signed(cell.difference, cell.metric)}</span></span>'
             if cell.paper is not None
-            else "not in the paper"
+            else ""
         )
         seeds = f"{cell.n_seeds} of {_plural(cell.n_expected_seeds, 'seed')}"
         parts.append(
             f'<div class="{_CLASSES[cell.verdict]}">'
             f'<span class="line ours"><b>{_number(cell.mean, cell.metric)}</b>{spread}{mark}</span>'
-            f'<span class="line">{paper}</span>'
-            f'<span class="line verdict">{cell.verdict}</span>'
+            f'{paper}<span class="line verdict">{cell.verdict}</span>'
             f'<span class="line small soft">{_escape(", ".join(methods) or "no method")}, {seeds}</span>'
             + (f'<span class="line small soft">{_escape(cell.reason)}</span>' if cell.reason else "")
             + "</div>"
@@ -615,9 +617,9 @@ def _range(cells: Sequence[CellSummary]) -> tuple[float, float]:
 
 
 def _legible(places: Mapping[str, float]) -> list[str]:
-    """The columns that can be named on a logarithmic axis: the outermost, and those far enough from their neighbours."""
+    """The columns that have room for a name on a logarithmic axis: the outermost, and others not close to them."""
     ordered = sorted(places, key=lambda column: places[column])
-    space = 0.07 * math.log(places[ordered[-1]] / places[ordered[0]])
+    space = 0.06 * math.log(places[ordered[-1]] / places[ordered[0]])
     shown = ordered[:1]
     for column in ordered[1:-1]:
         neighbours = (places[column] / places[shown[-1]], places[ordered[-1]] / places[column])

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,28 +30,31 @@ TASKS: dict[str, Callable[..., Task]] = {
 }
 
 
-def execute(config: RunConfig, device: str = "cpu") -> dict[str, Any]:
+def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) -> dict[str, Any]:
     """Train, score, and tell everything that a table may want to know; a failure is a result, too.
 
     Parameters
     ----------
     config : RunConfig
     device : str
-        Where gradient stages train. Results do not depend on it beyond the rounding of gradients.
+        Where to compute. Results do not depend on it beyond the rounding of gradients.
+    stages : Path, optional
+        Folder for the state of gradient stages, which methods that begin alike share.
     """
     begin = time.perf_counter()
     record: dict[str, Any] = {"config": config.as_dict(), **_circumstances(device)}
     try:
-        record |= {"status": "done", **_train(config, device)}
+        record |= {"status": "done", **_train(config, device, stages)}
     except (CvxsnnError, MemoryError) as error:
         record |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
     return {**record, "seconds": round(time.perf_counter() - begin, 3)}
 
 
-def _train(config: RunConfig, device: str) -> dict[str, Any]:
+def _train(config: RunConfig, device: str, stages: Path | None) -> dict[str, Any]:
     task = make_task(config.task, config.seed)
     settings = make_settings(config)
-    trained = train_task(config.method, task, settings, device=device)
+    folder = None if stages is None else stages / config.start_id
+    trained = train_task(config.method, task, settings, device=device, checkpoints=folder)
     return {"val": trained.history[-1].score, "scores": _scores(trained.network, task), **_facts(trained)}
 
 

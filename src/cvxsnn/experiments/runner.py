@@ -80,7 +80,7 @@ def run_all(
 def _carry_out(name: str, config: RunConfig, device: str, folder: str) -> str:
     """One run in a process of its own, which also keeps its record: nothing waits to be written."""
     torch.set_num_threads(1)
-    record = execute(config, device)
+    record = execute(config, device, Path(folder).parent / "stages")
     try:
         RecordStore(Path(folder)).write(name, record)
     except DataFileError as error:

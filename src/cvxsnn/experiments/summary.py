@@ -167,12 +167,14 @@ def judge(metric: str, values: Sequence[float], paper: float) -> Verdict:
     matches a paper's that is, and is better than one that is not; spread is no excuse for it.
     """
     quantity = quantity_of(metric)
-    mean = statistics.fmean(values)
-    difference = mean - paper
     if quantity == "gap":
-        if max(abs(value) for value in values) <= CERTIFIED_GAP:
+        # Gaps of opposite signs prove nothing together: sizes count.
+        sizes = [abs(value) for value in values]
+        if max(sizes) <= CERTIFIED_GAP:
             return "matches" if paper <= CERTIFIED_GAP else "better"
-        return "matches" if difference == 0 else "better" if abs(mean) < paper else "worse"
+        size = statistics.fmean(sizes)
+        return "matches" if size == paper else "better" if size < paper else "worse"
+    difference = statistics.fmean(values) - paper
     tolerance = ACCURACY_TOLERANCE if quantity == "accuracy" else RELATIVE_TOLERANCE * abs(paper)
     if len(values) > 1:
         tolerance = max(tolerance, N_STANDARD_ERRORS * statistics.stdev(values) / math.sqrt(len(values)))

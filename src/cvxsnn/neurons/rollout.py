@@ -35,7 +35,7 @@ def as_inputs(inputs: Array) -> Tensor:
         except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
             raise InvalidInputError(
                 "expected numbers in sequences of equal length, as one array (n_samples, n_steps, n_features), got "
-                "ragged or other ones: pad short sequences at the front"
+                "ragged or other ones: pad short sequences at the end and pass their lengths"
             ) from None
     check_sequences(inputs)
     return inputs.byte() if inputs.dtype == torch.bool else inputs

@@ -121,7 +121,10 @@ def solve_complete(
         is_late = time.monotonic() - begin >= max_seconds
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
-        parameters = np.concatenate((parameters, found.parameters))
+        fresh = events.representable(found.parameters)
+        if len(fresh) == 0:  # neurons that no float64 layer can hold prove nothing wrong, but cannot be read either
+            break
+        parameters = np.concatenate((parameters, fresh))
     assert best is not None
     return CompleteSolution(best[1], Certificate(best[0], best_dual, "complete"), tuple(rounds))
 

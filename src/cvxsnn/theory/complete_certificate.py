@@ -33,7 +33,7 @@ class CompleteCertificate:
     @property
     def is_finished(self) -> bool:
         """Whether the search went to its end; else more time may prove more."""
-        return all(found.bound <= found.value * (1 + 1e-9) + 1e-15 for found in self.prices)
+        return all(found.is_finished for found in self.prices)
 
 
 def certify_complete(

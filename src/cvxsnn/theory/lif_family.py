@@ -28,6 +28,9 @@ _MAX_DENOMINATOR = 2**8
 
 _WEIGHT_BITS = 32
 
+_EXACT = 2**40
+"""Thresholds and biases below this leave float64 membranes room for exact sums."""
+
 
 @dataclass(frozen=True)
 class LIFFamily:
@@ -138,11 +141,19 @@ class LIFEvents:
             spikes[:, :, t] = drives[:, :, t] - resets * values[:, -1:] >= 0
         return spikes
 
+    def representable(self, parameters: IntArray) -> IntArray:
+        """Those neurons whose spikes a layer in float64 can have."""
+        return np.array([row for row in parameters if self._short(tuple(row)) is not None], dtype=object)
+
     def layer(self, parameters: IntArray) -> LIFLayer:
         """One subnetwork whose neurons have these parameters, in float64."""
-        chosen = np.array(
-            [self._short(tuple(row)) for row in np.asarray(parameters, dtype=object).tolist()], dtype=object
-        )
+        short = [self._short(tuple(row)) for row in np.asarray(parameters, dtype=object).tolist()]
+        if None in short:
+            raise InvalidInputError(
+                "expected neurons that weights of 32 bits can tell apart, got a pattern that only longer ones produce: "
+                "round the inputs to fewer bits"
+            )
+        chosen = np.array(short, dtype=object)
         values = torch.from_numpy(chosen.astype(np.float64))
         last = self.n_features
         return LIFLayer(
@@ -153,17 +164,14 @@ class LIFEvents:
             weight_bits=_WEIGHT_BITS,
         )
 
-    def _short(self, parameters: Vector) -> Vector:
-        """Parameters with the same spikes and as few bits as the layer can hold."""
+    def _short(self, parameters: Vector) -> Vector | None:
+        """Parameters with the same spikes and as few bits as the layer can hold; None if there are none."""
         largest = max(map(abs, parameters))
-        if largest < 2 ** (_WEIGHT_BITS - 1):
+        if max(map(abs, parameters[: self.n_features])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
             return parameters
         wanted = self.simulate(np.array([parameters], dtype=object))
         for bits in range(8, _WEIGHT_BITS - 1):
             shorter = tuple(round(Fraction(x * 2**bits, largest)) for x in parameters)
             if np.array_equal(self.simulate(np.array([shorter], dtype=object)), wanted):
                 return shorter
-        raise InvalidInputError(
-            "expected neurons that weights of 32 bits can tell apart, got a pattern that only longer ones produce: "
-            "round the inputs to fewer bits"
-        )
+        return None

@@ -36,12 +36,14 @@ class Price:
     bound : float, no neuron of the family has a larger one
     parameters : integer array of shape (n_found, dimension), neurons whose price is high, best first
     n_cones : int, cones looked at
+    is_finished : bool, whether the search went to its end and not to a limit
     """
 
     value: float
     bound: float
     parameters: IntArray
     n_cones: int
+    is_finished: bool
 
 
 def price(
@@ -81,7 +83,8 @@ def price(
     bound = max(search.bound for search in searches)
     margin = _ROUNDING * float(np.abs(weights).sum())
     parameters = np.array([parameters for _, parameters in best], dtype=object).reshape(-1, events.dimension)
-    return Price(best[0][0] if best else 0.0, bound + margin, parameters, n_cones)
+    is_finished = max(searches, key=lambda s: s.bound).is_done  # the other sign is bounded by it
+    return Price(best[0][0] if best else 0.0, bound + margin, parameters, n_cones, is_finished)
 
 
 def _merge(events: LIFEvents, dual: npt.NDArray[np.float64]) -> tuple[LIFEvents, npt.NDArray[np.float64]]:
