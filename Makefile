@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint smoke bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cvxsnn demo --output out/demo
@@ -17,6 +17,11 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Every experiment of the paper, very small: `cvxsnn reproduce --scale paper` is the real thing, and takes days of one core.
+smoke: $(VENV)/.installed
+	$(BIN)/cvxsnn reproduce --scale smoke --output out/results
+	$(BIN)/cvxsnn report --records out/results --scale smoke --output out/report.html
 
 # Peers get LIMIT seconds for each problem: `make bench LIMIT=30` takes half an hour, the default most of a day.
 LIMIT ?= 600

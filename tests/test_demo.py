@@ -53,8 +53,8 @@ def test_the_seed_reaches_witnesses_and_batches():
 def test_the_experiments_need_no_file_and_name_their_task():
     assert [experiment.name for experiment in demo.EXPERIMENTS] == [
         "base-2 addition",
-        "first-last-XOR, 6 steps",
-        "8×8 digits, 8 steps",
+        "XOR, 6 steps",
+        "digits, 8 steps",
     ]
 
 

@@ -356,14 +356,18 @@ def three_networks():
 def test_networks_side_by_side_learn_what_each_learns_alone():
     data, objective, networks = three_networks()
     settings = [
-        SurrogateSettings(epochs=2, batch_size=20, learning_rate=rate, weight_decay=decay, steepness=steep, clip_norm=clip)
+        SurrogateSettings(
+            epochs=2, batch_size=20, learning_rate=rate, weight_decay=decay, steepness=steep, clip_norm=clip
+        )
         for rate, decay, steep, clip in ((1e-3, 0.0, 1.0, 1.0), (3e-2, 0.5, 2.0, 0.1), (1e-2, 0.1, 0.5, 1e-3))
     ]
     together = train_side_by_side(networks, data, objective, settings, score=lambda _: 0.0)
     for run, network, own in zip(together, networks, settings, strict=True):
         alone = train_surrogate(network, data, objective, own, score=lambda _: 0.0)
         assert run.settings == own
-        assert [e.loss for e in run.history][1:] == pytest.approx([e.loss for e in alone.history][1:], rel=SINGLE_PRECISION)
+        assert [e.loss for e in run.history][1:] == pytest.approx(
+            [e.loss for e in alone.history][1:], rel=SINGLE_PRECISION
+        )
         torch.testing.assert_close(run.network.weight, alone.network.weight, rtol=SINGLE_PRECISION, atol=WEIGHT_GRID)
 
 

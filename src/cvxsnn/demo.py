@@ -45,7 +45,7 @@ EXPERIMENTS = (
         SurrogateSettings(epochs=20),
     ),
     Experiment(
-        "first-last-XOR, 6 steps",
+        "XOR, 6 steps",
         lambda: first_last_xor(6, n_train=2000, n_val=500, n_test=2000),
         Settings(
             Objective("hinge", "last"),
@@ -55,7 +55,7 @@ EXPERIMENTS = (
         SurrogateSettings(epochs=10),
     ),
     Experiment(
-        "8×8 digits, 8 steps",
+        "digits, 8 steps",
         digits_seq,
         Settings(
             Objective("softmax", "mean"),

@@ -5,6 +5,7 @@ from convex.problems import COLUMNS, Columns, Kind
 from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, solve
+from cvxsnn.convex import interior_point
 
 
 def exclusive_or_problem(intercept: bool, ratio: float) -> ConvexProblem:
@@ -67,3 +68,15 @@ def test_polishing_jumps_to_rounding(intercept: bool, ratio: float) -> None:
 
 def test_a_lower_bound_is_known_from_the_first_step() -> None:
     assert solve(exclusive_or_problem(True, 0.1)).history[0].relative_gap < 1
+
+
+def test_a_matrix_too_rough_to_factor_is_formed_again_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, asked = interior_point._State.advance, []
+
+    def refuse_float32(self, margin, weight, strength, precision):  # type: ignore[no-untyped-def]
+        asked.append(precision)
+        return precision == torch.float64 and advance(self, margin, weight, strength, precision)
+
+    monkeypatch.setattr(interior_point._State, "advance", refuse_float32)
+    assert solve(Kind("hinge").draw(0, 0.01), 1e-8, "interior-point").has_converged
+    assert asked[:2] == [torch.float32, torch.float64]

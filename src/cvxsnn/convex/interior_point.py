@@ -56,7 +56,8 @@ def solve_hinge(
             break
         # The balance that an intercept asks for is an equation, and float32 would leave it unsolved.
         is_rough = best.relative_gap > _ROUGH_ABOVE and not problem.intercept
-        if not state.advance(margin, weight, strength, torch.float32 if is_rough else torch.float64):
+        has_moved = is_rough and state.advance(margin, weight, strength, torch.float32)
+        if not has_moved and not state.advance(margin, weight, strength, torch.float64):
             best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
             status = Status.CONVERGED if best.relative_gap <= tolerance else Status.STALLED
             break
