@@ -15,8 +15,8 @@ TINY = demo.Experiment(
         Objective({"sum": "softmax", "carry": "logistic"}, "all"),
         {"hidden": (16, 32), "n_subnetworks": 2, "decay": 0.1, "threshold": 0.1, "bias": Normal(0.0, 0.5)},
         n_strengths=3,
-        surrogate=SurrogateSettings(epochs=2),
     ),
+    SurrogateSettings(epochs=2),
 )
 
 

@@ -44,6 +44,13 @@ def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recor
     return coef, intercept
 
 
+def prepare_path(problem: ConvexProblem) -> None:
+    """Form the Gram matrix at once: a path begins with few active atoms and ends with many."""
+    is_squared = any(head.loss.name == "squared" for head in problem.heads)
+    if is_squared and problem.penalty.name == "l1" and problem.dictionary.n_atoms <= MAX_ATOMS:
+        problem.share_rows("gram", lambda: weighted_gram(problem))
+
+
 def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor:
     """Products of columns over the rows, weighted; of centred columns if there is an intercept.
 

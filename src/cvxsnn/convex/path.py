@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..checks import check_positive_int
 from ..errors import InvalidInputError
+from .active_set import prepare_path
 from .problem import ConvexProblem
 from .solution import Solution
 from .solve import Run, Solver, finish, judge, minimise
@@ -82,6 +83,7 @@ def solve_path(
         strengths = np.geomspace(largest, largest * smallest_ratio, n_strengths).tolist()
     elif len(strengths) == 0:
         raise InvalidInputError("expected at least one strength, got none")
+    prepare_path(problem)
     runs: list[Run] = []
     for strength in sorted(strengths, reverse=True):
         runs.append(minimise(problem.with_strength(strength), tol, solver, start=runs[-1] if runs else None))
