@@ -194,6 +194,7 @@ def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them by default.")] = None,
     scale: Annotated[str, typer.Option(help="smoke (minutes) or paper (hours).")] = "smoke",
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records.")] = Path("cvxsnn-results"),
+    method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be given often.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = -1,
     backend: Annotated[str, typer.Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
     device: Annotated[str, typer.Option(help="Where surrogate gradients train: cpu or cuda.")] = "cpu",
@@ -205,6 +206,7 @@ def reproduce(
 
     from .checks import check_choice
     from .experiments import RecordStore, all_runs, experiment_names, load_experiment, run_all
+    from .methods import METHODS
     from .progress import ProgressBar
 
     with _plain_errors():
@@ -218,6 +220,10 @@ def reproduce(
             return
         chosen = names or experiment_names()
         runs = all_runs(chosen, scale)  # type: ignore[arg-type]
+        if method:
+            for name in method:
+                check_choice("--method", name, tuple(METHODS))
+            runs = {name: config for name, config in runs.items() if config.method in method}
         store = RecordStore(output / scale)
         with ProgressBar(console) as bar, parallel_config(backend, n_jobs=jobs):
             outcome = run_all(runs, store, n_jobs=jobs, device=device, retry_failed=retry_failed, report=bar)
