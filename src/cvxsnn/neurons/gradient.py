@@ -37,7 +37,7 @@ class _LIFScan(torch.autograd.Function):
     ) -> Tensor:
         membranes, spikes = torch.empty_like(drive), torch.empty_like(drive)
         membrane, spike = (per_sample(value).expand_as(drive[:, 0]) for value in initial)
-        ctx.save_for_backward(membranes, spikes, decay, threshold, membrane, spike)
+        ctx.save_for_backward(membranes, spikes, decay, membrane, spike)
         ctx.slope = slope
         leak, reset = per_sample(decay), per_sample(threshold)
         for t in range(drive.shape[1]):
@@ -46,22 +46,22 @@ class _LIFScan(torch.autograd.Function):
         return spikes
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
-        membranes, spikes, decay, threshold, first_membrane, first_spikes = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None, None]:
+        membranes, spikes, decay, first_membrane, first_spikes = ctx.saved_tensors
         slopes = ctx.slope(membranes)
         grad_drive = torch.empty_like(grad)
         leak = per_sample(decay)
         # The reset is held constant: what a spike takes from the next membrane says nothing of what made it.
         later = torch.zeros_like(grad[:, 0])
-        grad_decay, grad_threshold = torch.zeros_like(decay), torch.zeros_like(threshold)
         for t in range(grad.shape[1] - 1, -1, -1):
-            now = torch.mul(later, leak, out=grad_drive[:, t]).addcmul_(grad[:, t], slopes[:, t])
-            membrane, spike = (membranes[:, t - 1], spikes[:, t - 1]) if t else (first_membrane, first_spikes)
-            if ctx.needs_input_grad[1]:
-                grad_decay += torch.einsum("kni,kni->ki", now, membrane)
-            if ctx.needs_input_grad[2]:
-                grad_threshold -= torch.einsum("kni,kni->ki", now, spike)
-            later = now
+            later = torch.mul(later, leak, out=grad_drive[:, t]).addcmul_(grad[:, t], slopes[:, t])
+
+        def against(values: Tensor, first: Tensor) -> Tensor:
+            """Sum over steps and samples of the gradient times what the step before had."""
+            return (grad_drive[:, 1:] * values[:, :-1]).sum((1, 2)) + (grad_drive[:, 0] * first).sum(1)
+
+        grad_decay = against(membranes, first_membrane) if ctx.needs_input_grad[1] else None
+        grad_threshold = -against(spikes, first_spikes) if ctx.needs_input_grad[2] else None
         return grad_drive, grad_decay, grad_threshold, None, None, None
 
 
