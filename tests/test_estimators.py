@@ -462,3 +462,9 @@ def test_refused_weights_are_called_what_the_user_calls_them():
 def test_a_refused_prediction_says_what_was_expected():
     with pytest.raises(InvalidInputError, match="expected sequences with 3 features as in fit, got rows of 3 features"):
         FITTED.predict(SEQUENCES[:, 0])
+
+
+@pytest.mark.parametrize("device", ["abacus", 7.5])
+def test_a_device_that_does_not_exist_is_one_sentence(device):
+    with pytest.raises(InvalidInputError, match="expected a device"):
+        SpikingClassifier(hidden=(4,), device=device).fit(np.eye(6), [0, 1] * 3)

@@ -252,3 +252,16 @@ def test_misuse_is_refused_in_one_sentence(call, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"penalty": "l3"}, {"l1_strength": -1.0}, {"l1_strength": []}, {"l1_strength": [0.1, 0.0]}]
+)
+def test_settings_of_stages_that_a_method_lacks_are_checked_too(options):
+    with pytest.raises(InvalidInputError, match=next(iter(options))):
+        replace(SEQUENCE, **options)
+
+
+def test_a_family_without_widths_is_refused():
+    with pytest.raises(InvalidInputError, match="hidden layers"):
+        train_task("sg", XOR, replace(SEQUENCE, family={"decay": 0.5}))

@@ -55,3 +55,14 @@ def check_divides(name: str, value: Any, total: int, unit: str) -> int:
             f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {', '.join(map(str, divisors))}"
         )
     return int(value)
+
+
+def check_device(device: Any) -> torch.device:
+    """Return the device of that name if this machine has it."""
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise InvalidInputError(f"expected a device such as 'cpu' or 'cuda', got {device!r}") from None
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidInputError("expected a machine with a CUDA device, found none: use device='cpu'")
+    return place

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, column_or_1d, validate_data
 
-from .checks import check_choice
+from .checks import check_choice, check_device
 from .convex import Certificate, solve
 from .convex.heads import weighted_loss
 from .convex.losses import LOSSES, Loss, Softmax
@@ -214,7 +214,7 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
             )
         scaled = (values - self._mean) / self._scale
         ends = None if lengths is None else torch.from_numpy(lengths)
-        return torch.from_numpy(scaled).to(self.device), ends
+        return torch.from_numpy(scaled).to(check_device(self.device)), ends
 
     def _learn_scale(
         self, values: FloatArray, lengths: npt.NDArray[np.int64] | None, sample_weight: FloatArray | None

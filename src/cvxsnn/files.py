@@ -29,7 +29,7 @@ from .witnesses import Distribution, Provenance, WitnessSet, parse_distribution,
 
 Model = SpikingNetwork | SpikingClassifier | SpikingRegressor
 
-_MAX_WEIGHTS = 2**33
+_MAX_WEIGHTS = 2**30
 """Weights that the witnesses of a file may have, recurrent ones included."""
 
 _MAX_LABEL_BYTES = 2**28

@@ -18,6 +18,7 @@ its least-squares sibling without one. The first stage sees the training split, 
 """
 
 import copy
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ import torch
 from .checks import check_choice, check_positive_int
 from .convex import Certificate, ConvexProblem, Solution, solve, solve_path
 from .convex import Path as StrengthPath
+from .convex.penalties import make_penalty
 from .dictionary import build_dictionary
 from .errors import InvalidInputError
 from .evaluation import accuracy
@@ -103,10 +105,19 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a strength that is neither a number nor "auto"."""
+        """Refuse what no stage could use, whether the method has that stage or not."""
+        make_penalty(self.penalty)
+        check_positive_int("n_strengths", self.n_strengths)
         if isinstance(self.l1_strength, str):
             check_choice("l1_strength", self.l1_strength, ("auto",))
-        check_positive_int("n_strengths", self.n_strengths)
+            return
+        given = self.l1_strength if isinstance(self.l1_strength, Sequence) else [self.l1_strength]
+        if len(given) == 0:
+            raise InvalidInputError("expected at least one strength, got none: pass l1_strength='auto'")
+        if not all(isinstance(strength, (int, float)) and 0 < strength < math.inf for strength in given):
+            raise InvalidInputError(
+                f"expected l1_strength to be a finite number above zero, or 'auto', got {self.l1_strength!r}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +296,8 @@ def _sample(data: TrainingSet, settings: Settings) -> WitnessSet:
     unknown = sorted(set(settings.family) - known | set(settings.family) & {"seed"})
     if unknown:
         raise InvalidInputError(f"expected a family of {sorted(known - {'seed'})}, got {unknown} too")
+    if "hidden" not in settings.family:
+        raise InvalidInputError("expected a family with the widths of its hidden layers, got none: add hidden=(256,)")
     return gaussian_witnesses(data.inputs.shape[2], seed=settings.seed, **settings.family).to(data.inputs.device)
 
 
