@@ -54,6 +54,7 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
         threshold: Distribution | float = 1.0,
         bias: Distribution | float | None = None,
         gain: Distribution | float = 1.0,
+        fan_in: int | None = None,
         readout: str = "mean",
         loss: str | None = None,
         penalty: str = "l1",
@@ -75,6 +76,7 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
         self.threshold = threshold
         self.bias = bias
         self.gain = gain
+        self.fan_in = fan_in
         self.readout = readout
         self.loss = loss
         self.penalty = penalty
@@ -170,6 +172,7 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
             "neuron": self.neuron,
             "bias": _DEFAULT_BIAS if self.bias is None else self.bias,
             "gain": self.gain,
+            "fan_in": self.fan_in,
         }
         if self.neuron == "lif":
             family |= {"decay": _DEFAULT_DECAY if self.decay is None else self.decay, "threshold": self.threshold}
@@ -270,6 +273,8 @@ _PARAMETERS = """
     decay, threshold, bias, gain : number or Distribution, optional
         Of the neurons that are sampled. By default decays are uniform between 0.5 and 1 and biases normal with
         standard deviation 0.5.
+    fan_in : int, optional
+        Lower neurons that a neuron above the first layer reads; all of them when not given.
     readout : "mean" or "last"
         Read the mean of the spikes over the steps, or the spikes of the last step.
     loss : str, optional

@@ -136,3 +136,34 @@ def test_arguments_that_make_no_witnesses_are_refused_in_one_sentence(changes, m
     with pytest.raises(InvalidInputError, match=message) as caught:
         draw(**changes)
     assert "\n" not in str(caught.value)
+
+
+def test_neurons_of_small_fan_in_read_so_many_others_and_weights_keep_their_variance():
+    witnesses = gaussian_witnesses(3, (40, 300), 2, fan_in=4, seed=1)
+    first, second = witnesses.layers
+    assert bool((first.weight != 0).all())
+    assert bool(((second.weight != 0).sum(1) == 4).all())
+    assert float(second.weight[second.weight != 0].var()) == pytest.approx(1 / 4, rel=0.1)
+    chosen = (second.weight[0] != 0).int()
+    assert len({tuple(column.tolist()) for column in chosen.T}) > 290  # each neuron draws its own
+
+
+def test_fan_in_moves_no_other_draw_and_is_drawn_again_from_the_recipe():
+    dense, sparse = (gaussian_witnesses(3, (40, 30), fan_in=fan_in, seed=1) for fan_in in (None, 4))
+    assert torch.equal(dense.layers[0].weight, sparse.layers[0].weight)
+    kept = sparse.layers[1].weight != 0
+    ratio = (sparse.layers[1].weight / dense.layers[1].weight)[kept]
+    assert ratio.numpy() == pytest.approx((40 / 4) ** 0.5, rel=1e-2)
+    again = regenerate(sparse.provenance)
+    assert torch.equal(again.layers[1].weight, sparse.layers[1].weight)
+    assert "fan_in" not in dense.provenance.recipe
+
+
+def test_a_fan_in_of_all_neurons_or_more_is_the_dense_layer():
+    dense = gaussian_witnesses(3, (10, 5), seed=1)
+    for fan_in in (10, 99):
+        assert torch.equal(
+            gaussian_witnesses(3, (10, 5), fan_in=fan_in, seed=1).layers[1].weight, dense.layers[1].weight
+        )
+    with pytest.raises(InvalidInputError, match="fan_in"):
+        gaussian_witnesses(3, (10, 5), fan_in=0)

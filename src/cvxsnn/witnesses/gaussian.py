@@ -28,6 +28,7 @@ def gaussian_witnesses(
     bias: Distribution | float = 0.0,
     gain: Distribution | float = 1.0,
     initial_membrane: Distribution | float = 0.0,
+    fan_in: int | None = None,
     neuron: Neuron = "lif",
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
@@ -49,6 +50,9 @@ def gaussian_witnesses(
         The paper's K.
     decay, threshold, bias, gain, initial_membrane : number or Distribution
         Decay, threshold and initial membrane belong to LIF neurons only.
+    fan_in : int, optional
+        Lower neurons that a neuron above the first layer reads, drawn for each; all of them when not given. Weights
+        then have variance ``gain² / fan_in``. Few make neurons that differ more from each other.
     neuron : "lif" or "threshold"
     seed : int
         The draw depends on nothing else: not on the device, and a layer's weights not on the other parameters.
@@ -62,11 +66,13 @@ def gaussian_witnesses(
     n_subnetworks = check_positive_int("n_subnetworks", n_subnetworks)
     given = {"decay": decay, "threshold": threshold, "bias": bias, "gain": gain, "initial_membrane": initial_membrane}
     families = {name: as_distribution(name, value) for name, value in given.items()}
+    n_read = None if fan_in is None else check_positive_int("fan_in", fan_in)
     recipe = {
         "n_features": sizes[0],
         "hidden": tuple(sizes[1:]),
         "n_subnetworks": n_subnetworks,
         "neuron": neuron,
+        **({} if n_read is None else {"fan_in": n_read}),
         "seed": check_seed(seed),
         "dtype": str(dtype).removeprefix("torch."),
         **{name: family.describe() for name, family in families.items()},
@@ -82,7 +88,12 @@ def gaussian_witnesses(
         def weights(name: str, rows: int) -> Tensor:
             generator = child_generator(seed, "witness", depth, name)
             normal = generator.standard_normal((n_subnetworks, rows, width), dtype=np.float32)
-            return tensor(normal * (per_neuron("gain") / math.sqrt(rows)).astype(np.float32)[:, None, :])
+            is_sparse = name == "weight" and depth > 1 and n_read is not None and n_read < rows
+            kept = n_read if is_sparse and n_read is not None else rows
+            if is_sparse:
+                keys = child_generator(seed, "witness", depth, "fan_in").random(normal.shape, dtype=np.float32)
+                normal[keys > np.partition(keys, kept - 1, axis=1)[:, kept - 1 : kept]] = 0
+            return tensor(normal * (per_neuron("gain") / math.sqrt(kept)).astype(np.float32)[:, None, :])
 
         if neuron == "threshold":
             return ThresholdLayer(
