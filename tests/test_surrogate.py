@@ -391,3 +391,10 @@ def test_what_cannot_train_side_by_side_is_refused():
     wider = initial_network(cs.gaussian_witnesses(2, (6, 9), 2).layers, objective, data)
     with pytest.raises(InvalidInputError, match="one architecture"):
         train_side_by_side([networks[0], wider], data, objective, settings[:2], score=lambda _: 0.0)
+
+
+def test_epochs_that_only_keep_a_score_up_try_patience_and_still_count_as_the_best():
+    scores = iter([0, 1, 1, 1, 1, 1, 1])
+    run = train(replace(QUICK, patience=2), score=lambda network: next(scores))
+    assert [moment.epoch for moment in run.history] == [0, 1, 2, 3]
+    assert run.best.epoch == 3

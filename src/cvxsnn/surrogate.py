@@ -259,9 +259,13 @@ class _State:
         return all(self._has_ended(number) for number in range(len(self.settings)))
 
     def _has_ended(self, number: int) -> bool:
-        last, settings = len(self.histories[number]) - 1, self.settings[number]
-        is_tired = settings.patience is not None and last - self.best[number].epoch >= settings.patience
-        return last >= settings.epochs or is_tired
+        history, settings = self.histories[number], self.settings[number]
+        last = len(history) - 1
+        if last >= settings.epochs or settings.patience is None:
+            return last >= settings.epochs
+        # The first of equal scores: epochs that only keep it up are no progress.
+        reached = max(history, key=lambda moment: moment.score).epoch
+        return last - reached >= settings.patience
 
     def judge(self, epoch: int, losses: Sequence[float]) -> None:
         """Score the networks that still train; of equal scores the later counts, which has trained for longer."""
