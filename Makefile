@@ -9,6 +9,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 demo: $(VENV)/.installed
 	$(BIN)/cvxsnn demo --output out/demo
 
+# The tests' problems are tiny: threads would wait for each other more than work.
+test: export OMP_NUM_THREADS ?= 1
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest
 
