@@ -72,7 +72,7 @@ def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, acti
         value, slope = x[active], gradient[active]
         sign = torch.where(value != 0, value.sign(), -slope.sign())
         penalty = strength[active]
-        quadratic = gram[active][:, active]
+        quadratic = gram.index_select(0, active).index_select(1, active)
         direction = solve_semidefinite(quadratic, -(slope + penalty * sign), ridge)
         # A newcomer must leave zero towards the side its sign was taken from, or else it stays out.
         astray = (value == 0) & (direction * sign < 0) & (penalty > 0)
