@@ -1,5 +1,6 @@
 """Spiking networks as scikit-learn estimators."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any, Self
@@ -18,9 +19,8 @@ from .checks import check_choice, check_device
 from .convex import Certificate, solve
 from .convex.heads import weighted_loss
 from .convex.losses import LOSSES, Loss, Softmax
-from .dictionary import build_dictionary
 from .errors import InvalidInputError
-from .methods import METHODS, Settings, Split, Trained, train
+from .methods import METHODS, Settings, Split, train
 from .network import SpikingNetwork
 from .progress import ProgressBar
 from .proof import Proof
@@ -36,7 +36,7 @@ _DEFAULT_DECAY = Uniform(0.5, 1.0)
 _DEFAULT_BIAS = Normal(0.0, 0.5)
 
 
-class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
+class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """What classifier and regressor have in common."""
 
     _proof: Proof | None
@@ -92,21 +92,22 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
 
     def certify(self, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
         """Prove again, from the data that the model was fitted to, how good its read-out is."""
+        return self._checked_proof().certify(self._training_set(X, y, sample_weight))
+
+    def certify_complete(
+        self, X: Any, y: Any, sample_weight: Any = None, *, max_seconds: float = 60.0
+    ) -> CompleteCertificate:
+        """Bound how much *any* LIF neurons with the same decay could gain, by pricing all of them exactly."""
+        return certify_complete(self._checked_proof(), self._training_set(X, y, sample_weight), max_seconds=max_seconds)
+
+    def _checked_proof(self) -> Proof:
         check_is_fitted(self)
         if self._proof is None:
             raise InvalidInputError(
                 f"expected a model whose read-out is the optimum of a convex program, got method={self.method!r}: only "
                 f"{', '.join(name for name, kind in METHODS.items() if kind.stages[-1] == 'convex')} prove anything"
             )
-        return self._proof.certify(self._training_set(X, y, sample_weight))
-
-    def certify_complete(
-        self, X: Any, y: Any, sample_weight: Any = None, *, max_seconds: float = 60.0
-    ) -> CompleteCertificate:
-        """Bound how much *any* LIF neurons with the same decay could gain, by pricing all of them exactly."""
-        self.certify(X, y, sample_weight)
-        assert self._proof is not None
-        return certify_complete(self._proof, self._training_set(X, y, sample_weight), max_seconds=max_seconds)
+        return self._proof
 
     def _scores(self, X: Any) -> FloatArray:
         """Outputs of the network, shape (n_samples, n_outputs)."""
@@ -140,27 +141,14 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
                 trained = train(self.method, split, settings, report=bar)
         else:
             trained = train(self.method, split, settings)
-        self._keep(self._refit(trained, data) if train_set is not data else trained.network, trained, data)
-
-    def _refit(self, trained: Trained, data: TrainingSet) -> SpikingNetwork:
-        """Solve again on all data at the strength that validation chose, where the last stage was convex."""
-        if trained.solution is None:
-            return trained.network
-        settings, chosen = trained.settings, trained.solution.problem
-        witnesses = chosen.dictionary.witnesses
-        dictionary = build_dictionary(witnesses, data.inputs, settings.objective.readout, lengths=data.lengths)  # type: ignore[arg-type]
-        problem = settings.objective.problem(
-            dictionary, data, l1_strength=chosen.l1_strength, penalty=settings.penalty, intercept=settings.intercept
-        )
-        self._final = solve(problem, settings.tol)
-        return reconstruct(self._final)
-
-    def _keep(self, network: SpikingNetwork, trained: Trained, data: TrainingSet) -> None:
-        solution = self.__dict__.pop("_final", trained.solution)
-        self.network_ = network
+        self.network_, self.history_ = trained.network, trained.history
+        solution = trained.solution
+        if solution is not None and train_set is not data:
+            # Validation has chosen the strength; the read-out itself may learn from all data.
+            solution = solve(Proof.of(solution, objective).problem(data), settings.tol)
+            self.network_ = reconstruct(solution)
         self.certificate_ = None if solution is None else solution.certificate
-        self.history_ = trained.history
-        self._proof = None if solution is None else Proof.of(solution, trained.settings.objective)
+        self._proof = None if solution is None else Proof.of(solution, objective)
 
     def _family(self) -> dict[str, Any]:
         if not isinstance(self.hidden, (int, np.integer, Iterable)):
@@ -252,11 +240,13 @@ class _SpikingEstimator(BaseEstimator):  # type: ignore[misc]
             inputs, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight), lengths
         )
 
+    @abstractmethod
     def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
-        raise NotImplementedError
+        """Targets as numbers; ``reset`` learns what to expect of them."""
 
+    @abstractmethod
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
-        raise NotImplementedError
+        """The score of a network on held-out data; higher is better."""
 
 
 _PARAMETERS = """

@@ -337,8 +337,7 @@ def _alike(candidates: Sequence[SurrogateSettings]) -> list[list[SurrogateSettin
     """Candidates in groups that can train side by side."""
     groups: dict[SurrogateSettings, list[SurrogateSettings]] = {}
     for own in candidates:
-        kind = replace(own, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
-        groups.setdefault(kind, []).append(own)
+        groups.setdefault(own.kind, []).append(own)
     return list(groups.values())
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .convex import Certificate, Solution, certify
+from .convex import Certificate, ConvexProblem, Solution, certify
 from .dictionary import build_dictionary
 from .errors import InvalidInputError
 from .training_set import Objective, TrainingSet
@@ -60,12 +60,17 @@ class Proof:
             certificate=solution.certificate,
         )
 
-    def certify(self, data: TrainingSet) -> Certificate:
-        """Roll the witnesses through the data again and certify the coefficients on the whole problem."""
+    def problem(self, data: TrainingSet) -> ConvexProblem:
+        """Roll the witnesses through the data again, for the whole problem that was solved."""
         dictionary = build_dictionary(self.witnesses, data.inputs, self.objective.readout, lengths=data.lengths)
-        problem = self.objective.problem(
+        return self.objective.problem(
             dictionary, data, l1_strength=self.l1_strength, penalty=self.penalty, intercept=self.has_intercept
         )
+
+    def certify(self, data: TrainingSet, problem: ConvexProblem | None = None) -> Certificate:
+        """Certify the coefficients on the whole problem, made from the data unless it is at hand."""
+        problem = self.problem(data) if problem is None else problem
+        dictionary = problem.dictionary
         coef = torch.zeros(dictionary.n_atoms, problem.n_outputs, dtype=torch.float64, device=dictionary.device)
         atoms = dictionary.atom_of_witness[self.support.to(dictionary.device)]
         coef.index_add_(0, atoms, self.coef.to(coef))

@@ -80,6 +80,11 @@ class SurrogateSettings:
             check_positive_int("patience", self.patience)
 
     @property
+    def kind(self) -> "SurrogateSettings":
+        """What networks that train side by side must agree on; the other settings are put to one value."""
+        return replace(self, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
+
+    @property
     def dynamics(self) -> frozenset[str]:
         """Names of the per-neuron parameters that are trained."""
         return frozenset(name for name in ("decay", "threshold", "bias") if getattr(self, f"train_{name}"))
@@ -203,14 +208,14 @@ def train_side_by_side(
 
 
 def _common(settings: Sequence[SurrogateSettings]) -> SurrogateSettings:
-    """What networks that train side by side must agree on."""
-    free = {"learning_rate": 1.0, "weight_decay": 0.0, "steepness": 1.0, "clip_norm": 1.0}
-    common = {replace(own, **free) for own in settings}  # type: ignore[arg-type]
-    if len(common) != 1:
+    """The one kind of all settings."""
+    kinds = {own.kind for own in settings}
+    if len(kinds) != 1:
         raise InvalidInputError(
-            f"expected settings that differ in {', '.join(free)} only, to train side by side, got {len(common)} kinds"
+            "expected settings that differ in learning_rate, weight_decay, steepness and clip_norm only, to train side "
+            f"by side, got {len(kinds)} kinds"
         )
-    return common.pop()
+    return kinds.pop()
 
 
 def _batch_losses(

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from math import inf
 
 from ..convex import Certificate, certify_with_bound
-from ..dictionary import build_dictionary
 from ..errors import InvalidInputError
 from ..neurons import LIFLayer
 from ..proof import Proof
@@ -52,12 +51,10 @@ def certify_complete(
     family = family_of(proof.witnesses)
     if data.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
-    primal = proof.certify(data).primal
+    problem = proof.problem(data)
+    dictionary = problem.dictionary
+    primal = proof.certify(data, problem).primal
     events = family.on(data.inputs)
-    dictionary = build_dictionary(proof.witnesses, data.inputs, proof.objective.readout)
-    problem = proof.objective.problem(
-        dictionary, data, l1_strength=proof.l1_strength, penalty=proof.penalty, intercept=proof.has_intercept
-    )
     if len(proof.dual_point) != dictionary.n_rows:
         raise InvalidInputError(
             f"expected the {len(proof.dual_point)} rows that the model was trained on, got {dictionary.n_rows}"
