@@ -100,11 +100,11 @@ def test_a_certificate_is_given_only_where_the_last_stage_is_convex(method):
 
 @pytest.mark.parametrize("method", ["sg", "cvx", "sg-cvx", "sg-sg", "cvx-sg", "r", "r-cvx"])
 def test_the_second_stage_sees_the_finetuning_split(monkeypatch, method):
-    gradient, convex = Spy(monkeypatch, "train_side_by_side"), Spy(monkeypatch, "best_readout")
+    gradient, convex = Spy(monkeypatch, "train_jobs"), Spy(monkeypatch, "best_readout")
     ridge = Spy(monkeypatch, "fit_ridge")
     train_task(method, XOR, SEQUENCE)
     seen = {"gradient": [], "convex": [], "ridge": []}
-    seen["gradient"] = [arguments[1] for arguments, _ in gradient.calls]
+    seen["gradient"] = [job.data for arguments, _ in gradient.calls for job in arguments[0]]
     seen["convex"] = [arguments[1].data for arguments, _ in convex.calls]
     seen["ridge"] = [arguments[1] for arguments, _ in ridge.calls]
     for number, stage in enumerate(METHODS[method].stages):
@@ -121,11 +121,11 @@ def test_without_a_second_split_the_first_is_used_again():
 
 
 def test_finetuning_is_at_a_fifth_of_the_rate_unless_told_otherwise(monkeypatch):
-    spy = Spy(monkeypatch, "train_side_by_side")
+    spy = Spy(monkeypatch, "train_jobs")
     train_task("sg-sg", XOR, SEQUENCE)
     own = SurrogateSettings(epochs=1, seed=9)
     train_task("sg-sg", XOR, replace(SEQUENCE, finetuning=own))
-    used = [own for arguments, _ in spy.calls for own in arguments[3]]
+    used = [job.settings for arguments, _ in spy.calls for job in arguments[0]]
     assert used == [QUICK, replace(QUICK, learning_rate=0.2 * QUICK.learning_rate), QUICK, own]
 
 

@@ -9,8 +9,11 @@ import torch
 from tolerances import FEW_DRAWS_SD, ROUNDING, SINGLE_PRECISION, WEIGHT_GRID
 
 import cvxsnn as cs
+from cvxsnn import surrogate_training
 from cvxsnn import DataFileError, InvalidInputError, Objective, SurrogateSettings, TrainingSet, train_surrogate
-from cvxsnn.surrogate import initial_network, train_side_by_side
+from cvxsnn.crowd import TaskScore
+from cvxsnn.surrogate import initial_network
+from cvxsnn.surrogate_training import Job, train_jobs
 
 XOR = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=8)
 DATA = TrainingSet.of(XOR.train)
@@ -361,8 +364,9 @@ def test_networks_side_by_side_learn_what_each_learns_alone():
         )
         for rate, decay, steep, clip in ((1e-3, 0.0, 1.0, 1.0), (3e-2, 0.5, 2.0, 0.1), (1e-2, 0.1, 0.5, 1e-3))
     ]
-    together = train_side_by_side(networks, data, objective, settings, score=lambda _: 0.0)
-    for run, network, own in zip(together, networks, settings, strict=True):
+    jobs = [Job(network, data, objective, own, lambda _: 0.0) for network, own in zip(networks, settings, strict=True)]
+    assert len({job.shape for job in jobs}) == 1
+    for run, network, own in zip(train_jobs(jobs), networks, settings, strict=True):
         alone = train_surrogate(network, data, objective, own, score=lambda _: 0.0)
         assert run.settings == own
         assert [e.loss for e in run.history][1:] == pytest.approx(
@@ -376,21 +380,79 @@ def test_a_network_that_has_lost_patience_waits_for_the_others():
     settings = [SurrogateSettings(epochs=5, patience=2, learning_rate=rate) for rate in (1e-3, 1e-2, 3e-2)]
     calls = iter(range(10**6))
     # The first network's score falls, the others' rise: networks are scored in turn.
-    runs = train_side_by_side(
-        networks, data, objective, settings, score=lambda _: (lambda k: -k if k in (0, 3, 6) else k)(next(calls))
+    scores = lambda _: (lambda k: -k if k in (0, 3, 6) else k)(next(calls))  # noqa: E731
+    runs = train_jobs(
+        [Job(network, data, objective, own, scores) for network, own in zip(networks, settings, strict=True)]
     )
     assert [len(run.history) for run in runs] == [3, 6, 6]
     assert runs[0].best.epoch == 0
 
 
-def test_what_cannot_train_side_by_side_is_refused():
-    data, objective, networks = three_networks()
-    settings = [SurrogateSettings(epochs=epochs) for epochs in (1, 1, 2)]
-    with pytest.raises(InvalidInputError, match="differ in learning_rate"):
-        train_side_by_side(networks, data, objective, settings, score=lambda _: 0.0)
-    wider = initial_network(cs.gaussian_witnesses(2, (6, 9), 2).layers, objective, data)
-    with pytest.raises(InvalidInputError, match="one architecture"):
-        train_side_by_side([networks[0], wider], data, objective, settings[:2], score=lambda _: 0.0)
+def crowded_jobs():
+    """Three pairs of jobs, on different data of one shape, the model fed its own answers; a fourth of another width."""
+    jobs = []
+    for seed, width in ((0, 8), (1, 8), (2, 8), (3, 9)):
+        task = cs.tasks.addition(
+            base=3, n_digits=3, n_train=48, n_val=32, n_test=8, ood_digits=(6,), n_test_ood=4, seed=seed
+        )
+        loss = {"sum": "softmax", "carry": "logistic"}
+        objective = Objective(loss, "all", {"carry": 1.0 + seed}, "ramped").for_classes(task.n_classes)
+        data = TrainingSet.of(task.train)
+        layers = cs.gaussian_witnesses(3, (6, width), 2, seed=seed).layers
+        network = initial_network(layers, objective, data, seed)
+        settings = [SurrogateSettings(epochs=12, learning_rate=rate, seed=seed) for rate in (1e-2, 1e-3)]
+        jobs += [Job(network, data, objective, own, TaskScore(task, task.val)) for own in settings]
+    return jobs
+
+
+def test_jobs_on_their_own_data_side_by_side_are_those_done_one_by_one():
+    jobs = crowded_jobs()
+    assert len({job.shape for job in jobs}) == 2
+    for run, job in zip(train_jobs(jobs), jobs, strict=True):
+        alone = train_surrogate(job.network, job.data, job.objective, job.settings, score=job.score)
+        assert run.settings == job.settings
+        assert [e.loss for e in run.history][1:3] == pytest.approx(
+            [e.loss for e in alone.history][1:3], rel=SINGLE_PRECISION
+        )
+
+
+def test_a_crowd_scores_as_its_networks_do():
+    jobs = crowded_jobs()[:6]
+    for run, job in zip(train_jobs(jobs), jobs, strict=True):
+        assert run.history[0].score == job.score(job.network)
+        assert run.best.score == job.score(run.network)
+
+
+def test_jobs_side_by_side_go_on_from_their_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setattr(surrogate_training, "_SECONDS_BETWEEN_SAVES", 0.0)
+    jobs = crowded_jobs()[:6]
+    stored = [replace(job, checkpoint=tmp_path / f"{number}.safetensors") for number, job in enumerate(jobs)]
+
+    def interrupt(done, total):
+        if done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs(stored, report=interrupt)
+    epochs = []
+    resumed = train_jobs(stored, report=lambda done, total: epochs.append(done))
+    assert epochs == [8, 9, 10, 11, 12]
+    for run, expected in zip(resumed, train_jobs(jobs), strict=True):
+        assert run.history[1:] == expected.history[1:]
+        assert torch.equal(run.network.weight, expected.network.weight)
+        assert run.seconds > 0
+    epochs.clear()
+    again = train_jobs(stored, side_by_side=False, report=lambda done, total: epochs.append(done))
+    assert [run.best for run in again] == [run.best for run in resumed]
+    assert not epochs
+
+
+def test_a_batch_takes_no_more_jobs_than_it_has_room_for(monkeypatch):
+    jobs = crowded_jobs()[:6]
+    monkeypatch.setattr(surrogate_training, "_MEMORY", 2 * jobs[0].bytes)
+    reports = []
+    train_jobs(jobs, report=lambda done, total: reports.append((done, total)))
+    assert reports == [(done, 36) for done in range(1, 37)]
 
 
 def test_epochs_that_only_keep_a_score_up_try_patience_and_still_count_as_the_best():

@@ -21,7 +21,8 @@ from .methods import METHODS, Settings, Split, Trained, train, train_task
 from .network import SpikingNetwork
 from .neurons import LIFLayer, ThresholdLayer, roll_out
 from .reconstruction import reconstruct, rescale_hidden, weight_decay_objective
-from .surrogate import SurrogateSettings, train_surrogate
+from .surrogate import SurrogateSettings
+from .surrogate_training import train_surrogate
 from .training_set import Objective, TrainingSet
 from .witnesses import Constant, LogUniform, Normal, Uniform, WitnessSet, gaussian_witnesses
 

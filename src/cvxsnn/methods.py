@@ -20,7 +20,7 @@ its least-squares sibling without one. The first stage sees the training split, 
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,13 +31,14 @@ from .checks import check_choice, check_positive_int
 from .convex import Certificate, ConvexProblem, Solution, solve, solve_path
 from .convex import Path as StrengthPath
 from .convex.penalties import make_penalty
+from .crowd import TaskScore
 from .dictionary import build_dictionary
 from .errors import InvalidInputError
-from .evaluation import accuracy
 from .network import SpikingNetwork
 from .reconstruction import reconstruct
 from .reservoir import fit_ridge, tune_reservoir
-from .surrogate import SurrogateRun, SurrogateSettings, initial_network, train_side_by_side
+from .surrogate import SurrogateRun, SurrogateSettings, initial_network
+from .surrogate_training import Job, train_jobs
 from .tasks import Task
 from .training_set import Objective, TrainingSet
 from .witnesses import Provenance, WitnessSet, gaussian_witnesses
@@ -211,6 +212,53 @@ def train(
     device : torch.device or str, optional
         Where to compute; on a GPU, candidates of a gradient stage train side by side. By default where the data are.
     """
+    training = Training(method, first, settings, second, report, checkpoints, device)
+    return train_together([training])[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The arguments of :func:`train`, for one of many trainings."""
+
+    method: str
+    first: Split
+    settings: Settings
+    second: Split | None = None
+    report: Report | None = None
+    checkpoints: Path | None = None
+    device: torch.device | str | None = None
+
+
+def train_together(trainings: Sequence[Training]) -> list[Trained]:
+    """:func:`train` many times; on a GPU, gradient stages that come up together train side by side."""
+    courses = dict(enumerate(_course(training) for training in trainings))
+    done: dict[int, Trained] = {}
+    answers: dict[int, list[SurrogateRun] | None] = dict.fromkeys(courses)
+    while answers:
+        asked: dict[int, tuple[str, list[Job]]] = {}
+        for number, answer in answers.items():
+            try:
+                asked[number] = courses[number].send(answer)  # type: ignore[arg-type]
+            except StopIteration as end:
+                done[number] = end.value
+        # Methods that begin alike ask for the same job, which its file tells.
+        distinct = {_name(job): job for _, jobs in asked.values() for job in jobs}
+        # On a GPU a crowd of small networks costs what one does; on a CPU they are faster one after the other.
+        side_by_side = any(job.network.weight.is_cuda for job in distinct.values())
+        tells = [_labelled(trainings[number].report, label) for number, (label, _) in asked.items()]
+        runs = train_jobs(list(distinct.values()), side_by_side=side_by_side, report=_told_to(tells))
+        by_name = dict(zip(distinct, runs, strict=True))
+        answers = {number: [by_name[_name(job)] for job in jobs] for number, (_, jobs) in asked.items()}
+    return [done[number] for number in range(len(trainings))]
+
+
+def _name(job: Job) -> object:
+    return id(job) if job.checkpoint is None else job.checkpoint
+
+
+def _course(training: Training) -> Generator[tuple[str, list[Job]], list[SurrogateRun], Trained]:
+    """One training from stage to stage: asks for the gradient jobs of a stage to be done, goes on with their runs."""
+    method, first, settings, checkpoints = training.method, training.first, training.settings, training.checkpoints
     check_choice("method", method, tuple(METHODS))
     plan = METHODS[method]
     if checkpoints is not None:
@@ -222,8 +270,9 @@ def train(
     network = initial_network(witnesses.layers, settings.objective, first.data, settings.seed)
     history: list[Stage] = []
     for number, name in enumerate(plan.stages):
-        split = first if number == 0 or second is None else second
-        tell = _labelled(report, f"{number + 1}. {name}")
+        split = first if number == 0 or training.second is None else training.second
+        label = f"{number + 1}. {name}"
+        tell = _labelled(training.report, label)
         tell(0, 1)
         solution, run = None, None
         if name == "gradient":
@@ -231,17 +280,24 @@ def train(
             # A first stage is the same for every method that begins with it.
             name_of_file = f"{method}-{number}" if number else "gradient"
             file = None if checkpoints is None else checkpoints / f"{name_of_file}.safetensors"
-            run = _best_run(network, split, settings.objective, candidates, device, tell, file)
+            home = network.weight.device
+            runs = yield label, _jobs(network, split, settings.objective, candidates, training.device, file)
+            # Of equal scores the first.
+            run = max(runs, key=lambda run: run.best.score)
+            run = replace(run, network=run.network.to(home))
             network = run.network
             witnesses = WitnessSet(network.layers, Provenance("pretrained", {"method": "surrogate gradient"}))
+            seconds = sum(one.seconds for one in runs)
         elif name == "convex":
-            solution = best_readout(witnesses, split, settings, device)
+            solution = best_readout(witnesses, split, settings, training.device)
             # A stage that follows goes on training every sampled neuron, also those that the solution does not use.
             is_last = number == len(plan.stages) - 1
             network = reconstruct(solution, "compact" if is_last else "full").to(split.data.inputs.device)
+            seconds = time.perf_counter() - begin
         else:
             network = fit_ridge(network, split.data, settings.objective, split.score)
-        begin, seconds = time.perf_counter(), time.perf_counter() - begin
+            seconds = time.perf_counter() - begin
+        begin = time.perf_counter()
         history.append(Stage(name, network, float(split.score(network)), seconds, solution, run))
         if run is None:
             tell(1, 1)
@@ -258,12 +314,23 @@ def train_task(
     device: torch.device | str | None = None,
 ) -> Trained:
     """:func:`train` on a task's own splits; accuracy on its validation data decides."""
+    return train_together([task_training(method, task, settings, report, checkpoints, device)])[0]
+
+
+def task_training(
+    method: str,
+    task: Task,
+    settings: Settings,
+    report: Report | None = None,
+    checkpoints: Path | None = None,
+    device: torch.device | str | None = None,
+) -> Training:
+    """The training on a task's own splits."""
     settings = replace(settings, objective=settings.objective.for_classes(task.n_classes))
-    splits = [Split(TrainingSet.of(task.train), lambda network: accuracy(network, task, task.val))]
+    splits = [Split(TrainingSet.of(task.train), TaskScore(task, task.val))]
     if task.finetune is not None and task.finetune_val is not None:
-        later = task.finetune_val
-        splits.append(Split(TrainingSet.of(task.finetune), lambda network: accuracy(network, task, later)))
-    return train(method, splits[0], settings, splits[-1], report=report, checkpoints=checkpoints, device=device)
+        splits.append(Split(TrainingSet.of(task.finetune), TaskScore(task, task.finetune_val)))
+    return Training(method, splits[0], settings, splits[-1], report, checkpoints, device)
 
 
 def best_readout(
@@ -281,6 +348,14 @@ def best_readout(
 
 def _labelled(report: Report | None, label: str) -> Callable[[int, int], None]:
     return lambda done, total: None if report is None else report(label, done, total)
+
+
+def _told_to(tells: Sequence[Callable[[int, int], None]]) -> Callable[[int, int], None]:
+    def report(done: int, total: int) -> None:
+        for tell in tells:
+            tell(done, total)
+
+    return report
 
 
 def _path(problem: ConvexProblem, settings: Settings) -> StrengthPath:
@@ -301,44 +376,19 @@ def _sample(data: TrainingSet, settings: Settings) -> WitnessSet:
     return gaussian_witnesses(data.inputs.shape[2], seed=settings.seed, **settings.family).to(data.inputs.device)
 
 
-def _best_run(
+def _jobs(
     network: SpikingNetwork,
     split: Split,
     objective: Objective,
     candidates: Sequence[SurrogateSettings],
     device: torch.device | str | None,
-    tell: Callable[[int, int], None],
     file: Path | None,
-) -> SurrogateRun:
-    """Train by each candidate, and keep the run that validates best; ties go to the first."""
-    home = network.weight.device
-    place = torch.device(home if device is None else device)
-    network = copy.deepcopy(network).to(place)
-    data = split.data.to(place)
-    runs: list[SurrogateRun] = []
-    # On a GPU a crowd of small networks costs what one does; on a CPU they are faster one after the other.
-    groups = _alike(candidates) if place.type == "cuda" else [[own] for own in candidates]
-    for number, group in enumerate(groups):
-        own_file = file if file is None or number == 0 else file.with_stem(f"{file.stem}-{number}")
-        runs += train_side_by_side(
-            [network] * len(group),
-            data,
-            objective,
-            group,
-            score=split.score,
-            report=lambda done, total, number=number: tell(number * total + done, len(groups) * total),  # type: ignore[misc]
-            checkpoint=own_file,
-        )
-    best = max(runs, key=lambda run: run.best.score)
-    return replace(best, network=best.network.to(home))
-
-
-def _alike(candidates: Sequence[SurrogateSettings]) -> list[list[SurrogateSettings]]:
-    """Candidates in groups that can train side by side."""
-    groups: dict[SurrogateSettings, list[SurrogateSettings]] = {}
-    for own in candidates:
-        groups.setdefault(own.kind, []).append(own)
-    return list(groups.values())
+) -> list[Job]:
+    """What it takes to train by each candidate."""
+    place = torch.device(network.weight.device if device is None else device)
+    network, data = copy.deepcopy(network).to(place), split.data.to(place)
+    files = [file if file is None or n == 0 else file.with_stem(f"{file.stem}-{n}") for n in range(len(candidates))]
+    return [Job(network, data, objective, own, split.score, path) for own, path in zip(candidates, files, strict=True)]
 
 
 def _listed(settings: SurrogateSettings | Sequence[SurrogateSettings]) -> list[SurrogateSettings]:

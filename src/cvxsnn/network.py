@@ -38,6 +38,20 @@ class OutputHead:
         return slice(self.start, self.stop)
 
 
+def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
+    """The class that each head decides for, from scores of shape (..., n_outputs)."""
+    decisions = {}
+    for head in heads:
+        if head.loss == "squared":
+            raise InvalidInputError(
+                f"expected a loss for classes, got head {head.name!r} with 'squared': call the network for scores"
+            )
+        own = scores[..., head.columns]
+        # Several binary columns are one class against the rest each.
+        decisions[head.name] = own.argmax(-1) if own.shape[-1] > 1 else (own[..., 0] >= 0).to(torch.int64)
+    return decisions
+
+
 class SpikingNetwork(nn.Module):
     """``n_subnetworks`` parallel stacks of spiking layers and one linear read-out of their last spikes.
 
@@ -168,17 +182,7 @@ class SpikingNetwork(nn.Module):
         return type(self)(self.layers, weight, self.heads, intercept, self.neurons, self.readout)
 
     def _decide(self, scores: Tensor) -> dict[str, npt.NDArray[np.int64]]:
-        decisions = {}
-        for head in self.heads:
-            if head.loss == "squared":
-                raise InvalidInputError(
-                    f"expected a loss for classes, got head {head.name!r} with 'squared': call the network for scores"
-                )
-            own = scores[..., head.columns]
-            # Several binary columns are one class against the rest each.
-            classes = own.argmax(-1) if own.shape[-1] > 1 else (own[..., 0] >= 0).to(torch.int64)
-            decisions[head.name] = classes.cpu().numpy()
-        return decisions
+        return {head: classes.cpu().numpy() for head, classes in decide(self.heads, scores).items()}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the hidden layers along when torch moves or converts the module; scores stay in float64."""

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from .crowd import Crowd
 from .errors import InvalidInputError
 from .network import SpikingNetwork
-from .neurons.exact import snap_inputs
 from .neurons.gradient import Surrogate, TrainableLayer, make_trainable
 from .neurons.layer import HiddenLayer
 
@@ -48,6 +48,8 @@ class TrainableNetworks(nn.Module):
         self._heads, self._readout = first.heads, first.readout
         self.n_networks, self._n_subnetworks = len(networks), first.n_subnetworks
         self.register_buffer("_neurons", first.neurons.clone(), persistent=False)
+        n_neurons = first.n_subnetworks * first.hidden[-1]
+        self._reads_all = first.neurons.tolist() == list(range(n_neurons))
         steep = torch.tensor(steepness, device=first.weight.device).repeat_interleave(first.n_subnetworks)
         self.layers = nn.ModuleList(
             make_trainable(_stack([network.layers[depth] for network in networks]), surrogate, steep, dynamics)
@@ -58,27 +60,43 @@ class TrainableNetworks(nn.Module):
         self.intercept = nn.Parameter(torch.stack([network.intercept.detach() for network in networks]).to(dtype))
 
     def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Scores (n_networks, n_samples, n_outputs), with n_steps before the outputs where every step is read."""
-        block = snap_inputs(inputs).to(self.weight.dtype).transpose(0, 1)
+        """Scores (n_networks, n_samples, n_outputs), with n_steps before the outputs where every step is read.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape (n_networks, n_samples, n_steps, n_features)
+            Of the networks' dtype, on the grid of inputs.
+        lengths : Tensor of shape (n_networks, n_samples), optional
+        """
+        block = inputs.transpose(1, 2)
+        block = block[0] if len(block) == 1 else block.repeat_interleave(self._n_subnetworks, 0)
         for layer in self.layers:
             block = layer(block)
-        n_steps, n_samples, width = block.shape[1:]
-        spikes = block.view(self.n_networks, self._n_subnetworks, n_steps, n_samples, width).permute(0, 3, 2, 1, 4)
-        features = self._read(spikes.flatten(-2)[..., self._neurons], lengths)
-        flat = features.reshape(self.n_networks, -1, features.shape[-1]) @ self.weight + self.intercept[:, None]
-        return flat.view(*features.shape[:-1], -1)
+        spikes = block.view(self.n_networks, self._n_subnetworks, *block.shape[1:]).permute(0, 3, 2, 1, 4)
+        features = self._read(spikes, lengths)
+        flat = features.reshape(self.n_networks, -1, features.shape[-2] * features.shape[-1])
+        scores = (flat if self._reads_all else flat[..., self._neurons]) @ self.weight + self.intercept[:, None]
+        return scores.view(*features.shape[:-2], -1)
 
     def _read(self, spikes: Tensor, lengths: Tensor | None) -> Tensor:
-        """What the read-out sees of spikes (n_networks, n_samples, n_steps, n_read)."""
-        n_samples, n_steps = spikes.shape[1:3]
+        """What the read-out sees of spikes (n_networks, n_samples, n_steps, n_subnetworks, width)."""
+        n_networks, n_samples, n_steps = spikes.shape[:3]
         if self._readout == "all":
             return spikes
         if self._readout == "last":
-            return spikes[:, :, -1] if lengths is None else spikes[:, torch.arange(n_samples), lengths - 1]
+            if lengths is None:
+                return spikes[:, :, -1]
+            return spikes[torch.arange(n_networks)[:, None], torch.arange(n_samples), lengths - 1]
         if lengths is None:
             return spikes.mean(2)
-        inside = torch.arange(n_steps, device=spikes.device) < lengths[:, None]
-        return (spikes * inside[:, :, None]).sum(2) / lengths[:, None]
+        inside = torch.arange(n_steps, device=spikes.device) < lengths[..., None]
+        return (spikes * inside[..., None, None]).sum(2) / lengths[..., None, None]
+
+    def crowd(self) -> Crowd:
+        """The networks as they are now, with exact spikes."""
+        layers = [layer.freeze() for layer in self._trained_layers()]
+        weight, intercept = self.weight.detach(), self.intercept.detach()
+        return Crowd(layers, weight, intercept, self._heads, self._neurons, self._readout)
 
     def freeze(self, number: int) -> SpikingNetwork:
         """One of the networks as it is now, with exact spikes."""
@@ -92,12 +110,6 @@ class TrainableNetworks(nn.Module):
         for layer in self._trained_layers():
             layer.project()
 
-    def share_of(self, values: Sequence[float], parameter: Tensor) -> Tensor:
-        """One value a network, in the shape in which it meets a parameter."""
-        per_network = torch.tensor(values, dtype=parameter.dtype, device=parameter.device)
-        per_row = per_network.repeat_interleave(len(parameter) // self.n_networks)
-        return per_row.view(-1, *[1] * (parameter.ndim - 1))
-
     def _trained_layers(self) -> list[TrainableLayer]:
         return [layer for layer in self.layers if isinstance(layer, TrainableLayer)]
 
@@ -109,7 +121,7 @@ class Adam:
     ----------
     networks : TrainableNetworks
     weight_decay, clip_norm : sequence of float, one a network
-    readout_steps : float
+    readout_steps : sequence of float, one a network
         By how much steps of the read-out are larger than those of the hidden layers.
     """
 
@@ -118,33 +130,41 @@ class Adam:
         networks: TrainableNetworks,
         weight_decay: Sequence[float],
         clip_norm: Sequence[float],
-        readout_steps: float,
+        readout_steps: Sequence[float],
     ) -> None:
-        self._networks, self._weight_decay, self._readout_steps = networks, list(weight_decay), readout_steps
-        self._clip_norm = torch.tensor(clip_norm, device=networks.weight.device)
+        like = networks.weight
+        self._n_networks, self._decays = networks.n_networks, any(weight_decay)
+        self._weight_decay, self._clip_norm, self._readout_steps = (
+            torch.tensor(values, dtype=like.dtype, device=like.device)
+            for values in (list(weight_decay), list(clip_norm), list(readout_steps))
+        )
         self.parameters = {name: p for name, p in networks.named_parameters() if p.requires_grad}
         self.first = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
         self.second = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
         self.n_steps = 0
 
     @torch.no_grad()
-    def step(self, learning_rates: Sequence[float]) -> None:
-        """Move every parameter along its gradient, then drop the gradients."""
+    def step(self, learning_rates: Tensor) -> None:
+        """Move every parameter along its gradient, then drop the gradients; one rate a network."""
         self.n_steps += 1
-        grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in self.parameters.items()}
-        squares = sum(grad.view(self._networks.n_networks, -1).square().sum(1) for grad in grads.values())
-        shrink = (self._clip_norm / (torch.as_tensor(squares).sqrt() + 1e-6)).clamp_max(1.0).tolist()
+        grads = {n: self._rows(torch.zeros_like(p) if p.grad is None else p.grad) for n, p in self.parameters.items()}
+        squares = torch.stack([grad.square().sum(1) for grad in grads.values()]).sum(0)
+        shrink = (self._clip_norm / (squares.sqrt() + 1e-6)).clamp_max(1.0)[:, None]
         for name, parameter in self.parameters.items():
-            grad = grads[name] * self._networks.share_of(shrink, parameter)
-            scale = self._readout_steps if name in ("weight", "intercept") else 1.0
-            rate = self._networks.share_of([scale * rate for rate in learning_rates], parameter)
-            if name.endswith("weight") and any(self._weight_decay):
-                parameter.mul_(1 - rate * self._networks.share_of(self._weight_decay, parameter))
-            first = self.first[name].lerp_(grad, 1 - _FIRST_MOMENT)
-            second = self.second[name].mul_(_SECOND_MOMENT).addcmul_(grad, grad, value=1 - _SECOND_MOMENT)
+            grad, own = grads[name] * shrink, self._rows(parameter)
+            is_readout = name in ("weight", "intercept")
+            rate = (learning_rates * self._readout_steps if is_readout else learning_rates)[:, None]
+            if name.endswith("weight") and self._decays:
+                own.mul_(1 - rate * self._weight_decay[:, None])
+            first = self._rows(self.first[name]).lerp_(grad, 1 - _FIRST_MOMENT)
+            second = self._rows(self.second[name]).mul_(_SECOND_MOMENT).addcmul_(grad, grad, value=1 - _SECOND_MOMENT)
             spread = (second / (1 - _SECOND_MOMENT**self.n_steps)).sqrt_().add_(_EPSILON)
-            parameter.sub_(rate * first / spread / (1 - _FIRST_MOMENT**self.n_steps))
+            own.sub_(rate * first / spread / (1 - _FIRST_MOMENT**self.n_steps))
             parameter.grad = None
+
+    def _rows(self, value: Tensor) -> Tensor:
+        """One row a network."""
+        return value.view(self._n_networks, -1)
 
 
 def _stack(layers: Sequence[HiddenLayer]) -> HiddenLayer:

@@ -61,6 +61,12 @@ class RunConfig:
         return hashlib.sha256(json.dumps(start, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
+    def shape_id(self) -> str:
+        """The same for runs whose gradient stages are of one shape, so that they can train side by side."""
+        shape = [dict(self.task), dict(self.family), dict(self.surrogate), {**self.objective, "head_weights": None}]
+        return json.dumps(shape, sort_keys=True)
+
+    @property
     def label(self) -> str:
         """A few words for a person."""
         shown = {k: v for k, v in self.task.items() if k != "name" and not isinstance(v, (list, dict))}

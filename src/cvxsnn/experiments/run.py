@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,7 +14,7 @@ import torch
 from .. import tasks
 from ..errors import CvxsnnError, InvalidInputError
 from ..evaluation import accuracy, predict_autoregressive, score_tokens
-from ..methods import Settings, Trained, train_task
+from ..methods import Settings, Trained, Training, task_training, train_together
 from ..network import SpikingNetwork
 from ..surrogate import SurrogateSettings
 from ..tasks import Task
@@ -41,21 +41,40 @@ def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) 
     stages : Path, optional
         Folder for the state of gradient stages, which methods that begin alike share.
     """
+    return execute_together([config], device, stages)[0]
+
+
+def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
+    """:func:`execute` for several runs, whose gradient stages share a GPU; where one fails, each is tried alone."""
     begin = time.perf_counter()
-    record: dict[str, Any] = {"config": config.as_dict(), **_circumstances(device)}
     try:
-        record |= {"status": "done", **_train(config, device, stages)}
-    except (CvxsnnError, MemoryError) as error:
-        record |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-    return {**record, "seconds": round(time.perf_counter() - begin, 3)}
+        prepared = [_prepare(config, device, stages) for config in configs]
+        trained = train_together([training for _, training in prepared])
+        results = [
+            {
+                "status": "done",
+                "val": own.history[-1].score,
+                "scores": _scores(own.network, task),
+                **_facts(own),
+                "seconds": round(own.seconds, 3),
+            }
+            for own, (task, _) in zip(trained, prepared, strict=True)
+        ]
+    except (CvxsnnError, MemoryError, torch.OutOfMemoryError) as error:
+        if len(configs) > 1:
+            return [execute(config, device, stages) for config in configs]
+        seconds = round(time.perf_counter() - begin, 3)
+        results = [{"status": "failed", "error": f"{type(error).__name__}: {error}", "seconds": seconds}]
+    return [
+        {"config": config.as_dict(), **_circumstances(device), **result}
+        for config, result in zip(configs, results, strict=True)
+    ]
 
 
-def _train(config: RunConfig, device: str, stages: Path | None) -> dict[str, Any]:
+def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task, Training]:
     task = make_task(config.task, config.seed)
-    settings = make_settings(config)
     folder = None if stages is None else stages / config.start_id
-    trained = train_task(config.method, task, settings, device=device, checkpoints=folder)
-    return {"val": trained.history[-1].score, "scores": _scores(trained.network, task), **_facts(trained)}
+    return task, task_training(config.method, task, make_settings(config), checkpoints=folder, device=device)
 
 
 def make_task(table: Mapping[str, Any], seed: int) -> Task:

@@ -4,7 +4,7 @@ A record is written the moment its run is finished, whole or not at all. What is
 damaged is named and done again. Runs go through joblib, so whatever backend joblib is told to use carries them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ import torch
 from joblib import Parallel, delayed
 
 from ..errors import DataFileError
+from ..methods import METHODS
 from .experiment import RunConfig
 from .records import Damaged, RecordStore
-from .run import execute
+from .run import execute_together
 
 
 @dataclass(frozen=True)
@@ -64,30 +65,43 @@ def run_all(
     counts = {"done": 0, "failed": 0}
     tell = report or (lambda *_: None)
     tell("runs", n_skipped, len(runs))
-    # Slow ones first: the last to finish should not be a long one that began late.
-    order = sorted(waiting.items(), key=lambda item: -_effort(item[1]))
-    n_processes = n_jobs if device == "cpu" else max(1, n_jobs)
-    jobs = Parallel(n_processes, return_as="generator_unordered")(
-        delayed(_carry_out)(name, config, device, str(store.folder)) for name, config in order
+    jobs = Parallel(n_jobs if device == "cpu" else max(1, n_jobs), return_as="generator_unordered")(
+        delayed(_carry_out)(names, [waiting[name] for name in names], device, str(store.folder))
+        for names in _shared_out(waiting, device)
     )
-    for status in jobs:
-        counts[status] += 1
+    for statuses in jobs:
+        for status in statuses:
+            counts[status] += 1
         tell("runs", n_skipped + sum(counts.values()), len(runs))
     own = tuple(record for record in damaged if record.path.stem in runs)
     return Outcome(counts["done"], counts["failed"], n_skipped, own)
 
 
-def _carry_out(name: str, config: RunConfig, device: str, folder: str) -> str:
-    """One run in a process of its own, which also keeps its record: nothing waits to be written."""
+def _shared_out(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]]:
+    """Runs to be done together: on a GPU those whose gradient stages can train side by side, else each alone."""
+    # Slow ones first: the last to finish should not be a long one that began late.
+    order = sorted(waiting, key=lambda name: -_effort(waiting[name]))
+    if device == "cpu":
+        return [[name] for name in order]
+    groups: dict[str, list[str]] = {}
+    for name in order:
+        is_gradient = set(METHODS[waiting[name].method].stages) == {"gradient"}
+        groups.setdefault(waiting[name].shape_id if is_gradient else name, []).append(name)
+    return list(groups.values())
+
+
+def _carry_out(names: Sequence[str], configs: Sequence[RunConfig], device: str, folder: str) -> list[str]:
+    """Some runs in a process of its own, which also keeps their records: nothing waits to be written."""
     torch.set_num_threads(1)
-    record = execute(config, device, Path(folder).parent / "stages")
+    records = execute_together(configs, device, Path(folder).parent / "stages")
     try:
-        RecordStore(Path(folder)).write(name, record)
+        for name, record in zip(names, records, strict=True):
+            RecordStore(Path(folder)).write(name, record)
     except DataFileError as error:
         raise DataFileError(
             f"{error}; free some space or choose another --output, then run the same command again"
         ) from None
-    return str(record["status"])
+    return [str(record["status"]) for record in records]
 
 
 def _effort(config: RunConfig) -> float:

@@ -117,10 +117,10 @@ def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, workspace: "Works
     """
     total = out if out.dtype == weight.dtype else workspace.array("product", out.shape, weight.dtype, out.device)
     inputs = inputs.expand(len(weight), *inputs.shape[-2:])
-    if inputs.shape[1] * weight.shape[2] < _SMALL_PRODUCT:
+    if weight.is_cuda or inputs.shape[1] * weight.shape[2] < _SMALL_PRODUCT:
         torch.bmm(inputs, weight, out=total)
     else:
-        for k in range(len(weight)):  # threads share one large product better than a batch of them
+        for k in range(len(weight)):  # a CPU's threads share one large product better than a batch of them
             torch.mm(inputs[k], weight[k], out=total[k])
     if total is not out:
         out.copy_(total)

@@ -155,21 +155,37 @@ class Stepper:
 
     def __init__(self, layers: Sequence[HiddenLayer], n_samples: int) -> None:
         self._layers = _checked_stack(layers, layers[0].fan_in if layers else 0)
+        self._levels = [layer.levels for layer in self._layers]
+        self._upper_weights = [
+            layer.weight.to(product_dtype(levels, 1.0))
+            for layer, levels in zip(self._layers[1:], self._levels[1:], strict=True)
+        ]
         self._states = [layer.initial_state(n_samples) for layer in self._layers]
         self._workspace = Workspace()
 
     def step(self, inputs: Array) -> Tensor:
         """Advance by one step of ``inputs`` (n_samples, n_features); return spikes (n_samples, n_neurons), bool."""
-        layers = self._layers
-        shape = (self._states[0].spikes.shape[1], layers[0].fan_in)
+        shape = (self._states[0].spikes.shape[1], self._layers[0].fan_in)
         if tuple(inputs.shape) != shape:
             raise InvalidInputError(f"expected one step of inputs of shape {shape}, got shape {tuple(inputs.shape)}")
-        inputs = as_inputs(inputs[:, None, :]).to(layers[0].weight.device)
-        block = snap_inputs(inputs).transpose(0, 1)
-        for layer, state, weight in zip(layers, self._states, _exact_weights(layers, inputs), strict=True):
+        return self._advance(as_inputs(inputs[:, None, :])[:, 0]).movedim(0, -2).flatten(-2)
+
+    def step_each(self, inputs: Tensor) -> Tensor:
+        """Advance by one step of inputs of its own for each subnetwork, (n_subnetworks, n_samples, n_features).
+
+        The spikes are of shape (n_subnetworks, n_samples, width), bool.
+        """
+        return self._advance(inputs)
+
+    def _advance(self, inputs: Tensor) -> Tensor:
+        first = self._layers[0]
+        inputs = inputs.to(first.weight.device)
+        weights = [first.weight.to(product_dtype(self._levels[0], input_levels(inputs))), *self._upper_weights]
+        block = snap_inputs(inputs)[..., None, :, :]
+        for layer, state, weight in zip(self._layers, self._states, weights, strict=True):
             layer.step(_drive(layer, weight, block, self._workspace)[:, 0], state)
             block = state.spikes[:, None]
-        return (self._states[-1].spikes != 0).movedim(0, -2).flatten(-2)
+        return self._states[-1].spikes != 0
 
 
 def _roll_block(
