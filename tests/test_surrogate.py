@@ -9,8 +9,15 @@ import torch
 from tolerances import FEW_DRAWS_SD, ROUNDING, SINGLE_PRECISION, WEIGHT_GRID
 
 import cvxsnn as cs
-from cvxsnn import surrogate_training
-from cvxsnn import DataFileError, InvalidInputError, Objective, SurrogateSettings, TrainingSet, train_surrogate
+from cvxsnn import (
+    DataFileError,
+    InvalidInputError,
+    Objective,
+    SurrogateSettings,
+    TrainingSet,
+    surrogate_training,
+    train_surrogate,
+)
 from cvxsnn.crowd import TaskScore
 from cvxsnn.surrogate import initial_network
 from cvxsnn.surrogate_training import Job, train_jobs

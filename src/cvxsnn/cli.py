@@ -246,12 +246,16 @@ def report(
     records: Annotated[Path, typer.Option(help="Folder that `cvxsnn reproduce` wrote.")] = Path("cvxsnn-results"),
     scale: Annotated[str, typer.Option(help="smoke or paper.")] = "smoke",
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("cvxsnn-report.html"),
+    tables: Annotated[
+        Path | None, typer.Option(help="Folder for small files too: a table and its numbers for each experiment.")
+    ] = None,
 ) -> None:
     """Render records as one page: every table and figure, ours beside the paper's."""
     from .checks import check_choice
     from .errors import DataFileError
     from .experiments import RecordStore, experiment_names, load_experiment
     from .experiments.report import write_report
+    from .experiments.tables import write_tables
 
     with _plain_errors():
         check_choice("--scale", scale, ("smoke", "paper"))
@@ -262,6 +266,9 @@ def report(
         experiments = [load_experiment(name, scale) for name in experiment_names()]  # type: ignore[arg-type]
         write_report(output, experiments, found, damaged, scale)  # type: ignore[arg-type]
         console.print(f"report: {output}", soft_wrap=True, markup=False)
+        if tables is not None:
+            written = write_tables(tables, experiments, found, scale)  # type: ignore[arg-type]
+            console.print(f"tables: {len(written)} files in {tables}", soft_wrap=True, markup=False)
 
 
 def _load_estimator(path: Path) -> Any:

@@ -19,3 +19,8 @@ def child_generator(seed: int, *names: str | int) -> np.random.Generator:
     digest = hashlib.sha256("\x1f".join(map(str, names)).encode()).digest()
     words = np.frombuffer(digest, dtype="<u4").tolist()
     return np.random.default_rng(np.random.SeedSequence([check_seed(seed), *words]))
+
+
+def child_seed(seed: int, *names: str | int) -> int:
+    """A seed of its own for ``names`` under the main ``seed``."""
+    return int(child_generator(seed, *names).integers(2**62))

@@ -140,6 +140,19 @@ def test_page_counts_verdicts(experiments, lost, page):
         assert f'<b>{count}</b><span class="verdict">{verdict}</span>' in page
 
 
+def test_contents_count_cells_without_a_number_in_the_paper_apart_from_those_that_cannot_be_told(experiments):
+    page = render_report(experiments, records_of(*experiments), [], "paper")
+    items = re.findall(r'<li><a href="#experiment-(\w+)">(.*?)</li>', page, re.DOTALL)
+    records = records_of(*experiments)
+    assert [name for name, _ in items] == ["table", "figure"]
+    for one, (_, item) in zip(experiments, items, strict=True):
+        unprinted = [cell for cell in summarise(one, records).cells if cell.paper is None]
+        n_untold = summarise(one, records).verdicts["cannot tell"] - len(unprinted)
+        assert n_untold > 0
+        assert f">{n_untold} cannot tell<" in item
+        assert (f"{len(unprinted)} without a number in the paper" in item) == bool(unprinted)
+
+
 def test_page_names_failed_missing_and_damaged_runs(lost, page):
     assert "InvalidInputError: expected files, got none" in page
     assert "It has not been run yet." in page

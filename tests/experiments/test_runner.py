@@ -13,7 +13,8 @@ import pytest
 from cvxsnn import DataFileError
 from cvxsnn.experiments import RecordStore, run_all
 from cvxsnn.experiments.experiment import RunConfig, iterate_grid, parse_experiment
-from cvxsnn.experiments.run import execute
+from cvxsnn.experiments.run import execute, execute_together
+from cvxsnn.experiments.runner import _shared_out
 
 TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
 PARTS = {
@@ -32,7 +33,23 @@ def tiny_runs(methods=("cvx", "sg", "sg-cvx"), seeds=(0, 1)):
 
 
 def without_timings(records):
-    return {name: {k: v for k, v in record.items() if k not in TIMINGS} for name, record in records.items()}
+    return {name: untimed(record) for name, record in records.items()}
+
+
+def untimed(record):
+    return {k: v for k, v in record.items() if k not in TIMINGS}
+
+
+def changed(method, seed=0, **parts):
+    """A tiny run with some keys of its tables changed."""
+    return RunConfig(method, seed, **{name: table | parts.get(name, {}) for name, table in PARTS.items()})
+
+
+def shared_out(configs, device):
+    """Places in the list of the runs that are carried out together."""
+    ids = [config.id for config in configs]
+    groups = _shared_out(dict(zip(ids, configs, strict=True)), device)
+    return sorted(sorted(ids.index(name) for name in group) for group in groups)
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +196,67 @@ def test_an_unknown_task_is_a_failed_run_with_a_sentence():
     record = execute(RunConfig("cvx", 0, **{**PARTS, "task": {"name": "juggling"}}))
     assert record["status"] == "failed"
     assert "expected a task among" in record["error"]
+
+
+def test_on_a_gpu_gradient_runs_of_one_shape_are_done_together_and_all_others_alone():
+    configs = [
+        changed("sg", 0),
+        changed("sg", 1),
+        changed("sg-sg", 0),
+        changed("sg", 0, objective={"head_weights": {"label": 2.0}}),
+        changed("sg", 0, convex={"n_strengths": 4}),
+        changed("cvx", 0),
+        changed("cvx", 1),
+        changed("sg-cvx", 0),
+        changed("cvx-sg", 0),
+    ]
+    assert shared_out(configs, "cuda") == [[0, 1, 2, 3, 4], [5], [6], [7], [8]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"task": {"n_steps": 4}},
+        {"task": {"n_train": 25}},
+        {"family": {"hidden": [6, 9]}},
+        {"surrogate": {"epochs": 3}},
+        {"surrogate": {"learning_rate": [0.01]}},
+        {"objective": {"loss": "logistic"}},
+    ],
+)
+def test_on_a_gpu_runs_of_another_shape_are_kept_apart(other):
+    assert shared_out([changed("sg", 0), changed("sg", 0, **other), changed("sg", 1)], "cuda") == [[0, 2], [1]]
+
+
+def test_on_a_cpu_every_run_is_done_alone_the_slow_ones_first():
+    configs = [changed("cvx"), changed("sg"), changed("sg", 1), changed("sg", 0, family={"hidden": [60, 80]})]
+    groups = _shared_out({str(number): config for number, config in enumerate(configs)}, "cpu")
+    assert groups == [["3"], ["1"], ["2"], ["0"]]
+
+
+def test_runs_done_together_have_the_records_of_runs_done_alone(tmp_path):
+    configs = [changed("sg", 0), changed("sg", 1), changed("sg-sg", 1), changed("sg", 0, surrogate={"epochs": 3})]
+    together = execute_together(configs, "cpu", tmp_path / "together")
+    alone = [execute(config, "cpu", tmp_path / config.id) for config in configs]
+    assert [record["status"] for record in together] == ["done"] * 4
+    assert [record["config"] for record in together] == [config.as_dict() for config in configs]
+    assert list(map(untimed, together)) == list(map(untimed, alone))
+    scores = [[(stage["name"], stage["score"]) for stage in record["stages"]] for record in together]
+    assert scores == [[(stage["name"], stage["score"]) for stage in record["stages"]] for record in alone]
+    assert [len(record["stages"]) for record in together] == [1, 1, 2, 1]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [({"task": {"n_steps": 1}}, "n_steps"), ({"surrogate": {"learning_rate": [-1.0]}}, "learning_rate")],
+)
+def test_a_bad_run_among_good_ones_fails_alone(place, parts, complaint):
+    configs = [changed("sg", 0), changed("sg", 1)]
+    configs.insert(place, changed("sg", 2, **parts))
+    records = execute_together(configs, "cpu", None)
+    assert [record["config"]["seed"] for record in records] == [config.seed for config in configs]
+    bad = records.pop(place)
+    assert bad["status"] == "failed"
+    assert complaint in bad["error"]
+    assert list(map(untimed, records)) == [untimed(execute(changed("sg", seed))) for seed in (0, 1)]

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..errors import CvxsnnError, InvalidInputError
 from .problem import ConvexProblem
 
-Scope = Literal["sampled", "complete"]
+Scope = Literal["sampled", "pool", "complete"]
 
 
 class CertificateError(CvxsnnError, ArithmeticError):
@@ -31,12 +31,14 @@ class Certificate:
     ----------
     primal : float, objective at the coefficients
     dual : float, a lower bound on the objective at every coefficients
-    scope : "sampled" if over these witnesses, "complete" if over all witnesses
+    scope : "sampled" if over these witnesses, "pool" if over a pool that was priced, "complete" if over all witnesses
+    n_witnesses : int or None, of the pool
     """
 
     primal: float
     dual: float
     scope: Scope = "sampled"
+    n_witnesses: int | None = None
 
     @property
     def gap(self) -> float:
@@ -50,9 +52,11 @@ class Certificate:
 
     def __str__(self) -> str:
         """One line for a person."""
+        pool = f"a pool of {self.n_witnesses:,}" if self.n_witnesses is not None else "a pool of"
+        over = {"sampled": "these", "pool": pool, "complete": "all"}[self.scope]
         return (
             f"objective {self.primal:.9g}, proven within {self.gap:.2e} (relative {self.relative_gap:.2e}) of the "
-            f"optimum over {'these' if self.scope == 'sampled' else 'all'} witnesses"
+            f"optimum over {over} witnesses"
         )
 
 

@@ -22,6 +22,18 @@ def draw_panel(
     experiment: Experiment, summary: ExperimentSummary, title: str, curves: Mapping[str, str], ink: str, page: str
 ) -> bytes:
     """One panel as a PNG picture, in two colours and those of its curves."""
+    return _draw(experiment, summary, {title: curves}, ink, page)
+
+
+def draw_figure(experiment: Experiment, summary: ExperimentSummary) -> bytes:
+    """All panels as one PNG picture on white, two beside each other."""
+    panels = panels_of(list(dict.fromkeys(cell.row for cell in summary.cells)))
+    return _draw(experiment, summary, panels, "#1c2024", "#ffffff")
+
+
+def _draw(
+    experiment: Experiment, summary: ExperimentSummary, panels: Mapping[str, Mapping[str, str]], ink: str, page: str
+) -> bytes:
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     style: dict[Any, Any] = {
         **dict.fromkeys(inked, ink),
@@ -30,26 +42,46 @@ def draw_panel(
         "font.size": 11,
         "grid.alpha": 0.25,
     }
-    columns = list(dict.fromkeys(cell.column for cell in summary.cells))
-    places = _axis(columns)
+    n_columns = min(2, len(panels))
+    n_rows = -(-len(panels) // n_columns)
     buffer = io.BytesIO()
     with matplotlib.rc_context(style), warnings.catch_warnings():
         # Names come from files: a sign that the font lacks is drawn as a box, which is no reason to complain.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure = Figure(figsize=(6, 4.2), layout="constrained")
-        axes = figure.subplots()
-        axes.grid(True)
-        axes.set_title(_plain(title), fontsize="medium", loc="left")
-        axes.set_xlabel(_plain(_axis_name(experiment)))
-        axes.set_ylabel(_plain(summary.quantity))
-        for number, (row, curve) in enumerate(curves.items()):
-            cells = sorted((c for c in summary.cells if c.row == row), key=lambda cell: places[cell.column])
-            _draw_curve(axes, cells, places, _plain(curve), number)
-        _set_axes(axes, summary, columns, places)
-        if axes.lines:
-            figure.legend(loc="outside lower center", ncols=3, fontsize="small", frameon=False)
+        figure = Figure(figsize=(6 * n_columns, 4.2 * n_rows), layout="constrained")
+        grid = list(figure.subplots(n_rows, n_columns, squeeze=False).flat)
+        for axes, (title, curves) in zip(grid, panels.items(), strict=False):
+            _draw_axes(axes, experiment, summary, title, curves)
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
+        # Panels that share a picture have curves of the same names, so each is explained once.
+        named = {label: line for axes in grid for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+        if named:
+            figure.legend(
+                named.values(),
+                named.keys(),
+                loc="outside lower center",
+                ncols=3 * n_columns,
+                fontsize="small",
+                frameon=False,
+            )
         figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _draw_axes(
+    axes: Axes, experiment: Experiment, summary: ExperimentSummary, title: str, curves: Mapping[str, str]
+) -> None:
+    columns = list(dict.fromkeys(cell.column for cell in summary.cells))
+    places = _axis(columns)
+    axes.grid(True)
+    axes.set_title(_plain(title), fontsize="medium", loc="left")
+    axes.set_xlabel(_plain(_axis_name(experiment)))
+    axes.set_ylabel(_plain(summary.quantity))
+    for number, (row, curve) in enumerate(curves.items()):
+        cells = sorted((c for c in summary.cells if c.row == row), key=lambda cell: places[cell.column])
+        _draw_curve(axes, cells, places, _plain(curve), number)
+    _set_axes(axes, summary, columns, places)
 
 
 def _draw_curve(axes: Axes, cells: Sequence[CellSummary], places: Mapping[str, float], label: str, number: int) -> None:

@@ -64,6 +64,7 @@ section { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 1.
   padding: 0; list-style: none; max-width: none }
 .strip li { background: var(--card); border-top: 4px solid var(--verdict); padding: .5rem .9rem .6rem }
 .strip b { display: block; font-size: 1.75rem; line-height: 1.2; font-variant-numeric: tabular-nums }
+.strip .small { display: block }
 .matches { --verdict: var(--matches) } .better { --verdict: var(--better) }
 .worse { --verdict: var(--worse) } .unknown { --verdict: var(--unknown) }
 .verdict { color: var(--verdict); font-weight: 600; white-space: nowrap }
@@ -77,7 +78,7 @@ th, td { text-align: left; vertical-align: top; padding: .4rem .75rem; border-bo
 thead th { border-bottom: 2px solid var(--line); vertical-align: bottom }
 tbody th { font-weight: 600 }
 .grid tbody th { position: sticky; left: 0; background: var(--page); min-width: 6rem; max-width: 11rem; z-index: 1 }
-.grid td { min-width: 9.5rem } .grid td.filled { border-left: 4px solid var(--verdict); background: var(--card) }
+.grid tbody td { min-width: 9.5rem } .grid td.filled { border-left: 4px solid var(--verdict); background: var(--card) }
 .grid { border-collapse: separate; border-spacing: 3px } .grid th, .grid td { border-bottom: 0 }
 .ours { font-size: 1.0625rem; font-variant-numeric: tabular-nums; white-space: nowrap }
 .grid .line { display: block } .difference { white-space: nowrap } .compact td { font-variant-numeric: tabular-nums }
@@ -90,11 +91,12 @@ figure { margin: 1rem 0 } figure img { width: 100%; max-width: 45rem; height: au
   gap: 1rem }
 @media (max-width: 30rem) { h1 { font-size: 1.4rem } .strip { grid-template-columns: 1fr 1fr }
   dl.facts { grid-template-columns: 1fr; gap: 0 } dl.facts dd { margin-bottom: .5rem }
-  .grid tbody th { max-width: 7.5rem } th, td { padding: .35rem .5rem } }
+  th, td { padding: .35rem .5rem } .grid tbody th { min-width: 4.25rem; max-width: 5.5rem }
+  .grid tbody td { min-width: 7rem } }
 @page { size: A4 landscape; margin: 12mm }
 @media print { body { font-size: 10pt } header, main, footer { max-width: none; padding: 0 }
   table { font-size: 7.5pt } .ours { font-size: 8.5pt } table .small { font-size: 6.5pt } th, td { padding: 2pt 4pt }
-  .grid td, .grid tbody th, .compact td:first-child, .sentence { min-width: 0 } .scroll { overflow: visible }
+  .grid tbody td, .grid tbody th, .compact td:first-child, .sentence { min-width: 0 } .scroll { overflow: visible }
   .panels { grid-template-columns: 1fr 1fr }
   .grid tbody th { position: static } .back { display: none } thead { display: table-header-group }
   tr, figure, .strip { break-inside: avoid } h2, h3 { break-after: avoid } a { color: inherit }
@@ -143,7 +145,9 @@ def render_report(experiments: Sequence[Experiment], records: Records, damaged: 
         f'<title>{_TITLE}</title>\n<link rel="icon" href="data:,">\n<style>{_STYLE}</style>\n</head>\n<body>\n'
         f'<header id="top">\n<h1>{_TITLE}</h1>\n'
         "<p>Every number is a mean over seeds. For each seed, the method that scores highest on validation data is "
-        "chosen, and its score on test data is reported, with the sample standard deviation over seeds after ±.</p>\n"
+        "chosen, and its score on test data is reported, with the sample standard deviation over seeds after ±. "
+        "A verdict compares our number with the paper's for the same methods: <b>better</b> in a column of surrogate "
+        "gradients means that this baseline does better here than in the paper.</p>\n"
         f"{smoke if scale == 'smoke' else ''}{_strip(summaries)}{_how_judged()}"
         f"{_circumstances(experiments, records, damaged)}</header>\n"
         f"<main>\n{_contents(summaries, anchors, damaged)}{sections}{_damaged_section(damaged, experiments)}</main>\n"
@@ -165,7 +169,8 @@ def _anchors(experiments: Sequence[Experiment]) -> list[str]:
     return anchors
 
 
-def _number(value: float | None, metric: str) -> str:
+def number_text(value: float | None, metric: str) -> str:
+    """A number in as many digits as its kind needs."""
     if value is None:
         return _NOTHING
     quantity = quantity_of(metric)
@@ -175,7 +180,7 @@ def _number(value: float | None, metric: str) -> str:
 def _signed(value: float | None, metric: str) -> str:
     if value is None:
         return _NOTHING
-    size = _number(abs(value), metric)
+    size = number_text(abs(value), metric)
     return size if float(size) == 0 else ("−" if value < 0 else "+") + size
 
 
@@ -196,7 +201,8 @@ def _plural(count: int, noun: str) -> str:
 def _strip(summaries: Sequence[ExperimentSummary]) -> str:
     counts = {verdict: sum(summary.verdicts[verdict] for summary in summaries) for verdict in VERDICTS}
     n_unprinted = sum(1 for summary in summaries for cell in summary.cells if cell.paper is None)
-    why = f'<span class="small soft">{n_unprinted} of them have no number in the paper</span>' if n_unprinted else ""
+    which = "all" if n_unprinted == counts["cannot tell"] else str(n_unprinted)
+    why = f'<span class="small soft">{which} of them have no number in the paper</span>' if n_unprinted else ""
     tiles = "".join(
         f'<li class="{_CLASSES[verdict]}"><b>{count}</b><span class="verdict">{verdict}</span> '
         f"{why if verdict == 'cannot tell' else ''}</li>"
@@ -265,10 +271,15 @@ def _distinct(tables: Iterable[object]) -> str:
 def _contents(summaries: Sequence[ExperimentSummary], anchors: Sequence[str], damaged: Sequence[Damaged]) -> str:
     items = []
     for summary, anchor in zip(summaries, anchors, strict=True):
+        n_unprinted = sum(cell.paper is None for cell in summary.cells)
+        told = {**summary.verdicts, "cannot tell": summary.verdicts["cannot tell"] - n_unprinted}
         counts = ", ".join(
-            f'<span class="{_CLASSES[verdict]}"><span class="verdict">{count} {verdict}</span></span>'
-            for verdict, count in summary.verdicts.items()
-            if count
+            [
+                f'<span class="{_CLASSES[verdict]}"><span class="verdict">{count} {verdict}</span></span>'
+                for verdict, count in told.items()
+                if count
+            ]
+            + ([f"{n_unprinted} without a number in the paper"] if n_unprinted else [])
         )
         items.append(
             f'<li><a href="#{anchor}">{_escape(summary.title)}</a>'
@@ -340,11 +351,11 @@ def _grid_cell(cells: Sequence[CellSummary], anchor: str, notes: Sequence[str]) 
     for cell in cells:
         note = notes.index(cell.note) + 1 if cell.note else 0
         mark = f'<sup><a href="#{anchor}-note-{note}" aria-label="note {note}">{note}</a></sup>' if note else ""
-        spread = f" ± {_number(cell.spread, cell.metric)}" if cell.spread is not None else ""
+        spread = f" ± {number_text(cell.spread, cell.metric)}" if cell.spread is not None else ""
         chosen = [run.method for run in cell.chosen]
         methods = [f"{method} ×{chosen.count(method)}" if len(cell.methods) > 1 else method for method in cell.methods]
         paper = (
-            f'<span class="line">paper {_number(cell.paper, cell.metric)}, '
+            f'<span class="line">paper {number_text(cell.paper, cell.metric)}, '
             f'<span class="difference">Δ {_signed(cell.difference, cell.metric)}</span></span>'
             if cell.paper is not None
             else ""
@@ -352,8 +363,8 @@ def _grid_cell(cells: Sequence[CellSummary], anchor: str, notes: Sequence[str]) 
         seeds = f"{cell.n_seeds} of {_plural(cell.n_expected_seeds, 'seed')}"
         parts.append(
             f'<div class="{_CLASSES[cell.verdict]}">'
-            f'<span class="line ours"><b>{_number(cell.mean, cell.metric)}</b>{spread}{mark}</span>'
-            f'{paper}<span class="line verdict">{cell.verdict}</span>'
+            f'<span class="line ours"><b>{number_text(cell.mean, cell.metric)}</b>{spread}</span>'
+            f'{paper}<span class="line"><span class="verdict">{cell.verdict}</span>{mark}</span>'
             f'<span class="line small soft">{_escape(", ".join(methods) or "no method")}, {seeds}</span>'
             + (f'<span class="line small soft">{_escape(cell.reason)}</span>' if cell.reason else "")
             + "</div>"

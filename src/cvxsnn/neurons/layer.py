@@ -92,10 +92,13 @@ class HiddenLayer(ABC):
         """The layer restricted to some of its subnetworks."""
         return self._map(lambda value: value[subnetworks])
 
-    def take_neuron(self, number: int) -> Self:
-        """The layer with one of its neurons in each subnetwork; recurrence is left out."""
+    def take_neuron(self, number: int | Tensor) -> Self:
+        """The layer with one of its neurons in each subnetwork, the same or one for each; recurrence is left out."""
+        numbers = torch.as_tensor(number, device=self.weight.device).expand(self.n_subnetworks)
+        each = torch.arange(self.n_subnetworks, device=self.weight.device)
         names = [name for name in self.tensors() if name != "recurrent_weight"]
-        return self.with_tensors({name: self.tensors()[name][..., number : number + 1] for name in names})
+        # Indices on both sides of a slice bring their axis to the front.
+        return self.with_tensors({name: self.tensors()[name][each, ..., numbers][..., None] for name in names})
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """The layer on another device or in another floating-point type."""

@@ -14,8 +14,10 @@ from ..checks import check_choice, check_positive_int
 from ..errors import InvalidInputError
 from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
 from ..seeds import check_seed, child_generator
-from .distributions import Distribution, as_distribution, parse_distribution
+from .distributions import Constant, Distribution, as_distribution, parse_distribution
 from .witness_set import Neuron, Provenance, WitnessSet
+
+PerLayer = Distribution | float | Sequence[Distribution | float]
 
 
 def gaussian_witnesses(
@@ -23,12 +25,13 @@ def gaussian_witnesses(
     hidden: Sequence[int],
     n_subnetworks: int = 1,
     *,
-    decay: Distribution | float = 0.9,
-    threshold: Distribution | float = 1.0,
-    bias: Distribution | float = 0.0,
-    gain: Distribution | float = 1.0,
-    initial_membrane: Distribution | float = 0.0,
-    fan_in: int | None = None,
+    decay: PerLayer = 0.9,
+    threshold: PerLayer = 1.0,
+    bias: PerLayer = 0.0,
+    gain: PerLayer = 1.0,
+    initial_membrane: PerLayer = 0.0,
+    balance: PerLayer = 0.0,
+    fan_in: int | Sequence[int | None] | None = None,
     neuron: Neuron = "lif",
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
@@ -48,11 +51,15 @@ def gaussian_witnesses(
         P_last are totals over all subnetworks: divide them by ``n_subnetworks``.
     n_subnetworks : int
         The paper's K.
-    decay, threshold, bias, gain, initial_membrane : number or Distribution
+    decay, threshold, bias, gain, initial_membrane : number or Distribution, or a sequence with one for each layer
         Decay, threshold and initial membrane belong to LIF neurons only.
-    fan_in : int, optional
-        Lower neurons that a neuron above the first layer reads, drawn for each; all of them when not given. Weights
-        then have variance ``gain² / fan_in``. Few make neurons that differ more from each other.
+    balance : number or Distribution, or a sequence with one for each layer
+        Share of the sum of a neuron's weights that is taken from its bias. With 0.5 a spike counts as +½ and its
+        absence as -½, so that neurons fire half of the time at any depth.
+    fan_in : int, optional, or a sequence with one for each layer
+        How many inputs or lower neurons a neuron reads, drawn for each; all of them when not given. A single number is
+        for all layers but the first. Weights have variance ``gain² / fan_in``. Few make neurons that differ more from
+        each other. A balanced neuron that reads one other relays or negates it, and nothing gets lost on the way up.
     neuron : "lif" or "threshold"
     seed : int
         The draw depends on nothing else: not on the device, and a layer's weights not on the other parameters.
@@ -64,46 +71,58 @@ def gaussian_witnesses(
         raise InvalidInputError(f"expected hidden to list the layers' widths, got {hidden!r}: pass for example (256,)")
     sizes = [check_positive_int("n_features", n_features), *(check_positive_int("hidden", width) for width in hidden)]
     n_subnetworks = check_positive_int("n_subnetworks", n_subnetworks)
-    given = {"decay": decay, "threshold": threshold, "bias": bias, "gain": gain, "initial_membrane": initial_membrane}
-    families = {name: as_distribution(name, value) for name, value in given.items()}
-    n_read = None if fan_in is None else check_positive_int("fan_in", fan_in)
-    recipe = {
+    given: dict[str, PerLayer] = {
+        "decay": decay,
+        "threshold": threshold,
+        "bias": bias,
+        "gain": gain,
+        "initial_membrane": initial_membrane,
+        "balance": balance,
+    }
+    families = {name: _per_layer(name, value, len(hidden)) for name, value in given.items()}
+    n_read = _fan_ins(fan_in, len(hidden))
+    recipe: dict[str, Any] = {
         "n_features": sizes[0],
         "hidden": tuple(sizes[1:]),
         "n_subnetworks": n_subnetworks,
         "neuron": neuron,
-        **({} if n_read is None else {"fan_in": n_read}),
+        **({} if not any(n_read) else {"fan_in": n_read}),
         "seed": check_seed(seed),
         "dtype": str(dtype).removeprefix("torch."),
-        **{name: family.describe() for name, family in families.items()},
+        **{name: _described(family) for name, family in families.items()},
     }
+    if not any(own != Constant(0.0) for own in families["balance"]):
+        del recipe["balance"]
 
     def draw_layer(depth: int, fan_in: int, width: int) -> HiddenLayer:
         def tensor(values: npt.NDArray[np.floating[Any]]) -> Tensor:
             return torch.from_numpy(values).to(device=device, dtype=dtype)
 
         def per_neuron(name: str) -> npt.NDArray[np.float64]:
-            return families[name].sample(child_generator(seed, "witness", depth, name), (n_subnetworks, width))
+            return families[name][depth - 1].sample(
+                child_generator(seed, "witness", depth, name), (n_subnetworks, width)
+            )
 
         def weights(name: str, rows: int) -> Tensor:
             generator = child_generator(seed, "witness", depth, name)
             normal = generator.standard_normal((n_subnetworks, rows, width), dtype=np.float32)
-            is_sparse = name == "weight" and depth > 1 and n_read is not None and n_read < rows
-            kept = n_read if is_sparse and n_read is not None else rows
-            if is_sparse:
+            kept = min(n_read[depth - 1] or rows, rows) if name == "weight" else rows
+            if kept < rows:
                 keys = child_generator(seed, "witness", depth, "fan_in").random(normal.shape, dtype=np.float32)
                 normal[keys > np.partition(keys, kept - 1, axis=1)[:, kept - 1 : kept]] = 0
             return tensor(normal * (per_neuron("gain") / math.sqrt(kept)).astype(np.float32)[:, None, :])
 
+        weight = weights("weight", fan_in)
+        bias = tensor(per_neuron("bias")) - tensor(per_neuron("balance")) * weight.sum(1)
         if neuron == "threshold":
             return ThresholdLayer(
-                weights("weight", fan_in),
-                bias=tensor(per_neuron("bias")),
+                weight,
+                bias=bias,
                 recurrent_weight=weights("recurrent_weight", width),
             )
         return LIFLayer(
-            weights("weight", fan_in),
-            bias=tensor(per_neuron("bias")),
+            weight,
+            bias=bias,
             decay=tensor(per_neuron("decay")),
             threshold=tensor(per_neuron("threshold")),
             initial_membrane=tensor(per_neuron("initial_membrane")),
@@ -113,14 +132,43 @@ def gaussian_witnesses(
     return WitnessSet(layers, Provenance("sampled", recipe))
 
 
+def _per_layer(name: str, value: PerLayer, n_layers: int) -> list[Distribution]:
+    """One distribution for each layer."""
+    each = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * n_layers
+    if len(each) != n_layers:
+        raise InvalidInputError(f"expected one {name} for each of {n_layers} layers, got {len(each)}")
+    return [as_distribution(name, one) for one in each]
+
+
+def _fan_ins(value: int | Sequence[int | None] | None, n_layers: int) -> list[int | None]:
+    """One fan-in for each layer; None reads all."""
+    each = list(value) if isinstance(value, Sequence) else [None, *[value] * (n_layers - 1)]
+    if len(each) != n_layers:
+        raise InvalidInputError(f"expected one fan_in for each of {n_layers} layers, got {len(each)}")
+    for one in [*each, *([value] if isinstance(value, int) else [])]:
+        if one is not None:
+            check_positive_int("fan_in", one)
+    return each
+
+
+def _described(family: list[Distribution]) -> dict[str, Any] | list[dict[str, Any]]:
+    """One description where all layers have the same."""
+    described = [own.describe() for own in family]
+    return described[0] if all(own == described[0] for own in described) else described
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return parse_distribution(value)
+    is_list = isinstance(value, (list, tuple)) and any(isinstance(one, Mapping) for one in value)
+    return [parse_distribution(one) for one in value] if is_list else value
+
+
 def regenerate(provenance: Provenance, **overrides: Any) -> WitnessSet:
     """Draw sampled witnesses again from their recipe; ``overrides`` may set ``dtype`` and ``device``."""
     if provenance.kind != "sampled":
         raise InvalidInputError(f"expected sampled witnesses, got {provenance.kind} ones: only a sample has a seed")
-    recipe: dict[str, Any] = {
-        name: parse_distribution(value) if isinstance(value, Mapping) else value
-        for name, value in provenance.recipe.items()
-    }
+    recipe: dict[str, Any] = {name: _parsed(value) for name, value in provenance.recipe.items()}
     recipe["dtype"] = getattr(torch, recipe["dtype"])
     subnetworks = recipe.pop("subnetworks", None)
     witnesses = gaussian_witnesses(**{**recipe, **overrides})

@@ -1,0 +1,275 @@
+"""Choosing the family of witnesses on validation data, by many cheap convex fits.
+
+Which neurons are sampled decides more than anything that is done with them. Families are drawn from a broad prior
+(:mod:`cvxsnn.witnesses.prior`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
+regression and scored; the better ones are varied and tried with more neurons and data, and the best with all.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .checks import check_positive_int
+from .convex.heads import Head
+from .dictionary import Readout
+from .errors import InvalidInputError
+from .network import SpikingNetwork
+from .seeds import child_generator, child_seed
+from .surrogate import initial_network
+from .training_set import Objective, TrainingSet
+from .witnesses import gaussian_witnesses
+from .witnesses.prior import FamilyDraw, draw_family, mutate_family
+
+_SHARES = (16, 4, 1)
+"""One of so many neurons, and of sequences beyond the first two thousand, in the rounds of drawing, varying, finishing."""
+
+_LEAST_ROWS = 2000
+_GENERATIONS = 5
+_PARENTS = 8
+_FINALISTS = 3
+
+_LEAST_WIDTH = 32
+_RIDGES = 10.0 ** np.arange(-7, 3)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to search for a family.
+
+    Parameters
+    ----------
+    n_witnesses : int
+        Neurons of the last hidden layer, once a family is chosen.
+    n_layers : int, optional
+        Hidden layers; one or two when not given, whichever does better.
+    n_trials : int
+        Families to try: half of them drawn, half of them variations.
+    max_seconds : float
+        After which no new fit begins; the best so far is taken.
+    readouts : tuple of "last" and "mean"
+        To choose from; the objective's own when empty.
+    """
+
+    n_witnesses: int = 1024
+    n_layers: int | None = None
+    n_trials: int = 192
+    max_seconds: float = math.inf
+    readouts: tuple[Readout, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        for name in ("n_witnesses", "n_trials"):
+            check_positive_int(name, getattr(self, name))
+        if self.n_layers is not None:
+            check_positive_int("n_layers", self.n_layers)
+        if not self.max_seconds > 0:
+            raise InvalidInputError(f"expected max_seconds above zero, got {self.max_seconds!r}")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One family tried once.
+
+    Attributes
+    ----------
+    family : mapping, arguments of :func:`cvxsnn.gaussian_witnesses`
+    readout : "last", "all" or "mean"
+    round : "draw", "vary" or "finish"
+    n_rows : int, sequences that it learnt from
+    score : float, on validation data
+    error : float, an estimate of the squared error on new data from the training data alone, which breaks ties
+    seconds : float
+    """
+
+    family: Mapping[str, Any]
+    readout: Readout
+    round: str
+    n_rows: int
+    score: float
+    error: float
+    seconds: float
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Higher is better."""
+        return (self.score, -self.error)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The family that did best, and all that was tried on the way."""
+
+    family: Mapping[str, Any]
+    readout: Readout
+    trials: tuple[Trial, ...]
+
+
+def tune_witnesses(
+    data: TrainingSet,
+    objective: Objective,
+    score: Callable[[SpikingNetwork], float],
+    tuning: Tuning | None = None,
+    *,
+    seed: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> Tuned:
+    """Search for the family of witnesses whose spikes can be read out best.
+
+    Parameters
+    ----------
+    data : TrainingSet
+    objective : Objective
+    score : function
+        Of a network, on validation data; higher is better.
+    tuning : Tuning, optional
+    seed : int
+    report : function, optional
+        Called as ``report(done, total)`` after each trial.
+    """
+    search = _Search(data, objective, score, tuning or Tuning(), seed, report)
+    search.draw()
+    for _ in range(_GENERATIONS):
+        search.vary()
+    return search.finish()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A family that is searched for, with the read-out for it."""
+
+    family: FamilyDraw
+    readout: Readout
+
+
+class _Search:
+    """What has been tried, and what did best at the size that counts."""
+
+    def __init__(
+        self,
+        data: TrainingSet,
+        objective: Objective,
+        score: Callable[[SpikingNetwork], float],
+        tuning: Tuning,
+        seed: int,
+        report: Callable[[int, int], None] | None,
+    ) -> None:
+        self._data, self._objective, self._score, self._tuning, self._seed = data, objective, score, tuning, seed
+        self._tell = report or (lambda *_: None)
+        self._generator = child_generator(seed, "tuning", "families")
+        self._order = torch.from_numpy(child_generator(seed, "tuning", "rows").permutation(len(data)))
+        self._begin = time.monotonic()
+        self._n_drawn = max(1, tuning.n_trials // 2)
+        self._n_varied = (tuning.n_trials - self._n_drawn) // _GENERATIONS
+        self._total = self._n_drawn + _PARENTS + _GENERATIONS * self._n_varied + _FINALISTS
+        self.trials: list[Trial] = []
+        self._ranked: dict[_Candidate, Trial] = {}
+        """The latest trial of each candidate that is still in the race."""
+
+    def draw(self) -> None:
+        """Try families from the prior, small; the better ones also at the next size."""
+        n_features = self._data.inputs.shape[2]
+        readouts = self._tuning.readouts or (self._objective.readout,)
+        drawn = []
+        for _ in range(self._n_drawn):
+            n_layers = self._tuning.n_layers or int(self._generator.integers(1, 3))
+            family = draw_family(self._generator, n_features, n_layers)
+            drawn.append(_Candidate(family, readouts[self._generator.integers(len(readouts))]))
+        self._ranked = self._try_all(drawn, "draw", _SHARES[0])
+        self._ranked = self._try_all(self._best(_PARENTS), "vary", _SHARES[1]) or self._ranked
+
+    def vary(self) -> None:
+        """Try variations of the best."""
+        parents = self._best(_PARENTS)
+        readouts = self._tuning.readouts or (self._objective.readout,)
+        children = []
+        for _ in range(self._n_varied):
+            parent = parents[self._generator.integers(len(parents))]
+            family = mutate_family(self._generator, parent.family, self._data.inputs.shape[2])
+            is_same = self._generator.random() < 0.8
+            children.append(
+                _Candidate(family, parent.readout if is_same else readouts[self._generator.integers(len(readouts))])
+            )
+        fresh = [child for child in dict.fromkeys(children) if child not in self._ranked]
+        self._ranked |= self._try_all(fresh, "vary", _SHARES[1])
+
+    def finish(self) -> Tuned:
+        """Try the best at full size, and say which it is."""
+        finalists = self._best(_FINALISTS)
+        ranked = self._try_all(finalists, "finish", _SHARES[2])
+        # Where time was up, the order of the smaller trials has to do.
+        self._ranked = ranked or {candidate: self._ranked[candidate] for candidate in finalists}
+        (best,) = self._best(1)
+        self._tell(self._total, self._total)
+        return Tuned(_sized(best.family, self._tuning.n_witnesses), best.readout, tuple(self.trials))
+
+    def _best(self, number: int) -> list[_Candidate]:
+        order = sorted(self._ranked, key=lambda candidate: self._ranked[candidate].rank, reverse=True)
+        return order[:number]
+
+    def _try_all(self, candidates: Sequence[_Candidate], name: str, share: int) -> dict[_Candidate, Trial]:
+        found = {}
+        for candidate in candidates:
+            if self.trials and time.monotonic() - self._begin >= self._tuning.max_seconds:
+                break
+            found[candidate] = self._try(candidate, name, share)
+            self.trials.append(found[candidate])
+            self._tell(len(self.trials), self._total)
+        return found
+
+    def _try(self, candidate: _Candidate, name: str, share: int) -> Trial:
+        begin = time.monotonic()
+        n_rows = min(len(self._data), max(_LEAST_ROWS, len(self._data) // share))
+        data = self._data if n_rows == len(self._data) else self._data.take(self._order[:n_rows].sort().values)
+        objective = replace(self._objective, readout=candidate.readout)
+        family = _sized(candidate.family, self._tuning.n_witnesses // share)
+        witnesses = gaussian_witnesses(
+            data.inputs.shape[2], seed=child_seed(self._seed, "tuning", name), device=data.inputs.device, **family
+        )
+        network = initial_network(witnesses.layers, objective, data, self._seed)
+        heads, row_weight = objective.heads(data)
+        features = network.features(data.inputs, data.lengths).flatten(0, -2)
+        coef, intercept, error = fit_ridge_gcv(features, heads, row_weight)
+        fitted = float(self._score(network.with_readout(coef, intercept)))
+        return Trial(family, candidate.readout, name, n_rows, fitted, error, time.monotonic() - begin)
+
+
+def _sized(family: FamilyDraw, n_witnesses: int) -> dict[str, Any]:
+    """The family with so many neurons in the last layer, and a quarter of that in those below."""
+    last = max(_LEAST_WIDTH, n_witnesses)
+    lower = max(_LEAST_WIDTH, last // 4)
+    return {**family.arguments(), "hidden": (*[lower] * (family.n_layers - 1), last), "n_subnetworks": 1}
+
+
+def fit_ridge_gcv(features: Tensor, heads: tuple[Head, ...], row_weight: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Ridge regression on all heads' targets; generalised cross-validation chooses the strength.
+
+    Returns
+    -------
+    coef : Tensor of shape (n_features, n_outputs)
+    intercept : Tensor of shape (n_outputs,)
+    error : float, the estimated mean squared error on new rows
+    """
+    targets = torch.cat([head.targets for head in heads], dim=1)
+    feature_mean, target_mean = row_weight @ features, row_weight @ targets
+    root = row_weight.sqrt()[:, None]
+    x, y = (features - feature_mean) * root, (targets - target_mean) * root
+    eigenvalues, basis = torch.linalg.eigh(x.T @ x)
+    eigenvalues = eigenvalues.clamp_min(0)
+    rotated = basis.T @ (x.T @ y)
+    total = y.square().sum()
+    n_rows = int((row_weight > 0).sum())
+    best: tuple[float, Tensor] = (math.inf, rotated)
+    for strength in _RIDGES * float(eigenvalues.mean().clamp_min(1e-12)):
+        coef = rotated / (eigenvalues + strength)[:, None]
+        residual = total - 2 * (coef * rotated).sum() + (coef.square() * eigenvalues[:, None]).sum()
+        freedom = float((eigenvalues / (eigenvalues + strength)).sum()) + 1
+        error = float(residual.clamp_min(0)) / max(1 - freedom / n_rows, 1e-3) ** 2
+        best = min(best, (error, coef), key=lambda found: found[0])
+    coef = basis @ best[1]
+    return coef, target_mean - feature_mean @ coef, best[0]

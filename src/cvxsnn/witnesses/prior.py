@@ -1,0 +1,117 @@
+"""Where families of witnesses come from when nobody names one: a broad prior over how neurons leak, reset and read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .distributions import Constant, Distribution, Normal, Uniform
+
+_DECAYS: tuple[Distribution, ...] = (
+    Constant(0.0),
+    Constant(0.5),
+    Constant(0.9),
+    Constant(1.0),
+    Uniform(0.0, 1.0),
+    Uniform(0.5, 1.0),
+    Uniform(0.8, 1.0),
+)
+_THRESHOLDS: tuple[Distribution, ...] = (Constant(0.0), Constant(0.1), Constant(1.0), Uniform(0.0, 2.0))
+_BIASES: tuple[Distribution, ...] = (Constant(0.0), Normal(0.0, 0.3), Normal(0.0, 1.0))
+_GAINS: tuple[Distribution, ...] = (Constant(0.5), Constant(1.0), Constant(3.0))
+_FAN_INS: tuple[int | None, ...] = (None, 3, 8)
+_SPARSE_INPUTS = 16
+"""Inputs that a sparse first layer reads, where there are more."""
+
+RELAY: Mapping[str, Any] = {
+    "decay": Constant(0.0),
+    "threshold": Constant(0.0),
+    "bias": Constant(0.0),
+    "gain": Constant(1.0),
+    "balance": Constant(0.5),
+    "fan_in": 1,
+}
+"""A layer whose neurons repeat or negate one neuron below each: it keeps a deep stack alive, whatever is below."""
+
+
+_OPTIONS: Mapping[str, tuple[Any, ...]] = {
+    "decay": _DECAYS,
+    "threshold": _THRESHOLDS,
+    "bias": _BIASES,
+    "gain": _GAINS,
+    "balance": (Constant(0.0), Constant(0.5)),
+    "fan_in": _FAN_INS,
+}
+_DYNAMICS = ("decay", "threshold", "bias", "gain")
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyDraw:
+    """A family before its widths are known: what its first, its middle and its last layers are like.
+
+    A family of one layer has the first only; one of two has no middle.
+    """
+
+    n_layers: int
+    first: Mapping[str, Any]
+    middle: Mapping[str, Any]
+    last: Mapping[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all layers are drawn alike."""
+        return isinstance(other, FamilyDraw) and self.arguments() == other.arguments()
+
+    def __hash__(self) -> int:
+        """Of what counts for equality."""
+        return hash(repr(self.arguments()))
+
+    def arguments(self) -> dict[str, Any]:
+        """As arguments of :func:`cvxsnn.gaussian_witnesses`."""
+        layers = [self.first, *[self.middle] * (self.n_layers - 2), self.last][: self.n_layers]
+        return {name: [layer[name] for layer in layers] for name in _OPTIONS}
+
+
+def draw_family(generator: np.random.Generator, n_features: int, n_layers: int) -> FamilyDraw:
+    """A family from the prior.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+    n_features : int
+        Of the inputs, to tell whether sparse reading makes sense.
+    n_layers : int
+    """
+    first = {name: _one_of(generator, _OPTIONS[name]) for name in _DYNAMICS}
+    first |= {"balance": Constant(0.0), "fan_in": _one_of(generator, _input_fan_ins(n_features))}
+    last = {name: _one_of(generator, options) for name, options in _OPTIONS.items()}
+    if generator.random() < 0.5:
+        last |= {name: first[name] for name in _DYNAMICS}
+    return FamilyDraw(n_layers, first, RELAY if generator.random() < 0.5 else last, last)
+
+
+def mutate_family(generator: np.random.Generator, family: FamilyDraw, n_features: int) -> FamilyDraw:
+    """The family with one or two of its choices drawn again, in its first layer, its last, or both alike."""
+    first, last, middle = dict(family.first), dict(family.last), family.middle
+    for _ in range(generator.integers(1, 3)):
+        where = "first" if family.n_layers == 1 else _one_of(generator, ("first", "last", "both"))
+        name = _one_of(generator, (*_DYNAMICS, "fan_in") if where != "last" else tuple(_OPTIONS))
+        if name == "fan_in" and where != "last":
+            first["fan_in"] = _one_of(generator, _input_fan_ins(n_features))
+            continue
+        value = _one_of(generator, _OPTIONS[name])
+        if where in ("first", "both"):
+            first[name] = value
+        if where in ("last", "both"):
+            last[name] = value
+    if family.n_layers > 2 and generator.random() < 0.25:
+        middle = last if middle == RELAY else RELAY
+    return FamilyDraw(family.n_layers, first, middle, last)
+
+
+def _input_fan_ins(n_features: int) -> tuple[int | None, ...]:
+    return (None, _SPARSE_INPUTS) if n_features > _SPARSE_INPUTS else (None,)
+
+
+def _one_of(generator: np.random.Generator, options: tuple[Any, ...]) -> Any:
+    return options[generator.integers(len(options))]
