@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvxsnn.errors import InvalidInputError
-from cvxsnn.seeds import check_seed, child_generator
+from cvxsnn.seeds import check_seed, child_generator, child_seed
 
 names = st.lists(st.one_of(st.text(max_size=5), st.integers(0, 99)), min_size=1, max_size=3)
 
@@ -46,3 +46,17 @@ def test_non_negative_integers_are_seeds(seed):
 def test_anything_else_is_refused_with_what_to_pass(seed):
     with pytest.raises(InvalidInputError, match=r"non-negative integer, got .*: pass for example seed=0"):
         child_generator(seed, "any")
+
+
+@given(st.integers(0, 2**70), names)
+def test_a_child_seed_is_a_seed_that_depends_on_seed_and_names_alone(seed, names):
+    child = child_seed(seed, *names)
+    assert child == child_seed(seed, *names)
+    assert check_seed(child) == child
+    assert type(child) is int
+
+
+def test_child_seeds_of_different_names_or_seeds_differ_and_so_do_their_streams():
+    seeds = [child_seed(seed, *names) for seed in (0, 1) for names in (("pool", 0), ("pool", 1), ("pool",), ("tuning",))]
+    assert len(set(seeds)) == len(seeds)
+    assert len({tuple(draw(seed, "witness")) for seed in (0, 1, *seeds)}) == len(seeds) + 2

@@ -12,9 +12,10 @@ r          reservoir       ridge
 r-cvx      reservoir       convex
 =========  ==============  ===============  ===============
 
-The first five are the paper's (appendix "Training Algorithms and Witness Regimes"). *gradient* trains all layers by
-surrogate gradients; *convex* freezes the hidden neurons and finds the optimal read-out, with a certificate; *ridge* is
-its least-squares sibling without one. The first stage sees the training split, the second the finetuning split.
+"sampled" neurons are of one family, or of the one that a search finds (:mod:`cvxsnn.tuning`). The first five methods
+are the paper's (appendix "Training Algorithms and Witness Regimes"). *gradient* trains all layers by surrogate
+gradients; *convex* freezes the hidden neurons and finds the optimal read-out, with a certificate; *ridge* is its
+least-squares sibling without one. The first stage sees the training split, the second the finetuning split.
 """
 
 import copy
@@ -35,18 +36,26 @@ from .crowd import TaskScore
 from .dictionary import build_dictionary
 from .errors import InvalidInputError
 from .network import SpikingNetwork
+from .pools import PoolSolution, PoolSpikes, WitnessPool, solve_pool
 from .reconstruction import reconstruct
 from .reservoir import fit_ridge, tune_reservoir
 from .surrogate import SurrogateRun, SurrogateSettings, initial_network
 from .surrogate_training import Job, train_jobs
 from .tasks import Task
 from .training_set import Objective, TrainingSet
+from .tuning import Tuned, Tuning, tune_witnesses
 from .witnesses import Provenance, WitnessSet, gaussian_witnesses
 
 Report = Callable[[str, int, int], None]
 """Told of progress as ``report(stage, done, total)``."""
 
-StageName = Literal["gradient", "convex", "ridge"]
+_POOL_WIDTHS = (32, 128)
+"""Most neurons in a lower layer and in the last layer of a pool's subnetworks: many small ones differ more."""
+
+_POOL_STRENGTHS = 6
+"""Strengths to try over a pool, each half of the one before."""
+
+StageName = Literal["tuning", "gradient", "convex", "ridge"]
 
 
 @dataclass(frozen=True)
@@ -75,8 +84,12 @@ class Settings:
     Parameters
     ----------
     objective : Objective
-    family : mapping
-        Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features`` and ``seed``.
+    family : mapping or Tuning
+        Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features`` and ``seed``; or how to search for
+        them.
+    pool : int
+        Witnesses of the family that a convex stage is optimal over: it prices a pool of so many. With 0 it is optimal
+        over those that were sampled.
     l1_strength : float, sequence of float, or "auto"
         Several strengths, or for "auto" a path of ``n_strengths`` of them, are compared on validation data.
     n_strengths : int
@@ -94,7 +107,7 @@ class Settings:
     """
 
     objective: Objective
-    family: Mapping[str, Any]
+    family: Mapping[str, Any] | Tuning
     l1_strength: float | Sequence[float] | Literal["auto"] = "auto"
     n_strengths: int = 12
     smallest_ratio: float = 1e-3
@@ -103,6 +116,7 @@ class Settings:
     tol: float = 1e-6
     surrogate: SurrogateSettings | Sequence[SurrogateSettings] = field(default_factory=SurrogateSettings)
     finetuning: SurrogateSettings | Sequence[SurrogateSettings] | None = None
+    pool: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -135,12 +149,13 @@ class Stage:
 
     Attributes
     ----------
-    name : "gradient", "convex" or "ridge"
+    name : "tuning", "gradient", "convex" or "ridge"
     network : SpikingNetwork, at the end of it
     score : float, on validation data
     seconds : float
     solution : Solution, of a convex stage
     run : SurrogateRun, of a gradient stage
+    tuned : Tuned, of a search for a family
     """
 
     name: StageName
@@ -149,6 +164,7 @@ class Stage:
     seconds: float
     solution: Solution | None = None
     run: SurrogateRun | None = None
+    tuned: Tuned | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,11 +280,24 @@ def _course(training: Training) -> Generator[tuple[str, list[Job]], list[Surroga
     if checkpoints is not None:
         checkpoints.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
+    history: list[Stage] = []
+    if isinstance(settings.family, Tuning):
+        tell = _labelled(training.report, "0. tuning")
+        tuned = tune_witnesses(
+            first.data, settings.objective, first.score, settings.family, seed=settings.seed, report=tell
+        )
+        objective = replace(settings.objective, readout=tuned.readout)
+        settings = replace(settings, family=tuned.family, objective=objective)
+    else:
+        tuned = None
     witnesses = _sample(first.data, settings)
     if plan.hidden == "reservoir":
         witnesses = tune_reservoir(witnesses, first.data)
     network = initial_network(witnesses.layers, settings.objective, first.data, settings.seed)
-    history: list[Stage] = []
+    if tuned is not None:
+        score = max(trial.score for trial in tuned.trials)
+        begin, seconds = time.perf_counter(), time.perf_counter() - begin
+        history.append(Stage("tuning", network, score, seconds, tuned=tuned))
     for number, name in enumerate(plan.stages):
         split = first if number == 0 or training.second is None else training.second
         label = f"{number + 1}. {name}"
@@ -342,8 +371,44 @@ def best_readout(
     dictionary = build_dictionary(witnesses, data.inputs, settings.objective.readout, lengths=data.lengths)
     problem = settings.objective.problem(dictionary, data, penalty=settings.penalty, intercept=settings.intercept)
     if isinstance(settings.l1_strength, (int, float)):
-        return solve(problem.with_strength(settings.l1_strength), settings.tol)
-    return _path(problem, settings).select(lambda solution: split.score(reconstruct(solution)))
+        best = solve(problem.with_strength(settings.l1_strength), settings.tol)
+    else:
+        best = _path(problem, settings).select(lambda solution: split.score(reconstruct(solution)))
+    return _best_over_pool(best, witnesses, replace(split, data=data), settings) if settings.pool else best
+
+
+def _best_over_pool(first: Solution, witnesses: WitnessSet, split: Split, settings: Settings) -> Solution:
+    """The optimum over a pool, at the strength that validates best near that of a smaller optimum.
+
+    More witnesses fit better at the same price, so weaker penalties may pay; they are tried as long as they do.
+    """
+    assert isinstance(settings.family, Mapping)
+    widths = [*[min(width, _POOL_WIDTHS[0]) for width in witnesses.hidden[:-1]], min(_POOL_WIDTHS[1], settings.pool)]
+    family = {**settings.family, "hidden": tuple(widths)}
+    pool = WitnessPool(witnesses.n_features, family, settings.pool, settings.seed)
+    spikes = PoolSpikes(pool, split.data, settings.objective)
+    strength = first.problem.l1_strength
+    best: tuple[float, PoolSolution] | None = None
+    found: PoolSolution | None = None
+    for _ in range(_POOL_STRENGTHS):
+        found = solve_pool(
+            pool,
+            split.data,
+            settings.objective,
+            strength,
+            penalty=settings.penalty,
+            intercept=settings.intercept,
+            tol=settings.tol,
+            start=found,
+            spikes=spikes,
+        )
+        score = split.score(reconstruct(found.solution))
+        if best is not None and score < best[0]:
+            break
+        best = (score, found)
+        strength *= 0.5
+    assert best is not None
+    return best[1].solution
 
 
 def _labelled(report: Report | None, label: str) -> Callable[[int, int], None]:
@@ -367,6 +432,7 @@ def _path(problem: ConvexProblem, settings: Settings) -> StrengthPath:
 
 
 def _sample(data: TrainingSet, settings: Settings) -> WitnessSet:
+    assert isinstance(settings.family, Mapping)
     known = set(gaussian_witnesses.__kwdefaults__ or {}) | {"hidden", "n_subnetworks"}
     unknown = sorted(set(settings.family) - known | set(settings.family) & {"seed"})
     if unknown:

@@ -24,7 +24,7 @@ from .dictionary import SpikeDictionary, build_dictionary
 from .errors import InvalidInputError
 from .seeds import check_seed, child_seed
 from .training_set import Objective, TrainingSet
-from .witnesses import Provenance, WitnessSet, gaussian_witnesses
+from .witnesses import Provenance, WitnessSet, gaussian_witnesses, join_witnesses, single_out
 
 _BLOCK = 4096
 """Witnesses drawn at once."""
@@ -96,24 +96,15 @@ class WitnessPool:
 
     def take(self, witnesses: Tensor) -> WitnessSet:
         """Some of the witnesses, each with a subnetwork of its own."""
-        starts = torch.tensor(self.starts)
-        blocks = torch.searchsorted(starts, witnesses, right=True) - 1
+        blocks = torch.searchsorted(torch.tensor(self.starts), witnesses.cpu(), right=True) - 1
         parts, places = [], []
         for number in sorted(set(blocks.tolist())):
             own = torch.nonzero(blocks == number).squeeze(1)
-            block = self.block(number)
-            subnetworks, neurons = block.locate(witnesses[own] - self.starts[number])
-            stack = [layer.take(subnetworks) for layer in block.layers]
-            parts.append([*stack[:-1], stack[-1].take_neuron(neurons)])
+            parts.append(single_out(self.block(number), witnesses.cpu()[own] - self.starts[number]))
             places.append(own)
-        order = torch.argsort(torch.cat(places))
-        joined = []
-        for layers in zip(*parts, strict=True):
-            tensors = [layer.tensors() for layer in layers]
-            stacked = {name: torch.cat([own[name] for own in tensors])[order] for name in tensors[0]}
-            joined.append(layers[0].with_tensors(stacked))
         recipe = {"pool": {"n_witnesses": self.n_witnesses, "seed": self.seed}}
-        return WitnessSet(tuple(joined), Provenance("pretrained", recipe))
+        joined = join_witnesses(parts).take(torch.argsort(torch.cat(places)))
+        return replace(joined, provenance=Provenance("pretrained", recipe))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -36,8 +36,9 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
         trained = result.trained
         certificate, network = trained.certificate, trained.network
         n_active = int(network.weight.detach().any(1).sum())
-        hidden, n_subnetworks = trained.settings.family["hidden"], trained.settings.family.get("n_subnetworks", 1)
-        total = hidden[-1] * n_subnetworks
+        family = trained.settings.family
+        assert isinstance(family, Mapping)  # once trained, a search has found one
+        total = family["hidden"][-1] * family.get("n_subnetworks", 1)
         cells.append(
             (
                 result.experiment,

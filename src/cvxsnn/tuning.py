@@ -27,7 +27,7 @@ from .witnesses import gaussian_witnesses
 from .witnesses.prior import FamilyDraw, draw_family, mutate_family
 
 _SHARES = (16, 4, 1)
-"""One of so many neurons, and of sequences beyond the first two thousand, in the rounds of drawing, varying, finishing."""
+"""One of so many neurons, and of sequences beyond a few, while families are drawn, varied, finished."""
 
 _LEAST_ROWS = 2000
 _GENERATIONS = 5

@@ -208,6 +208,15 @@ def test_scope_is_sampled_unless_said_otherwise() -> None:
     assert "over all witnesses" in str(Certificate(1.0, 0.5, scope="complete"))
 
 
+def test_a_certificate_over_a_pool_says_so_and_how_large_it_is() -> None:
+    assert "over a pool of 1,000,000 witnesses" in str(Certificate(1.0, 0.5, "pool", 1_000_000))
+    assert str(Certificate(1.0, 0.5, "pool")).endswith("of the optimum over a pool of witnesses")
+    sampled, pool = Certificate(1.0, 0.5), Certificate(1.0, 0.5, "pool", 8)
+    assert (sampled.scope, sampled.n_witnesses) == ("sampled", None)
+    assert (pool.gap, pool.relative_gap) == (sampled.gap, sampled.relative_gap)
+    assert pool != sampled
+
+
 def test_relative_gap_is_the_share_of_the_objective() -> None:
     assert Certificate(2.0, 1.5).gap == 0.5
     assert Certificate(2.0, 1.5).relative_gap == 0.25

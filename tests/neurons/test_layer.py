@@ -53,6 +53,20 @@ def test_take_keeps_the_spikes_of_the_subnetworks_taken(layer, subnetworks):
     assert torch.equal(taken, spikes[:, :, subnetworks])
 
 
+@pytest.mark.parametrize("numbers", [2, torch.tensor(2), torch.tensor([3, 0])], ids=str)
+def test_one_neuron_of_each_subnetwork_keeps_its_spikes(numbers):
+    layer, _ = draw_layers()
+    spikes = roll_out([layer], INPUTS, "all").unflatten(-1, (2, 4))
+    single = layer.take_neuron(numbers)
+    assert (single.n_subnetworks, single.fan_in, single.width) == (2, 3, 1)
+    first, second = torch.as_tensor(numbers).expand(2).tolist()
+    expected = torch.stack((spikes[:, :, 0, first], spikes[:, :, 1, second]), dim=-1)
+    assert torch.equal(roll_out([single], INPUTS, "all"), expected)
+    for name, value in layer.tensors().items():
+        assert torch.equal(single.tensors()[name][0, ..., 0], value[0, ..., first])
+        assert torch.equal(single.tensors()[name][1, ..., 0], value[1, ..., second])
+
+
 @pytest.mark.parametrize("layer", draw_layers(), ids=lambda layer: type(layer).__name__)
 def test_a_move_to_a_wider_type_and_back_changes_no_parameter(layer):
     wide = layer.to(dtype=torch.float64)

@@ -111,6 +111,23 @@ def test_a_stepper_gives_the_spikes_of_a_roll_out(layers):
     assert torch.equal(stepped, roll_out(layers, inputs, "all"))
 
 
+def test_a_stepper_with_inputs_for_each_subnetwork_gives_the_spikes_of_each_alone(layers):
+    inputs = [draw_inputs(seed=seed) for seed in range(3)]
+    stepper = Stepper(layers, 70)
+    stepped = [stepper.step_each(torch.stack([own[:, t] for own in inputs])) for t in range(9)]
+    for k, own in enumerate(inputs):
+        alone = roll_out([layer.take(slice(k, k + 1)) for layer in layers], own, "all")
+        assert torch.equal(torch.stack([spikes[k] for spikes in stepped], dim=1), alone)
+
+
+def test_a_stepper_with_equal_inputs_for_all_subnetworks_gives_the_spikes_of_a_roll_out(layers):
+    inputs = draw_inputs()
+    stepper = Stepper(layers, 70)
+    stepped = [stepper.step_each(inputs[:, t].expand(3, -1, -1)).movedim(0, -2).flatten(-2) for t in range(9)]
+    assert stepped[0].dtype == torch.bool
+    assert torch.equal(torch.stack(stepped, dim=1), roll_out(layers, inputs, "all"))
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(0, 8), st.sampled_from(NEURONS), st.sampled_from([0.5, 1e-4, 12345.678]))
 @settings(max_examples=40)
 def test_no_spike_depends_on_a_later_input(seed, step, neuron, change):

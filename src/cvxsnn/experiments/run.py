@@ -19,7 +19,8 @@ from ..network import SpikingNetwork
 from ..surrogate import SurrogateSettings
 from ..tasks import Task
 from ..training_set import Objective
-from ..witnesses import parse_distribution
+from ..tuning import Tuning
+from ..witnesses import describe_family, parse_distribution
 from .experiment import RunConfig, iterate_grid
 
 TASKS: dict[str, Callable[..., Task]] = {
@@ -88,13 +89,25 @@ def make_task(table: Mapping[str, Any], seed: int) -> Task:
 
 def make_settings(config: RunConfig) -> Settings:
     """The settings that a configuration describes."""
-    family = {
-        name: parse_distribution(value) if isinstance(value, Mapping) else tuple(value) if name == "hidden" else value
-        for name, value in config.family.items()
-    }
+    family: Mapping[str, Any] | Tuning
+    if "tune" in config.family:
+        search: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in config.family["tune"].items()
+        }
+        family = Tuning(**search)
+    else:
+        family = {name: _family_value(name, value) for name, value in config.family.items()}
     grid = iterate_grid(config.surrogate)
     candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in grid)
     return Settings(Objective(**config.objective), family, surrogate=candidates, seed=config.seed, **config.convex)
+
+
+def _family_value(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return parse_distribution(value)
+    if isinstance(value, list):
+        return tuple(_family_value(name, one) for one in value)
+    return None if name == "fan_in" and value == "all" else value
 
 
 def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:
@@ -128,7 +141,11 @@ def _facts(trained: Trained) -> dict[str, Any]:
             "relative_gap": certificate.relative_gap,
             "l1_strength": trained.solution.problem.l1_strength,
             "n_atoms": trained.solution.problem.dictionary.n_atoms,
+            "n_pool": certificate.n_witnesses,
         }
+    tuned = next((stage.tuned for stage in trained.history if stage.tuned is not None), None)
+    if tuned is not None:
+        facts |= {"family": describe_family(tuned.family), "readout": tuned.readout, "n_trials": len(tuned.trials)}
     return facts
 
 

@@ -1,7 +1,8 @@
 """Witnesses: the hidden dynamics whose spikes make the dictionary."""
 
 from .distributions import Constant, Distribution, LogUniform, Normal, Uniform, parse_distribution
-from .gaussian import gaussian_witnesses, regenerate
+from .gaussian import describe_family, gaussian_witnesses, regenerate
+from .joining import join_witnesses, single_out
 from .witness_set import Neuron, Provenance, WitnessSet
 
 __all__ = [
@@ -13,7 +14,10 @@ __all__ = [
     "Provenance",
     "Uniform",
     "WitnessSet",
+    "describe_family",
     "gaussian_witnesses",
+    "join_witnesses",
     "parse_distribution",
     "regenerate",
+    "single_out",
 ]

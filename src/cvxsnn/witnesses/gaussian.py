@@ -164,6 +164,17 @@ def _parsed(value: Any) -> Any:
     return [parse_distribution(one) for one in value] if is_list else value
 
 
+def describe_family(family: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of :func:`gaussian_witnesses` as plain values."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Distribution):
+            return value.describe()
+        return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+    return {name: plain(value) for name, value in family.items()}
+
+
 def regenerate(provenance: Provenance, **overrides: Any) -> WitnessSet:
     """Draw sampled witnesses again from their recipe; ``overrides`` may set ``dtype`` and ``device``."""
     if provenance.kind != "sampled":

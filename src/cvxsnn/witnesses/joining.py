@@ -1,0 +1,65 @@
+"""Taking witnesses out of their subnetworks, and putting sets of them together."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ..errors import InvalidInputError
+from ..neurons import HiddenLayer
+from .witness_set import Provenance, WitnessSet
+
+
+def single_out(witnesses: WitnessSet, chosen: Tensor) -> WitnessSet:
+    """Some witnesses, each in a subnetwork of its own, in the order they are named; only of LIF neurons."""
+    if witnesses.neuron != "lif":
+        raise InvalidInputError("expected LIF neurons to single out, got threshold neurons, which read each other")
+    subnetworks, neurons = witnesses.locate(chosen.to(witnesses.layers[0].weight.device))
+    layers = [layer.take(subnetworks) for layer in witnesses.layers]
+    return WitnessSet((*layers[:-1], layers[-1].take_neuron(neurons)), Provenance("pretrained"))
+
+
+def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
+    """All witnesses of several sets of one depth, in turn.
+
+    Where lower layers differ in width, narrow ones are filled up with neurons that nobody reads.
+    """
+    if not sets:
+        raise InvalidInputError("expected at least one set of witnesses to join, got none")
+    first = sets[0]
+    if any(
+        (other.neuron, len(other.hidden), other.hidden[-1], other.n_features)
+        != (first.neuron, len(first.hidden), first.hidden[-1], first.n_features)
+        for other in sets
+    ):
+        raise InvalidInputError(
+            "expected sets of one kind of neuron, depth, last width and number of features to join, got several: "
+            "single_out the witnesses first to make the last widths one"
+        )
+    layers: list[HiddenLayer] = []
+    for depth in range(len(first.hidden)):
+        width = max(other.hidden[depth] for other in sets)
+        below = first.n_features if depth == 0 else layers[-1].width
+        layers.append(_stacked([_widened(other.layers[depth], below, width) for other in sets]))
+    return WitnessSet(tuple(layers), Provenance("pretrained", {"joined": len(sets)}))
+
+
+def _widened(layer: HiddenLayer, fan_in: int, width: int) -> HiddenLayer:
+    missing, below = width - layer.width, fan_in - layer.fan_in
+    if not missing and not below:
+        return layer
+    tensors = {
+        name: pad(value, (0, missing, 0, below)) if value.ndim == 3 else pad(value, (0, missing))
+        for name, value in layer.tensors().items()
+    }
+    return layer.with_tensors(tensors)
+
+
+def _stacked(layers: Sequence[HiddenLayer]) -> HiddenLayer:
+    tensors = [layer.tensors() for layer in layers]
+    # Weights on grids of different fineness share the finest.
+    bits = max(layer.weight_bits for layer in layers)
+    joined = {name: torch.cat([own[name] for own in tensors]) for name in tensors[0]}
+    return replace(layers[0], weight_bits=bits, **joined)
