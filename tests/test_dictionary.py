@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from tolerances import FLOAT64_MEAN, FLOAT64_SUM
 
 import cvxsnn.dictionary.build
 import cvxsnn.dictionary.spike_dictionary
-from cvxsnn import LIFLayer, Normal, Uniform, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
+from cvxsnn import LIFLayer, Normal, Uniform, WitnessSet, build_dictionary, gaussian_witnesses, roll_out, stack_health
 from cvxsnn.errors import BudgetError, InvalidInputError
 from cvxsnn.witnesses import Provenance
 
@@ -222,8 +224,24 @@ def test_one_line_tells_sizes_and_origin():
     assert repr(build_dictionary(np.eye(3))) == "SpikeDictionary(3 rows × 3 atoms, readout='last', from a plain array)"
     health = build_dictionary(np.array([[0, 1, 0, 1, 1], [1, 1, 0, 0, 0]])).health()
     assert str(health) == (
-        "5 witnesses gave 4 atoms (density 0.500): 1 dead, 1 saturated, 1 duplicate, 2 complementary pairs"
+        "5 witnesses gave 4 atoms (density 0.500): 1 dead, 1 saturated, 1 duplicate, 2 complementary pairs; "
+        "2 of 2 rows distinct"
     )
+
+
+def test_the_health_of_a_stack_tells_which_layer_dies_and_which_takes_rows_for_one():
+    inputs = draw_inputs(20, 4)
+    dense = gaussian_witnesses(3, (16, 16, 16), balance=[0, 0.5, 0.5], fan_in=[None, 1, 1], decay=0.0, threshold=0.0)
+    dead = replace(dense.layers[1], bias=-100.0)
+    witnesses = WitnessSet((dense.layers[0], dead, dense.layers[2]), Provenance("pretrained"))
+    first, second, third = stack_health(witnesses, inputs)
+    assert first.n_distinct_rows > 1
+    assert (second.n_dead, second.n_distinct_rows, second.density) == (16, 1, 0.0)
+    assert third.n_distinct_rows == 1
+    alive = stack_health(dense, inputs)
+    # Each neuron reads one below: rows may coincide only where nobody reads what tells them apart.
+    assert alive[0] == first
+    assert 1 < alive[2].n_distinct_rows <= alive[0].n_distinct_rows
 
 
 def test_a_dictionary_over_its_budget_is_refused_before_any_roll_out(monkeypatch):

@@ -17,7 +17,7 @@ FAMILY = {"hidden": (8,), "decay": Uniform(0, 1), "bias": Normal(0, 0.5)}
 DEEP = {"hidden": (6, 4), "decay": [Uniform(0, 1), 0.5], "bias": Normal(0, 0.5), "balance": [0.0, 0.5]}
 FAMILIES = {"plain": FAMILY, "deep": DEEP}
 RNG = np.random.default_rng(0)
-INPUTS = torch.from_numpy(RNG.normal(size=(30, 4, 2)))
+INPUTS = torch.from_numpy(RNG.normal(size=(24, 4, 2)))
 TARGETS = {
     "real": INPUTS[:, 0, 0].numpy() * INPUTS[:, -1, 1].numpy(),
     "several": np.stack([INPUTS[:, t].numpy().prod(1) for t in (0, 3)], axis=1),
@@ -44,7 +44,7 @@ def _many_small_steps(monkeypatch):
     monkeypatch.setattr(pools, "_LEAST_COLUMNS", 40)
 
 
-def draw_pool(n_witnesses=320, family=FAMILY, seed=0):
+def draw_pool(n_witnesses=256, family=FAMILY, seed=0):
     return WitnessPool(2, family, n_witnesses, seed)
 
 
@@ -83,7 +83,7 @@ class Case:
         return solve_pool(self.pool, self.data, self.objective, l1_strength, tol=TOL, **self._options, **options)
 
     def _optimum(self, l1_strength, n_witnesses=None):
-        return cs.solve(self.problem(l1_strength, n_witnesses), 0.01 * TOL).certificate
+        return cs.solve(self.problem(l1_strength, n_witnesses), 0.1 * TOL).certificate
 
 
 @cache
@@ -92,6 +92,11 @@ def solved(loss, targets, penalty="l1", intercept=True, family="plain"):
     case = Case(loss, targets, penalty, intercept, pool=draw_pool(family=FAMILIES[family]))
     strength = case.strength()
     return case, strength, case.solve(strength)
+
+
+@cache
+def solved_plainly():
+    return Case("logistic", "labels").solve(0.02)
 
 
 def assert_bounds(bounds, optimum):
@@ -119,7 +124,7 @@ def test_the_optimum_over_a_pool_is_the_one_over_all_its_witnesses(loss, targets
     assert primal == pytest.approx(found.certificate.primal, rel=CERTIFIED_AGAIN)
 
 
-@pytest.mark.parametrize(("loss", "targets", "penalty"), KINDS)
+@pytest.mark.parametrize(("loss", "targets", "penalty"), KINDS[2:6])
 def test_every_round_bounds_the_optimum_over_the_part_of_the_pool_that_it_is_about(loss, targets, penalty):
     case, strength, found = solved(loss, targets, penalty)
     for moment in found.rounds:
@@ -128,9 +133,11 @@ def test_every_round_bounds_the_optimum_over_the_part_of_the_pool_that_it_is_abo
     assert any(moment.n_violators > 0 and moment.dual < moment.primal * (1 - UNMISTAKABLE) for moment in found.rounds)
     sizes = [moment.n_witnesses for moment in found.rounds]
     assert sizes == sorted(sizes)
-    assert sorted(set(sizes)) == [32, 128, 320]
+    assert sorted(set(sizes)) == [32, 128, 256]
     changes = [after.n_columns - before.n_columns for before, after in pairwise(found.rounds)]
-    assert min(changes) < 0 < max(changes) <= pools._ENTERING
+    assert 0 < max(changes) <= pools._ENTERING
+    if penalty == "l1":
+        assert min(changes) < 0
 
 
 def test_primal_values_fall_and_seconds_pass():
@@ -151,7 +158,7 @@ def test_every_readout_is_priced(readout, targets):
 
 @pytest.mark.parametrize("readout", ["last", "mean"])
 def test_padded_sequences_and_weighted_ones_are_priced_as_such(readout):
-    data = draw_data("real", lengths=torch.arange(30) % 4 + 1, sample_weight=torch.arange(30.0) % 3)
+    data = draw_data("real", lengths=torch.arange(24) % 4 + 1, sample_weight=torch.arange(24.0) % 3)
     case = Case("squared", "real", readout=readout, data=data)
     strength = case.strength()
     found = case.solve(strength)
@@ -178,7 +185,7 @@ def test_above_the_critical_strength_nothing_enters():
     assert found.certificate.relative_gap <= TOL
 
 
-@pytest.mark.parametrize("memory_budget", [1, 2_000, 2**30])
+@pytest.mark.parametrize("memory_budget", [1, 600, 2**30])
 def test_spikes_that_are_drawn_again_change_nothing(memory_budget):
     case = Case("logistic", "labels")
     drawn = []
@@ -188,8 +195,8 @@ def test_spikes_that_are_drawn_again_change_nothing(memory_budget):
             drawn.append(number)
             return super().block(number)
 
-    plain = case.solve(0.02)
-    case.pool = Counting(2, FAMILY, 320)
+    plain = solved_plainly()
+    case.pool = Counting(2, FAMILY, 256)
     found = case.solve(0.02, memory_budget=memory_budget)
     assert torch.equal(found.members, plain.members)
     assert torch.equal(found.solution.coef, plain.solution.coef)
@@ -208,16 +215,13 @@ def test_spikes_that_are_drawn_again_change_nothing(memory_budget):
 def test_spikes_are_shared_between_strengths():
     case = Case("logistic", "labels")
     spikes = PoolSpikes(case.pool, case.data, case.objective)
-    for strength in (0.05, 0.02):
-        shared, alone = case.solve(strength, spikes=spikes), case.solve(strength)
-        assert torch.equal(shared.solution.coef, alone.solution.coef)
+    case.solve(0.05, spikes=spikes)
+    assert torch.equal(case.solve(0.02, spikes=spikes).solution.coef, solved_plainly().solution.coef)
     assert spikes.block(3) is spikes.block(3)
 
 
 @pytest.mark.parametrize("ratio", [0.5, 3.0])
-@pytest.mark.parametrize(
-    ("loss", "targets", "penalty"), [KINDS[1], KINDS[3], KINDS[4], ("softmax", "classes", "group")]
-)
+@pytest.mark.parametrize(("loss", "targets", "penalty"), [KINDS[2], KINDS[3], KINDS[4], KINDS[5]])
 def test_from_another_strength_the_optimum_is_the_same(loss, targets, penalty, ratio):
     case, strength, begin = solved(loss, targets, penalty)
     found = case.solve(ratio * strength, start=begin)
@@ -277,7 +281,7 @@ def test_a_smaller_pool_is_the_beginning_of_a_larger_one(family):
     assert torch.equal(small, large[:, :72])
 
 
-@pytest.mark.parametrize("n_witnesses", [1, 7, 8, 9, 31, 32, 33, 320])
+@pytest.mark.parametrize("n_witnesses", [1, 7, 8, 9, 31, 32, 33, 256])
 def test_the_size_is_rounded_up_to_whole_subnetworks(n_witnesses):
     pool = draw_pool(n_witnesses)
     assert n_witnesses <= pool.n_witnesses < n_witnesses + 8
@@ -299,7 +303,9 @@ def test_a_family_s_own_number_of_subnetworks_does_not_count():
 
 def test_when_time_is_up_the_gap_is_that_over_the_part_that_was_priced():
     case = Case("logistic", "labels")
-    found = case.solve(0.02, max_seconds=1e-9)
+    with pytest.warns(cs.ConvergenceWarning, match="over 256 witnesses, got .* over 32: it was stopped"):
+        found = case.solve(0.02, max_seconds=1e-9)
+    assert found.solution.status is cs.Status.STOPPED
     assert len(found.rounds) == 1
     assert (found.certificate.scope, found.certificate.n_witnesses) == ("pool", 32)
     assert_bounds(found.certificate, case.optimum(0.02, 32))
@@ -318,7 +324,7 @@ def test_an_interrupt_leaves_the_last_certificate_and_a_warning(n_rounds):
         if len(told) == n_rounds:
             raise KeyboardInterrupt
 
-    with pytest.warns(cs.ConvergenceWarning, match=r"interrupted: the optimum returned is over \d+ of 320 witnesses"):
+    with pytest.warns(cs.ConvergenceWarning, match=r"over 256 witnesses, got .* over \d+: it was stopped"):
         found = case.solve(0.02, report=interrupt)
     assert tuple(told) == found.rounds
     last = told[-1]
@@ -340,15 +346,29 @@ def test_an_interrupt_before_anything_is_proven_is_passed_on(monkeypatch):
 
 def test_an_interrupted_solve_can_be_gone_on_with():
     case = Case("logistic", "labels")
-    part = case.solve(0.02, max_seconds=1e-9)
+    with pytest.warns(cs.ConvergenceWarning):
+        part = case.solve(0.02, max_seconds=1e-9)
     assert_optimal(case, case.solve(0.02, start=part), 0.02)
+
+
+def test_columns_that_leave_do_not_come_back_for_ever(monkeypatch):
+    monkeypatch.setattr(pools, "_ENTERING", 4)
+    monkeypatch.setattr(pools, "_LEAST_COLUMNS", 1)
+    case = Case("hinge", "labels", intercept=True)
+    assert_optimal(case, case.solve(0.005, max_seconds=60), 0.005)
+
+
+def test_a_start_of_another_pool_is_refused():
+    case, _, found = solved("logistic", "labels")
+    with pytest.raises(InvalidInputError, match="of the same pool"):
+        Case("logistic", "labels", pool=draw_pool(seed=1)).solve(0.02, start=found)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"family": {"decay": 0.5}}, r"widths of its hidden layers, got none: hidden=\(64, 128\)"),
-        ({"family": {"hidden": ()}}, "widths of its hidden layers, got none"),
+        ({"family": {"decay": 0.5}}, r"widths of its hidden layers, got hidden=None: pass \(64, 128\)"),
+        ({"family": {"hidden": 8}}, "widths of its hidden layers, got hidden=8"),
         ({"family": {"hidden": (8,), "neuron": "threshold"}}, "LIF neurons in a pool, got threshold neurons"),
         ({"n_witnesses": 0}, "n_witnesses to be a positive integer, got 0"),
         ({"n_witnesses": 1e6}, "n_witnesses to be a positive integer, got 1000000.0"),

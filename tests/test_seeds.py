@@ -57,6 +57,8 @@ def test_a_child_seed_is_a_seed_that_depends_on_seed_and_names_alone(seed, names
 
 
 def test_child_seeds_of_different_names_or_seeds_differ_and_so_do_their_streams():
-    seeds = [child_seed(seed, *names) for seed in (0, 1) for names in (("pool", 0), ("pool", 1), ("pool",), ("tuning",))]
+    seeds = [
+        child_seed(seed, *names) for seed in (0, 1) for names in (("pool", 0), ("pool", 1), ("pool",), ("tuning",))
+    ]
     assert len(set(seeds)) == len(seeds)
     assert len({tuple(draw(seed, "witness")) for seed in (0, 1, *seeds)}) == len(seeds) + 2

@@ -1,7 +1,8 @@
 """Spiking networks as scikit-learn estimators."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import inf
 from numbers import Real
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from .checks import check_choice, check_device
 from .convex import Certificate, solve
 from .convex.heads import weighted_loss
 from .convex.losses import LOSSES, Loss, Softmax
+from .dictionary import Readout
 from .errors import InvalidInputError
 from .methods import METHODS, Settings, Split, train
 from .network import SpikingNetwork
@@ -30,10 +32,12 @@ from .surrogate import SurrogateSettings
 from .tasks.data import UNNAMED_HEAD
 from .theory.complete_certificate import CompleteCertificate, certify_complete
 from .training_set import Objective, TrainingSet
+from .tuning import Tuning
 from .witnesses import Distribution, Normal, Uniform
 
-_DEFAULT_DECAY = Uniform(0.5, 1.0)
-_DEFAULT_BIAS = Normal(0.0, 0.5)
+_DEFAULT_HIDDEN = (512,)
+_DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
+_PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
 
 
 class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -46,16 +50,19 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def __init__(
         self,
         method: str = "cvx",
-        hidden: tuple[int, ...] = (512,),
+        hidden: tuple[int, ...] | None = None,
         n_subnetworks: int = 1,
         *,
+        witnesses: str = "auto",
+        n_trials: int = 64,
+        max_tuning_seconds: float | None = None,
         neuron: str = "lif",
         decay: Distribution | float | None = None,
-        threshold: Distribution | float = 1.0,
+        threshold: Distribution | float | None = None,
         bias: Distribution | float | None = None,
-        gain: Distribution | float = 1.0,
+        gain: Distribution | float | None = None,
         fan_in: int | None = None,
-        readout: str = "mean",
+        readout: str | None = None,
         loss: str | None = None,
         penalty: str = "l1",
         l1_strength: float | str = "auto",
@@ -71,6 +78,9 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.method = method
         self.hidden = hidden
         self.n_subnetworks = n_subnetworks
+        self.witnesses = witnesses
+        self.n_trials = n_trials
+        self.max_tuning_seconds = max_tuning_seconds
         self.neuron = neuron
         self.decay = decay
         self.threshold = threshold
@@ -122,10 +132,9 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not isinstance(seed, (int, np.integer)):
             seed = int(check_random_state(seed).randint(2**31))
         check_choice("method", self.method, tuple(METHODS))
-        check_choice("readout", self.readout, ("last", "mean"))
         settings = Settings(
             objective,
-            self._family(),
+            self._family(data),
             l1_strength=self._strength(),
             penalty=self.penalty,
             intercept=self.intercept,
@@ -133,7 +142,8 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             surrogate=self.surrogate or SurrogateSettings(epochs=50, seed=int(seed)),
             seed=int(seed),
         )
-        needs_validation = settings.l1_strength == "auto" or "gradient" in METHODS[self.method].stages
+        is_tuned = isinstance(settings.family, Tuning)
+        needs_validation = is_tuned or settings.l1_strength == "auto" or "gradient" in METHODS[self.method].stages
         train_set, held_out = self._divide(data, labels, int(seed)) if needs_validation else (data, data)
         split = Split(train_set, lambda network: self._validate(network, held_out))
         if self.verbose:
@@ -142,7 +152,7 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         else:
             trained = train(self.method, split, settings)
         self.network_, self.history_ = trained.network, trained.history
-        solution = trained.solution
+        solution, objective = trained.solution, trained.settings.objective
         if solution is not None and train_set is not data:
             # Validation has chosen the strength; the read-out itself may learn from all data.
             solution = solve(Proof.of(solution, objective).problem(data), settings.tol)
@@ -150,21 +160,34 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.certificate_ = None if solution is None else solution.certificate
         self._proof = None if solution is None else Proof.of(solution, objective)
 
-    def _family(self) -> dict[str, Any]:
-        if not isinstance(self.hidden, (int, np.integer, Iterable)):
-            raise InvalidInputError(f"expected hidden to list the layers' widths, got {self.hidden!r}: pass (256,)")
-        hidden = tuple(self.hidden) if isinstance(self.hidden, Iterable) else (self.hidden,)
-        family: dict[str, Any] = {
-            "hidden": hidden,
-            "n_subnetworks": self.n_subnetworks,
-            "neuron": self.neuron,
-            "bias": _DEFAULT_BIAS if self.bias is None else self.bias,
-            "gain": self.gain,
-            "fan_in": self.fan_in,
-        }
-        if self.neuron == "lif":
-            family |= {"decay": _DEFAULT_DECAY if self.decay is None else self.decay, "threshold": self.threshold}
-        return family
+    def _family(self, data: TrainingSet) -> dict[str, Any] | Tuning:
+        """The family of witnesses that was named, or how to search for one where none was."""
+        check_choice("witnesses", self.witnesses, ("auto", "gaussian"))
+        hidden = None
+        if self.hidden is not None:
+            if not isinstance(self.hidden, (int, np.integer, Iterable)):
+                raise InvalidInputError(f"expected hidden to list the layers' widths, got {self.hidden!r}: pass (256,)")
+            hidden = tuple(self.hidden) if isinstance(self.hidden, Iterable) else (self.hidden,)
+        given = {"decay": self.decay, "threshold": self.threshold, "bias": self.bias, "gain": self.gain}
+        named = {name: value for name, value in given.items() if value is not None}
+        is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
+        if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
+            return Tuning(
+                n_witnesses=self.n_subnetworks * (hidden or _DEFAULT_HIDDEN)[-1],
+                n_layers=None if hidden is None else len(hidden),
+                n_trials=self.n_trials,
+                max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
+                readouts=("last", "mean") if self.readout is None and data.inputs.shape[1] > 1 else (),
+            )
+        family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
+        if self.neuron != "lif":
+            family = {name: value for name, value in family.items() if name in ("bias", "gain")}
+        sizes = {"hidden": hidden or _DEFAULT_HIDDEN, "n_subnetworks": self.n_subnetworks}
+        return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
+
+    def _readout(self) -> Readout:
+        """What was named; the mean serves where nothing was, unless the search finds the last step to be better."""
+        return "mean" if self.readout is None else check_choice("readout", self.readout, ("last", "mean"))  # type: ignore[return-value]
 
     def _strength(self) -> Any:
         if isinstance(self.l1_strength, Real) and not isinstance(self.l1_strength, bool):
@@ -255,18 +278,28 @@ _PARAMETERS = """
     method : str
         How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all by surrogate
         gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
-    hidden : tuple of int
-        Widths of the hidden layers of one subnetwork.
+    hidden : tuple of int, optional
+        Widths of the hidden layers of one subnetwork. Without, there are 512 neurons in the last one, and one or two
+        layers, whichever the search finds better.
     n_subnetworks : int
+    witnesses : "auto" or "gaussian"
+        "auto" searches for a family of neurons on held-out data, for methods that begin with a convex stage and unless
+        any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for. "gaussian" is the paper's
+        family: decay 0.9, threshold 1, Gaussian weights.
+    n_trials : int
+        Families that the search tries.
+    max_tuning_seconds : float, optional
+        After which the search takes the best so far.
     neuron : "lif" or "threshold"
         Leaky integrate-and-fire neurons, or threshold neurons with dense recurrence.
     decay, threshold, bias, gain : number or Distribution, optional
-        Of the neurons that are sampled. By default decays are uniform between 0.5 and 1 and biases normal with
-        standard deviation 0.5.
+        Of the neurons that are sampled. Where nothing is searched for, decays are uniform between 0.5 and 1,
+        thresholds and gains 1, and biases normal with standard deviation 0.5.
     fan_in : int, optional
         Lower neurons that a neuron above the first layer reads; all of them when not given.
-    readout : "mean" or "last"
-        Read the mean of the spikes over the steps, or the spikes of the last step.
+    readout : "mean" or "last", optional
+        Read the mean of the spikes over the steps, or the spikes of the last step. By default what the search finds
+        better, or the mean.
     loss : str, optional
     penalty : "l1" or "group"
     l1_strength : float or "auto"
@@ -312,7 +345,7 @@ class SpikingClassifier(ClassifierMixin, _SpikingEstimator):  # type: ignore[mis
         data = self._training_set(X, y, sample_weight, reset=True)
         targets = np.asarray(data.targets[UNNAMED_HEAD])
         labels = targets.argmax(1) if targets.ndim == 2 else targets
-        self._fit(data, Objective(self._loss(), self.readout), labels)  # type: ignore[arg-type]
+        self._fit(data, Objective(self._loss(), self._readout()), labels)
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
@@ -390,7 +423,7 @@ class SpikingClassifier(ClassifierMixin, _SpikingEstimator):  # type: ignore[mis
         predicted = (scores[:, 0] >= 0).to(torch.int64) if scores.shape[1] == 1 else scores.argmax(1)
         weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
         # Of networks with equally many right answers the one with the lower loss is better: by less than one answer.
-        heads, row_weight = Objective(self._loss(), self.readout).heads(held_out)  # type: ignore[arg-type]
+        heads, row_weight = Objective(self._loss()).heads(held_out)
         loss = float(weighted_loss(heads, row_weight, scores))
         return float((weight * (predicted == truth)).sum() + 1 / (1 + loss)) / len(truth)
 
@@ -406,7 +439,7 @@ class SpikingRegressor(RegressorMixin, _SpikingEstimator):  # type: ignore[misc]
         """Train on sequences X with real targets y."""
         check_choice("loss", self.loss or "squared", ("squared",))
         data = self._training_set(X, y, sample_weight, reset=True)
-        self._fit(data, Objective("squared", self.readout), None)  # type: ignore[arg-type]
+        self._fit(data, Objective("squared", self._readout()), None)
         return self
 
     def predict(self, X: Any) -> FloatArray:

@@ -8,7 +8,7 @@ then the largest price bounds how much there is to gain, so the gap is valid whe
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from . import bits
 from .checks import check_positive_int
-from .convex import Certificate, ConvergenceWarning, ConvexProblem, Solution, certify_with_bound, solve
+from .convex import Certificate, ConvergenceWarning, ConvexProblem, Solution, Status, certify_with_bound, solve
 from .dictionary import SpikeDictionary, build_dictionary
 from .errors import InvalidInputError
 from .seeds import check_seed, child_seed
@@ -66,8 +66,11 @@ class WitnessPool:
         """Round up, and refuse what no pool can be drawn from."""
         check_positive_int("n_witnesses", self.n_witnesses)
         check_seed(self.seed)
-        if not self.family.get("hidden"):
-            raise InvalidInputError("expected a family with widths of its hidden layers, got none: hidden=(64, 128)")
+        hidden = self.family.get("hidden")
+        if not isinstance(hidden, Sequence) or not hidden:
+            raise InvalidInputError(
+                f"expected a family with the widths of its hidden layers, got hidden={hidden!r}: pass (64, 128)"
+            )
         if self.family.get("neuron", "lif") != "lif":
             raise InvalidInputError("expected LIF neurons in a pool, got threshold neurons, which read each other")
         object.__setattr__(self, "n_witnesses", -(-self.n_witnesses // self._width) * self._width)
@@ -192,6 +195,8 @@ def solve_pool(
     report : function, optional
         Told of every round.
     """
+    if any(given is not None and given.pool != pool for given in (start, spikes)):
+        raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
     spikes = PoolSpikes(pool, data, objective, memory_budget) if spikes is None else spikes
 
     def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
@@ -210,7 +215,6 @@ def solve_pool(
                 prices = _price(spikes, n_blocks, solution, working)
                 dual = certify_with_bound(solution.problem, solution.dual_point, prices.largest.tolist())
                 certificate = Certificate(solution.certificate.primal, dual, "pool", pool.starts[n_blocks])
-                proven = working.proven(replace(solution, certificate=certificate), rounds)
                 rounds.append(
                     PoolRound(
                         pool.starts[n_blocks],
@@ -221,6 +225,7 @@ def solve_pool(
                         time.monotonic() - begin,
                     )
                 )
+                proven = working.proven(replace(solution, certificate=certificate), rounds)
                 if report is not None:
                     report(rounds[-1])
                 is_late = time.monotonic() - begin >= max_seconds
@@ -232,16 +237,25 @@ def solve_pool(
     except KeyboardInterrupt:
         if proven is None:
             raise
+    assert proven is not None
+    solution = replace(proven.solution, status=_status(proven, tol))
+    if not solution.has_converged:
+        certificate = solution.certificate
         warnings.warn(
-            f"interrupted: the optimum returned is over {proven.certificate.n_witnesses:,} of {pool.n_witnesses:,} "
-            f"witnesses, proven within {proven.certificate.relative_gap:.1e}",
+            f"expected a certified relative gap of {tol:g} over {pool.n_witnesses:,} witnesses, got "
+            f"{certificate.relative_gap:.2e} over {certificate.n_witnesses:,}: {solution.status.value}",
             ConvergenceWarning,
             stacklevel=2,
         )
-    assert proven is not None
-    solution = proven.solution
     dictionary = replace(solution.problem.dictionary, witnesses=pool.take(proven.members).to(data.inputs.device))
     return replace(proven, solution=replace(solution, problem=problem_of(dictionary)), rounds=tuple(rounds))
+
+
+def _status(proven: PoolSolution, tol: float) -> Status:
+    if proven.certificate.n_witnesses == proven.pool.n_witnesses and proven.certificate.relative_gap <= tol:
+        return Status.CONVERGED
+    was_done = proven.certificate.n_witnesses == proven.pool.n_witnesses and proven.rounds[-1].n_violators == 0
+    return Status.STALLED if was_done else Status.STOPPED
 
 
 class PoolSpikes:
@@ -327,11 +341,12 @@ class _WorkingSet:
         problem_of: Callable[[SpikeDictionary], ConvexProblem],
         start: PoolSolution | None,
     ) -> None:
-        self._pool, self._problem_of, self._first = spikes.pool, problem_of, spikes.block(0)
+        self._pool, self._problem_of = spikes.pool, problem_of
         self._solution: Solution | None = None
+        self._limit = _LEAST_COLUMNS
         if start is None:
-            self._dictionary = self._first
-            self._members = self._first.witness_of_atom
+            self._dictionary = spikes.block(0)
+            self._members = self._dictionary.witness_of_atom
         else:
             self._dictionary, self._members = start.solution.problem.dictionary, start.members
             self._solution = start.solution
@@ -363,7 +378,8 @@ class _WorkingSet:
         assert self._solution is not None
         solution = self._solution
         kept = torch.ones(self.n_columns, dtype=torch.bool, device=solution.coef.device)
-        if self.n_columns + len(prices.members) > _LEAST_COLUMNS:
+        if self.n_columns + len(prices.members) > self._limit:
+            self._limit = 3 * self._limit // 2 + 1  # so that nobody leaves and comes back for ever
             problem = solution.problem
             price = problem.penalty.atom_norms(self._dictionary.rmatvec(solution.dual_point))
             kept = solution.coef.any(1) | (price > _IDLE * problem.l1_strength)

@@ -62,6 +62,13 @@ def reconstruct(solution: Solution, form: Form = "compact", width: int = 1) -> S
     return SpikingNetwork(layers, weight, heads, solution.intercept, read, dictionary.readout)
 
 
+def prune(witnesses: WitnessSet) -> WitnessSet:
+    """Subnetworks of one witness each, without the neurons that the witness does not hear of."""
+    each = torch.arange(witnesses.n_subnetworks)
+    layers, _ = _compact(witnesses, each, torch.zeros_like(each), 1)
+    return WitnessSet(tuple(layers), witnesses.provenance)
+
+
 def weight_decay(l1_strength: float, width: int) -> float:
     r"""The strength β_reg of weight decay that a convex program of strength ``l1_strength`` stands for.
 

@@ -18,6 +18,7 @@ from .dictionary import Readout, build_dictionary
 from .errors import InvalidInputError
 from .neurons.exact import snap_inputs
 from .neurons.gradient import TrainableLayer, make_trainable
+from .reconstruction import prune
 from .seeds import child_generator
 from .training_set import Objective, TrainingSet
 from .witnesses import WitnessSet, join_witnesses, single_out
@@ -118,7 +119,7 @@ def grow_witnesses(
 
     solution = optimum(witnesses)
     rounds: list[GrowthRound] = []
-    kept = single_out(witnesses, solution.problem.dictionary.witness_of_atom[solution.support])
+    kept = prune(single_out(witnesses, solution.problem.dictionary.witness_of_atom[solution.support]))
     fresh = witnesses
     for number in range(n_rounds):
         starts = _starts(kept, fresh, ascent, number, seed)
@@ -256,7 +257,7 @@ def _starts(kept: WitnessSet, sampled: WitnessSet, ascent: Ascent, number: int, 
     n_near = ascent.n_candidates // 2 if kept.n_witnesses else 0
     near = torch.from_numpy(generator.integers(0, max(1, kept.n_witnesses), n_near))
     anywhere = torch.from_numpy(generator.integers(0, sampled.n_witnesses, ascent.n_candidates - n_near))
-    parts = [single_out(sampled, anywhere)]
+    parts = [prune(single_out(sampled, anywhere))]
     if n_near:
         layers = []
         for layer in kept.take(near).layers:

@@ -35,7 +35,10 @@ _PARENTS = 8
 _FINALISTS = 3
 
 _LEAST_WIDTH = 32
-_RIDGES = 10.0 ** np.arange(-7, 3)
+_MOST_FREEDOM = 0.9
+"""Parameters, as a share of the rows, with which a fit may still be judged by cross-validation."""
+
+_RIDGES = 10.0 ** np.arange(-7, 5)
 
 
 @dataclass(frozen=True)
@@ -262,14 +265,18 @@ def fit_ridge_gcv(features: Tensor, heads: tuple[Head, ...], row_weight: Tensor)
     eigenvalues, basis = torch.linalg.eigh(x.T @ x)
     eigenvalues = eigenvalues.clamp_min(0)
     rotated = basis.T @ (x.T @ y)
-    total = y.square().sum()
+    is_real = eigenvalues > 1e-12 * eigenvalues.max().clamp_min(1e-300)
+    explained = torch.where(is_real[:, None], rotated.square() / eigenvalues.clamp_min(1e-300)[:, None], 0.0)
+    unexplained = (y.square().sum() - explained.sum()).clamp_min(0)
     n_rows = int((row_weight > 0).sum())
-    best: tuple[float, Tensor] = (math.inf, rotated)
+    best: tuple[float, Tensor] = (math.inf, torch.zeros_like(rotated))
     for strength in _RIDGES * float(eigenvalues.mean().clamp_min(1e-12)):
-        coef = rotated / (eigenvalues + strength)[:, None]
-        residual = total - 2 * (coef * rotated).sum() + (coef.square() * eigenvalues[:, None]).sum()
-        freedom = float((eigenvalues / (eigenvalues + strength)).sum()) + 1
-        error = float(residual.clamp_min(0)) / max(1 - freedom / n_rows, 1e-3) ** 2
-        best = min(best, (error, coef), key=lambda found: found[0])
+        left = strength / (eigenvalues + strength)
+        freedom = float((1 - left)[is_real].sum()) + 1
+        if freedom > _MOST_FREEDOM * n_rows:  # what fits every row says nothing about others
+            continue
+        residual = float(unexplained + (explained * left.square()[:, None]).sum())
+        error = residual / (1 - freedom / n_rows) ** 2
+        best = min(best, (error, rotated / (eigenvalues + strength)[:, None]), key=lambda found: found[0])
     coef = basis @ best[1]
     return coef, target_mean - feature_mean @ coef, best[0]

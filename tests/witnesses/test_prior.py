@@ -114,6 +114,19 @@ def _middles(family):
     return [tuple(family.arguments()[name][1:-1]) for name in RELAY]
 
 
+def test_a_mutation_is_of_the_first_layer_of_the_last_or_of_both_alike():
+    # Layers that are alike at first: what is drawn again in one alone then shows in that one alone.
+    generator, alike, places = np.random.default_rng(0), FamilyDraw(2, RELAY, RELAY, RELAY), []
+    for _ in range(200):
+        child = mutate_family(generator, alike, 20)
+        differing = changed(alike, child)
+        for name in DYNAMICS:
+            places.append(tuple(sorted(depth for depth, other in differing if other == name)))
+            if places[-1] == (1, 2):  # at once, or by two choices that fell on the same name
+                assert child.first[name] == child.last[name] or len({other for _, other in differing}) == 1
+    assert all(places.count(where) > 20 for where in ((1,), (2,), (1, 2)))
+
+
 @pytest.mark.parametrize("decay", [0.0, 0.9])
 def test_above_any_layer_relays_repeat_or_negate_its_neurons_at_any_depth(decay):
     inputs = torch.from_numpy(np.random.default_rng(0).normal(size=(50, 6, 3)))

@@ -25,6 +25,7 @@ class Status(Enum):
     CONVERGED = "the certified relative gap is within the tolerance"
     ITERATION_LIMIT = "the solver used up its iterations"
     STALLED = "the solver could not improve further in float64"
+    STOPPED = "it was stopped before the end"
 
 
 @dataclass(frozen=True)

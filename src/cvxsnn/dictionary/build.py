@@ -12,6 +12,7 @@ from ..errors import BudgetError, InvalidInputError
 from ..neurons.exact import INPUT_UNIT
 from ..neurons.rollout import CHUNK_BYTES, Steps, as_inputs, as_lengths, iterate_rollout
 from ..witnesses import WitnessSet
+from .health import DictionaryHealth
 from .spike_dictionary import Readout, SpikeDictionary
 
 MEMORY_BUDGET = 4 * 2**30
@@ -80,6 +81,14 @@ def build_dictionary(
             packed[columns, plane, start:stop] = block[:, : stop - start]
     dictionary = _without_duplicates(packed, n_rows, witnesses, readout, n_steps)
     return replace(dictionary, lengths=ends) if readout == "mean" and ends is not None else dictionary
+
+
+def stack_health(
+    witnesses: WitnessSet, inputs: Array, readout: Readout = "last", *, lengths: Array | None = None
+) -> tuple[DictionaryHealth, ...]:
+    """The health of every hidden layer's spikes, from the inputs up: where a deep stack dies, or takes rows for one."""
+    stacks = [replace(witnesses, layers=witnesses.layers[:depth]) for depth in range(1, len(witnesses.layers) + 1)]
+    return tuple(build_dictionary(stack, inputs, readout, lengths=lengths).health() for stack in stacks)
 
 
 def _without_duplicates(

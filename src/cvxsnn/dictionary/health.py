@@ -14,6 +14,8 @@ class DictionaryHealth:
     n_duplicate : columns equal to an earlier one
     n_complementary : pairs of atoms that are each other's negation
     density : mean of all columns
+    n_rows, n_distinct_rows : rows, and how many of them differ in their spikes: those that do not, no read-out can tell
+        apart
     """
 
     n_witnesses: int
@@ -23,10 +25,13 @@ class DictionaryHealth:
     n_duplicate: int
     n_complementary: int
     density: float
+    n_rows: int
+    n_distinct_rows: int
 
     def __str__(self) -> str:
         """One line for a person."""
         return (
             f"{self.n_witnesses} witnesses gave {self.n_atoms} atoms (density {self.density:.3f}): {self.n_dead} dead, "
-            f"{self.n_saturated} saturated, {self.n_duplicate} duplicate, {self.n_complementary} complementary pairs"
+            f"{self.n_saturated} saturated, {self.n_duplicate} duplicate, {self.n_complementary} complementary pairs; "
+            f"{self.n_distinct_rows} of {self.n_rows} rows distinct"
         )

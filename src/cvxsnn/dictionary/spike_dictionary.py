@@ -188,6 +188,8 @@ class SpikeDictionary:
             n_duplicate=self.n_witnesses - self.n_atoms,
             n_complementary=self._count_complementary(),
             density=float(witness_totals.double().mean() / most),
+            n_rows=self.n_rows,
+            n_distinct_rows=len(self.group_rows().first),
         )
 
     def _count_complementary(self) -> int:

@@ -91,9 +91,9 @@ def make_settings(config: RunConfig) -> Settings:
     """The settings that a configuration describes."""
     family: Mapping[str, Any] | Tuning
     if "tune" in config.family:
-        search: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in config.family["tune"].items()
-        }
+        search: dict[str, Any] = dict(config.family["tune"])
+        if "readouts" in search:
+            search["readouts"] = tuple(search["readouts"])
         family = Tuning(**search)
     else:
         family = {name: _family_value(name, value) for name, value in config.family.items()}

@@ -92,10 +92,10 @@ class HiddenLayer(ABC):
         """The layer restricted to some of its subnetworks."""
         return self._map(lambda value: value[subnetworks])
 
-    def take_neuron(self, number: int | Tensor) -> Self:
-        """The layer with one of its neurons in each subnetwork, the same or one for each; recurrence is left out."""
-        numbers = torch.as_tensor(number, device=self.weight.device).expand(self.n_subnetworks)
-        each = torch.arange(self.n_subnetworks, device=self.weight.device)
+    def take_neuron(self, number: int | Tensor, subnetworks: Tensor | None = None) -> Self:
+        """The layer with one of its neurons in each subnetwork, or each of those named; recurrence is left out."""
+        each = torch.arange(self.n_subnetworks, device=self.weight.device) if subnetworks is None else subnetworks
+        numbers = torch.as_tensor(number, device=self.weight.device).expand(len(each))
         names = [name for name in self.tensors() if name != "recurrent_weight"]
         # Indices on both sides of a slice bring their axis to the front.
         return self.with_tensors({name: self.tensors()[name][each, ..., numbers][..., None] for name in names})

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..checks import check_choice, check_positive_int
 from ..errors import InvalidInputError
 from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
+from ..neurons.exact import snap_weights
 from ..seeds import check_seed, child_generator
 from .distributions import Constant, Distribution, as_distribution, parse_distribution
 from .witness_set import Neuron, Provenance, WitnessSet
@@ -107,18 +108,25 @@ def gaussian_witnesses(
             generator = child_generator(seed, "witness", depth, name)
             normal = generator.standard_normal((n_subnetworks, rows, width), dtype=np.float32)
             kept = min(n_read[depth - 1] or rows, rows) if name == "weight" else rows
-            if kept < rows:
+            if kept == 1 < rows:  # in turn, so that every one below is read where there are enough to read it
+                order = child_generator(seed, "witness", depth, "fan_in").random((n_subnetworks, rows)).argsort(1)
+                read = np.tile(order, -(-width // rows))[:, :width]
+                normal *= np.arange(rows)[None, :, None] == read[:, None, :]
+            elif kept < rows:
                 keys = child_generator(seed, "witness", depth, "fan_in").random(normal.shape, dtype=np.float32)
                 normal[keys > np.partition(keys, kept - 1, axis=1)[:, kept - 1 : kept]] = 0
-            return tensor(normal * (per_neuron("gain") / math.sqrt(kept)).astype(np.float32)[:, None, :])
+            scaled = normal * (per_neuron("gain") / math.sqrt(kept)).astype(np.float32)[:, None, :]
+            return snap_weights(torch.from_numpy(scaled).to(dtype))
 
         weight = weights("weight", fan_in)
-        bias = tensor(per_neuron("bias")) - tensor(per_neuron("balance")) * weight.sum(1)
+        # Sums of weights on their grid are exact in float64, so that every machine balances alike.
+        balance = per_neuron("balance") * weight.double().sum(1).numpy()
+        weight, bias = weight.to(device), tensor(per_neuron("bias") - balance)
         if neuron == "threshold":
             return ThresholdLayer(
                 weight,
                 bias=bias,
-                recurrent_weight=weights("recurrent_weight", width),
+                recurrent_weight=weights("recurrent_weight", width).to(device),
             )
         return LIFLayer(
             weight,
@@ -142,13 +150,13 @@ def _per_layer(name: str, value: PerLayer, n_layers: int) -> list[Distribution]:
 
 def _fan_ins(value: int | Sequence[int | None] | None, n_layers: int) -> list[int | None]:
     """One fan-in for each layer; None reads all."""
-    each = list(value) if isinstance(value, Sequence) else [None, *[value] * (n_layers - 1)]
+    is_single = not isinstance(value, Sequence)
+    each = [None, *[value] * (n_layers - 1)] if is_single else list(value)  # type: ignore[arg-type]
     if len(each) != n_layers:
         raise InvalidInputError(f"expected one fan_in for each of {n_layers} layers, got {len(each)}")
-    for one in [*each, *([value] if isinstance(value, int) else [])]:
-        if one is not None:
-            check_positive_int("fan_in", one)
-    return each
+    if is_single and value is not None:
+        check_positive_int("fan_in", value)
+    return [None if one is None else check_positive_int("fan_in", one) for one in each]
 
 
 def _described(family: list[Distribution]) -> dict[str, Any] | list[dict[str, Any]]:

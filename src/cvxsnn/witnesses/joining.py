@@ -17,8 +17,8 @@ def single_out(witnesses: WitnessSet, chosen: Tensor) -> WitnessSet:
     if witnesses.neuron != "lif":
         raise InvalidInputError("expected LIF neurons to single out, got threshold neurons, which read each other")
     subnetworks, neurons = witnesses.locate(chosen.to(witnesses.layers[0].weight.device))
-    layers = [layer.take(subnetworks) for layer in witnesses.layers]
-    return WitnessSet((*layers[:-1], layers[-1].take_neuron(neurons)), Provenance("pretrained"))
+    lower = [layer.take(subnetworks) for layer in witnesses.layers[:-1]]
+    return WitnessSet((*lower, witnesses.layers[-1].take_neuron(neurons, subnetworks)), Provenance("pretrained"))
 
 
 def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:

@@ -92,7 +92,7 @@ def draw_family(generator: np.random.Generator, n_features: int, n_layers: int) 
 
 def mutate_family(generator: np.random.Generator, family: FamilyDraw, n_features: int) -> FamilyDraw:
     """The family with one or two of its choices drawn again, in its first layer, its last, or both alike."""
-    first, last, middle = dict(family.first), dict(family.last), family.middle
+    first, last, relays = dict(family.first), dict(family.last), family.middle == RELAY
     for _ in range(generator.integers(1, 3)):
         where = "first" if family.n_layers == 1 else _one_of(generator, ("first", "last", "both"))
         name = _one_of(generator, (*_DYNAMICS, "fan_in") if where != "last" else tuple(_OPTIONS))
@@ -105,8 +105,8 @@ def mutate_family(generator: np.random.Generator, family: FamilyDraw, n_features
         if where in ("last", "both"):
             last[name] = value
     if family.n_layers > 2 and generator.random() < 0.25:
-        middle = last if middle == RELAY else RELAY
-    return FamilyDraw(family.n_layers, first, middle, last)
+        relays = not relays
+    return FamilyDraw(family.n_layers, first, RELAY if relays else last, last)
 
 
 def _input_fan_ins(n_features: int) -> tuple[int | None, ...]:
