@@ -359,7 +359,7 @@ def test_columns_that_leave_do_not_come_back_for_ever(monkeypatch):
 
 
 def test_a_start_of_another_pool_is_refused():
-    case, _, found = solved("logistic", "labels")
+    _, _, found = solved("logistic", "labels")
     with pytest.raises(InvalidInputError, match="of the same pool"):
         Case("logistic", "labels", pool=draw_pool(seed=1)).solve(0.02, start=found)
 
