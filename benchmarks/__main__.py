@@ -6,7 +6,7 @@ import sys
 
 from .measure import console, describe_machine
 
-BENCHMARKS = ("rollout", "dictionary", "memory", "scale", "pools", "defaults", "solvers", "methods")
+BENCHMARKS = ("rollout", "dictionary", "memory", "scale", "pools", "defaults", "witnesses", "solvers", "methods")
 
 
 def main() -> None:

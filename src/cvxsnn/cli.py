@@ -247,6 +247,7 @@ def reproduce(
 
 @app.command()
 def report(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them by default.")] = None,
     records: Annotated[Path, typer.Option(help="Folder that `cvxsnn reproduce` wrote.")] = Path("cvxsnn-results"),
     scale: Annotated[str, typer.Option(help="smoke or paper.")] = "smoke",
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("cvxsnn-report.html"),
@@ -267,7 +268,7 @@ def report(
         if not folder.is_dir():
             raise DataFileError(f"expected records in {folder}, found no such folder: run `cvxsnn reproduce` first")
         found, damaged = RecordStore(folder).read_all()
-        experiments = [load_experiment(name, scale) for name in experiment_names()]  # type: ignore[arg-type]
+        experiments = [load_experiment(name, scale) for name in names or experiment_names()]  # type: ignore[arg-type]
         write_report(output, experiments, found, damaged, scale)  # type: ignore[arg-type]
         console.print(f"report: {output}", soft_wrap=True, markup=False)
         if tables is not None:

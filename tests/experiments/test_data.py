@@ -14,6 +14,7 @@ from cvxsnn.methods import METHODS, Settings
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "paper.tex"
 NAMES = experiment_names()
+PAPERS = [name for name in NAMES if name != "beyond"]
 FIGURES = ["lambda-carry-base2", "lambda-carry-base3", "lambda-carry-base5"]
 
 # P_rec and P_last, totals over all subnetworks; for addition the paper has them, for the rest the authors' scripts.
@@ -49,8 +50,8 @@ def numbers_of(name):
 
 
 def is_extra(cell):
-    """Whether the paper does not have the cell's column: it repeats one that the paper has, in other widths."""
-    return "twice as wide" in cell.column
+    """Whether the paper does not have the cell's column: it repeats one that it has, wider or by one method only."""
+    return "twice as wide" in cell.column or "sampled witnesses only" in cell.column
 
 
 def file_of(name):
@@ -82,6 +83,7 @@ def test_there_is_a_file_for_every_table_and_figure_in_the_order_of_the_paper():
         "lambda-carry-base3",
         "lambda-carry-base5",
         "direct-addition",
+        "beyond",
     ]
 
 
@@ -104,7 +106,8 @@ def test_a_file_has_no_key_that_nothing_reads(name):
     assert data["defaults"].keys() <= parts | {"seeds", "methods", "metric"}
     assert data["smoke"].keys() <= parts | {"seeds", "every", "replace_task"}
     for cell in data["cell"]:
-        assert cell.keys() <= parts | {"row", "column", "metric", "paper", "methods", "seeds", "note"}
+        afresh = {f"replace_{part}" for part in parts}
+        assert cell.keys() <= parts | afresh | {"row", "column", "metric", "paper", "methods", "seeds", "note"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -180,14 +183,15 @@ def test_sizes_of_addition_are_the_papers():
             assert config.task[argument] == int(re.search(pattern, text)[1])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PAPERS)
 def test_subnetworks_share_out_the_papers_widths_at_the_depth_that_the_row_states(name):
     for cell in load_experiment(name).cells:
         for config in cell.configs[0]:
             k, hidden = config.family["n_subnetworks"], config.family["hidden"]
             recurrent, last = (128, 512) if "duality-gap" in name else TOTAL_WIDTHS[config.task["name"]]
             total = [recurrent] * (depth_of(cell.row) - 2) + [last]
-            assert [k * width for width in hidden] == [width * (2 if is_extra(cell) else 1) for width in total]
+            factor = 2 if "twice as wide" in cell.column else 1
+            assert [k * width for width in hidden] == [width * factor for width in total]
 
 
 def test_extra_columns_repeat_the_papers_numbers():
@@ -200,7 +204,22 @@ def test_extra_columns_repeat_the_papers_numbers():
         assert {**cell.configs[0][0].as_dict(), "family": None} == {**own.configs[0][0].as_dict(), "family": None}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["mnist-depth", "mnist-timestep"])
+def test_columns_of_sampled_witnesses_repeat_the_papers_numbers(name):
+    cells = {(cell.row, cell.column): cell for cell in load_experiment(name).cells}
+    extra = [cell for cell in cells.values() if is_extra(cell)]
+    assert {cell.row for cell in extra} == {row for row, _ in cells}
+    for cell in extra:
+        own = cells[cell.row, "CVX"]
+        assert (cell.paper, cell.metric, cell.methods) == (own.paper, own.metric, ("cvx",))
+        assert {**cell.configs[0][0].as_dict(), "convex": None, "method": None} == {
+            **own.configs[0][0].as_dict(),
+            "convex": None,
+            "method": None,
+        }
+
+
+@pytest.mark.parametrize("name", PAPERS)
 def test_deep_networks_try_a_wider_surrogate_too(name):
     for config in configs_of(name):
         assert ("steepness" in config.surrogate) == (len(config.family["hidden"]) + 1 >= 10)
@@ -244,9 +263,8 @@ def test_a_runs_id_survives_its_record(scale):
 def test_cells_of_equal_settings_share_their_runs_across_files():
     def ids(name, row):
         cells = [cell for cell in load_experiment(name).cells if cell.row == row and not is_extra(cell)]
-        return {
-            c.id for cell in cells for configs in cell.configs.values() for c in configs if c.method in ("cvx", "sg")
-        }
+        runs = [c for cell in cells for configs in cell.configs.values() for c in configs]
+        return {c.id for c in runs if c.method in ("cvx", "sg")}
 
     def carry_weight_one(name):
         cells = [cell for cell in load_experiment(name).cells if cell.column == "1"]
