@@ -177,7 +177,7 @@ def test_the_command_says_when_its_time_was_up_and_refuses_what_cannot_be_priced
     outcome = run("certify", "model", "data.npz", "--complete", "--seconds", 0.1)
     assert outcome.exit_code == 0, outcome.output
     assert "the search was stopped by its limit: more --seconds may prove more" in outcome.stdout
-    assert run("fit", "data.npz", "-o", "spread", *options).exit_code == 0
+    assert run("fit", "data.npz", "-o", "spread", *options, "--neuron", "threshold").exit_code == 0
     outcome = run("certify", "spread", "data.npz", "--complete")
     assert outcome.exit_code == 1
-    assert "expected one decay for all neurons" in outcome.stderr
+    assert "expected one hidden layer of LIF neurons" in outcome.stderr
