@@ -102,7 +102,7 @@ def test_a_file_loads_at_either_scale_and_no_two_cells_share_a_place(name, scale
 def test_a_file_has_no_key_that_nothing_reads(name):
     parts = {"task", "family", "objective", "surrogate", "convex"}
     data = file_of(name)
-    assert data.keys() <= {"title", "kind", "quantity", "description", "defaults", "smoke", "cell"}
+    assert data.keys() <= {"title", "kind", "quantity", "description", "axis", "defaults", "smoke", "cell"}
     assert data["defaults"].keys() <= parts | {"seeds", "methods", "metric"}
     assert data["smoke"].keys() <= parts | {"seeds", "every", "replace_task"}
     for cell in data["cell"]:

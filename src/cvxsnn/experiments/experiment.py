@@ -106,6 +106,7 @@ class Experiment:
     name, title, kind, description : str
     cells : tuple of Cell
     quantity : str, what the numbers are
+    axis : str, what a figure's columns are; what differs between their configurations when empty
     """
 
     name: str
@@ -114,6 +115,7 @@ class Experiment:
     description: str
     quantity: str
     cells: tuple[Cell, ...] = field(default_factory=tuple)
+    axis: str = ""
 
     def runs(self) -> dict[str, RunConfig]:
         """Every run by its id."""
@@ -176,6 +178,7 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
         description=data.get("description", ""),
         quantity=data.get("quantity", "test accuracy"),
         cells=tuple(cells),
+        axis=data.get("axis", ""),
     )
 
 

@@ -76,7 +76,7 @@ def _draw_axes(
     places = _axis(columns)
     axes.grid(True)
     axes.set_title(_plain(title), fontsize="medium", loc="left")
-    axes.set_xlabel(_plain(_axis_name(experiment)))
+    axes.set_xlabel(_plain(experiment.axis or _axis_name(experiment)))
     axes.set_ylabel(_plain(summary.quantity))
     for number, (row, curve) in enumerate(curves.items()):
         cells = sorted((c for c in summary.cells if c.row == row), key=lambda cell: places[cell.column])
