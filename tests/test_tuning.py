@@ -259,7 +259,7 @@ def test_among_strengths_the_one_of_the_least_estimated_error_is_taken(monkeypat
     features, _, heads, row_weight = draw_regression(noise=3.0)
     found = fit_ridge_gcv(features, heads, row_weight)
     alone = []
-    for ratio in 10.0 ** np.arange(-7, 3):
+    for ratio in tuning._RIDGES.copy():
         with_strength(monkeypatch, ratio)
         alone.append(fit_ridge_gcv(features, heads, row_weight))
     errors = [error for _, _, error in alone]
@@ -294,3 +294,15 @@ def test_features_that_never_change_are_given_no_weight():
     np.testing.assert_allclose(coef.numpy(), 0, rtol=0, atol=ROUNDING)
     np.testing.assert_allclose(intercept.numpy(), targets.mean(0), rtol=ROUNDING)
     assert error == pytest.approx(targets.var(0).sum() / (1 - 1 / 80) ** 2, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("n_features", [50, 99, 200])
+def test_what_fits_every_row_is_not_taken_for_knowledge(n_features):
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randint(0, 2, (200, n_features), generator=generator).double()
+    noise = torch.randn(200, 1, generator=generator, dtype=torch.float64)
+    heads, row_weight = Objective("squared").heads(TrainingSet(torch.zeros(100, 1, 1), {"y": noise[:100, 0]}))
+    coef, intercept, error = fit_ridge_gcv(features[:100], heads, row_weight)
+    on_new_rows = float((features[100:] @ coef + intercept - noise[100:]).square().mean())
+    assert on_new_rows < 2
+    assert 0.5 * on_new_rows < error < 2 * on_new_rows

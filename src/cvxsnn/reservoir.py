@@ -5,12 +5,12 @@ from dataclasses import replace
 from itertools import product
 
 import torch
-from sklearn.linear_model import Ridge
 from torch import Tensor
 
 from .errors import InvalidInputError
 from .network import SpikingNetwork
 from .neurons import LIFLayer, roll_out
+from .ridge import RidgePath
 from .training_set import Objective, TrainingSet
 from .witnesses import Provenance, WitnessSet
 
@@ -60,13 +60,6 @@ def fit_ridge(
 ) -> SpikingNetwork:
     """The network with a ridge regression on its spikes for a read-out, at the strength that validates best."""
     heads, row_weight = objective.heads(data)
-    features = network.features(data.inputs, data.lengths).reshape(len(row_weight), -1).cpu().numpy()
-    targets = torch.cat([head.targets for head in heads], dim=1).cpu().numpy()
-    weight = (row_weight * len(row_weight)).cpu().numpy()
-    fits = []
-    for strength in RIDGES:
-        ridge = Ridge(alpha=strength * len(features)).fit(features, targets, sample_weight=weight)
-        coef = torch.from_numpy(ridge.coef_).reshape(network.n_outputs, -1).T
-        intercept = torch.as_tensor(ridge.intercept_, dtype=torch.float64).reshape(-1)
-        fits.append(network.with_readout(coef, intercept))
-    return max(fits, key=score)
+    features = network.features(data.inputs, data.lengths).reshape(len(row_weight), -1)
+    path = RidgePath(features, torch.cat([head.targets for head in heads], dim=1), row_weight)
+    return max((network.with_readout(*path.fit(strength)) for strength in RIDGES), key=score)

@@ -9,7 +9,7 @@ from .crowd import Crowd
 from .errors import InvalidInputError
 from .network import SpikingNetwork
 from .neurons.gradient import Surrogate, TrainableLayer, make_trainable
-from .neurons.layer import HiddenLayer
+from .neurons.layer import stack_layers
 
 _FIRST_MOMENT, _SECOND_MOMENT, _EPSILON = 0.9, 0.999, 1e-8
 
@@ -52,7 +52,7 @@ class TrainableNetworks(nn.Module):
         self._reads_all = first.neurons.tolist() == list(range(n_neurons))
         steep = torch.tensor(steepness, device=first.weight.device).repeat_interleave(first.n_subnetworks)
         self.layers = nn.ModuleList(
-            make_trainable(_stack([network.layers[depth] for network in networks]), surrogate, steep, dynamics)
+            make_trainable(stack_layers([network.layers[depth] for network in networks]), surrogate, steep, dynamics)
             for depth in range(len(first.layers))
         )
         dtype = first.layers[0].weight.dtype
@@ -165,9 +165,3 @@ class Adam:
     def _rows(self, value: Tensor) -> Tensor:
         """One row a network."""
         return value.view(self._n_networks, -1)
-
-
-def _stack(layers: Sequence[HiddenLayer]) -> HiddenLayer:
-    """One layer with the subnetworks of all."""
-    tensors = [layer.tensors() for layer in layers]
-    return layers[0].with_tensors({name: torch.cat([own[name] for own in tensors]) for name in tensors[0]})

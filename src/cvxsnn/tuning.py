@@ -20,6 +20,7 @@ from .convex.heads import Head
 from .dictionary import Readout
 from .errors import InvalidInputError
 from .network import SpikingNetwork
+from .ridge import RidgePath
 from .seeds import child_generator, child_seed
 from .surrogate import initial_network
 from .training_set import Objective, TrainingSet
@@ -35,9 +36,6 @@ _PARENTS = 8
 _FINALISTS = 3
 
 _LEAST_WIDTH = 32
-_MOST_FREEDOM = 0.9
-"""Parameters, as a share of the rows, with which a fit may still be judged by cross-validation."""
-
 _RIDGES = 10.0 ** np.arange(-7, 5)
 
 
@@ -258,25 +256,10 @@ def fit_ridge_gcv(features: Tensor, heads: tuple[Head, ...], row_weight: Tensor)
     intercept : Tensor of shape (n_outputs,)
     error : float, the estimated mean squared error on new rows
     """
-    targets = torch.cat([head.targets for head in heads], dim=1)
-    feature_mean, target_mean = row_weight @ features, row_weight @ targets
-    root = row_weight.sqrt()[:, None]
-    x, y = (features - feature_mean) * root, (targets - target_mean) * root
-    eigenvalues, basis = torch.linalg.eigh(x.T @ x)
-    eigenvalues = eigenvalues.clamp_min(0)
-    rotated = basis.T @ (x.T @ y)
-    is_real = eigenvalues > 1e-12 * eigenvalues.max().clamp_min(1e-300)
-    explained = torch.where(is_real[:, None], rotated.square() / eigenvalues.clamp_min(1e-300)[:, None], 0.0)
-    unexplained = (y.square().sum() - explained.sum()).clamp_min(0)
-    n_rows = int((row_weight > 0).sum())
-    best: tuple[float, Tensor] = (math.inf, torch.zeros_like(rotated))
-    for strength in _RIDGES * float(eigenvalues.mean().clamp_min(1e-12)):
-        left = strength / (eigenvalues + strength)
-        freedom = float((1 - left)[is_real].sum()) + 1
-        if freedom > _MOST_FREEDOM * n_rows:  # what fits every row says nothing about others
-            continue
-        residual = float(unexplained + (explained * left.square()[:, None]).sum())
-        error = residual / (1 - freedom / n_rows) ** 2
-        best = min(best, (error, rotated / (eigenvalues + strength)[:, None]), key=lambda found: found[0])
-    coef = basis @ best[1]
-    return coef, target_mean - feature_mean @ coef, best[0]
+    path = RidgePath(features, torch.cat([head.targets for head in heads], dim=1), row_weight)
+    strengths = [float(ridge * path.eigenvalues.mean().clamp_min(1e-12)) for ridge in _RIDGES]
+    errors = [path.error(strength) for strength in strengths]
+    error = min(errors)
+    # Where there are too few rows to tell, the strongest is the safest.
+    chosen = strengths[errors.index(error)] if error < math.inf else strengths[-1]
+    return *path.fit(chosen), error

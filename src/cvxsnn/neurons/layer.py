@@ -1,9 +1,9 @@
 """What the roll-out needs of a hidden layer: the contract that LIF and threshold layers fulfil."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -133,6 +133,17 @@ class HiddenLayer(ABC):
         check_finite(name, value)
         self._set(name, value)
         return value
+
+
+Layer = TypeVar("Layer", bound=HiddenLayer)
+
+
+def stack_layers(layers: Sequence[Layer]) -> Layer:
+    """One layer with the subnetworks of all, which are of one kind and shape."""
+    tensors = [layer.tensors() for layer in layers]
+    joined: dict[str, Any] = {name: torch.cat([own[name] for own in tensors]) for name in tensors[0]}
+    # Weights on grids of different fineness share the finest.
+    return replace(layers[0], weight_bits=max(layer.weight_bits for layer in layers), **joined)
 
 
 def per_sample(value: Tensor) -> Tensor:

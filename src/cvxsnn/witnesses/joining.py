@@ -1,14 +1,13 @@
 """Taking witnesses out of their subnetworks, and putting sets of them together."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..errors import InvalidInputError
 from ..neurons import HiddenLayer
+from ..neurons.layer import stack_layers
 from .witness_set import Provenance, WitnessSet
 
 
@@ -42,7 +41,7 @@ def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
     for depth in range(len(first.hidden)):
         width = max(other.hidden[depth] for other in sets)
         below = first.n_features if depth == 0 else layers[-1].width
-        layers.append(_stacked([_widened(other.layers[depth], below, width) for other in sets]))
+        layers.append(stack_layers([_widened(other.layers[depth], below, width) for other in sets]))
     return WitnessSet(tuple(layers), Provenance("pretrained", {"joined": len(sets)}))
 
 
@@ -55,11 +54,3 @@ def _widened(layer: HiddenLayer, fan_in: int, width: int) -> HiddenLayer:
         for name, value in layer.tensors().items()
     }
     return layer.with_tensors(tensors)
-
-
-def _stacked(layers: Sequence[HiddenLayer]) -> HiddenLayer:
-    tensors = [layer.tensors() for layer in layers]
-    # Weights on grids of different fineness share the finest.
-    bits = max(layer.weight_bits for layer in layers)
-    joined = {name: torch.cat([own[name] for own in tensors]) for name in tensors[0]}
-    return replace(layers[0], weight_bits=bits, **joined)
