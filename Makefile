@@ -20,7 +20,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Every experiment of the paper, very small: `cvxsnn reproduce --scale paper` is the real thing, and takes days of one core.
+# Every experiment of the paper, very small: `cvxsnn reproduce --scale paper` is the real thing, and takes hours with a GPU.
 smoke: $(VENV)/.installed
 	$(BIN)/cvxsnn reproduce --scale smoke --output out/results
 	$(BIN)/cvxsnn report --records out/results --scale smoke --output out/report.html
@@ -28,7 +28,7 @@ smoke: $(VENV)/.installed
 # Peers get LIMIT seconds for each problem: `make bench LIMIT=30` takes half an hour, the default most of a day.
 LIMIT ?= 600
 bench: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks rollout dictionary memory scale
+	$(BIN)/python -m benchmarks rollout dictionary memory scale pools
 	$(BIN)/python -m benchmarks solvers --limit $(LIMIT)
 
 clean:
