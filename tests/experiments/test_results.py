@@ -9,7 +9,7 @@ from cvxsnn.experiments import RecordStore, all_runs, experiment_names, load_exp
 from cvxsnn.experiments.summary import CERTIFIED_GAP, summarise
 
 DOCS = Path(__file__).parents[2] / "docs"
-NAMES = [name for name in experiment_names() if name != "beyond"]
+NAMES = experiment_names()
 EXPERIMENTS = [load_experiment(name) for name in NAMES]
 
 
