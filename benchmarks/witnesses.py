@@ -18,7 +18,8 @@ from .measure import console, make_table
 
 N_WITNESSES = 2048
 POOL = 262_144
-EPOCHS = 60
+EPOCHS = 100
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,13 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
     keep("tuned, then climbing", grown.solution, begin)
 
     begin = time.perf_counter()
-    surrogate = cs.SurrogateSettings(epochs=EPOCHS)
-    gradient = settings({**case.family, "hidden": (256, 512)}, surrogate=surrogate)
+    candidates = tuple(cs.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, patience=30) for rate in RATES)
+    gradient = settings({**case.family, "hidden": (256, 512), "n_subnetworks": 2}, surrogate=candidates)
     trained = train_together([task_training("sg-cvx", task, gradient)])[0]
     assert trained.solution is not None
     keep("surrogate gradients, then convex", trained.solution, begin)
     first = trained.history[0]
-    results["surrogate gradients alone"] = (accuracy(first.network, task, task.test), 512, 512, first.seconds)
+    results["surrogate gradients alone"] = (accuracy(first.network, task, task.test), 1024, 1024, first.seconds)
     return results
 
 
