@@ -469,3 +469,16 @@ def test_a_refused_prediction_says_what_was_expected():
 def test_a_device_that_does_not_exist_is_one_sentence(device):
     with pytest.raises(InvalidInputError, match="expected a device"):
         SpikingClassifier(hidden=(4,), device=device).fit(np.eye(6), [0, 1] * 3)
+
+
+def test_the_search_keeps_to_the_widths_asked_for():
+    model = SpikingClassifier(hidden=(20, 12), n_subnetworks=2, n_trials=4).fit(SEQUENCES, LABELS)
+    witnesses = model._proof.witnesses
+    assert (witnesses.hidden, witnesses.n_subnetworks) == ((20, 12), 2)
+    assert model.history_[0].name == "tuning"
+
+
+def test_the_papers_family_and_a_named_one_are_not_searched_for():
+    for options in ({"witnesses": "gaussian"}, {"decay": 0.5}, {"neuron": "threshold"}):
+        model = SpikingClassifier(hidden=(12,), **options).fit(SEQUENCES, LABELS)
+        assert [stage.name for stage in model.history_] == ["convex"]

@@ -12,6 +12,7 @@ from cvxsnn import METHODS, InvalidInputError, Objective, Settings, SurrogateSet
 from cvxsnn.evaluation import accuracy
 from cvxsnn.methods import Split, Trained, train
 from cvxsnn.training_set import TrainingSet
+from cvxsnn.tuning import Tuning
 
 TOL = 1e-6
 """Relative gap that the methods are asked to certify."""
@@ -265,3 +266,34 @@ def test_settings_of_stages_that_a_method_lacks_are_checked_too(options):
 def test_a_family_without_widths_is_refused():
     with pytest.raises(InvalidInputError, match="hidden layers"):
         train_task("sg", XOR, replace(SEQUENCE, family={"decay": 0.5}))
+
+
+POOLED = replace(SEQUENCE, family={"hidden": (4, 8), "fan_in": 2, "decay": 1.0}, pool=64)
+
+
+def test_a_convex_stage_over_a_pool_is_certified_as_such():
+    trained = train_task("cvx", XOR, POOLED)
+    assert (trained.certificate.scope, trained.certificate.n_witnesses) == ("pool", 64)
+    assert trained.certificate.relative_gap <= TOL
+    scores = trained.solution.scores()
+    torch.testing.assert_close(trained.network(XOR.train.inputs).detach(), scores, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_a_strength_that_is_given_is_the_pools_too():
+    trained = train_task("cvx", XOR, replace(POOLED, l1_strength=0.037))
+    assert trained.solution.problem.l1_strength == 0.037
+
+
+@pytest.mark.parametrize("method", ["sg", "sg-cvx", "cvx-sg", "r-cvx"])
+def test_a_pool_is_refused_where_neurons_are_trained(method):
+    with pytest.raises(InvalidInputError, match="'cvx' for a pool"):
+        train_task(method, XOR, POOLED)
+
+
+def test_a_family_is_searched_for_before_the_first_stage():
+    trained = train_task("cvx", XOR, replace(SEQUENCE, family=Tuning(n_witnesses=32, n_trials=4)))
+    tuning, convex = trained.history
+    assert (tuning.name, convex.name) == ("tuning", "convex")
+    assert trained.settings.family == tuning.tuned.family
+    assert trained.settings.objective.readout == tuning.tuned.readout
+    assert tuning.score == tuning.tuned.score

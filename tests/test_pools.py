@@ -379,3 +379,23 @@ def test_what_makes_no_pool_is_refused_in_one_sentence(change, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         draw_pool(**change)
     assert "\n" not in str(caught.value)
+
+
+def test_a_start_solved_on_other_data_is_rolled_out_on_the_data_at_hand():
+    other = Case("logistic", "labels", data=TrainingSet(INPUTS.flip(0), draw_data("labels").targets))
+    start = other.solve(0.02)
+    case = Case("logistic", "labels")
+    assert_optimal(case, case.solve(0.02, start=start), 0.02)
+
+
+def test_spikes_of_other_data_are_refused():
+    case = Case("logistic", "labels")
+    spikes = PoolSpikes(case.pool, draw_data("labels"), Objective("logistic"))
+    with pytest.raises(InvalidInputError, match="same data and read-out"):
+        case.solve(0.02, spikes=spikes)
+
+
+def test_a_dual_value_above_the_primal_one_is_an_error(monkeypatch):
+    monkeypatch.setattr(pools, "certify_with_bound", lambda *_: 1e3)
+    with pytest.raises(cs.CvxsnnError, match="above primal value"):
+        Case("logistic", "labels").solve(0.02)

@@ -137,3 +137,12 @@ def test_growth_is_the_same_for_the_same_seed():
 def test_an_ascent_that_means_nothing_is_refused(options, message):
     with pytest.raises(cs.InvalidInputError, match=message):
         Ascent(**options)
+
+
+def test_growth_can_begin_where_nothing_is_worth_reading():
+    start = draw(n=1, width=1)
+    dictionary = cs.build_dictionary(start, DATA.inputs)
+    strength = 1.01 * Objective("logistic").problem(dictionary, DATA).critical_strength
+    grown = grow_witnesses(start, DATA, Objective("logistic"), strength, ascent=QUICK, n_rounds=2)
+    assert len(grown.rounds) > 0
+    assert len(grown.solution.support) > 0

@@ -306,3 +306,18 @@ def test_what_fits_every_row_is_not_taken_for_knowledge(n_features):
     on_new_rows = float((features[100:] @ coef + intercept - noise[100:]).square().mean())
     assert on_new_rows < 2
     assert 0.5 * on_new_rows < error < 2 * on_new_rows
+
+
+@pytest.mark.parametrize("hidden", [(24,), (40, 12)])
+def test_widths_and_subnetworks_that_are_named_are_those_of_the_family(hidden):
+    found = tune(Tuning(hidden=hidden, n_subnetworks=3, n_trials=4))
+    assert (found.family["hidden"], found.family["n_subnetworks"]) == (hidden, 3)
+    for trial in found.trials:
+        assert len(trial.family["hidden"]) == len(hidden)
+        assert all(own <= asked for own, asked in zip(trial.family["hidden"], hidden, strict=True))
+
+
+def test_the_score_is_that_of_the_family_chosen():
+    found, _, _ = tuned()
+    finalists = [trial for trial in found.trials if trial.round == "finish"]
+    assert found.score == max(trial.score for trial in finalists)

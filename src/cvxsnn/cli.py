@@ -201,7 +201,7 @@ def reproduce(
     method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be given often.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = -1,
     backend: Annotated[str, typer.Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
-    device: Annotated[str, typer.Option(help="Where surrogate gradients train: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
 ) -> None:
@@ -230,7 +230,7 @@ def reproduce(
             runs = {name: config for name, config in runs.items() if config.method in method}
         store = RecordStore(output / scale)
         with ProgressBar(console) as bar, parallel_config(backend, n_jobs=jobs):
-            outcome = run_all(runs, store, n_jobs=jobs, device=device, retry_failed=retry_failed, report=bar)
+            outcome = run_all(runs, store, n_jobs=jobs, device=_device(device), retry_failed=retry_failed, report=bar)
         for record in outcome.damaged:
             console.print(
                 f"made again: {record.path} had {record.reason}", style="yellow", markup=False, soft_wrap=True
@@ -285,6 +285,16 @@ def _load_estimator(path: Path) -> Any:
     if isinstance(model, SpikingNetwork):
         raise InvalidInputError(f"expected a fitted classifier or regressor in {path}, got a bare network")
     return model
+
+
+def _device(name: str) -> str:
+    import torch
+
+    from .checks import check_device
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return str(check_device(name))
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -173,11 +173,12 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
             return Tuning(
-                n_witnesses=self.n_subnetworks * (hidden or _DEFAULT_HIDDEN)[-1],
-                n_layers=None if hidden is None else len(hidden),
+                n_witnesses=_DEFAULT_HIDDEN[-1],
                 n_trials=self.n_trials,
                 max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
                 readouts=("last", "mean") if self.readout is None and data.inputs.shape[1] > 1 else (),
+                hidden=hidden,
+                n_subnetworks=self.n_subnetworks,
             )
         family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
         if self.neuron != "lif":

@@ -277,6 +277,8 @@ def _course(training: Training) -> Generator[tuple[str, list[Job]], list[Surroga
     method, first, settings, checkpoints = training.method, training.first, training.settings, training.checkpoints
     check_choice("method", method, tuple(METHODS))
     plan = METHODS[method]
+    if settings.pool and (plan.hidden, plan.stages) != ("sampled", ("convex",)):
+        raise InvalidInputError(f"expected method 'cvx' for a pool, which is sampled and not trained, got {method!r}")
     if checkpoints is not None:
         checkpoints.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
@@ -295,9 +297,8 @@ def _course(training: Training) -> Generator[tuple[str, list[Job]], list[Surroga
         witnesses = tune_reservoir(witnesses, first.data)
     network = initial_network(witnesses.layers, settings.objective, first.data, settings.seed)
     if tuned is not None:
-        score = max(trial.score for trial in tuned.trials)
         begin, seconds = time.perf_counter(), time.perf_counter() - begin
-        history.append(Stage("tuning", network, score, seconds, tuned=tuned))
+        history.append(Stage("tuning", network, tuned.score, seconds, tuned=tuned))
     for number, name in enumerate(plan.stages):
         split = first if number == 0 or training.second is None else training.second
         label = f"{number + 1}. {name}"
@@ -390,7 +391,8 @@ def _best_over_pool(first: Solution, witnesses: WitnessSet, split: Split, settin
     strength = first.problem.l1_strength
     best: tuple[float, PoolSolution] | None = None
     found: PoolSolution | None = None
-    for _ in range(_POOL_STRENGTHS):
+    is_given = isinstance(settings.l1_strength, (int, float))
+    for _ in range(1 if is_given else _POOL_STRENGTHS):
         found = solve_pool(
             pool,
             split.data,

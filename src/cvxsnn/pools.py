@@ -20,6 +20,7 @@ from torch import Tensor
 from . import bits
 from .checks import check_positive_int
 from .convex import Certificate, ConvergenceWarning, ConvexProblem, Solution, Status, certify_with_bound, solve
+from .convex.certificate import checked_certificate
 from .dictionary import SpikeDictionary, build_dictionary
 from .errors import InvalidInputError
 from .seeds import check_seed, child_seed
@@ -189,7 +190,7 @@ def solve_pool(
         Bytes for spikes of the pool that are kept from one round to the next; the others are drawn again.
     max_seconds : float
     start : PoolSolution, optional
-        Over the same pool, at another strength.
+        Over the same pool, at another strength or of other data.
     spikes : PoolSpikes, optional
         To share what was drawn between strengths.
     report : function, optional
@@ -197,6 +198,8 @@ def solve_pool(
     """
     if any(given is not None and given.pool != pool for given in (start, spikes)):
         raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
+    if spikes is not None and (spikes.data is not data or spikes.readout != objective.readout):
+        raise InvalidInputError("expected spikes of the same data and read-out, got those of others")
     spikes = PoolSpikes(pool, data, objective, memory_budget) if spikes is None else spikes
 
     def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
@@ -214,7 +217,9 @@ def solve_pool(
                 solution = working.solve(0.5 * goal)
                 prices = _price(spikes, n_blocks, solution, working)
                 dual = certify_with_bound(solution.problem, solution.dual_point, prices.largest.tolist())
-                certificate = Certificate(solution.certificate.primal, dual, "pool", pool.starts[n_blocks])
+                certificate = checked_certificate(
+                    solution.problem, Certificate(solution.certificate.primal, dual, "pool", pool.starts[n_blocks])
+                )
                 rounds.append(
                     PoolRound(
                         pool.starts[n_blocks],
@@ -262,15 +267,19 @@ class PoolSpikes:
     """The dictionaries of a pool's blocks, kept while there is room, drawn again when there is none."""
 
     def __init__(self, pool: WitnessPool, data: TrainingSet, objective: Objective, memory_budget: int = 2**30) -> None:
-        self.pool, self._data, self._objective, self._room = pool, data, objective, memory_budget
+        self.pool, self.data, self.readout, self._room = pool, data, objective.readout, memory_budget
         self._kept: dict[int, SpikeDictionary] = {}
+
+    def of(self, witnesses: WitnessSet) -> SpikeDictionary:
+        """The spikes of any witnesses on the data."""
+        inputs, lengths = self.data.inputs, self.data.lengths
+        return build_dictionary(witnesses.to(inputs.device), inputs, self.readout, lengths=lengths)
 
     def block(self, number: int) -> SpikeDictionary:
         """The distinct spikes of a block; ``witness_of_atom`` counts from the block's start."""
         if number in self._kept:
             return self._kept[number]
-        witnesses = self.pool.block(number).to(self._data.inputs.device)
-        drawn = build_dictionary(witnesses, self._data.inputs, self._objective.readout, lengths=self._data.lengths)
+        drawn = self.of(self.pool.block(number))
         # The witnesses themselves are drawn again when they are needed; their spikes are what costs time.
         spikes = replace(drawn, witnesses=None, atom_of_witness=drawn.witness_of_atom.new_empty(0))
         if spikes.packed.numel() <= self._room:
@@ -348,8 +357,12 @@ class _WorkingSet:
             self._dictionary = spikes.block(0)
             self._members = self._dictionary.witness_of_atom
         else:
-            self._dictionary, self._members = start.solution.problem.dictionary, start.members
-            self._solution = start.solution
+            # Rolled out again, so that the columns are those of the data at hand, whatever the start was solved on.
+            self._dictionary = spikes.of(spikes.pool.take(start.members))
+            self._members = start.members[self._dictionary.witness_of_atom]
+            coef = start.solution.coef.new_zeros(self._dictionary.n_atoms, start.solution.coef.shape[1])
+            coef.index_add_(0, self._dictionary.atom_of_witness, start.solution.coef)
+            self._solution = replace(start.solution, coef=coef)
         self._dictionary = _renumbered(self._dictionary)
 
     @property

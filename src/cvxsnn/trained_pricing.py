@@ -19,7 +19,7 @@ from .errors import InvalidInputError
 from .neurons.exact import snap_inputs
 from .neurons.gradient import TrainableLayer, make_trainable
 from .reconstruction import prune
-from .seeds import child_generator
+from .seeds import child_generator, child_seed
 from .training_set import Objective, TrainingSet
 from .witnesses import WitnessSet, join_witnesses, single_out
 
@@ -119,15 +119,16 @@ def grow_witnesses(
 
     solution = optimum(witnesses)
     rounds: list[GrowthRound] = []
-    kept = prune(single_out(witnesses, solution.problem.dictionary.witness_of_atom[solution.support]))
-    fresh = witnesses
     for number in range(n_rounds):
-        starts = _starts(kept, fresh, ascent, number, seed)
-        climbed = climb_prices(starts, data, objective.readout, solution, ascent, seed=seed + number)
+        kept = _read(solution)
+        starts = _starts(kept, witnesses, ascent, number, seed)
+        own_seed = child_seed(seed, "climb", number)
+        climbed = climb_prices(starts, data, objective.readout, solution, ascent, seed=own_seed)
         accepted = climbed.accepted
         if len(accepted) == 0:
             break
-        grown = optimum(join_witnesses([kept, climbed.witnesses.take(accepted)]))
+        risen = climbed.witnesses.take(accepted)
+        grown = optimum(risen if kept is None else join_witnesses([kept, risen]))
         rounds.append(
             GrowthRound(
                 len(accepted),
@@ -139,10 +140,16 @@ def grow_witnesses(
         if report is not None:
             report(rounds[-1])
         solution = grown
-        dictionary = solution.problem.dictionary
-        assert dictionary.witnesses is not None
-        kept = single_out(dictionary.witnesses, dictionary.witness_of_atom[solution.support])
     return Grown(solution, tuple(rounds))
+
+
+def _read(solution: Solution) -> WitnessSet | None:
+    """The witnesses that a solution reads, one a subnetwork; None where it reads none."""
+    dictionary = solution.problem.dictionary
+    assert dictionary.witnesses is not None
+    if len(solution.support) == 0:
+        return None
+    return prune(single_out(dictionary.witnesses, dictionary.witness_of_atom[solution.support]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,21 +258,21 @@ class _Candidates(nn.Module):
                 layer.project()
 
 
-def _starts(kept: WitnessSet, sampled: WitnessSet, ascent: Ascent, number: int, seed: int) -> WitnessSet:
+def _starts(kept: WitnessSet | None, sampled: WitnessSet, ascent: Ascent, number: int, seed: int) -> WitnessSet:
     """Half of the candidates begin near witnesses that are used, half at any of those that there were."""
     generator = child_generator(seed, "ascent", number)
-    n_near = ascent.n_candidates // 2 if kept.n_witnesses else 0
-    near = torch.from_numpy(generator.integers(0, max(1, kept.n_witnesses), n_near))
+    n_near = 0 if kept is None else ascent.n_candidates // 2
     anywhere = torch.from_numpy(generator.integers(0, sampled.n_witnesses, ascent.n_candidates - n_near))
     parts = [prune(single_out(sampled, anywhere))]
-    if n_near:
+    if kept is not None and n_near:
+        near = kept.take(torch.from_numpy(generator.integers(0, kept.n_witnesses, n_near)))
         layers = []
-        for layer in kept.take(near).layers:
+        for layer in near.layers:
             spread = layer.weight.square().mean((1, 2), keepdim=True).sqrt()
             noise = torch.from_numpy(generator.standard_normal(layer.weight.shape)).to(layer.weight)
             moved = layer.weight + ascent.noise * spread * noise * (layer.weight != 0)
             layers.append(layer.with_tensors({"weight": moved}))
-        parts.append(replace(kept.take(near), layers=tuple(layers)))
+        parts.append(replace(near, layers=tuple(layers)))
     return join_witnesses(parts)
 
 

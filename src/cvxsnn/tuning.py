@@ -46,7 +46,7 @@ class Tuning:
     Parameters
     ----------
     n_witnesses : int
-        Neurons of the last hidden layer, once a family is chosen.
+        Neurons of the last hidden layer, once a family is chosen; those below have a quarter of that.
     n_layers : int, optional
         Hidden layers; one or two when not given, whichever does better.
     n_trials : int
@@ -55,6 +55,9 @@ class Tuning:
         After which no new fit begins; the best so far is taken.
     readouts : tuple of "last" and "mean"
         To choose from; the objective's own when empty.
+    hidden : tuple of int, optional
+        Widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
+    n_subnetworks : int
     """
 
     n_witnesses: int = 1024
@@ -62,11 +65,17 @@ class Tuning:
     n_trials: int = 192
     max_seconds: float = math.inf
     readouts: tuple[Readout, ...] = ()
+    hidden: tuple[int, ...] | None = None
+    n_subnetworks: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        for name in ("n_witnesses", "n_trials"):
+        for name in ("n_witnesses", "n_trials", "n_subnetworks"):
             check_positive_int(name, getattr(self, name))
+        if self.hidden is not None:
+            for width in self.hidden:
+                check_positive_int("hidden", width)
+            object.__setattr__(self, "n_layers", len(self.hidden))
         if self.n_layers is not None:
             check_positive_int("n_layers", self.n_layers)
         if not self.max_seconds > 0:
@@ -104,10 +113,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The family that did best, and all that was tried on the way."""
+    """The family that did best, its score, and all that was tried on the way."""
 
     family: Mapping[str, Any]
     readout: Readout
+    score: float
     trials: tuple[Trial, ...]
 
 
@@ -207,7 +217,8 @@ class _Search:
         self._ranked = ranked or {candidate: self._ranked[candidate] for candidate in finalists}
         (best,) = self._best(1)
         self._tell(self._total, self._total)
-        return Tuned(_sized(best.family, self._tuning.n_witnesses), best.readout, tuple(self.trials))
+        score = self._ranked[best].score
+        return Tuned(_sized(best.family, self._tuning), best.readout, score, tuple(self.trials))
 
     def _best(self, number: int) -> list[_Candidate]:
         order = sorted(self._ranked, key=lambda candidate: self._ranked[candidate].rank, reverse=True)
@@ -228,7 +239,7 @@ class _Search:
         n_rows = min(len(self._data), max(_LEAST_ROWS, len(self._data) // share))
         data = self._data if n_rows == len(self._data) else self._data.take(self._order[:n_rows].sort().values)
         objective = replace(self._objective, readout=candidate.readout)
-        family = _sized(candidate.family, self._tuning.n_witnesses // share)
+        family = _sized(candidate.family, self._tuning, share)
         witnesses = gaussian_witnesses(
             data.inputs.shape[2], seed=child_seed(self._seed, "tuning", name), device=data.inputs.device, **family
         )
@@ -240,11 +251,12 @@ class _Search:
         return Trial(family, candidate.readout, name, n_rows, fitted, error, time.monotonic() - begin)
 
 
-def _sized(family: FamilyDraw, n_witnesses: int) -> dict[str, Any]:
-    """The family with so many neurons in the last layer, and a quarter of that in those below."""
-    last = max(_LEAST_WIDTH, n_witnesses)
-    lower = max(_LEAST_WIDTH, last // 4)
-    return {**family.arguments(), "hidden": (*[lower] * (family.n_layers - 1), last), "n_subnetworks": 1}
+def _sized(family: FamilyDraw, tuning: Tuning, share: int = 1) -> dict[str, Any]:
+    """The family at the widths asked for, or at one of so many neurons, but not too few to tell families apart."""
+    lower = max(_LEAST_WIDTH, tuning.n_witnesses // 4)
+    widths = tuning.hidden or (*[lower] * (family.n_layers - 1), tuning.n_witnesses)
+    small = tuple(max(min(width, _LEAST_WIDTH), width // share) for width in widths)
+    return {**family.arguments(), "hidden": small, "n_subnetworks": tuning.n_subnetworks}
 
 
 def fit_ridge_gcv(features: Tensor, heads: tuple[Head, ...], row_weight: Tensor) -> tuple[Tensor, Tensor, float]:

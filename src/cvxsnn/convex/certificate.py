@@ -156,11 +156,18 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
 
 
 def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tensor) -> tuple[Certificate, Tensor]:
-    certificate = Certificate(primal, dual, "complete" if problem.dictionary.is_complete else "sampled")
+    scope: Scope = "complete" if problem.dictionary.is_complete else "sampled"
+    certificate = checked_certificate(problem, Certificate(primal, dual, scope))
+    return certificate, -problem.row_weight[:, None] * unit_dual
+
+
+def checked_certificate(problem: ConvexProblem, certificate: Certificate) -> Certificate:
+    """The certificate, unless its dual value is above the primal one by more than rounding."""
+    primal, dual = certificate.primal, certificate.dual
     # n sums of rounding errors relative to the objective, with room to spare; more than that is no rounding.
     if not certificate.gap >= -1e-10 * max(primal, abs(dual), 1e-3):
         raise CertificateError(f"dual value {dual!r} above primal value {primal!r}: {problem!r}")
-    return certificate, -problem.row_weight[:, None] * unit_dual
+    return certificate
 
 
 def _each(product: Callable[[Tensor], Tensor], matrices: Sequence[Tensor]) -> list[Tensor]:

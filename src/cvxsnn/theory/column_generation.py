@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..checks import Array
 from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound, solve
+from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
 from ..dictionary import Readout, build_dictionary
 from ..errors import InvalidInputError
@@ -117,7 +118,7 @@ def solve_complete(
         rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_cones, time.monotonic() - begin))
         if report is not None:
             report(rounds[-1])
-        certificate = Certificate(best[0], best_dual, "complete")
+        certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
         is_late = time.monotonic() - begin >= max_seconds
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
@@ -126,7 +127,7 @@ def solve_complete(
             break
         parameters = np.concatenate((parameters, fresh))
     assert best is not None
-    return CompleteSolution(best[1], Certificate(best[0], best_dual, "complete"), tuple(rounds))
+    return CompleteSolution(best[1], certificate, tuple(rounds))
 
 
 def price_solution(
