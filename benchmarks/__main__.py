@@ -6,7 +6,19 @@ import sys
 
 from .measure import console, describe_machine
 
-BENCHMARKS = ("rollout", "dictionary", "memory", "scale", "pools", "defaults", "witnesses", "solvers", "methods")
+BENCHMARKS = (
+    "rollout",
+    "dictionary",
+    "memory",
+    "scale",
+    "pools",
+    "defaults",
+    "witnesses",
+    "quantisation",
+    "exchange",
+    "solvers",
+    "methods",
+)
 
 
 def main() -> None:

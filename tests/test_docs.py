@@ -48,7 +48,11 @@ def test_the_theory_page_computes_what_it_shows(tmp_path, monkeypatch):
     assert (namespace["pictures"] / "cones.png").stat().st_size > 0
 
 
-@pytest.mark.parametrize(("page", "n_blocks"), [("README.md", 5), ("docs/methods.md", 1)])
+PAGES = {"README.md": 6, "docs/methods.md": 1, "docs/deployment.md": 5, "docs/exchange.md": 2}
+"""Python blocks of the pages that run from top to bottom."""
+
+
+@pytest.mark.parametrize(("page", "n_blocks"), PAGES.items())
 def test_pages_run_from_top_to_bottom(page, n_blocks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "page"}

@@ -141,6 +141,23 @@ def test_of_several_candidates_the_one_that_validates_best_is_kept():
     assert_same_network(together.network, alone[best].network)
 
 
+@pytest.mark.parametrize("method", ["sg", "sg-cvx", "sg-sg"])
+def test_several_networks_of_the_best_settings_become_one(method):
+    candidates = tuple(SurrogateSettings(epochs=2, batch_size=20, learning_rate=rate) for rate in (1e-4, 0.1))
+    alone = train_task("sg", XOR, replace(SEQUENCE, surrogate=candidates))
+    several = train_task(method, XOR, replace(SEQUENCE, surrogate=candidates, n_networks=3))
+    first = several.history[0]
+    assert first.network.n_subnetworks == 3 * alone.network.n_subnetworks
+    assert first.run.settings == alone.history[0].run.settings
+    shares = first.network.layers[0].weight.chunk(3)
+    assert torch.equal(shares[0], alone.network.layers[0].weight)
+    assert not torch.equal(shares[0], shares[1])
+    assert not torch.equal(shares[1], shares[2])
+    assert first.score == accuracy(first.network, XOR, XOR.val)
+    if method == "sg-cvx":
+        assert several.solution.problem.dictionary.n_witnesses == 3 * 2 * 8
+
+
 def test_every_class_of_a_task_has_an_output_even_where_it_does_not_occur():
     task = tasks.addition(base=5, n_digits=1, n_train=4, n_val=4, n_test=4, ood_digits=(2,), n_test_ood=2)
     objective = Objective({"sum": "softmax", "carry": "logistic"}, "all").for_classes(task.n_classes)

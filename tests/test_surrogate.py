@@ -19,7 +19,7 @@ from cvxsnn import (
     train_surrogate,
 )
 from cvxsnn.crowd import TaskScore
-from cvxsnn.surrogate import initial_network
+from cvxsnn.surrogate import average_networks, initial_network
 from cvxsnn.surrogate_training import Job, train_jobs
 
 XOR = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=8)
@@ -326,6 +326,21 @@ def test_an_initial_network_has_the_scale_and_the_mean_of_real_targets():
     assert float(network.weight.detach().std()) * math.sqrt(1000) == pytest.approx(targets.std(), rel=FEW_DRAWS_SD)
 
 
+def test_dropout_hides_neurons_from_training_only():
+    plain, hidden = train(QUICK), train(replace(QUICK, dropout=0.5, input_dropout=0.2))
+    assert plain.history[1].loss != hidden.history[1].loss
+    assert not are_same(plain.network, hidden.network)
+    assert hidden.best.score == accuracy(hidden.network)
+
+
+def test_the_average_of_networks_scores_as_they_do_on_average():
+    networks = [draw_network(seed=seed) for seed in range(3)]
+    mean = torch.stack([network(DATA.inputs) for network in networks]).mean(0)
+    average = average_networks(networks)
+    assert average.n_subnetworks == 6
+    torch.testing.assert_close(average(DATA.inputs), mean, rtol=ROUNDING, atol=ROUNDING)
+
+
 def test_an_initial_network_depends_on_its_seed():
     assert are_same(draw_network(seed=1), draw_network(seed=1))
     layers = draw_network().layers
@@ -367,9 +382,13 @@ def test_networks_side_by_side_learn_what_each_learns_alone():
     data, objective, networks = three_networks()
     settings = [
         SurrogateSettings(
-            epochs=2, batch_size=20, learning_rate=rate, weight_decay=decay, steepness=steep, clip_norm=clip
+            epochs=2, batch_size=20, learning_rate=rate, weight_decay=decay, steepness=steep, clip_norm=clip, dropout=d
         )
-        for rate, decay, steep, clip in ((1e-3, 0.0, 1.0, 1.0), (3e-2, 0.5, 2.0, 0.1), (1e-2, 0.1, 0.5, 1e-3))
+        for rate, decay, steep, clip, d in (
+            (1e-3, 0.0, 1.0, 1.0, 0.0),
+            (3e-2, 0.5, 2.0, 0.1, 0.3),
+            (1e-2, 0.1, 0.5, 1e-3, 0.1),
+        )
     ]
     jobs = [Job(network, data, objective, own, lambda _: 0.0) for network, own in zip(networks, settings, strict=True)]
     assert len({job.shape for job in jobs}) == 1

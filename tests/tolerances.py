@@ -62,3 +62,6 @@ PRICED = 1e-10
 
 STRONG_DUALITY = 1e-9
 """Relative; a gap of 1e-10 that was solved to, and what 2**-60 leaves of the hidden weights."""
+
+STANDARD_ERRORS = 4.0
+"""Standard errors that the mean of a fixed draw may be off: one draw in sixteen thousand is further."""

@@ -1,6 +1,6 @@
 """cvxsnn: spiking neural networks trained to a certified global optimum."""
 
-from . import tasks
+from . import interop, tasks
 from .convex import (
     Certificate,
     ConvergenceError,
@@ -13,7 +13,9 @@ from .convex import (
     solve,
     solve_path,
 )
-from .dictionary import DictionaryHealth, SpikeDictionary, build_dictionary, stack_health
+from .dictionary import DenseDictionary, DictionaryHealth, SpikeDictionary, build_dictionary, stack_health
+from .encoders import encode_delta, encode_latency, encode_rate
+from .energy import Joules, Operations, count_operations
 from .errors import BudgetError, CvxsnnError, DataFileError, InvalidInputError
 from .estimators import SpikingClassifier, SpikingRegressor
 from .files import load, save
@@ -21,7 +23,12 @@ from .methods import METHODS, Settings, Split, Trained, train, train_task
 from .network import SpikingNetwork
 from .neurons import LIFLayer, ThresholdLayer, roll_out
 from .pools import PoolSolution, WitnessPool, solve_pool
+from .proof import Proof
+from .quantisation import compare_bits, quantise, quantise_and_solve, quantise_estimator, quantise_readout
+from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
 from .reconstruction import reconstruct, rescale_hidden, weight_decay_objective
+from .spectrogram import mel_spectrogram, speech_features
+from .summary import summarise
 from .surrogate import SurrogateSettings
 from .surrogate_training import train_surrogate
 from .trained_pricing import Ascent, grow_witnesses
@@ -49,14 +56,20 @@ __all__ = [
     "ConvexProblem",
     "CvxsnnError",
     "DataFileError",
+    "DenseDictionary",
     "DictionaryHealth",
     "InvalidInputError",
+    "Joules",
     "LIFLayer",
     "LogUniform",
     "Normal",
     "Objective",
+    "Operations",
     "Path",
     "PoolSolution",
+    "Proof",
+    "ReadoutResult",
+    "ReadoutScore",
     "Settings",
     "Solution",
     "SpikeDictionary",
@@ -76,11 +89,23 @@ __all__ = [
     "WitnessSet",
     "build_dictionary",
     "certify",
+    "compare_bits",
+    "count_operations",
+    "encode_delta",
+    "encode_latency",
+    "encode_rate",
     "gaussian_witnesses",
     "grow_witnesses",
+    "interop",
     "join_witnesses",
     "load",
+    "mel_spectrogram",
+    "quantise",
+    "quantise_and_solve",
+    "quantise_estimator",
+    "quantise_readout",
     "reconstruct",
+    "reconstruct_readout",
     "rescale_hidden",
     "roll_out",
     "save",
@@ -88,7 +113,9 @@ __all__ = [
     "solve",
     "solve_path",
     "solve_pool",
+    "speech_features",
     "stack_health",
+    "summarise",
     "tasks",
     "train",
     "train_surrogate",

@@ -1,4 +1,4 @@
-"""The command line: ``cvxsnn demo``, ``fit``, ``predict``, ``certify``."""
+"""The command line: ``cvxsnn demo``, ``fit``, ``predict``, ``certify``, ``export``, ``reproduce``, ``report``."""
 
 import io
 import warnings
@@ -191,6 +191,43 @@ def certify(
         if not whole.is_finished:
             console.print("the search was stopped by its limit: more --seconds may prove more", style="yellow")
         console.print("not proven: anything about other decays, deeper networks, or new data")
+
+
+@app.command()
+def export(
+    model: ModelFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write.")],
+    to: Annotated[str, typer.Option(help="The format: nir.")] = "nir",
+    lossy: Annotated[bool, typer.Option("--lossy", help="Plain LIF nodes, which reset otherwise than ours.")] = False,
+    dt: Annotated[float, typer.Option(help="Seconds a step.")] = 1e-4,
+) -> None:
+    """Write a saved model in a format of others."""
+    from .errors import InvalidInputError
+    from .files import load
+    from .interop.nir import to_nir, write_nir
+    from .network import SpikingNetwork
+
+    with _plain_errors():
+        if to != "nir":
+            raise InvalidInputError(
+                f"expected --to nir, got {to!r}: other libraries have no file format, so use cvxsnn.interop in Python"
+            )
+        _check_folder(output)
+        found = load(model)
+        network = found if isinstance(found, SpikingNetwork) else found.network_
+        graph = to_nir(network, lossy=lossy, dt=dt)
+        note = ""
+        if not isinstance(found, SpikingNetwork):
+            graph.metadata |= {"input_mean": found._mean, "input_scale": found._scale}
+            note = "; it reads (X − input_mean) / input_scale, see its metadata"
+        write_nir(graph, output)
+        kind = "lossy" if lossy else "exact"
+        console.print(
+            f"saved: {output}, {kind} graph of {len(graph.nodes)} nodes, dt {dt:g} s{note}",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )
 
 
 @app.command()

@@ -39,7 +39,8 @@ from .network import SpikingNetwork
 from .pools import PoolSolution, PoolSpikes, WitnessPool, solve_pool
 from .reconstruction import reconstruct
 from .reservoir import fit_ridge, tune_reservoir
-from .surrogate import SurrogateRun, SurrogateSettings, initial_network
+from .seeds import child_seed
+from .surrogate import SurrogateRun, SurrogateSettings, average_networks, initial_network
 from .surrogate_training import Job, train_jobs
 from .tasks import Task
 from .training_set import Objective, TrainingSet
@@ -101,6 +102,9 @@ class Settings:
         Relative gap to certify.
     surrogate : SurrogateSettings, or a sequence of them
         Several are all tried, and the one that does best on validation data is kept.
+    n_networks : int
+        Networks that a first gradient stage trains, each from another sample of the family, by the settings that serve
+        the first of them best. Their average goes on to the next stage, where a convex one has the neurons of all.
     finetuning : SurrogateSettings, or a sequence of them, optional
         For a second gradient stage, or one after a convex stage; by default ``surrogate`` at a fifth of its rate.
     seed : int
@@ -117,12 +121,14 @@ class Settings:
     surrogate: SurrogateSettings | Sequence[SurrogateSettings] = field(default_factory=SurrogateSettings)
     finetuning: SurrogateSettings | Sequence[SurrogateSettings] | None = None
     pool: int = 0
+    n_networks: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no stage could use, whether the method has that stage or not."""
         make_penalty(self.penalty)
         check_positive_int("n_strengths", self.n_strengths)
+        check_positive_int("n_networks", self.n_networks)
         if isinstance(self.l1_strength, str):
             check_choice("l1_strength", self.l1_strength, ("auto",))
             return
@@ -314,6 +320,10 @@ def _course(training: Training) -> Generator[tuple[str, list[Job]], list[Surroga
             runs = yield label, _jobs(network, split, settings.objective, candidates, training.device, file)
             # Of equal scores the first.
             run = max(runs, key=lambda run: run.best.score)
+            if number == 0 and settings.n_networks > 1:
+                others = yield label, _siblings(run.settings, split, settings, training.device, file)
+                runs = [*runs, *others]
+                run = replace(run, network=average_networks([run.network, *(other.network for other in others)]))
             run = replace(run, network=run.network.to(home))
             network = run.network
             witnesses = WitnessSet(network.layers, Provenance("pretrained", {"method": "surrogate gradient"}))
@@ -457,6 +467,25 @@ def _jobs(
     network, data = copy.deepcopy(network).to(place), split.data.to(place)
     files = [file if file is None or n == 0 else file.with_stem(f"{file.stem}-{n}") for n in range(len(candidates))]
     return [Job(network, data, objective, own, split.score, path) for own, path in zip(candidates, files, strict=True)]
+
+
+def _siblings(
+    own: SurrogateSettings,
+    split: Split,
+    settings: Settings,
+    device: torch.device | str | None,
+    file: Path | None,
+) -> list[Job]:
+    """What it takes to train further networks, each from its own sample and with its own order of batches."""
+    jobs = []
+    for number in range(1, settings.n_networks):
+        seed = child_seed(settings.seed, "network", number)
+        network = initial_network(
+            _sample(split.data, replace(settings, seed=seed)).layers, settings.objective, split.data, seed
+        )
+        path = None if file is None else file.with_stem(f"{file.stem}-network-{number}")
+        jobs += _jobs(network, split, settings.objective, [replace(own, seed=seed)], device, path)
+    return jobs
 
 
 def _listed(settings: SurrogateSettings | Sequence[SurrogateSettings]) -> list[SurrogateSettings]:

@@ -252,7 +252,9 @@ def solve_pool(
             ConvergenceWarning,
             stacklevel=2,
         )
-    dictionary = replace(solution.problem.dictionary, witnesses=pool.take(proven.members).to(data.inputs.device))
+    dictionary = solution.problem.dictionary
+    assert isinstance(dictionary, SpikeDictionary)
+    dictionary = replace(dictionary, witnesses=pool.take(proven.members).to(data.inputs.device))
     return replace(proven, solution=replace(solution, problem=problem_of(dictionary)), rounds=tuple(rounds))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .checks import Array, check_choice, check_positive_int
 from .convex import ConvexProblem, Solution
-from .dictionary import SpikeDictionary
+from .dictionary import Dictionary
 from .errors import BudgetError, InvalidInputError
 from .network import OutputHead, SpikingNetwork
 from .neurons import HiddenLayer, LIFLayer, ThresholdLayer
@@ -138,7 +138,7 @@ def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
     return SpikingNetwork(layers, network.weight, network.heads, network.intercept, network.neurons, network.readout)
 
 
-def _witnesses_of(dictionary: SpikeDictionary) -> WitnessSet:
+def _witnesses_of(dictionary: Dictionary) -> WitnessSet:
     if dictionary.witnesses is None:
         raise InvalidInputError(
             "expected a solution over a dictionary built from witnesses, got one over a plain array: it has no neurons "

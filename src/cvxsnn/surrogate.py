@@ -13,7 +13,7 @@ from .convex.heads import Head
 from .errors import InvalidInputError
 from .network import OutputHead, SpikingNetwork
 from .neurons.gradient import SURROGATES, Surrogate
-from .neurons.layer import HiddenLayer
+from .neurons.layer import HiddenLayer, stack_layers
 from .seeds import check_seed, child_generator
 from .training_set import Objective, TrainingSet
 
@@ -34,6 +34,8 @@ class SurrogateSettings:
         How quickly the surrogate derivative falls off around the threshold.
     clip_norm : float
         Largest norm of a gradient.
+    dropout, input_dropout : float
+        Shares of the hidden neurons, for a whole sequence, and of the inputs that a training step does not see.
     train_decay, train_threshold, train_bias : bool
         Whether these are trained beside the weights.
     patience : int, optional
@@ -49,6 +51,8 @@ class SurrogateSettings:
     surrogate: Surrogate = "arctan"
     steepness: float = 1.0
     clip_norm: float = 1.0
+    dropout: float = 0.0
+    input_dropout: float = 0.0
     train_decay: bool = True
     train_threshold: bool = True
     train_bias: bool = True
@@ -68,13 +72,17 @@ class SurrogateSettings:
                 raise InvalidInputError(f"expected {name} above zero, got {getattr(self, name)!r}")
         if not 0 <= self.weight_decay < math.inf:
             raise InvalidInputError(f"expected weight_decay to be zero or more, got {self.weight_decay!r}")
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InvalidInputError(f"expected {name} from 0 to below 1, got {getattr(self, name)!r}")
         if self.patience is not None:
             check_positive_int("patience", self.patience)
 
     @property
     def kind(self) -> "SurrogateSettings":
         """What networks that train side by side must agree on; the other settings are put to one value."""
-        return replace(self, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
+        alike = replace(self, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
+        return replace(alike, dropout=0.0, input_dropout=0.0)
 
     @property
     def dynamics(self) -> frozenset[str]:
@@ -113,6 +121,17 @@ def initial_network(
     means = [row_weight @ h.targets if h.loss.name == "squared" else torch.zeros_like(h.targets[0]) for h in heads]
     output_heads = [OutputHead(h.name, h.loss.name, h.columns.start, h.columns.stop) for h in heads]
     return SpikingNetwork(layers, weight, output_heads, torch.cat(means), readout=objective.readout)
+
+
+def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
+    """One network whose scores are the mean of those of several of one architecture, which become its subnetworks."""
+    first = networks[0]
+    layers = [stack_layers([network.layers[depth] for network in networks]) for depth in range(len(first.layers))]
+    n_neurons = first.n_subnetworks * first.hidden[-1]
+    neurons = torch.cat([network.neurons + number * n_neurons for number, network in enumerate(networks)])
+    weight = torch.cat([network.weight.detach() for network in networks]) / len(networks)
+    intercept = torch.stack([network.intercept.detach() for network in networks]).mean(0)
+    return SpikingNetwork(layers, weight, first.heads, intercept, neurons, first.readout)
 
 
 def target_scale(heads: Sequence[Head], row_weight: Tensor) -> float:

@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from .crowd import TaskScore, score_crowd
+from .dropout import Dropout
 from .errors import InvalidInputError
 from .network import SpikingNetwork
 from .neurons.exact import snap_inputs
-from .seeds import child_generator
+from .seeds import child_generator, child_seed
 from .storage import read_tensors, write_tensors
 from .surrogate import Epoch, SurrogateRun, SurrogateSettings, target_scale
 from .trainable import Adam, TrainableNetworks
@@ -199,11 +200,12 @@ class _Data:
             for h, head in enumerate(self._heads)
         ]
 
-    def losses(self, model: TrainableNetworks, samples: Tensor) -> Tensor:
+    def losses(self, model: TrainableNetworks, samples: Tensor, dropout: Dropout) -> Tensor:
         """The objective of each network on some of its sequences, (n_networks, batch)."""
         n_networks, n_samples = self.inputs.shape[:2]
         own = torch.arange(n_networks, device=samples.device)[:, None], samples
-        scores = model(self.inputs[own], None if self._lengths is None else self._lengths[own]).flatten(1, -2)
+        lengths = None if self._lengths is None else self._lengths[own]
+        scores = model(self.inputs[own], lengths, dropout).flatten(1, -2)
         # Scaled so that the mean over batches is the objective over all rows.
         weight = self._row_weight[own].flatten(1) * (n_samples / samples.shape[1])
         total = torch.zeros(n_networks, dtype=scores.dtype, device=scores.device)
@@ -261,12 +263,17 @@ class _Batch:
         batches = torch.split(order, self.kind.batch_size, dim=1)
         total = torch.zeros(len(self._jobs), dtype=torch.float64, device=order.device)
         for number, samples in enumerate(batches):
-            losses = self._data.losses(self._model, samples)
+            losses = self._data.losses(self._model, samples, self._dropout(epoch, number))
             (losses / self._scales**2).sum().backward()  # type: ignore[no-untyped-call]
             self._adam.step(_schedule(self.kind, epoch - 1 + number / len(batches)) * self._rates)
             self._model.project()
             total += losses.detach() * (samples.shape[1] / n_samples)
         return total.tolist()
+
+    def _dropout(self, epoch: int, batch: int) -> Dropout:
+        each = [job.settings for job in self._jobs]
+        keys = [child_seed(own.seed, "surrogate", "dropout", epoch, batch) for own in each]
+        return Dropout([own.input_dropout for own in each], [own.dropout for own in each], keys)
 
     def _has_ended(self, number: int) -> bool:
         history, settings = self._histories[number], self._jobs[number].settings

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .crowd import Crowd
+from .dropout import Dropout
 from .errors import InvalidInputError
 from .network import SpikingNetwork
 from .neurons.gradient import Surrogate, TrainableLayer, make_trainable
@@ -59,7 +60,7 @@ class TrainableNetworks(nn.Module):
         self.weight = nn.Parameter(torch.stack([network.weight.detach() for network in networks]).to(dtype))
         self.intercept = nn.Parameter(torch.stack([network.intercept.detach() for network in networks]).to(dtype))
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def forward(self, inputs: Tensor, lengths: Tensor | None = None, dropout: Dropout | None = None) -> Tensor:
         """Scores (n_networks, n_samples, n_outputs), with n_steps before the outputs where every step is read.
 
         Parameters
@@ -67,11 +68,14 @@ class TrainableNetworks(nn.Module):
         inputs : Tensor of shape (n_networks, n_samples, n_steps, n_features)
             Of the networks' dtype, on the grid of inputs.
         lengths : Tensor of shape (n_networks, n_samples), optional
+        dropout : Dropout, optional
         """
         block = inputs.transpose(1, 2)
+        block = block if dropout is None else dropout.hide(block, 0)
         block = block[0] if len(block) == 1 else block.repeat_interleave(self._n_subnetworks, 0)
-        for layer in self.layers:
+        for depth, layer in enumerate(self.layers, 1):
             block = layer(block)
+            block = block if dropout is None else dropout.hide(block, depth)
         spikes = block.view(self.n_networks, self._n_subnetworks, *block.shape[1:]).permute(0, 3, 2, 1, 4)
         features = self._read(spikes, lengths)
         flat = features.reshape(self.n_networks, -1, features.shape[-2] * features.shape[-1])

@@ -30,4 +30,4 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(url: str, timeout: float) -> None:
         raise AssertionError(f"a test tried to download {url}")
 
-    monkeypatch.setattr("cvxsnn.tasks.mnist_files.urlopen", refuse)
+    monkeypatch.setattr("cvxsnn.tasks.files.urlopen", refuse)

@@ -47,7 +47,7 @@ def serve(monkeypatch, answer):
         asked.append(url)
         return io.BytesIO(answer(url.rpartition("/")[2].removesuffix(".gz")))
 
-    monkeypatch.setattr(mnist_files, "urlopen", urlopen)
+    monkeypatch.setattr("cvxsnn.tasks.files.urlopen", urlopen)
     return asked
 
 

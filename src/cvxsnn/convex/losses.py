@@ -286,6 +286,10 @@ class Softmax(Loss):
         freed = probability.sum(1, keepdim=True) - kept.sum(1, keepdim=True)
         return kept + freed * _ratio(lacking, lacking.sum()) - targets
 
+    def null_intercept(self, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """Logarithms of the classes' shares; a class that does not occur is all but impossible."""
+        return (row_weight @ targets / row_weight.sum()).clamp_min(_INFEASIBLE**2).log()
+
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The class probabilities p: the Hessian is diag(p) − ppᵀ."""
         return torch.softmax(scores, 1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..checks import Array
-from ..dictionary import SpikeDictionary, build_dictionary
+from ..dictionary import DenseDictionary, Dictionary, SpikeDictionary, build_dictionary
 from ..errors import BudgetError, InvalidInputError
 from .heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .losses import Loss
@@ -32,7 +32,7 @@ class ConvexProblem:
 
     Parameters
     ----------
-    dictionary : SpikeDictionary, or a 0/1 array of shape (n_rows, n_columns)
+    dictionary : SpikeDictionary, DenseDictionary, or a 0/1 array of shape (n_rows, n_columns)
         With ``readout="last"`` this is the paper's finite convex formulation; with ``readout="all"`` the per-timestep
         program with a shared output layer, one row for each step of each sample.
     targets : array, or a mapping of heads to arrays
@@ -56,7 +56,7 @@ class ConvexProblem:
 
     def __init__(
         self,
-        dictionary: SpikeDictionary | Array,
+        dictionary: Dictionary | Array,
         targets: Array | Mapping[str, Array],
         loss: str | Loss | Mapping[str, str | Loss] = "logistic",
         l1_strength: float = 0.1,
@@ -67,7 +67,8 @@ class ConvexProblem:
         timestep_weighting: TimestepWeighting = "uniform",
         head_weights: Mapping[str, float] | None = None,
     ) -> None:
-        self.dictionary = dictionary if isinstance(dictionary, SpikeDictionary) else build_dictionary(dictionary)
+        is_dictionary = isinstance(dictionary, (SpikeDictionary, DenseDictionary))
+        self.dictionary: Dictionary = dictionary if is_dictionary else build_dictionary(dictionary)  # type: ignore[assignment,arg-type]
         self.l1_strength = _checked_strength(l1_strength)
         self.penalty = make_penalty(penalty)
         self.intercept = bool(intercept)

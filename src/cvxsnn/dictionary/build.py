@@ -83,6 +83,23 @@ def build_dictionary(
     return replace(dictionary, lengths=ends) if readout == "mean" and ends is not None else dictionary
 
 
+def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:
+    """The dictionary of neurons that are known by their spike counts over ``n_steps`` steps, read as means.
+
+    Parameters
+    ----------
+    counts : integer Tensor of shape (n_rows, n_neurons)
+    n_steps : int
+    """
+    check_positive_int("n_steps", n_steps)
+    if counts.ndim != 2 or 0 in counts.shape or int(counts.min()) < 0 or int(counts.max()) > n_steps:
+        raise InvalidInputError(
+            f"expected counts of shape (n_rows, n_neurons) from 0 to {n_steps}, got shape {tuple(counts.shape)}"
+        )
+    planes = [_pack_columns((counts.to(torch.int32) >> plane) & 1 == 1) for plane in range(n_steps.bit_length())]
+    return _without_duplicates(torch.stack(planes, dim=1), len(counts), None, "mean", n_steps)
+
+
 def stack_health(
     witnesses: WitnessSet, inputs: Array, readout: Readout = "last", *, lengths: Array | None = None
 ) -> tuple[DictionaryHealth, ...]:
@@ -94,7 +111,7 @@ def stack_health(
 def _without_duplicates(
     packed: Tensor, n_rows: int, witnesses: WitnessSet | None, readout: Readout, n_steps: int
 ) -> SpikeDictionary:
-    packed = packed if packed.ndim == 3 else packed[:, None]
+    packed = (packed if packed.ndim == 3 else packed[:, None]).contiguous()
     groups = bits.group_equal(packed.view(torch.int64).flatten(1))
     return SpikeDictionary(packed[groups.first], n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
 

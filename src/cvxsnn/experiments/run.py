@@ -28,6 +28,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "first_last_xor": tasks.first_last_xor,
     "mnist_seq": tasks.mnist_seq,
     "digits_seq": tasks.digits_seq,
+    "spoken_digits": tasks.spoken_digits,
 }
 
 
@@ -55,7 +56,7 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
             {
                 "status": "done",
                 "val": own.history[-1].score,
-                "scores": _scores(own.network, task),
+                "scores": _scores(own.network.to(device), task),
                 **_facts(own),
                 "seconds": round(own.seconds, 3),
             }
@@ -97,9 +98,11 @@ def make_settings(config: RunConfig) -> Settings:
         family = Tuning(**search)
     else:
         family = {name: _family_value(name, value) for name, value in config.family.items()}
-    grid = iterate_grid(config.surrogate)
-    candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in grid)
-    return Settings(Objective(**config.objective), family, surrogate=candidates, seed=config.seed, **config.convex)
+    surrogate = dict(config.surrogate)
+    n_networks = surrogate.pop("n_networks", 1)
+    candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in iterate_grid(surrogate))
+    stages: dict[str, Any] = {"surrogate": candidates, "n_networks": n_networks, **config.convex}
+    return Settings(Objective(**config.objective), family, seed=config.seed, **stages)
 
 
 def _family_value(name: str, value: Any) -> Any:

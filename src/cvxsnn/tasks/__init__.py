@@ -5,6 +5,8 @@ from .data import Feedback, SequenceData, Targets, Task
 from .digits_seq import digits_seq
 from .first_last_xor import first_last_xor
 from .mnist_seq import mnist_seq
+from .speech_files import read_wav
+from .spoken_digits import spoken_digits
 
 __all__ = [
     "Feedback",
@@ -15,4 +17,6 @@ __all__ = [
     "digits_seq",
     "first_last_xor",
     "mnist_seq",
+    "read_wav",
+    "spoken_digits",
 ]

@@ -1,0 +1,90 @@
+"""Test accuracy with hidden weights of few bits: the old read-out, the optimal one found again, and that rounded too.
+
+Validation data choose the strength, at which read-outs are found again, and the family of sampled neurons for digits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import cvxsnn as cs
+from cvxsnn.crowd import TaskScore
+from cvxsnn.quantisation import BitsComparison, compare_bits
+from cvxsnn.tasks import Task
+
+from .measure import console, make_table
+
+SEEDS = (0, 1, 2)
+BITS = (8, 4, 2)
+SEARCHED = cs.Tuning(512, readouts=("last", "mean"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task, its objective, the family of its neurons, and the method of training."""
+
+    task: Callable[[int], Task]
+    objective: cs.Objective
+    family: dict[str, Any] | cs.Tuning
+    method: str = "cvx"
+
+
+CASES = {
+    "first-last-XOR, T = 6": Case(
+        lambda seed: cs.tasks.first_last_xor(6, n_train=2000, n_val=500, n_test=4000, seed=seed),
+        cs.Objective("hinge"),
+        {"hidden": (64, 256), "n_subnetworks": 2, "decay": 0.99},
+    ),
+    "digits, T = 8": Case(
+        lambda seed: cs.tasks.digits_seq(8, seed=seed),
+        cs.Objective("softmax", "mean"),
+        SEARCHED,
+    ),
+    "digits, T = 8, trained neurons": Case(
+        lambda seed: cs.tasks.digits_seq(8, seed=seed),
+        cs.Objective("softmax", "mean"),
+        {"hidden": (128,), "decay": cs.Uniform(0.5, 1.0), "bias": cs.Normal(0.0, 0.5)},
+        "sg-cvx",
+    ),
+    "MNIST-Seq, T = 28": Case(
+        lambda seed: cs.tasks.mnist_seq(28, n_train=2000, n_val=1000, n_test=4000, seed=seed),
+        cs.Objective("softmax", "mean"),
+        SEARCHED,
+    ),
+}
+
+
+def compare(case: Case, seed: int) -> BitsComparison:
+    """Train once, round to every number of bits, test."""
+    task = case.task(seed)
+    surrogate = cs.SurrogateSettings(epochs=50, seed=seed)
+    settings = cs.Settings(case.objective, case.family, n_strengths=10, surrogate=surrogate, seed=seed)
+    trained = cs.train_task(case.method, task, settings)
+    return compare_bits(trained, cs.TrainingSet.of(task.train), TaskScore(task, task.test), BITS)
+
+
+def main() -> None:
+    """Compare on every task, print."""
+    columns = ("hidden bits", "not rounded", "as is", "solved again", "and 8-bit read-out", "largest gap")
+    table = make_table(f"Test accuracy, mean and range of {len(SEEDS)} seeds", "task", *columns)
+    for name, case in CASES.items():
+        found = [compare(case, seed) for seed in SEEDS]
+        for number, bits in enumerate(BITS):
+            rows = [comparison.rows[number] for comparison in found]
+            scores = [
+                [comparison.score for comparison in found],
+                [row.as_is for row in rows],
+                [row.solved for row in rows],
+                [row.rounded for row in rows],
+            ]
+            cells = [f"{np.mean(own):.3f} ({min(own):.3f}–{max(own):.3f})" for own in scores]
+            gap = max(row.certificate.relative_gap for row in rows)
+            table.add_row(name if number == 0 else "", str(bits), *cells, f"{gap:.0e}")
+        console.print(f"{name}, seed {SEEDS[0]}\n{found[0]}\n", soft_wrap=True)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

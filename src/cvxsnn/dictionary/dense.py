@@ -1,0 +1,140 @@
+"""A dictionary of real columns, for features that are not spikes: everything but the packing is as for spikes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .. import bits
+from ..checks import check_positive_int
+from ..errors import BudgetError, InvalidInputError
+from .health import DictionaryHealth
+from .spike_dictionary import Readout
+
+_MEMORY = 8 * 2**30
+"""Bytes that the columns may take."""
+
+
+@dataclass(frozen=True, eq=False)
+class DenseDictionary:
+    """Real columns. The convex program over them has its certificate like any other; no witness stands behind them.
+
+    Parameters
+    ----------
+    values : Tensor of shape (n_rows, n_atoms)
+        Kept in float64.
+    """
+
+    values: Tensor
+    readout: Readout = "last"
+    n_steps: int = 1
+    is_complete: bool = False
+    witnesses: None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no matrix of numbers, and what does not fit."""
+        if self.values.ndim != 2 or 0 in self.values.shape:
+            raise InvalidInputError(
+                f"expected columns of shape (n_rows, n_columns), not empty, got shape {tuple(self.values.shape)}"
+            )
+        if 8 * self.values.numel() > _MEMORY:
+            raise BudgetError(
+                f"expected real columns within {_MEMORY / 2**30:.0f} GiB, but {len(self.values):,} rows × "
+                f"{self.values.shape[1]:,} columns need {8 * self.values.numel() / 2**30:.1f} GiB: use fewer rows"
+            )
+        if not bool(torch.isfinite(self.values).all()):
+            raise InvalidInputError("expected finite columns, got NaN or infinite values")
+        object.__setattr__(self, "values", self.values.to(torch.float64))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.values)
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of columns."""
+        return self.values.shape[1]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(n_rows, n_atoms)``."""
+        return self.n_rows, self.n_atoms
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are."""
+        return self.values.device
+
+    @property
+    def n_witnesses(self) -> int:
+        """Number of columns: none is dropped."""
+        return self.n_atoms
+
+    @property
+    def witness_of_atom(self) -> Tensor:
+        """Each column stands for itself."""
+        return torch.arange(self.n_atoms, device=self.device)
+
+    @property
+    def atom_of_witness(self) -> Tensor:
+        """Each column stands for itself."""
+        return self.witness_of_atom
+
+    def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
+        """Columns, shape (n_rows, n_chosen)."""
+        return self.values[:, atoms].to(dtype)
+
+    def iterate_rows(
+        self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield ``(rows, numbers of shape (n_chosen, n_atoms))`` in blocks of rows; with ``atoms`` only these."""
+        step = check_positive_int("n_rows", n_rows)
+        for start in range(0, self.n_rows, step):
+            rows = slice(start, min(start + step, self.n_rows))
+            block = self.values[rows] if atoms is None else self.values[rows][:, atoms]
+            yield rows, block.to(dtype)
+
+    def matvec(self, coef: Tensor) -> Tensor:
+        """The product D·W for W of shape (n_atoms, n_outputs), from the rows of W that are not zero."""
+        active = torch.nonzero(coef.any(1)).squeeze(1)
+        return self.values @ coef if 2 * len(active) > self.n_atoms else self.values[:, active] @ coef[active]
+
+    def rmatvec(self, rows: Tensor) -> Tensor:
+        """The product Dᵀ·R for R of shape (n_rows, n_outputs)."""
+        return self.values.T @ rows
+
+    def gram(self) -> Tensor:
+        """The Gram matrix DᵀD."""
+        return self.values.T @ self.values
+
+    def take_rows(self, rows: Tensor) -> "DenseDictionary":
+        """The dictionary restricted to some rows."""
+        return replace(self, values=self.values[rows])
+
+    def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
+        """Group the rows that are equal to the bit and, where given, have equal labels."""
+        parts = [self.values] if labels is None else [self.values, labels.reshape(self.n_rows, -1).to(self.values)]
+        return bits.group_equal(torch.cat([(part + 0.0).view(torch.int64) for part in parts], dim=1))
+
+    def health(self) -> DictionaryHealth:
+        """Count columns that are always zero, that are constant otherwise, and that repeat another."""
+        is_constant = (self.values == self.values[:1]).all(0)
+        is_dead = is_constant & (self.values[0] == 0)
+        n_distinct = len(bits.group_equal((self.values.T.contiguous() + 0.0).view(torch.int64)).first)
+        return DictionaryHealth(
+            n_witnesses=self.n_atoms,
+            n_atoms=self.n_atoms,
+            n_dead=int(is_dead.sum()),
+            n_saturated=int((is_constant & ~is_dead).sum()),
+            n_duplicate=self.n_atoms - n_distinct,
+            n_complementary=0,
+            density=float((self.values != 0).double().mean()),
+            n_rows=self.n_rows,
+            n_distinct_rows=len(self.group_rows().first),
+        )
+
+    def __repr__(self) -> str:
+        """Sizes on one line."""
+        return f"DenseDictionary({self.n_rows} rows × {self.n_atoms} real columns)"

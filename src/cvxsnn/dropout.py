@@ -1,0 +1,61 @@
+"""Dropout: hiding inputs and spikes at random while a network trains, so that no neuron relies on a few others.
+
+What is hidden follows from a key and a place alone, by integer arithmetic, so that it is the same on every device and
+for a network that trains alone or beside others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_WORD = 2**32 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Dropout:
+    """What to hide from several networks at one training step.
+
+    Parameters
+    ----------
+    inputs, hidden : sequence of float, one a network
+        Shares of the inputs of each step, and of the hidden neurons for a whole sequence, that are hidden from the
+        layer above.
+    keys : sequence of int, one a network
+    """
+
+    inputs: Sequence[float]
+    hidden: Sequence[float]
+    keys: Sequence[int]
+
+    def hide(self, block: Tensor, depth: int) -> Tensor:
+        """What a layer sees of those below, given (n_networks · K, n_steps, n_samples, n_neurons).
+
+        Inputs, at depth 0, are hidden a step at a time, spikes for a whole sequence. What stays is scaled up, so that
+        sums keep their mean.
+        """
+        shares = self.inputs if depth == 0 else self.hidden
+        if not any(shares):
+            return block
+        n_networks = len(self.keys)
+        shape = list(block.shape)
+        if depth > 0:
+            shape[1] = 1
+        share = torch.tensor(shares, dtype=torch.float64, device=block.device)[:, None]
+        words = _words([key ^ depth for key in self.keys], torch.Size(shape).numel() // n_networks, block.device)
+        # The odds of a word below the share of all words.
+        stays = (words >= share * 2**32).view(shape)
+        scale = (1 / (1 - share)).to(block.dtype).repeat_interleave(shape[0] // n_networks, 0)
+        return block * stays * scale.view(-1, 1, 1, 1)
+
+
+def _words(keys: Sequence[int], size: int, device: torch.device) -> Tensor:
+    """Random words of 32 bits, shape (n_keys, size): a counter, mixed by the finaliser of MurmurHash3."""
+    first, second = (torch.tensor([key >> s & _WORD for key in keys], device=device)[:, None] for s in (0, 31))
+    words = (torch.arange(size, device=device) * 0x9E3779B1 + first) & _WORD
+    for _ in range(2):
+        words = (words ^ words >> 16) * 0x85EBCA6B & _WORD
+        words = (words ^ words >> 13) * 0xC2B2AE35 & _WORD
+        words = words ^ words >> 16 ^ second
+    return words

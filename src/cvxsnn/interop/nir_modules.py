@@ -1,0 +1,193 @@
+"""NIR's nodes as torch modules that go step by step, by forward Euler."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from .neighbours import import_neighbour
+
+DT = 1e-4
+"""Seconds a step, as in snnTorch and SpikingJelly."""
+
+NodeMap = dict[type, Callable[[Any], nn.Module]]
+
+
+def nirtorch_node_map(dt: float = DT) -> NodeMap:
+    """What each kind of NIR node becomes, for ``nirtorch.nir_to_torch(graph, nirtorch_node_map(), dtype=...)``.
+
+    All kinds but Delay. Affine and convolutions are here because nirtorch 2.6 gets them wrong: it sets the bias of an
+    Affine nowhere, so that a random one remains, and swaps the channels of a convolution.
+
+    Parameters
+    ----------
+    dt : float
+        Seconds a step: NIR's equations are in continuous time, and its files do not say.
+    """
+    nir = import_neighbour("nir", "nir")
+    return {
+        nir.Affine: _affine,
+        nir.Linear: _affine,
+        nir.Scale: lambda node: Scale(node.scale),
+        nir.Threshold: lambda node: Threshold(node.threshold),
+        nir.Conv1d: lambda node: _convolution(nn.Conv1d, node),
+        nir.Conv2d: lambda node: _convolution(nn.Conv2d, node),
+        nir.Flatten: lambda node: nn.Flatten(*map(_after_batch, (node.start_dim, node.end_dim))),
+        nir.AvgPool2d: _pooling,
+        nir.SumPool2d: lambda node: _pooling(node, divisor=1),
+        nir.I: lambda node: Neuron([_integrator(node.r, dt)]),
+        nir.LI: lambda node: Neuron([_leak(node.tau, node.r, node.v_leak, dt)]),
+        nir.IF: lambda node: Neuron([_integrator(node.r, dt)], node.v_threshold, node.v_reset),
+        nir.LIF: lambda node: Neuron([_leak(node.tau, node.r, node.v_leak, dt)], node.v_threshold, node.v_reset),
+        nir.CubaLI: lambda node: Neuron(_synapse_and_leak(node, dt)),
+        nir.CubaLIF: lambda node: Neuron(_synapse_and_leak(node, dt), node.v_threshold, node.v_reset),
+    }
+
+
+class Integrator(nn.Module):
+    r"""One Euler step of a leaky integrator: ``decay · level + gain · input + shift``."""
+
+    decay: Tensor
+    gain: Tensor
+    shift: Tensor
+
+    def __init__(self, decay: Any, gain: Any, shift: Any) -> None:
+        super().__init__()
+        for name, value in {"decay": decay, "gain": gain, "shift": shift}.items():
+            self.register_buffer(name, _tensor(value))
+
+    def forward(self, inputs: Tensor, level: Tensor) -> Tensor:
+        """The level one step later."""
+        return self.decay * level + self.gain * inputs + self.shift
+
+
+class Neuron(nn.Module):
+    """A chain of integrators that start at zero; with a threshold, what comes out are spikes.
+
+    Parameters
+    ----------
+    stages : sequence of Integrator
+        A synapse, if there is one, and the membrane.
+    threshold : array, optional
+        The neuron fires strictly above it.
+    v_reset : array, optional
+        Where the membrane goes when it has fired.
+    """
+
+    threshold: Tensor | None
+    v_reset: Tensor
+
+    def __init__(self, stages: Sequence[Integrator], threshold: Any = None, v_reset: Any = None) -> None:
+        super().__init__()
+        self.stages = nn.ModuleList(stages)
+        self.register_buffer("threshold", None if threshold is None else _tensor(threshold))
+        self.register_buffer("v_reset", None if v_reset is None else _tensor(v_reset))
+
+    def forward(self, inputs: Tensor, state: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
+        """Output and state one step later."""
+        levels = []
+        value = inputs
+        for stage, level in zip(self.stages, state or [torch.zeros_like(inputs)] * len(self.stages), strict=True):
+            value = stage(value, level)
+            levels.append(value)
+        if self.threshold is None:
+            return value, levels
+        fires = value > self.threshold
+        levels[-1] = torch.where(fires, self.v_reset, value)
+        return fires.to(value.dtype), levels
+
+
+class Threshold(nn.Module):
+    """1 strictly above the threshold, 0 elsewhere."""
+
+    threshold: Tensor
+
+    def __init__(self, threshold: Any) -> None:
+        super().__init__()
+        self.register_buffer("threshold", _tensor(threshold))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Spikes."""
+        return (inputs > self.threshold).to(inputs.dtype)
+
+
+class Scale(nn.Module):
+    """A factor for each value."""
+
+    scale: Tensor
+
+    def __init__(self, scale: Any) -> None:
+        super().__init__()
+        self.register_buffer("scale", _tensor(scale))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Scaled values."""
+        return inputs * self.scale
+
+
+def _integrator(r: npt.NDArray[Any], dt: float) -> Integrator:
+    return Integrator(np.ones_like(r), r * dt, np.zeros_like(r))
+
+
+def _leak(tau: npt.NDArray[Any], r: npt.NDArray[Any], v_leak: npt.NDArray[Any], dt: float) -> Integrator:
+    rate = dt / tau
+    return Integrator(1 - rate, r * rate, v_leak * rate)
+
+
+def _synapse_and_leak(node: Any, dt: float) -> list[Integrator]:
+    synapse = _leak(node.tau_syn, node.w_in, np.zeros_like(node.tau_syn), dt)
+    return [synapse, _leak(node.tau_mem, node.r, node.v_leak, dt)]
+
+
+def _affine(node: Any) -> nn.Module:
+    width, fan_in = node.weight.shape[-2:]
+    bias = getattr(node, "bias", None)
+    linear = nn.Linear(fan_in, width, bias=bias is not None)
+    return _filled(linear, node.weight, bias)
+
+
+def _convolution(kind: type[nn.Conv1d | nn.Conv2d], node: Any) -> nn.Module:
+    n_out, n_in, *kernel = node.weight.shape
+    groups = int(node.groups)
+    convolution = kind(
+        n_in * groups,
+        n_out,
+        tuple(kernel),
+        stride=_sizes(node.stride),
+        padding=_sizes(node.padding),
+        dilation=_sizes(node.dilation),
+        groups=groups,
+    )
+    return _filled(convolution, node.weight, node.bias)
+
+
+def _pooling(node: Any, divisor: int | None = None) -> nn.Module:
+    kernel, stride, padding = map(_sizes, (node.kernel_size, node.stride, node.padding))
+    return nn.AvgPool2d(kernel, stride, padding, divisor_override=divisor)
+
+
+def _filled(module: nn.Module, weight: Any, bias: Any) -> nn.Module:
+    module.get_parameter("weight").data = _tensor(weight)
+    if bias is not None:
+        module.get_parameter("bias").data = _tensor(bias)
+    return module
+
+
+def _sizes(value: Any) -> Any:
+    """A string, an int, or a tuple of ints, whatever array it was read as."""
+    if isinstance(value, (str, bytes)):
+        return value if isinstance(value, str) else value.decode()
+    plain = np.asarray(value).tolist()
+    return tuple(plain) if isinstance(plain, list) else plain
+
+
+def _after_batch(axis: Any) -> int:
+    """NIR counts axes of one sample, torch those of a batch."""
+    return int(axis) + 1 if axis >= 0 else int(axis)
+
+
+def _tensor(value: Any) -> Tensor:
+    return torch.from_numpy(np.array(value, dtype=np.float64))

@@ -1,0 +1,85 @@
+"""Running a stranger's network without leaving a trace on it."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_STRUCTURE = ("_parameters", "_modules", "training")
+"""Attributes of a module that running it does not change, or that are kept apart."""
+
+
+@contextmanager
+def untouched(model: nn.Module, seed: int) -> Iterator[None]:
+    """Evaluation mode, no gradients, random numbers from ``seed``; modes, states and random numbers come back."""
+    kept = [(module, module.training, _State(module)) for module in model.modules()]
+    cuda = sorted({value.get_device() for value in model.parameters() if value.is_cuda})
+    with torch.random.fork_rng(cuda), torch.no_grad():
+        torch.manual_seed(seed)
+        try:
+            model.eval()
+            yield
+        finally:
+            for module, was_training, state in kept:
+                state.restore(module)
+                module.training = was_training
+
+
+def reset_neurons(model: nn.Module) -> None:
+    """Make neurons forget, as snnTorch and SpikingJelly do it; networks that keep no state need nothing."""
+    for module in model.modules():
+        for name in ("reset_mem", "reset"):
+            method = getattr(module, name, None)
+            if inspect.ismethod(method) and not _needs_arguments(method):
+                method()
+                break
+
+
+def _needs_arguments(method: Any) -> bool:
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(method).parameters.values()
+    return any(own.default is own.empty and own.kind not in optional for own in parameters)
+
+
+class _State:
+    """What a module holds besides its parameters and children: buffers, membranes, counters."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._own = {name: _Kept(value) for name, value in vars(module).items() if name not in _STRUCTURE}
+
+    def restore(self, module: nn.Module) -> None:
+        """Put every value back, and what was in it."""
+        for name in [name for name in vars(module) if name not in _STRUCTURE and name not in self._own]:
+            del module.__dict__[name]
+        for name, kept in self._own.items():
+            module.__dict__[name] = kept.restored()
+
+
+class _Kept:
+    """A value, remembered so that neither another in its place nor a change inside it stays."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._inside: Any = None
+        if isinstance(value, Tensor):
+            self._inside = value.detach().clone()
+        elif isinstance(value, dict):  # buffers, and the memories of SpikingJelly's neurons
+            self._inside = {key: _Kept(own) for key, own in value.items()}
+        elif isinstance(value, list):
+            self._inside = [_Kept(own) for own in value]
+
+    def restored(self) -> Any:
+        """The value, with what was in it."""
+        value = self._value
+        if isinstance(value, Tensor):
+            if value.device.type != "meta" and not torch.equal(value.detach(), self._inside):
+                value.detach().copy_(self._inside)
+        elif isinstance(value, dict):
+            value.clear()
+            value.update({key: kept.restored() for key, kept in self._inside.items()})
+        elif isinstance(value, list):
+            value[:] = [kept.restored() for kept in self._inside]
+        return value

@@ -1,0 +1,13 @@
+"""Tables as plain text."""
+
+from collections.abc import Sequence
+
+
+def align(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell, the first to the left and the others to the right, under a header."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    cells = [
+        [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+        for first, *rest in (header, *rows)
+    ]
+    return "\n".join("  ".join(line).rstrip() for line in cells)
