@@ -23,9 +23,10 @@ def size_of(png):
     return struct.unpack(">II", png[16:24])
 
 
-def rows_of(markdown):
-    """The entries of the table in a file, line by line, without its head."""
-    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+def rows_of(markdown, number=0):
+    """The entries of a table in a file, the first by default, line by line, without its head."""
+    tables = re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE)
+    lines = tables[number].splitlines()
     assert set(lines[1]) <= set("|- ")
     rows = [[entry.strip() for entry in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     assert {len(row) for row in rows} == {len(rows[0])}
@@ -65,6 +66,18 @@ def test_a_table_sets_our_number_beside_the_papers_with_verdict_and_method(folde
         assert f" ({cell.paper:{digits}}) {cell.verdict}" in text
         assert cell.reason in text
         assert text.endswith(f", {' or '.join(cell.methods)}")
+
+
+def test_a_table_tells_what_its_cells_took_and_the_command_that_makes_them_again(folder):
+    one = EXPERIMENTS[0]
+    _, *rows = rows_of((folder / "table.md").read_text(), 1)
+    summary = summarise(one, RECORDS)
+    assert len(rows) == len({tuple(run.run_id for run in cell.chosen) for cell in summary.cells if cell.chosen})
+    by_row = {cell.row: cell for cell in summary.cells}
+    for row in rows:
+        runs = [RECORDS[run.run_id] for run in by_row[row[0]].chosen]
+        assert row[4] != "" or "seconds" not in runs[0]
+        assert f'cvxsnn reproduce table --scale paper --row "{row[0]}"' in row[6]
 
 
 def test_a_figure_has_a_picture_and_the_mean_of_every_point(folder):

@@ -117,9 +117,10 @@ class Experiment:
     cells: tuple[Cell, ...] = field(default_factory=tuple)
     axis: str = ""
 
-    def runs(self) -> dict[str, RunConfig]:
-        """Every run by its id."""
-        return {config.id: config for cell in self.cells for configs in cell.configs.values() for config in configs}
+    def runs(self, row: str | None = None) -> dict[str, RunConfig]:
+        """Every run by its id, or those of one row."""
+        cells = [cell for cell in self.cells if row is None or cell.row == row]
+        return {config.id: config for cell in cells for configs in cell.configs.values() for config in configs}
 
 
 def experiment_names() -> list[str]:
@@ -182,11 +183,15 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
     )
 
 
-def all_runs(names: Sequence[str], scale: Scale) -> dict[str, RunConfig]:
-    """Every run of some experiments, shared ones once."""
+def all_runs(names: Sequence[str], scale: Scale, row: str | None = None) -> dict[str, RunConfig]:
+    """Every run of some experiments, or of the rows of that name, shared ones once."""
+    experiments = [load_experiment(name, scale) for name in names]
+    rows = {cell.row: None for experiment in experiments for cell in experiment.cells}
+    if row is not None and row not in rows:
+        raise InvalidInputError(f"expected a row among {', '.join(map(repr, rows))}, got {row!r}")
     runs: dict[str, RunConfig] = {}
-    for name in names:
-        runs |= load_experiment(name, scale).runs()
+    for experiment in experiments:
+        runs |= experiment.runs(row)
     return runs
 
 

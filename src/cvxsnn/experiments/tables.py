@@ -2,8 +2,9 @@
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataFileError
 from ..storage import write_atomically
@@ -39,7 +40,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
     summaries = [summarise(experiment, records, scale) for experiment in experiments]
     files = {"verdicts.md": _verdicts(experiments, summaries, records).encode()}
     for experiment, summary in zip(experiments, summaries, strict=True):
-        files[f"{summary.name}.md"] = _markdown(experiment, summary).encode()
+        files[f"{summary.name}.md"] = _markdown(experiment, summary, records).encode()
         files[f"{summary.name}.json"] = _json(summary).encode()
         if summary.kind == "figure":
             files[f"{summary.name}.png"] = draw_figure(experiment, summary)
@@ -73,7 +74,7 @@ def _verdicts(experiments: Sequence[Experiment], summaries: Sequence[ExperimentS
     )
 
 
-def _markdown(experiment: Experiment, summary: ExperimentSummary) -> str:
+def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
     rows = list(dict.fromkeys(cell.row for cell in summary.cells))
     columns = list(dict.fromkeys(cell.column for cell in summary.cells))
     texts: dict[tuple[str, str], str] = {}
@@ -89,8 +90,41 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary) -> str:
         *([f"![{_plain(summary.title)}]({summary.name}.png)"] if summary.kind == "figure" else []),
         table.rstrip(),
         *(_paragraph(part) for part in experiment.description.strip().split("\n\n") if part.strip()),
+        *([_costs(experiment, summary, records)] if summary.kind == "table" else []),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
+    """What each cell took, one line for those that share their runs, with the command that makes it again."""
+    lines: dict[tuple[str, ...], list[object]] = {}
+    for cell, found in zip(experiment.cells, summary.cells, strict=True):
+        runs = [records[run.run_id] for run in found.chosen]
+        if not runs:
+            continue
+
+        def mean(name: str, runs: Sequence[Mapping[str, Any]] = runs) -> float | None:
+            values = [value for run in runs if (value := read_metric(run, name)) is not None]
+            return sum(values) / len(values) if values else None
+
+        atoms, read, seconds = mean("n_atoms"), mean("n_active"), mean("seconds")
+        only = f" --method {cell.methods[0]}" if len(cell.methods) == 1 else ""
+        lines.setdefault(
+            tuple(run.run_id for run in found.chosen),
+            [
+                cell.row,
+                " or ".join(found.methods),
+                "" if atoms is None else f"{atoms:,.0f}",
+                "" if read is None else f"{read:,.0f}",
+                "" if seconds is None else f"{seconds:,.1f}",
+                " or ".join(sorted({str(run.get("machine", {}).get("device", "")) for run in runs})),
+                f'`cvxsnn reproduce {summary.name} --scale {summary.scale} --row "{cell.row}"{only}`',
+            ],
+        )
+    if not lines:
+        return ""
+    head = ("", "method", "columns", "neurons read", "seconds a run", "device", "command")
+    return "## Costs\n\nMeans over the chosen runs, one a seed.\n\n" + _table(head, list(lines.values())).rstrip()
 
 
 def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
