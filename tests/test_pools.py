@@ -9,8 +9,9 @@ import torch
 from tolerances import CERTIFIED_AGAIN, FLOAT64_SUM, ROUNDING, UNMISTAKABLE
 
 import cvxsnn as cs
-from cvxsnn import InvalidInputError, Normal, Objective, TrainingSet, Uniform, pools
-from cvxsnn.pools import PoolSpikes, WitnessPool, solve_pool
+from cvxsnn import InvalidInputError, Normal, Objective, TrainingSet, Uniform, pools, witness_pool
+from cvxsnn.pools import solve_pool
+from cvxsnn.witness_pool import PoolSpikes, WitnessPool
 
 TOL = 1e-6
 FAMILY = {"hidden": (8,), "decay": Uniform(0, 1), "bias": Normal(0, 0.5)}
@@ -39,7 +40,7 @@ KINDS = [
 @pytest.fixture(autouse=True)
 def _many_small_steps(monkeypatch):
     """Blocks and working sets so small that a pool of hundreds goes through all that one of millions does."""
-    monkeypatch.setattr(pools, "_BLOCK", 32)
+    monkeypatch.setattr(witness_pool, "_BLOCK", 32)
     monkeypatch.setattr(pools, "_ENTERING", 16)
     monkeypatch.setattr(pools, "_LEAST_COLUMNS", 40)
 
@@ -210,6 +211,43 @@ def test_spikes_that_are_drawn_again_change_nothing(memory_budget):
         assert len(drawn) == case.pool.n_blocks + n_taken
     else:
         assert case.pool.n_blocks + n_taken < len(drawn) < 1 + n_priced + n_taken
+
+
+@pytest.mark.parametrize("penalty", ["l1", "group"])
+def test_prices_do_not_depend_on_the_number_of_threads(penalty):
+    _, _, found = solved("squared", "several", penalty)
+    problem = found.solution.problem
+    rng = np.random.default_rng(0)
+    block = cs.build_dictionary(rng.random((20_000, 64)) < 0.3)
+    price = pools._Pricing(torch.from_numpy(rng.normal(size=(20_000, 2))), problem.penalty, 80.0)
+    n_threads = torch.get_num_threads()
+    priced = []
+    try:
+        for number in (1, 2, 3, 5):
+            torch.set_num_threads(number)
+            priced.append(price(block, 100))
+    finally:
+        torch.set_num_threads(n_threads)
+    assert 0 < priced[0].n_violators < 64
+    for other in priced[1:]:
+        assert all(torch.equal(getattr(other, name), getattr(priced[0], name)) for name in ("largest", "price"))
+        assert torch.equal(other.members, priced[0].members)
+
+
+def test_the_order_in_which_blocks_are_priced_changes_nothing(monkeypatch):
+    case = Case("logistic", "labels")
+    monkeypatch.setattr(pools, "_PILE", 3)
+    monkeypatch.setattr(
+        pools.PoolSpikes,
+        "judge_blocks",
+        lambda spikes, judge, n_blocks: [
+            judge(spikes.block(number), spikes.pool.starts[number]) for number in RNG.permutation(n_blocks)
+        ],
+    )
+    found, plain = case.solve(0.02), solved_plainly()
+    assert torch.equal(found.members, plain.members)
+    assert torch.equal(found.solution.coef, plain.solution.coef)
+    assert found.certificate == plain.certificate
 
 
 def test_spikes_are_shared_between_strengths():

@@ -65,3 +65,9 @@ STRONG_DUALITY = 1e-9
 
 STANDARD_ERRORS = 4.0
 """Standard errors that the mean of a fixed draw may be off: one draw in sixteen thousand is further."""
+
+HALF_PRECISION = 0.05
+"""Relative, on a loss at weights kept in bfloat16: each is off by up to 0.4 %, and scores sum a dozen of them."""
+
+SUMMED_EXACTLY = 2.0**-51
+"""Relative; sums that were formed without rounding, in three parts, and then rounded twice."""

@@ -8,12 +8,27 @@ from .convex import (
     ConvexProblem,
     Path,
     Solution,
+    SquaredStatistics,
+    StatisticsSolution,
     Status,
     certify,
+    certify_statistics,
+    gather_statistics,
     solve,
     solve_path,
+    solve_statistics,
+    solve_statistics_path,
 )
-from .dictionary import DenseDictionary, DictionaryHealth, SpikeDictionary, build_dictionary, stack_health
+from .dictionary import (
+    DenseDictionary,
+    DictionaryHealth,
+    ShardedDictionary,
+    SpikeDictionary,
+    build_dictionary,
+    open_dictionary,
+    stack_health,
+    stream_dictionary,
+)
 from .encoders import encode_delta, encode_latency, encode_rate
 from .energy import Joules, Operations, count_operations
 from .errors import BudgetError, CvxsnnError, DataFileError, InvalidInputError
@@ -22,7 +37,7 @@ from .files import load, save
 from .methods import METHODS, Settings, Split, Trained, train, train_task
 from .network import SpikingNetwork
 from .neurons import LIFLayer, ThresholdLayer, roll_out
-from .pools import PoolSolution, WitnessPool, solve_pool
+from .pools import PoolSolution, solve_pool
 from .proof import Proof
 from .quantisation import compare_bits, quantise, quantise_and_solve, quantise_estimator, quantise_readout
 from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
@@ -34,6 +49,7 @@ from .surrogate_training import train_surrogate
 from .trained_pricing import Ascent, grow_witnesses
 from .training_set import Objective, TrainingSet
 from .tuning import Tuned, Tuning, tune_witnesses
+from .witness_pool import WitnessPool
 from .witnesses import (
     Constant,
     LogUniform,
@@ -71,12 +87,15 @@ __all__ = [
     "ReadoutResult",
     "ReadoutScore",
     "Settings",
+    "ShardedDictionary",
     "Solution",
     "SpikeDictionary",
     "SpikingClassifier",
     "SpikingNetwork",
     "SpikingRegressor",
     "Split",
+    "SquaredStatistics",
+    "StatisticsSolution",
     "Status",
     "SurrogateSettings",
     "ThresholdLayer",
@@ -89,17 +108,20 @@ __all__ = [
     "WitnessSet",
     "build_dictionary",
     "certify",
+    "certify_statistics",
     "compare_bits",
     "count_operations",
     "encode_delta",
     "encode_latency",
     "encode_rate",
+    "gather_statistics",
     "gaussian_witnesses",
     "grow_witnesses",
     "interop",
     "join_witnesses",
     "load",
     "mel_spectrogram",
+    "open_dictionary",
     "quantise",
     "quantise_and_solve",
     "quantise_estimator",
@@ -113,8 +135,11 @@ __all__ = [
     "solve",
     "solve_path",
     "solve_pool",
+    "solve_statistics",
+    "solve_statistics_path",
     "speech_features",
     "stack_health",
+    "stream_dictionary",
     "summarise",
     "tasks",
     "train",

@@ -1,9 +1,11 @@
-"""The command line: ``cvxsnn demo``, ``fit``, ``predict``, ``certify``, ``export``, ``reproduce``, ``report``."""
+"""``cvxsnn demo``, ``fit``, ``predict``, ``certify``, ``export``, ``plan``, ``reproduce`` and ``report``."""
 
 import io
+import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .errors import CvxsnnError, first_line
+from .errors import CvxsnnError, InvalidInputError, first_line
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
 console = Console()
@@ -202,7 +204,6 @@ def export(
     dt: Annotated[float, typer.Option(help="Seconds a step.")] = 1e-4,
 ) -> None:
     """Write a saved model in a format of others."""
-    from .errors import InvalidInputError
     from .files import load
     from .interop.nir import to_nir, write_nir
     from .network import SpikingNetwork
@@ -235,9 +236,11 @@ def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them by default.")] = None,
     scale: Annotated[str, typer.Option(help="smoke (minutes) or paper (hours).")] = "smoke",
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records.")] = Path("cvxsnn-results"),
+    row: Annotated[str | None, typer.Option(help="Only runs of the row of this name.")] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be given often.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = -1,
     backend: Annotated[str, typer.Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
+    scheduler: Annotated[str | None, typer.Option(help="HOST:PORT of a Dask scheduler, for --backend dask.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
@@ -260,13 +263,20 @@ def reproduce(
             console.print(table)
             return
         chosen = names or experiment_names()
-        runs = all_runs(chosen, scale)  # type: ignore[arg-type]
+        runs = all_runs(chosen, scale, row)  # type: ignore[arg-type]
         if method:
             for name in method:
                 check_choice("--method", name, tuple(METHODS))
             runs = {name: config for name, config in runs.items() if config.method in method}
         store = RecordStore(output / scale)
-        with ProgressBar(console) as bar, parallel_config(backend, n_jobs=jobs):
+        host = {} if scheduler is None else {"scheduler_host": scheduler}
+        try:
+            carrier = parallel_config(backend, n_jobs=jobs, **host)
+        except (ValueError, ImportError, TypeError, OSError) as error:
+            raise InvalidInputError(
+                f"expected a joblib backend that is at hand, got {backend!r}: {error}; for Dask name its --scheduler"
+            ) from error
+        with ProgressBar(console) as bar, carrier:
             outcome = run_all(runs, store, n_jobs=jobs, device=_device(device), retry_failed=retry_failed, report=bar)
         for record in outcome.damaged:
             console.print(
@@ -313,8 +323,61 @@ def report(
             console.print(f"tables: {len(written)} files in {tables}", soft_wrap=True, markup=False)
 
 
+@app.command()
+def plan(
+    rows: Annotated[int, typer.Option(help="Sequences; with --readout all each of their steps is a row.")],
+    columns: Annotated[int, typer.Option(help="Witnesses.")],
+    steps: Annotated[int, typer.Option(help="Steps of a sequence.")],
+    outputs: Annotated[int, typer.Option(help="Outputs, or classes of a softmax.")] = 1,
+    features: Annotated[int, typer.Option(help="Numbers of a step.")] = 16,
+    hidden: Annotated[str | None, typer.Option(help="Widths of a subnetwork's layers, such as 256,512.")] = None,
+    loss: Annotated[str, typer.Option(help="squared, logistic, softmax or hinge.")] = "squared",
+    readout: Annotated[str, typer.Option(help="last, mean or all.")] = "last",
+    strength_ratio: Annotated[float, typer.Option(help="Strength, relative to the critical one.")] = 0.01,
+    active: Annotated[int | None, typer.Option(help="Active atoms of an output, where known.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    memory: Annotated[str | None, typer.Option(help="Of one machine, such as 64GB; what is available here.")] = None,
+    machines: Annotated[int, typer.Option(help="Machines of a cluster.")] = 1,
+    cores: Annotated[int | None, typer.Option(help="Cores of each; as many threads as here by default.")] = None,
+    gpus: Annotated[int, typer.Option(help="GPUs of each; then they do the work.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Foresee memory and time of a job, from rates measured here in a few seconds."""
+    from .memory import parse_bytes
+    from .planning import Cluster
+    from .planning import plan as foresee
+
+    with _plain_errors():
+        found = foresee(
+            rows,
+            columns,
+            steps,
+            n_features=features,
+            hidden=None if hidden is None else _widths(hidden),
+            n_outputs=outputs,
+            loss=loss,  # type: ignore[arg-type]
+            readout=readout,  # type: ignore[arg-type]
+            strength_ratio=strength_ratio,
+            n_active=active,
+            device=device,
+            memory=None if memory is None else parse_bytes(memory),
+            cluster=Cluster(machines, cores, gpus),
+        )
+        if as_json:
+            typer.echo(json.dumps(found.as_dict(), indent=2))
+            return
+        console.print(found.job, soft_wrap=True, highlight=False)
+        table = Table("memory", "", "time", " ", title_justify="left")
+        for line in zip_longest(found.memory_rows(), found.time_rows(), fillvalue=("", "")):
+            table.add_row(*line[0], *line[1])
+        console.print(table)
+        style = "green" if found.fits else "red"
+        console.print(f"runs {found.place}, solver {found.solver}", style=style, highlight=False, soft_wrap=True)
+        for sentence in found.assumptions:
+            console.print(f"assumed: {sentence}", highlight=False, soft_wrap=True)
+
+
 def _load_estimator(path: Path) -> Any:
-    from .errors import InvalidInputError
     from .files import load
     from .network import SpikingNetwork
 
@@ -335,7 +398,6 @@ def _device(name: str) -> str:
 
 
 def _widths(text: str) -> tuple[int, ...]:
-    from .errors import InvalidInputError
 
     try:
         return tuple(int(part) for part in text.split(","))
@@ -344,7 +406,6 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _strength(text: str) -> float | str:
-    from .errors import InvalidInputError
 
     if text == "auto":
         return text

@@ -36,7 +36,7 @@ from .crowd import TaskScore
 from .dictionary import build_dictionary
 from .errors import InvalidInputError
 from .network import SpikingNetwork
-from .pools import PoolSolution, PoolSpikes, WitnessPool, solve_pool
+from .pools import PoolSolution, solve_pool
 from .reconstruction import reconstruct
 from .reservoir import fit_ridge, tune_reservoir
 from .seeds import child_seed
@@ -45,6 +45,7 @@ from .surrogate_training import Job, train_jobs
 from .tasks import Task
 from .training_set import Objective, TrainingSet
 from .tuning import Tuned, Tuning, tune_witnesses
+from .witness_pool import PoolSpikes, WitnessPool
 from .witnesses import Provenance, WitnessSet, gaussian_witnesses
 
 Report = Callable[[str, int, int], None]

@@ -1,34 +1,29 @@
 """Optima over pools of witnesses far too large to hold: solve over a few, price all, let in those that would help.
 
-A pool exists as seeds. Its blocks are drawn when they are priced, the same every time, and only the columns of a small
-working set are held, beside as many bits as the memory budget has room for. A witness violates the dual point λ when
-``|λᵀd| > l1_strength``; when none of the pool does, the optimum over the working set is the one over the pool. Until
-then the largest price bounds how much there is to gain, so the gap is valid whenever one stops.
+Only the columns of a small working set are held, beside as many bits of the pool as the memory budget has room for. A
+witness violates the dual point λ when ``|λᵀd| > l1_strength``; when none of the pool does, the optimum over the working
+set is the one over the pool. Until then the largest price bounds how much there is to gain, so the gap is valid
+whenever one stops. Blocks are priced wherever joblib carries tasks, and the answer is the same to the bit.
 """
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import bits
-from .checks import check_positive_int
 from .convex import Certificate, ConvergenceWarning, ConvexProblem, Solution, Status, certify_with_bound, solve
 from .convex.certificate import checked_certificate
-from .dictionary import SpikeDictionary, build_dictionary
+from .convex.penalties import Penalty
+from .dictionary import SpikeDictionary
 from .errors import InvalidInputError
-from .seeds import check_seed, child_seed
+from .parallel import one_thread
 from .training_set import Objective, TrainingSet
-from .witnesses import Provenance, WitnessSet, gaussian_witnesses, join_witnesses, single_out
-
-_BLOCK = 4096
-"""Witnesses drawn at once."""
+from .witness_pool import PoolSpikes, WitnessPool
 
 _GROWTH = 4
 """Factor between the nested pools on the way to the whole one."""
@@ -42,73 +37,8 @@ _LEAST_COLUMNS = 4096
 _IDLE = 0.9
 """Share of the strength below which a column without a coefficient is idle."""
 
-
-@dataclass(frozen=True)
-class WitnessPool:
-    """Sampled witnesses that exist as seeds.
-
-    Parameters
-    ----------
-    n_features : int
-    family : mapping
-        Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features``, ``n_subnetworks`` and ``seed``. Each
-        subnetwork has a last hidden layer of ``family["hidden"][-1]`` witnesses, which share the layers below.
-    n_witnesses : int
-        Rounded up to whole subnetworks.
-    seed : int
-    """
-
-    n_features: int
-    family: Mapping[str, Any]
-    n_witnesses: int
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Round up, and refuse what no pool can be drawn from."""
-        check_positive_int("n_witnesses", self.n_witnesses)
-        check_seed(self.seed)
-        hidden = self.family.get("hidden")
-        if not isinstance(hidden, Sequence) or not hidden:
-            raise InvalidInputError(
-                f"expected a family with the widths of its hidden layers, got hidden={hidden!r}: pass (64, 128)"
-            )
-        if self.family.get("neuron", "lif") != "lif":
-            raise InvalidInputError("expected LIF neurons in a pool, got threshold neurons, which read each other")
-        object.__setattr__(self, "n_witnesses", -(-self.n_witnesses // self._width) * self._width)
-
-    @property
-    def _width(self) -> int:
-        return int(self.family["hidden"][-1])
-
-    @cached_property
-    def starts(self) -> list[int]:
-        """The first witness of each block, and the end."""
-        step = max(1, _BLOCK // self._width) * self._width
-        return [*range(0, self.n_witnesses, step), self.n_witnesses]
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return len(self.starts) - 1
-
-    def block(self, number: int) -> WitnessSet:
-        """One block, which depends on its number, the family and the seed alone."""
-        n_witnesses = self.starts[number + 1] - self.starts[number]
-        family = {name: value for name, value in self.family.items() if name != "n_subnetworks"}
-        seed = child_seed(self.seed, "pool", number)
-        return gaussian_witnesses(self.n_features, n_subnetworks=n_witnesses // self._width, seed=seed, **family)
-
-    def take(self, witnesses: Tensor) -> WitnessSet:
-        """Some of the witnesses, each with a subnetwork of its own."""
-        blocks = torch.searchsorted(torch.tensor(self.starts), witnesses.cpu(), right=True) - 1
-        parts, places = [], []
-        for number in sorted(set(blocks.tolist())):
-            own = torch.nonzero(blocks == number).squeeze(1)
-            parts.append(single_out(self.block(number), witnesses.cpu()[own] - self.starts[number]))
-            places.append(own)
-        recipe = {"pool": {"n_witnesses": self.n_witnesses, "seed": self.seed}}
-        joined = join_witnesses(parts).take(torch.argsort(torch.cat(places)))
-        return replace(joined, provenance=Provenance("pretrained", recipe))
+_PILE = 16
+"""Blocks whose violators may pile up before the best are taken."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +97,7 @@ def solve_pool(
     memory_budget: int = 2**30,
     max_seconds: float = inf,
     start: PoolSolution | None = None,
-    spikes: "PoolSpikes | None" = None,
+    spikes: PoolSpikes | None = None,
     report: Callable[[PoolRound], None] | None = None,
 ) -> PoolSolution:
     """Solve the convex program over every witness of a pool.
@@ -265,82 +195,85 @@ def _status(proven: PoolSolution, tol: float) -> Status:
     return Status.STALLED if was_done else Status.STOPPED
 
 
-class PoolSpikes:
-    """The dictionaries of a pool's blocks, kept while there is room, drawn again when there is none."""
-
-    def __init__(self, pool: WitnessPool, data: TrainingSet, objective: Objective, memory_budget: int = 2**30) -> None:
-        self.pool, self.data, self.readout, self._room = pool, data, objective.readout, memory_budget
-        self._kept: dict[int, SpikeDictionary] = {}
-
-    def of(self, witnesses: WitnessSet) -> SpikeDictionary:
-        """The spikes of any witnesses on the data."""
-        inputs, lengths = self.data.inputs, self.data.lengths
-        return build_dictionary(witnesses.to(inputs.device), inputs, self.readout, lengths=lengths)
-
-    def block(self, number: int) -> SpikeDictionary:
-        """The distinct spikes of a block; ``witness_of_atom`` counts from the block's start."""
-        if number in self._kept:
-            return self._kept[number]
-        drawn = self.of(self.pool.block(number))
-        # The witnesses themselves are drawn again when they are needed; their spikes are what costs time.
-        spikes = replace(drawn, witnesses=None, atom_of_witness=drawn.witness_of_atom.new_empty(0))
-        if spikes.packed.numel() <= self._room:
-            self._room -= spikes.packed.numel()
-            self._kept[number] = spikes
-        return spikes
-
-
 @dataclass(frozen=True, eq=False)
 class _Prices:
-    """What pricing the pool at one dual point found.
+    """What pricing some witnesses at one dual point found.
 
     Attributes
     ----------
     largest : Tensor of shape (n_outputs,), a correlation that no witness's exceeds in any output, or in norm
     n_violators : int, counting equal patterns of one block once
-    members : Tensor, the most violating witnesses that are not in the working set
+    price, members : Tensor, the most violating witnesses, best first, each pattern once
     packed : Tensor, their spikes
     """
 
     largest: Tensor
     n_violators: int
+    price: Tensor
     members: Tensor
     packed: Tensor
 
+    def take(self, chosen: Tensor) -> "_Prices":
+        return replace(self, price=self.price[chosen], members=self.members[chosen], packed=self.packed[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class _Pricing:
+    """Prices a block of witnesses at a dual point."""
+
+    dual_point: Tensor
+    penalty: Penalty
+    l1_strength: float
+
+    def __call__(self, block: SpikeDictionary, first_witness: int) -> _Prices:
+        with one_thread():  # a price must not depend on where it is computed, not in its last bit
+            correlation = block.rmatvec(self.dual_point)
+        price = self.penalty.atom_norms(correlation)
+        if self.penalty.name == "l1":
+            largest = correlation.abs().amax(0)
+        else:  # one row whose norm is the largest price
+            largest = torch.zeros_like(correlation[0])
+            largest[0] = price.max()
+        chosen = torch.nonzero(price > self.l1_strength * (1 + 1e-12)).squeeze(1)
+        members = block.witness_of_atom[chosen] + first_witness
+        return _best(_Prices(largest, len(chosen), price[chosen], members, block.packed[chosen]))
+
 
 def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_WorkingSet") -> _Prices:
+    """What is found over the first blocks that the working set does not have.
+
+    A maximum, a sum and the first of an order without ties: none depends on the order in which blocks are priced.
+    """
     problem = solution.problem
-    largest = torch.zeros(problem.n_outputs, dtype=torch.float64, device=solution.dual_point.device)
-    n_violators = 0
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
-    for number in range(n_blocks):
-        block = spikes.block(number)
-        correlation = block.rmatvec(solution.dual_point)
-        price = problem.penalty.atom_norms(correlation)
-        if problem.penalty.name == "l1":
-            largest = torch.maximum(largest, correlation.abs().amax(0))
-        else:  # one row whose norm is the largest price
-            largest[0] = torch.maximum(largest[0], price.max())
-        chosen = torch.nonzero(price > problem.l1_strength * (1 + 1e-12)).squeeze(1)
-        n_violators += len(chosen)
-        if len(chosen) > _ENTERING:
-            chosen = chosen[torch.topk(price[chosen], _ENTERING).indices]
-        found.append((price[chosen], block.witness_of_atom[chosen] + spikes.pool.starts[number], block.packed[chosen]))
-        if len(found) >= 16:  # so that what was found does not pile up
-            found = [_best(found)]
-    price, members, packed = _best(found)
-    fresh = working.are_new(packed)
-    return _Prices(largest, n_violators, members[fresh], packed[fresh])
+    found: list[_Prices] = []
+    for prices in spikes.judge_blocks(_Pricing(solution.dual_point, problem.penalty, problem.l1_strength), n_blocks):
+        found.append(prices)
+        if len(found) >= _PILE:
+            found = [_join(found)]
+    prices = _join(found)
+    return prices.take(working.are_new(prices.packed))
 
 
-def _best(found: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """The most violating of several finds, each pattern once."""
-    price, members, packed = (torch.cat(parts) for parts in zip(*found, strict=True))
-    if len(price) == 0:
-        return price, members, packed
-    order = torch.argsort(price, descending=True, stable=True)
-    order = order[bits.group_equal(packed[order].view(torch.int64).flatten(1)).first][:_ENTERING]
-    return price[order], members[order], packed[order]
+def _join(found: list[_Prices]) -> _Prices:
+    return _best(
+        _Prices(
+            torch.stack([prices.largest for prices in found]).amax(0),
+            sum(prices.n_violators for prices in found),
+            torch.cat([prices.price for prices in found]),
+            torch.cat([prices.members for prices in found]),
+            torch.cat([prices.packed for prices in found]),
+        )
+    )
+
+
+def _best(prices: _Prices) -> _Prices:
+    """The most violating patterns, each once; of equal ones the first witness of the pool."""
+    if len(prices.members) == 0:
+        return prices
+    order = torch.argsort(prices.members)
+    order = order[torch.argsort(prices.price[order], descending=True, stable=True)]
+    ordered = prices.take(order)
+    return ordered.take(bits.group_equal(ordered.packed.view(torch.int64).flatten(1)).first[:_ENTERING])
 
 
 class _WorkingSet:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .checks import Array, check_choice, check_positive_int
-from .convex import ConvexProblem, Solution
+from .convex import ConvexProblem, Solution, StatisticsProblem, StatisticsSolution
 from .dictionary import Dictionary
 from .errors import BudgetError, InvalidInputError
 from .network import OutputHead, SpikingNetwork
@@ -21,15 +21,15 @@ _MAX_NUMBERS = 2**29
 """Weights that a parallel network may have: 2 GiB of float32."""
 
 
-def reconstruct(solution: Solution, form: Form = "compact", width: int = 1) -> SpikingNetwork:
+def reconstruct(solution: Solution | StatisticsSolution, form: Form = "compact", width: int = 1) -> SpikingNetwork:
     """Rebuild the network whose outputs on the dictionary's sequences are the solution's.
 
     Its spikes are the dictionary's, bit for bit, on any sequence.
 
     Parameters
     ----------
-    solution : Solution
-        Over a dictionary that was built from witnesses.
+    solution : Solution or StatisticsSolution
+        Over a dictionary that was built from witnesses, or from statistics that were gathered through witnesses.
     form : "compact", "parallel" or "full"
         "compact" keeps the subnetworks as they were sampled, with their lower layers shared, and drops every neuron
         that has no way to the output. "parallel" is the paper's Algorithm "Witnessed LIF-SNN Reconstruction from
@@ -42,7 +42,8 @@ def reconstruct(solution: Solution, form: Form = "compact", width: int = 1) -> S
     width = check_positive_int("width", width)
     if form != "parallel" and width != 1:
         raise InvalidInputError(f"expected width=1 for the {form} form, got {width}: pass form='parallel'")
-    dictionary = solution.problem.dictionary
+    # Statistics have no dictionary any more, but know who made its atoms.
+    dictionary = solution.problem.dictionary if isinstance(solution, Solution) else solution.problem
     witnesses = _witnesses_of(dictionary)
     support, coef = solution.support, solution.coef[solution.support]
     if len(support) == 0:  # a network must have a neuron: one that is read with weight zero
@@ -138,7 +139,7 @@ def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
     return SpikingNetwork(layers, network.weight, network.heads, network.intercept, network.neurons, network.readout)
 
 
-def _witnesses_of(dictionary: Dictionary) -> WitnessSet:
+def _witnesses_of(dictionary: Dictionary | StatisticsProblem) -> WitnessSet:
     if dictionary.witnesses is None:
         raise InvalidInputError(
             "expected a solution over a dictionary built from witnesses, got one over a plain array: it has no neurons "

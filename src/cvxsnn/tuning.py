@@ -2,7 +2,8 @@
 
 Which neurons are sampled decides more than anything that is done with them. Families are drawn from a broad prior
 (:mod:`cvxsnn.witnesses.prior`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
-regression and scored; the better ones are varied and tried with more neurons and data, and the best with all.
+regression and scored; the better ones are varied and tried with more neurons and data, and the best with all. They are
+tried wherever joblib carries tasks.
 """
 
 import math
@@ -20,6 +21,7 @@ from .convex.heads import Head
 from .dictionary import Readout
 from .errors import InvalidInputError
 from .network import SpikingNetwork
+from .parallel import Shared, carry_out, one_thread
 from .ridge import RidgePath
 from .seeds import child_generator, child_seed
 from .surrogate import initial_network
@@ -52,7 +54,7 @@ class Tuning:
     n_trials : int
         Families to try: half of them drawn, half of them variations.
     max_seconds : float
-        After which no new fit begins; the best so far is taken.
+        After which no new fit is handed out; the best so far is taken.
     readouts : tuple of "last" and "mean"
         To choose from; the objective's own when empty.
     hidden : tuple of int, optional
@@ -137,7 +139,7 @@ def tune_witnesses(
     data : TrainingSet
     objective : Objective
     score : function
-        Of a network, on validation data; higher is better.
+        Of a network, on validation data; higher is better. Where joblib uses other processes, it is called in these.
     tuning : Tuning, optional
     seed : int
     report : function, optional
@@ -170,10 +172,11 @@ class _Search:
         seed: int,
         report: Callable[[int, int], None] | None,
     ) -> None:
-        self._data, self._objective, self._score, self._tuning, self._seed = data, objective, score, tuning, seed
+        self._data, self._objective, self._tuning = data, objective, tuning
+        order = torch.from_numpy(child_generator(seed, "tuning", "rows").permutation(len(data)))
+        self._bench = Shared(_Bench(data, objective, score, tuning, seed, order))
         self._tell = report or (lambda *_: None)
         self._generator = child_generator(seed, "tuning", "families")
-        self._order = torch.from_numpy(child_generator(seed, "tuning", "rows").permutation(len(data)))
         self._begin = time.monotonic()
         self._n_drawn = max(1, tuning.n_trials // 2)
         self._n_varied = (tuning.n_trials - self._n_drawn) // _GENERATIONS
@@ -225,30 +228,52 @@ class _Search:
         return order[:number]
 
     def _try_all(self, candidates: Sequence[_Candidate], name: str, share: int) -> dict[_Candidate, Trial]:
-        found = {}
-        for candidate in candidates:
-            if self.trials and time.monotonic() - self._begin >= self._tuning.max_seconds:
-                break
-            found[candidate] = self._try(candidate, name, share)
-            self.trials.append(found[candidate])
-            self._tell(len(self.trials), self._total)
-        return found
+        found: dict[int, Trial] = {}
+        tasks = [(self._bench, candidate, name, share) for candidate in candidates]
+        n_jobs = None if self._data.inputs.device.type == "cpu" else 1
+        for number, trial in carry_out(_try, tasks, n_jobs=n_jobs, is_late=lambda: self._is_late(found)):
+            found[number] = trial
+            self._tell(len(self.trials) + len(found), self._total)
+        done = sorted(found)
+        self.trials += [found[number] for number in done]
+        return {candidates[number]: found[number] for number in done}
 
-    def _try(self, candidate: _Candidate, name: str, share: int) -> Trial:
-        begin = time.monotonic()
-        n_rows = min(len(self._data), max(_LEAST_ROWS, len(self._data) // share))
-        data = self._data if n_rows == len(self._data) else self._data.take(self._order[:n_rows].sort().values)
-        objective = replace(self._objective, readout=candidate.readout)
-        family = _sized(candidate.family, self._tuning, share)
-        witnesses = gaussian_witnesses(
-            data.inputs.shape[2], seed=child_seed(self._seed, "tuning", name), device=data.inputs.device, **family
-        )
-        network = initial_network(witnesses.layers, objective, data, self._seed)
-        heads, row_weight = objective.heads(data)
-        features = network.features(data.inputs, data.lengths).flatten(0, -2)
+    def _is_late(self, found: Mapping[int, Trial]) -> bool:
+        return bool(self.trials or found) and time.monotonic() - self._begin >= self._tuning.max_seconds
+
+
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """What all trials of a search share."""
+
+    data: TrainingSet
+    objective: Objective
+    score: Callable[[SpikingNetwork], float]
+    tuning: Tuning
+    seed: int
+    order: Tensor
+
+    def take(self, share: int) -> TrainingSet:
+        """One of so many sequences, but not too few."""
+        n_rows = min(len(self.data), max(_LEAST_ROWS, len(self.data) // share))
+        return self.data if n_rows == len(self.data) else self.data.take(self.order[:n_rows].sort().values)
+
+
+def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) -> Trial:
+    begin = time.monotonic()
+    tuning, seed = bench.value.tuning, bench.value.seed
+    data, objective = bench.value.take(share), replace(bench.value.objective, readout=candidate.readout)
+    family = _sized(candidate.family, tuning, share)
+    witnesses = gaussian_witnesses(
+        data.inputs.shape[2], seed=child_seed(seed, "tuning", name), device=data.inputs.device, **family
+    )
+    network = initial_network(witnesses.layers, objective, data, seed)
+    heads, row_weight = objective.heads(data)
+    features = network.features(data.inputs, data.lengths).flatten(0, -2)
+    with one_thread():  # so that the fit is the same wherever it is made
         coef, intercept, error = fit_ridge_gcv(features, heads, row_weight)
-        fitted = float(self._score(network.with_readout(coef, intercept)))
-        return Trial(family, candidate.readout, name, n_rows, fitted, error, time.monotonic() - begin)
+    fitted = float(bench.value.score(network.with_readout(coef, intercept)))
+    return Trial(family, candidate.readout, name, len(data), fitted, error, time.monotonic() - begin)
 
 
 def _sized(family: FamilyDraw, tuning: Tuning, share: int = 1) -> dict[str, Any]:

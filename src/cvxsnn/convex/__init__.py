@@ -1,11 +1,14 @@
 """The convex program: problems, certificates, solvers."""
 
-from .certificate import Certificate, CertificateError, certify, certify_with_bound
+from .certificate import Certificate, CertificateError, certify, certify_statistics, certify_with_bound
 from .losses import Loss, Softmax
 from .path import Path, solve_path
 from .problem import ConvexProblem
-from .solution import ConvergenceError, ConvergenceWarning, Progress, Solution, Status
+from .solution import ConvergenceError, ConvergenceWarning, Progress, Solution, StatisticsSolution, Status
 from .solve import solve
+from .solve_statistics import solve_statistics, solve_statistics_path
+from .statistics import SquaredStatistics, gather_statistics
+from .statistics_problem import StatisticsProblem
 
 __all__ = [
     "Certificate",
@@ -18,9 +21,16 @@ __all__ = [
     "Progress",
     "Softmax",
     "Solution",
+    "SquaredStatistics",
+    "StatisticsProblem",
+    "StatisticsSolution",
     "Status",
     "certify",
+    "certify_statistics",
     "certify_with_bound",
+    "gather_statistics",
     "solve",
     "solve_path",
+    "solve_statistics",
+    "solve_statistics_path",
 ]

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..memory import check_fits, gram_bytes
 from .problem import ConvexProblem
 from .quadratic import minimise_l1_quadratic
 from .recorder import Recorder
@@ -37,7 +38,7 @@ def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recor
         found = _solve_few(problem, output, linear[:, output], strength) if few else None
         if found is None:
             gram = problem.share_rows("gram", lambda: weighted_gram(problem))
-            found = _follow(gram, linear[:, output], strength, coef[:, output])
+            found = follow(gram, linear[:, output], strength, coef[:, output])
         coef[:, output] = found
     if problem.intercept:
         intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
@@ -57,14 +58,13 @@ def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor
     An optimal intercept makes the residual's mean zero, which is the same as centring columns and targets.
     """
     weight, dictionary = problem.row_weight, problem.dictionary
-    if atoms is not None:
-        columns = dictionary.columns(atoms)
-        gram = (columns * weight[:, None]).T @ columns
-    elif bool((weight == weight[0]).all()):
+    n_chosen = dictionary.n_atoms if atoms is None else len(atoms)
+    check_fits(gram_bytes(n_chosen), dictionary.device, f"the Gram matrix of {n_chosen:,} atoms", "use fewer witnesses")
+    if atoms is None and bool((weight == weight[0]).all()):
         gram = dictionary.gram() * weight[0]
     else:
-        gram = torch.zeros(dictionary.n_atoms, dictionary.n_atoms, dtype=torch.float64, device=dictionary.device)
-        for rows, block in dictionary.iterate_rows():
+        gram = torch.zeros(n_chosen, n_chosen, dtype=torch.float64, device=dictionary.device)
+        for rows, block in dictionary.iterate_rows(atoms=atoms):
             gram.addmm_((block * weight[rows, None]).T, block)
     if problem.intercept:
         means = problem.share_rows("means", lambda: dictionary.rmatvec(weight[:, None])[:, 0])
@@ -88,7 +88,7 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, strength: fl
             return coef
         chosen[torch.topk(violation, min(n_new, n_violating)).indices] = True
         atoms = torch.nonzero(chosen).squeeze(1)
-        coef[atoms] = _follow(weighted_gram(problem, atoms), linear[atoms], strength, coef[atoms])
+        coef[atoms] = follow(weighted_gram(problem, atoms), linear[atoms], strength, coef[atoms])
         residual = dictionary.matvec(coef[:, None])[:, 0] - targets
         if problem.intercept:
             residual = residual - weight @ residual
@@ -97,7 +97,7 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, strength: fl
     return None
 
 
-def _follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:
+def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:
     """Solve at a falling sequence of strengths, so that the active set grows towards its size and not beyond it."""
     x = start
     level = float((gram @ x - linear).abs().max())

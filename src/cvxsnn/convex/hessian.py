@@ -6,6 +6,7 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
+from ..memory import check_fits, hessian_bytes
 from .losses import Softmax
 from .problem import ConvexProblem
 
@@ -37,6 +38,8 @@ def loss_hessian(
         In which products are formed.
     """
     size = len(place)
+    remedy = "raise l1_strength, or use fewer witnesses"
+    check_fits(hessian_bytes(size), curvature.device, f"the Hessian over {size:,} active coefficients", remedy)
     hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
     for rows, columns in problem.dictionary.iterate_rows(max(1, _BLOCK // max(1, size)), precision, atoms):

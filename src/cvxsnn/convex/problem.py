@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..checks import Array
-from ..dictionary import DenseDictionary, Dictionary, SpikeDictionary, build_dictionary
+from ..dictionary import DenseDictionary, Dictionary, ShardedDictionary, SpikeDictionary, build_dictionary
 from ..errors import BudgetError, InvalidInputError
 from .heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .losses import Loss
@@ -32,7 +32,7 @@ class ConvexProblem:
 
     Parameters
     ----------
-    dictionary : SpikeDictionary, DenseDictionary, or a 0/1 array of shape (n_rows, n_columns)
+    dictionary : SpikeDictionary, DenseDictionary, ShardedDictionary, or a 0/1 array of shape (n_rows, n_columns)
         With ``readout="last"`` this is the paper's finite convex formulation; with ``readout="all"`` the per-timestep
         program with a shared output layer, one row for each step of each sample.
     targets : array, or a mapping of heads to arrays
@@ -67,9 +67,9 @@ class ConvexProblem:
         timestep_weighting: TimestepWeighting = "uniform",
         head_weights: Mapping[str, float] | None = None,
     ) -> None:
-        is_dictionary = isinstance(dictionary, (SpikeDictionary, DenseDictionary))
+        is_dictionary = isinstance(dictionary, (SpikeDictionary, DenseDictionary, ShardedDictionary))
         self.dictionary: Dictionary = dictionary if is_dictionary else build_dictionary(dictionary)  # type: ignore[assignment,arg-type]
-        self.l1_strength = _checked_strength(l1_strength)
+        self.l1_strength = check_strength(l1_strength)
         self.penalty = make_penalty(penalty)
         self.intercept = bool(intercept)
         are_steps = self.dictionary.readout == "all"
@@ -94,7 +94,7 @@ class ConvexProblem:
 
     def with_strength(self, l1_strength: float) -> Self:
         """The same problem at another strength; what was computed from the data alone is shared."""
-        return self._replace(l1_strength=_checked_strength(l1_strength), _shared=self._shared)
+        return self._replace(l1_strength=check_strength(l1_strength), _shared=self._shared)
 
     def with_heads(self, heads: tuple[Head, ...]) -> Self:
         """The same rows and atoms with other losses."""
@@ -195,7 +195,12 @@ class ConvexProblem:
 
     @property
     def reduced(self) -> "ReducedProblem":
-        """The problem with equal rows (same spikes, same targets) merged and weightless ones dropped."""
+        """The problem with equal rows (same spikes, same targets) merged and weightless ones dropped.
+
+        Rows on disk stay as they are.
+        """
+        if isinstance(self.dictionary, ShardedDictionary):
+            return ReducedProblem(self, torch.arange(self.dictionary.n_rows))
         reduced = self.share("reduced", self._merge_rows)
         return replace(reduced, problem=reduced.problem.with_strength(self.l1_strength))
 
@@ -287,7 +292,8 @@ class ReducedProblem:
     row_of: Tensor
 
 
-def _checked_strength(strength: float) -> float:
+def check_strength(strength: float) -> float:
+    """Return a strength that is finite and above zero."""
     if not strength > 0 or strength == float("inf"):
         raise InvalidInputError(
             f"expected l1_strength to be a finite number above zero, got {strength!r}: without it no dual bound exists"

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..errors import CvxsnnError
 from .certificate import Certificate
 from .problem import ConvexProblem
+from .statistics_problem import StatisticsProblem
 
 
 class ConvergenceWarning(UserWarning):
@@ -81,3 +82,49 @@ class Solution:
     def __repr__(self) -> str:
         """Status, support and certificate on one line."""
         return f"Solution({self.status.name}, {len(self.support)} of {len(self.coef)} atoms, {self.certificate})"
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsSolution:
+    """Coefficients with proof, for a problem whose rows are gone.
+
+    Attributes
+    ----------
+    problem : StatisticsProblem
+    coef : Tensor of shape (n_atoms, n_outputs), float64
+    intercept : Tensor of shape (n_outputs,), zero for problems without one
+    dual_scale : Tensor of shape (n_outputs,)
+        The dual point is λ = −τ (r − r̄) / n for the residuals r = DW + b − Y and these numbers τ.
+    dual_correlation : Tensor of shape (n_atoms, n_outputs)
+        λᵀd for every atom d, at most ``l1_strength`` in absolute value.
+    status : Status
+    certificate : Certificate
+    solver : str
+    seconds : float
+    """
+
+    problem: StatisticsProblem
+    coef: Tensor
+    intercept: Tensor
+    dual_scale: Tensor
+    dual_correlation: Tensor
+    status: Status
+    certificate: Certificate
+    solver: str
+    seconds: float
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether the certificate is within the tolerance asked for."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def support(self) -> Tensor:
+        """Atoms with a coefficient that is not zero."""
+        return torch.nonzero(self.coef.any(1)).squeeze(1)
+
+    def __repr__(self) -> str:
+        """Status, support and certificate on one line."""
+        return (
+            f"StatisticsSolution({self.status.name}, {len(self.support)} of {len(self.coef)} atoms, {self.certificate})"
+        )

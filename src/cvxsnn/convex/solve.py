@@ -22,7 +22,7 @@ from .problem import ConvexProblem
 from .proximal_gradient import solve_proximal_gradient
 from .recorder import Recorder
 from .reference import solve_reference
-from .solution import ConvergenceError, ConvergenceWarning, Solution, Status
+from .solution import ConvergenceError, ConvergenceWarning, Solution, StatisticsSolution, Status
 
 Solver = Literal[
     "auto", "active-set", "newton", "interior-point", "highs", "group-newton", "proximal-gradient", "reference"
@@ -142,7 +142,7 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
     return solutions
 
 
-def judge(solution: Solution, tol: float, strict: bool, stacklevel: int) -> None:
+def judge(solution: Solution | StatisticsSolution, tol: float, strict: bool, stacklevel: int) -> None:
     if solution.has_converged:
         return
     message = (

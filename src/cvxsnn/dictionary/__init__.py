@@ -3,9 +3,10 @@
 from .build import build_dictionary, count_dictionary, stack_health
 from .dense import DenseDictionary
 from .health import DictionaryHealth
+from .sharded import ShardedDictionary, open_dictionary, stream_dictionary
 from .spike_dictionary import Readout, SpikeDictionary
 
-Dictionary = SpikeDictionary | DenseDictionary
+Dictionary = SpikeDictionary | DenseDictionary | ShardedDictionary
 """What a convex program is over."""
 
 __all__ = [
@@ -13,8 +14,11 @@ __all__ = [
     "Dictionary",
     "DictionaryHealth",
     "Readout",
+    "ShardedDictionary",
     "SpikeDictionary",
     "build_dictionary",
     "count_dictionary",
+    "open_dictionary",
     "stack_health",
+    "stream_dictionary",
 ]

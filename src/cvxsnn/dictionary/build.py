@@ -9,6 +9,7 @@ from torch import Tensor
 from .. import bits
 from ..checks import Array, check_choice, check_positive_int
 from ..errors import BudgetError, InvalidInputError
+from ..memory import build_bytes, check_fits, n_planes_of
 from ..neurons.exact import INPUT_UNIT
 from ..neurons.rollout import CHUNK_BYTES, Steps, as_inputs, as_lengths, iterate_rollout
 from ..witnesses import WitnessSet
@@ -63,9 +64,14 @@ def build_dictionary(
         raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
     n_samples, n_steps, _ = inputs.shape
     n_rows = n_samples * n_steps if readout == "all" else n_samples
-    n_planes = int(n_steps).bit_length() if readout == "mean" else 1
+    n_planes = n_planes_of(readout, n_steps)
     shape = (witnesses.n_witnesses, n_planes, bits.packed_bytes(n_rows))
     _check_budget(shape, n_rows, memory_budget)
+    check_fits(
+        build_bytes(n_rows, witnesses.n_witnesses, n_planes),
+        inputs.device,
+        f"a dictionary of {n_rows:,} rows × {witnesses.n_witnesses:,} columns, while its duplicates are found,",
+    )
     packed = torch.zeros(shape, dtype=torch.uint8, device=inputs.device)
     steps: Steps = "last" if readout == "last" else "all"
     blocks = iterate_rollout(witnesses.layers, inputs, steps, lengths=ends, chunk_bytes=chunk_bytes, row_multiple=8)

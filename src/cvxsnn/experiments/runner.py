@@ -1,7 +1,7 @@
 """Runs many configurations on all cores, and loses nothing when it is stopped.
 
 A record is written the moment its run is finished, whole or not at all. What is there is not done again, what is
-damaged is named and done again. Runs go through joblib, so whatever backend joblib is told to use carries them.
+damaged is named and done again. Runs go wherever joblib carries tasks; all who carry them must see the same folder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from joblib import Parallel, delayed
+from joblib import parallel_config
 
 from ..errors import DataFileError
 from ..methods import METHODS
+from ..parallel import carry_out
 from .experiment import RunConfig
 from .records import Damaged, RecordStore
 from .run import execute_together
@@ -39,7 +40,7 @@ def run_all(
     runs: Mapping[str, RunConfig],
     store: RecordStore,
     *,
-    n_jobs: int = -1,
+    n_jobs: int | None = -1,
     device: str = "cpu",
     retry_failed: bool = False,
     report: Callable[[str, int, int], None] | None = None,
@@ -50,8 +51,9 @@ def run_all(
     ----------
     runs : mapping of ids to configurations
     store : RecordStore
-    n_jobs : int
-        Processes; -1 is one for each core. On a GPU -1 is one: several share it if you say so.
+    n_jobs : int or None
+        Processes; -1 is one for each core, None what ``joblib.parallel_config`` says. On a GPU these are one: several
+        share it if you say so.
     device : str
     retry_failed : bool
         Whether runs whose record is a failure are tried again.
@@ -65,11 +67,11 @@ def run_all(
     counts = {"done": 0, "failed": 0}
     tell = report or (lambda *_: None)
     tell("runs", n_skipped, len(runs))
-    jobs = Parallel(n_jobs if device == "cpu" else max(1, n_jobs), return_as="generator_unordered")(
-        delayed(_carry_out)(names, [waiting[name] for name in names], device, str(store.folder))
+    tasks = [
+        (names, [waiting[name] for name in names], device, str(store.folder.absolute()))
         for names in _shared_out(waiting, device)
-    )
-    for statuses in jobs:
+    ]
+    for _, statuses in carry_out(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
         for status in statuses:
             counts[status] += 1
         tell("runs", n_skipped + sum(counts.values()), len(runs))
@@ -90,10 +92,11 @@ def _shared_out(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]
     return list(groups.values())
 
 
-def _carry_out(names: Sequence[str], configs: Sequence[RunConfig], device: str, folder: str) -> list[str]:
+def _run(names: Sequence[str], configs: Sequence[RunConfig], device: str, folder: str) -> list[str]:
     """Some runs in a process of its own, which also keeps their records: nothing waits to be written."""
     torch.set_num_threads(1)
-    records = execute_together(configs, device, Path(folder).parent / "stages")
+    with parallel_config("sequential"):  # runs fill all cores; what is inside of one stays where it is
+        records = execute_together(configs, device, Path(folder).parent / "stages")
     try:
         for name, record in zip(names, records, strict=True):
             RecordStore(Path(folder)).write(name, record)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from torch.nn.functional import one_hot
 from ..checks import Array
 from ..convex.losses import Loss, Softmax
 from ..errors import InvalidInputError
+
+_N_OPENING = 7
+"""Samples that a model is tried on."""
 
 
 class Batches:
@@ -30,7 +34,10 @@ class Batches:
         self._inputs, self._targets, self._size = inputs, targets, batch_size
         if not isinstance(inputs, (np.ndarray, Tensor)):
             if targets is not None:
-                raise InvalidInputError("expected no targets beside a loader, whose batches have them, got both")
+                raise InvalidInputError(
+                    f"expected an array or a tensor beside targets y, got {type(inputs).__name__}: convert it, or "
+                    "leave y out where it is a loader, whose batches have targets"
+                )
             if not isinstance(inputs, Iterable) or isinstance(inputs, Iterator):
                 raise InvalidInputError(
                     "expected an array, or an iterable of batches (inputs, targets) that can be gone through more than "
@@ -39,37 +46,31 @@ class Batches:
             return
         if targets is None:
             raise InvalidInputError("expected targets y beside an array of inputs, got none")
-        if len(inputs) == 0 or len(inputs) != len(targets):
-            raise InvalidInputError(
-                f"expected one target for each sample, and at least one sample, got {len(inputs)} samples and "
-                f"{len(targets)} targets"
-            )
-        self._inputs = torch.as_tensor(inputs)
-        if self._inputs.is_floating_point() and not bool(torch.isfinite(self._inputs).all()):
-            raise InvalidInputError("expected finite inputs, got NaN or infinite values: impute or drop them first")
+        _check_lengths(inputs, targets)
 
     def __iter__(self) -> Iterator[tuple[Tensor, npt.NDArray[Any]]]:
         """Pairs of inputs and targets."""
         if self._targets is not None:
             for start in range(0, len(self._inputs), self._size):
                 own = slice(start, start + self._size)
-                yield self._inputs[own], _as_array(self._targets[own])
+                yield _as_inputs(self._inputs[own]), _as_array(self._targets[own])
             return
         for batch in self._inputs:
             if not isinstance(batch, (tuple, list)) or len(batch) != 2:
                 raise InvalidInputError(f"expected batches (inputs, targets), got {type(batch).__name__}")
-            yield torch.as_tensor(batch[0]), _as_array(batch[1])
+            _check_lengths(*batch)
+            yield _as_inputs(batch[0]), _as_array(batch[1])
 
     def __len__(self) -> int:
         """Number of batches; 0 where nobody knows."""
         if self._targets is not None:
             return -(-len(self._inputs) // self._size)
-        return len(self._inputs) if hasattr(self._inputs, "__len__") else 0
+        return length_hint(self._inputs)  # loaders of streams have a len() that raises
 
     def opening(self) -> Tensor:
         """A few samples."""
         for inputs, _ in self:
-            return inputs[:2]
+            return inputs[:_N_OPENING]
         raise InvalidInputError("expected at least one batch, got an empty loader")
 
     def first(self, n_samples: int) -> list[tuple[Tensor, npt.NDArray[Any]]]:
@@ -119,6 +120,11 @@ def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets
     if n_seen < 2:
         raise InvalidInputError("expected samples of at least two classes, got one class only")
     notes = () if n_seen == n_classes else (f"only {n_seen} of {n_classes} classes occur in the targets",)
+    if n_outputs > 1 and n_seen < n_classes and loss not in ("softmax", "squared"):
+        raise InvalidInputError(
+            f"expected samples of all {n_classes} classes for loss {loss!r}, which tells each from the rest, got "
+            f"{n_seen}: use loss='softmax'"
+        )
     if loss == "softmax":
         return Targets(classes, Softmax(n_classes), classes, notes)
     # One class against the rest for each of several outputs.
@@ -140,5 +146,29 @@ def _real_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets
     return Targets(values, loss, None)
 
 
+def _check_lengths(inputs: Any, targets: Any) -> None:
+    n_inputs, n_targets = (len(own) if np.ndim(own) else 0 for own in (inputs, targets))
+    if n_inputs == 0 or n_inputs != n_targets:
+        raise InvalidInputError(
+            f"expected one target for each sample, along the first axis, and at least one sample, got {n_inputs} "
+            f"samples and {n_targets} targets"
+        )
+
+
+def _as_inputs(values: Any) -> Tensor:
+    try:
+        # A copy where torch takes no view: of arrays that are read-only, or read backwards.
+        inputs = values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, None, ["C", "W"]))
+    except (TypeError, ValueError):
+        kind = getattr(values, "dtype", type(values).__name__)
+        raise InvalidInputError(f"expected inputs as an array of numbers, got {kind}: encode them first") from None
+    if inputs.is_floating_point() and not bool(torch.isfinite(inputs).all()):
+        raise InvalidInputError("expected finite inputs, got NaN or infinite values: impute or drop them first")
+    return inputs
+
+
 def _as_array(values: Any) -> npt.NDArray[Any]:
-    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    if not isinstance(values, Tensor):
+        return np.asarray(values)
+    values = values.detach().cpu()
+    return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)  # NumPy has no bfloat16

@@ -2,22 +2,25 @@
 
 import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-_STRUCTURE = ("_parameters", "_modules", "training")
+_STRUCTURE = ("_modules", "training")
 """Attributes of a module that running it does not change, or that are kept apart."""
 
 
 @contextmanager
 def untouched(model: nn.Module, seed: int) -> Iterator[None]:
-    """Evaluation mode, no gradients, random numbers from ``seed``; modes, states and random numbers come back."""
+    """Evaluation mode, no gradients, random numbers from ``seed``; what the model was and held before comes back.
+
+    Weights come back too: a stranger's ``reset`` may be one that initialises them.
+    """
     kept = [(module, module.training, _State(module)) for module in model.modules()]
     cuda = sorted({value.get_device() for value in model.parameters() if value.is_cuda})
-    with torch.random.fork_rng(cuda), torch.no_grad():
+    with torch.random.fork_rng(cuda), torch.no_grad(), _uncompiled(model):
         torch.manual_seed(seed)
         try:
             model.eval()
@@ -26,6 +29,13 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
             for module, was_training, state in kept:
                 state.restore(module)
                 module.training = was_training
+
+
+def _uncompiled(model: nn.Module) -> AbstractContextManager[Any]:
+    """Run what torch.compile has compiled as it was written: compiled code does not see hooks come and go."""
+    is_compiled = any("_orig_mod" in own._modules or own._compiled_call_impl for own in model.modules())
+    has_choice = hasattr(torch.compiler, "set_stance")  # since torch 2.6
+    return torch.compiler.set_stance("force_eager") if is_compiled and has_choice else nullcontext()
 
 
 def reset_neurons(model: nn.Module) -> None:
@@ -45,7 +55,7 @@ def _needs_arguments(method: Any) -> bool:
 
 
 class _State:
-    """What a module holds besides its parameters and children: buffers, membranes, counters."""
+    """What a module holds besides its children: parameters, buffers, membranes, counters."""
 
     def __init__(self, module: nn.Module) -> None:
         self._own = {name: _Kept(value) for name, value in vars(module).items() if name not in _STRUCTURE}
@@ -68,8 +78,12 @@ class _Kept:
             self._inside = value.detach().clone()
         elif isinstance(value, dict):  # buffers, and the memories of SpikingJelly's neurons
             self._inside = {key: _Kept(own) for key, own in value.items()}
-        elif isinstance(value, list):
+        elif isinstance(value, (list, tuple)):
             self._inside = [_Kept(own) for own in value]
+        elif isinstance(value, set):
+            self._inside = set(value)
+        elif isinstance(value, torch.Generator):
+            self._inside = value.get_state()
 
     def restored(self) -> Any:
         """The value, with what was in it."""
@@ -80,6 +94,13 @@ class _Kept:
         elif isinstance(value, dict):
             value.clear()
             value.update({key: kept.restored() for key, kept in self._inside.items()})
-        elif isinstance(value, list):
-            value[:] = [kept.restored() for kept in self._inside]
+        elif isinstance(value, (list, tuple)):
+            inside = [kept.restored() for kept in self._inside]
+            if isinstance(value, list):
+                value[:] = inside
+        elif isinstance(value, set):
+            value.clear()
+            value.update(self._inside)
+        elif isinstance(value, torch.Generator):
+            value.set_state(self._inside)
         return value

@@ -14,17 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ..checks import Array, check_choice, check_positive_int
 from ..convex import ConvexProblem, Solution, solve
 from ..convex.losses import LOSSES
 from ..dictionary import DenseDictionary, Dictionary, count_dictionary
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, first_line
 from ..seeds import check_seed, child_generator
 from .batches import Batches, Targets, check_targets
 from .guard import untouched
 from .layers import LinearLayer, find_readout
 from .player import Decide, Layout, Player, Run, largest
+from .probe import probe
 from .result import ReadoutResult, ReadoutScore
 
 Report = Callable[[str, int, int], None]
@@ -121,15 +123,18 @@ def reconstruct_readout(
     check_choice("layout", layout, ("batch", "time-first", "stepped"))
     check_choice("readout", readout, ("mean", "last"))
     check_choice("loss", loss, ("auto", *LOSSES))
+    check_choice("penalty", penalty, ("l1", "group"))
     check_seed(seed)
-    if not isinstance(model, nn.Module):
-        raise InvalidInputError(f"expected a torch.nn.Module, got {type(model).__name__}")
+    if l1_strength != "auto" and not (isinstance(l1_strength, (int, float)) and 0 < l1_strength < np.inf):
+        raise InvalidInputError(f"expected l1_strength to be 'auto' or a finite number above zero, got {l1_strength!r}")
+    _check_model(model)
     batches = Batches(X, y, check_positive_int("batch_size", batch_size))
     model = _copied(model) if copy_model else model
     player, tell = Player(model, layout, run, reset, decide), report or (lambda *_: None)
     with untouched(model, seed):
         opening = batches.opening()
         target = find_readout(model, lambda: player.play(opening), layer)
+        player, found_out = probe(player, target, opening, seed, layer is not None)
         recorded = _record(player, target, batches, readout, loss, tell)
     own = target.read()
     before = replace(recorded.score(*own), model_accuracy=recorded.model_accuracy)
@@ -137,16 +142,12 @@ def reconstruct_readout(
     solution = _solve(problem, recorded, l1_strength, before.loss, tol, seed, tell)
     found = recorded.spread(solution)
     after = recorded.score(*target.rounded(*found))
-    notes, scale, shift = recorded.notes, 1.0, 0.0
+    notes, scale, shift = (*found_out, *recorded.notes), 1.0, 0.0
     has_changed = after.loss <= before.loss
     if has_changed:
-        try:
-            target.write(*found)
-            with untouched(model, seed):
-                scale, shift, accuracy = _fit_output_neurons(player, target, batches, recorded, found, own, tell)
-        except BaseException:
-            target.write(*own)
-            raise
+        with untouched(model, seed):
+            scale, shift, accuracy = _fit_output_neurons(player, target, batches, recorded, found, own, tell)
+        target.write(*found, scale, shift)
         after = replace(after, model_accuracy=accuracy)
     else:
         after = before
@@ -160,13 +161,23 @@ def reconstruct_readout(
     return ReadoutResult(model, target.name, solution, before, after, has_changed, scale, shift, notes, seconds)
 
 
+def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise InvalidInputError(f"expected a torch.nn.Module, got {type(model).__name__}")
+    if any(is_lazy(own) or own.is_meta for own in model.parameters()):
+        raise InvalidInputError(
+            "expected a model whose parameters have values, got some that have none yet, of lazy layers or on the meta "
+            "device: run the model once, or load its weights"
+        )
+
+
 def _copied(model: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(model)
-    except RuntimeError as error:
+    except Exception as error:
         raise InvalidInputError(
-            "expected a model that can be copied, got one whose neurons still hold the graph of a training step: reset "
-            "them first, or pass copy_model=False"
+            f"expected a model that can be copied, but it says {type(error).__name__}: {first_line(error)}; reset "
+            "neurons that still hold the graph of a training step, or pass copy_model=False"
         ) from error
 
 
@@ -193,7 +204,7 @@ class _Recorded:
     def score(self, weight: Tensor, bias: Tensor) -> ReadoutScore:
         """Of the layer with weights (n_outputs, n_inputs)."""
         outputs = self.outputs(weight, bias)
-        loss = float(self.problem("l1", False).loss_value(outputs))
+        loss = float(self.problem("l1", False).loss_value(outputs).nan_to_num(np.inf))  # weights may have diverged
         is_used = weight != 0
         return ReadoutScore(loss, self.accuracy(outputs), None, int(is_used.sum()), int(is_used.any(0).sum()))
 
@@ -202,6 +213,11 @@ class _Recorded:
         if self.targets.classes is None:
             return None
         return float((largest(outputs).cpu() == self.targets.classes[rows]).double().mean())
+
+    def has_contrast(self, rows: Tensor) -> bool:
+        """Whether these rows show more than one class, to each output where each tells one from the rest."""
+        values = self.targets.values[rows]
+        return self.targets.classes is None or bool((values.amin(0) != values.amax(0)).all())
 
     def spread(self, solution: Solution) -> tuple[Tensor, Tensor]:
         """A solution's weights and bias as the layer has them; of neurons with equal spikes the first is read."""
@@ -284,18 +300,18 @@ def _best_strength(
     order = torch.from_numpy(child_generator(seed, "readout", "held out").permutation(n_rows))
     n_held = int(_HELD_OUT * n_rows)
     held, seen = order[:n_held], order[n_held : n_held + _N_SEEN]
-    classes = recorded.targets.classes
-    if n_held == 0 or (classes is not None and len(np.unique(classes[seen].numpy())) < 2):
+    if n_held == 0 or not recorded.has_contrast(seen):
         return _RATIOS[len(_RATIOS) // 2] * critical, None
     part = recorded.problem(problem.penalty, problem.intercept, seen)
-    rest = recorded.problem(problem.penalty, False, held)
+    rest = recorded.dictionary.take_rows(held)
     best: tuple[float, float, Solution | None] = (-np.inf, _RATIOS[0], None)
     n_idle, solution = 0, None
     for number, ratio in enumerate(_RATIOS, 1):
         solution = solve(part.with_strength(ratio * (part.critical_strength or 1.0)), _ROUGH, start=solution)
-        outputs = rest.dictionary.matvec(solution.coef) + solution.intercept
-        accuracy = recorded.accuracy(outputs, held)
-        score = -float(rest.loss_value(outputs)) if accuracy is None else accuracy
+        outputs = rest.matvec(solution.coef) + solution.intercept
+        score = recorded.accuracy(outputs, held)
+        if score is None:
+            score = -float((outputs - recorded.targets.values[held].to(outputs)).square().mean())
         tell("choosing the strength", number, len(_RATIOS))
         n_idle = 0 if score > best[0] else n_idle + 1
         best = max(best, (score, ratio, solution), key=lambda found: found[0])
@@ -321,10 +337,11 @@ def _fit_output_neurons(
     weights that the model had did so, and the search begins with their spread and mean.
     """
     n_outputs = len(found[0])
+    layer.write(*found)
     at_once = _replay(player, batches, n_outputs, tell)
     ours = recorded.outputs(*found)
     layers_own = recorded.accuracy(ours)
-    if at_once is None or layers_own is None or at_once >= layers_own:
+    if player.is_direct or at_once is None or layers_own is None or at_once >= layers_own:
         return 1.0, 0.0, at_once
     theirs = recorded.outputs(*own)
     spread, ratio = float(theirs.std()), float(theirs.std() / ours.std().clamp_min(1e-300))

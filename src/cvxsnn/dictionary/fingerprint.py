@@ -1,0 +1,35 @@
+"""Fingerprints of witnesses and arrays: two that are equal to the bit have the same, and no others."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import fields
+
+import numpy as np
+from torch import Tensor
+
+from ..witnesses import WitnessSet
+
+
+def fingerprint(parts: Iterable[Tensor | str | None]) -> str:
+    """SHA-256 of tensors, with their types and shapes, and of texts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
+            digest.update(np.ascontiguousarray(part.detach().cpu().numpy()).data)
+        else:
+            digest.update(f"{part!r};".encode())
+    return digest.hexdigest()
+
+
+def fingerprint_witnesses(witnesses: WitnessSet | None) -> str:
+    """The fingerprint of what decides the spikes; where the witnesses came from does not count."""
+    if witnesses is None:
+        return "none"
+    parts: list[Tensor | str | None] = []
+    for layer in witnesses.layers:
+        parts.append(type(layer).__name__)
+        for field in fields(layer):
+            value = getattr(layer, field.name)
+            parts += [field.name, value if isinstance(value, Tensor) else repr(value)]
+    return fingerprint(parts)

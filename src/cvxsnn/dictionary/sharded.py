@@ -1,0 +1,377 @@
+"""A dictionary whose rows lie on disk, in shards of packed bits: each pass reads every shard once.
+
+A folder has one safetensors file a shard, which is written whole or not at all, and ``dictionary.safetensors``, written
+last, which says which shards there are. A shard is a :class:`SpikeDictionary` of its own rows, mapped into memory while
+it is in use, so a product holds one shard and what has an entry for each row or each atom, and nothing else.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from .. import bits
+from ..checks import check_choice, check_positive_int
+from ..errors import DataFileError, InvalidInputError, first_line
+from ..storage import read_tensors, write_tensors
+from ..witnesses import WitnessSet
+from .blocks import Batch, Block, iterate_blocks, map_in_order
+from .fingerprint import fingerprint, fingerprint_witnesses
+from .health import DictionaryHealth
+from .spike_dictionary import Readout, SpikeDictionary
+
+SHARD_ROWS = 2**16
+"""Rows of a shard, unless the caller says otherwise: 8 MiB for 1,024 witnesses."""
+
+_INDEX = "dictionary.safetensors"
+_INDEX_KIND, _SHARD_KIND = "sharded dictionary", "dictionary shard"
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedDictionary:
+    """Distinct columns of spikes, packed, with their rows in files. Made by :func:`stream_dictionary`.
+
+    Parameters
+    ----------
+    folder : Path
+    shard_rows : tuple of int
+        Rows of each shard.
+    atom_of_witness : Tensor of shape (n_witnesses,), dtype int64
+    witness_of_atom : Tensor of shape (n_atoms,), dtype int64
+    witnesses : WitnessSet or None
+    readout : "last", "all" or "mean"
+    n_steps : int
+        Steps of the longest sequence.
+    """
+
+    folder: Path
+    shard_rows: tuple[int, ...]
+    atom_of_witness: Tensor
+    witness_of_atom: Tensor
+    witnesses: WitnessSet | None
+    readout: Readout
+    n_steps: int
+    is_complete: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all shards."""
+        return sum(self.shard_rows)
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of distinct columns."""
+        return len(self.witness_of_atom)
+
+    @property
+    def n_witnesses(self) -> int:
+        """Number of columns before duplicates were removed."""
+        return len(self.atom_of_witness)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(n_rows, n_atoms)``."""
+        return self.n_rows, self.n_atoms
+
+    @property
+    def device(self) -> torch.device:
+        """Shards are mapped into the processor's memory."""
+        return self.atom_of_witness.device
+
+    def iterate_shards(self, atoms: Tensor | None = None) -> Iterator[tuple[slice, SpikeDictionary]]:
+        """Yield ``(rows, the dictionary of these rows)``, one shard at a time; with ``atoms`` only these columns."""
+        start = 0
+        for number, n_rows in enumerate(self.shard_rows):
+            yield slice(start, start + n_rows), self._open(number, atoms)
+            start += n_rows
+
+    def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
+        """Columns as numbers, shape (n_rows, n_chosen): they must fit into memory."""
+        chosen = torch.arange(self.n_atoms)[atoms]
+        columns = torch.empty(self.n_rows, len(chosen), dtype=dtype)
+        for rows, block in self.iterate_rows(dtype=dtype, atoms=chosen):
+            columns[rows] = block
+        return columns
+
+    def iterate_rows(
+        self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield ``(rows, numbers of shape (n_chosen, n_atoms))`` in blocks of about ``n_rows`` rows.
+
+        Blocks end where shards do. With ``atoms`` only these columns.
+        """
+        for own, shard in self.iterate_shards(atoms):
+            for rows, block in shard.iterate_rows(n_rows, dtype):
+                yield slice(own.start + rows.start, own.start + rows.stop), block
+
+    def matvec(self, coef: Tensor) -> Tensor:
+        """The product D·W for W of shape (n_atoms, n_outputs), in float64, from the rows of W that are not zero."""
+        scores = coef.new_zeros(self.n_rows, coef.shape[1])
+        active = torch.nonzero(coef.any(1)).squeeze(1)
+        if len(active) > 0:
+            for rows, shard in self.iterate_shards(active):
+                scores[rows] = shard.matvec(coef[active])
+        return scores
+
+    def rmatvec(self, rows: Tensor) -> Tensor:
+        """The product Dᵀ·R for R of shape (n_rows, n_outputs), in float64."""
+        product = rows.new_zeros(self.n_atoms, rows.shape[1])
+        for own, shard in self.iterate_shards():
+            product += shard.rmatvec(rows[own])
+        return product
+
+    def gram(self) -> Tensor:
+        """The Gram matrix DᵀD in float64, free of rounding where the readout is not "mean"."""
+        total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64)
+        if self.readout == "mean":
+            for _, block in self.iterate_rows():
+                total.addmm_(block.T, block)
+        else:
+            for _, shard in self.iterate_shards():
+                total += shard.gram()
+        return total
+
+    def take_rows(self, rows: Tensor) -> SpikeDictionary:
+        """The dictionary of some rows, in memory; atoms keep their places, even where they become equal."""
+        n_planes = self.n_steps.bit_length() if self.readout == "mean" else 1
+        taken = torch.zeros(n_planes, len(rows), bits.packed_bytes(self.n_atoms), dtype=torch.uint8)
+        lengths = torch.zeros(len(rows), dtype=torch.int64)
+        for own, shard in self.iterate_shards():
+            place = torch.nonzero((rows >= own.start) & (rows < own.stop)).squeeze(1)
+            chosen = rows[place] - own.start
+            for plane in range(shard.packed.shape[1]):
+                taken[plane, place] = bits.transpose(shard.packed[:, plane].contiguous(), shard.n_rows)[chosen]
+            if shard.lengths is not None:
+                lengths[place] = shard.lengths[chosen]
+        return SpikeDictionary(
+            packed=torch.stack([bits.transpose(plane, self.n_atoms) for plane in taken], dim=1),
+            n_rows=len(rows),
+            atom_of_witness=self.atom_of_witness,
+            witness_of_atom=self.witness_of_atom,
+            witnesses=self.witnesses,
+            readout=self.readout,
+            n_steps=self.n_steps,
+            lengths=lengths if self.readout == "mean" else None,
+        )
+
+    def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
+        """Each row by itself: to find equal ones, all would have to be held at once."""
+        own = torch.arange(self.n_rows)
+        return bits.Groups(own, own, torch.ones_like(own))
+
+    def health(self) -> DictionaryHealth:
+        """Count dead, saturated, duplicate and complementary columns; rows are told apart by two 64-bit hashes."""
+        gram, sums = self.gram(), self.rmatvec(torch.ones(self.n_rows, 1, dtype=torch.float64))
+        # ‖d + e − 1‖², which is zero for complements and at least one over the squared steps for others.
+        distance = gram.diagonal() + gram.diagonal()[:, None] + self.n_rows + 2 * (gram - sums - sums.T)
+        witness_sums = sums[self.atom_of_witness, 0]
+        width = (self.n_steps.bit_length() * bits.packed_bytes(self.n_atoms)) // 8 + 1
+        hashes = []
+        for _, shard in self.iterate_shards():
+            words = shard.row_words()
+            words = torch.nn.functional.pad(words, (0, width - words.shape[1]))
+            hashes.append(torch.stack([bits.hash_rows(words, salt) for salt in range(2)], dim=1))
+        return DictionaryHealth(
+            n_witnesses=self.n_witnesses,
+            n_atoms=self.n_atoms,
+            n_dead=int((witness_sums == 0).sum()),
+            n_saturated=int((witness_sums > self.n_rows - 0.5 / self.n_steps).sum()),
+            n_duplicate=self.n_witnesses - self.n_atoms,
+            n_complementary=int((distance < 0.5 / self.n_steps**2).sum()) // 2,
+            density=float(witness_sums.mean() / self.n_rows),
+            n_rows=self.n_rows,
+            n_distinct_rows=len(torch.unique(torch.cat(hashes), dim=0)),
+        )
+
+    def _open(self, number: int, atoms: Tensor | None) -> SpikeDictionary:
+        path, n_rows = self.folder / _shard_name(number), self.shard_rows[number]
+        try:
+            with safe_open(path, framework="pt") as file:  # mapped: what is not asked for is not read
+                packed, atom_of_witness = file.get_tensor("packed"), file.get_tensor("atom_of_witness")
+                lengths = file.get_tensor("lengths") if self.readout == "mean" else None
+        except (SafetensorError, OSError, RuntimeError) as error:
+            raise DataFileError(
+                f"expected a dictionary shard at {path}, but it is missing, truncated or damaged ({first_line(error)}):"
+                " call stream_dictionary again, which makes what is missing"
+            ) from None
+        if packed.shape[2] != bits.packed_bytes(n_rows) or len(atom_of_witness) != self.n_witnesses:
+            raise DataFileError(f"expected {n_rows} rows in {path}, got others: the folder was written anew")
+        witness = self.witness_of_atom if atoms is None else self.witness_of_atom[atoms]
+        place = atom_of_witness[witness]
+        if not torch.equal(place, torch.arange(len(packed))):
+            packed = packed[place]
+        return SpikeDictionary(
+            packed, n_rows, torch.arange(len(place)), witness, None, self.readout, self.n_steps, lengths
+        )
+
+    def __repr__(self) -> str:
+        """Sizes and place on one line."""
+        return (
+            f"ShardedDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, in "
+            f"{len(self.shard_rows)} shards at {self.folder})"
+        )
+
+
+def stream_dictionary(
+    witnesses: WitnessSet,
+    batches: Iterable[Batch],
+    folder: Path | str,
+    readout: Readout = "last",
+    *,
+    shard_rows: int = SHARD_ROWS,
+    restart: bool = False,
+    n_jobs: int = 1,
+) -> tuple[ShardedDictionary, Tensor]:
+    """Roll witnesses through a stream of batches and write their spikes to disk.
+
+    Called again with the same arguments after an interruption, it goes through the batches again and rolls out only
+    those rows that are not yet on disk.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet
+    batches : iterable of (inputs, targets) or (inputs, targets, lengths)
+        Gone through once: a DataLoader, a generator. Inputs (n_samples, n_steps, n_features), targets (n_samples, ...).
+    folder : Path or str
+        Made if need be.
+    readout : "last", "all" or "mean"
+    shard_rows : int
+        Rows of a shard, which with its inputs must fit into memory a few times.
+    restart : bool
+        Whether shards of other witnesses or sequences may be overwritten.
+    n_jobs : int
+        Processes; -1 for one a core. The files do not depend on it.
+
+    Returns
+    -------
+    ShardedDictionary
+    targets : Tensor of shape (n_samples, ...), in memory
+    """
+    check_choice("readout", readout, ("last", "all", "mean"))
+    check_positive_int("shard_rows", shard_rows)
+    folder = Path(folder)
+    _prepare(folder)
+    origin = fingerprint([fingerprint_witnesses(witnesses), readout, str(shard_rows)])
+    targets: list[Tensor] = []
+
+    def shards() -> Iterator[tuple[object, ...]]:
+        for number, block in enumerate(iterate_blocks(batches, shard_rows, readout)):
+            targets.append(block.targets.cpu().clone())
+            yield folder / _shard_name(number), witnesses, block, readout, origin, restart
+
+    sizes: list[int] = []
+    sources: list[str] = []
+    n_steps, labels = 1, torch.zeros(witnesses.n_witnesses, dtype=torch.int64)
+    for shard in map_in_order(_write_shard, shards(), n_jobs):
+        sizes.append(shard.n_rows)
+        sources.append(shard.source)
+        n_steps = max(n_steps, shard.n_steps)
+        # Columns are equal if they are equal in every shard.
+        labels = bits.group_equal(torch.stack((labels, shard.atom_of_witness), dim=1)).inverse
+    groups = bits.group_equal(labels[:, None])
+    write_tensors(
+        folder / _INDEX,
+        _INDEX_KIND,
+        {
+            "shard_rows": torch.tensor(sizes),
+            "atom_of_witness": groups.inverse,
+            "witness_of_atom": groups.first,
+        },
+        {"readout": readout, "n_steps": n_steps, "sources": sources, "witnesses": fingerprint_witnesses(witnesses)},
+    )
+    dictionary = ShardedDictionary(folder, tuple(sizes), groups.inverse, groups.first, witnesses, readout, n_steps)
+    return dictionary, torch.cat(targets)
+
+
+def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> tuple[ShardedDictionary, Tensor]:
+    """What :func:`stream_dictionary` returned, from its folder; every shard is read once and checked.
+
+    Parameters
+    ----------
+    folder : Path or str
+    witnesses : WitnessSet, optional
+        Those that made the spikes, without which no network can be rebuilt.
+    """
+    folder = Path(folder)
+    index, header = read_tensors(folder / _INDEX, _INDEX_KIND)
+    if witnesses is not None and fingerprint_witnesses(witnesses) != header["witnesses"]:
+        raise InvalidInputError(f"expected the witnesses that made the spikes in {folder}, got others")
+    targets = []
+    for number, source in enumerate(header["sources"]):
+        path = folder / _shard_name(number)
+        shard, own = read_tensors(path, _SHARD_KIND)
+        if own["source"] != source:
+            raise DataFileError(f"expected {path} to belong to {folder / _INDEX}, it does not: write the folder anew")
+        targets.append(shard["targets"])
+    dictionary = ShardedDictionary(
+        folder,
+        tuple(index["shard_rows"].tolist()),
+        index["atom_of_witness"],
+        index["witness_of_atom"],
+        witnesses,
+        header["readout"],
+        header["n_steps"],
+    )
+    return dictionary, torch.cat(targets)
+
+
+class _Shard(NamedTuple):
+    """What is to be known of a shard on disk: its size, which of its columns are equal, and what it was made from."""
+
+    n_rows: int
+    n_steps: int
+    atom_of_witness: Tensor
+    source: str
+
+
+def _write_shard(
+    path: Path, witnesses: WitnessSet, block: Block, readout: Readout, origin: str, restart: bool
+) -> _Shard:
+    """Write one shard, unless it is there."""
+    source = fingerprint([origin, block.inputs, block.targets, block.lengths])
+    found = _finished(path, source, restart)
+    if found is not None:
+        return found
+    dictionary = block.dictionary(witnesses, readout)
+    tensors = {"packed": dictionary.packed, "atom_of_witness": dictionary.atom_of_witness, "targets": block.targets}
+    if readout == "mean":
+        tensors["lengths"] = dictionary.row_counts()
+    shard = _Shard(dictionary.n_rows, block.inputs.shape[1], dictionary.atom_of_witness.cpu(), source)
+    write_tensors(path, _SHARD_KIND, tensors, {"n_rows": shard.n_rows, "n_steps": shard.n_steps, "source": source})
+    return shard
+
+
+def _finished(path: Path, source: str, restart: bool) -> _Shard | None:
+    """A shard that is there already; None if it is not, or damaged."""
+    try:
+        tensors, header = read_tensors(path, _SHARD_KIND)
+    except DataFileError:
+        return None
+    if header["source"] == source:
+        return _Shard(header["n_rows"], header["n_steps"], tensors["atom_of_witness"], source)
+    if restart:
+        return None
+    raise InvalidInputError(
+        f"expected a new folder or one that was begun with these witnesses and sequences, but {path} is of others: "
+        "choose another folder, or pass restart=True to overwrite it"
+    )
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder, and clear away what an interrupted process had half written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in (*folder.glob(".shard-*"), *folder.glob(f".{_INDEX}.*")):
+            leftover.unlink()
+    except OSError as error:
+        raise DataFileError(
+            f"expected a folder at {folder}, got: {error.strerror or error}; choose another place"
+        ) from error
+
+
+def _shard_name(number: int) -> str:
+    return f"shard-{number:06d}.safetensors"

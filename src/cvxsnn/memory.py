@@ -1,0 +1,164 @@
+"""Bytes that arrays take, bytes that are free, and the refusal to begin what cannot end.
+
+The arithmetic of every large array is here once. Whoever is about to allocate one asks :func:`check_fits` first, and
+the planner adds the same numbers up.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import torch
+
+from .bits import packed_bytes
+from .errors import BudgetError, InvalidInputError
+
+GROUPING_COPIES = 3
+"""Packed dictionaries alive while equal columns or rows are found: the words, their mixture, and one step of it."""
+
+SYMMETRIC_COPIES = 3
+"""Gram matrices alive while one is centred: counts or products, the product of means, and the result."""
+
+HESSIAN_COPIES = 5
+"""Hessians alive while one is formed: the sum, BLAS's triangle, both halves, and their sum."""
+
+DENSE_COPIES = 4
+"""Matrices of rows × atoms alive in an interior-point step: columns, margins, margins weighted, and their transpose."""
+
+_FLOAT64 = 8
+_NEGLIGIBLE = 2**26
+"""Bytes below which looking for the room would cost more than it is worth."""
+
+
+def dictionary_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
+    """Packed columns: one bit an entry and plane, rows padded to whole 64-bit words."""
+    return n_columns * n_planes * packed_bytes(n_rows)
+
+
+def n_planes_of(readout: str, n_steps: int) -> int:
+    """Bit planes of a column: spikes need one, counts up to ``n_steps`` as many as that number has bits."""
+    return int(n_steps).bit_length() if readout == "mean" else 1
+
+
+def build_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
+    """Peak of building a dictionary: its columns, while duplicates are found."""
+    return GROUPING_COPIES * dictionary_bytes(n_rows, n_columns, n_planes)
+
+
+def symmetric_bytes(size: int) -> int:
+    """A symmetric matrix of float64, such as a Gram matrix or a Hessian; both halves are kept."""
+    return _FLOAT64 * size * size
+
+
+def gram_bytes(n_atoms: int) -> int:
+    """Peak of forming a Gram matrix."""
+    return SYMMETRIC_COPIES * symmetric_bytes(n_atoms)
+
+
+def hessian_bytes(n_entries: int) -> int:
+    """Peak of forming a Hessian over some entries of the coefficients."""
+    return HESSIAN_COPIES * symmetric_bytes(n_entries)
+
+
+def dense_bytes(n_rows: int, n_columns: int) -> int:
+    """Columns, or vectors of the rows, as numbers of float64."""
+    return _FLOAT64 * n_rows * n_columns
+
+
+def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) -> int | None:
+    """Memory that new arrays may take on a device; None where the system does not tell.
+
+    On a CPU what the system could give without swapping, or what a control group leaves, if that is less. ``root`` is
+    where the system's files are.
+    """
+    place = torch.device(device)
+    if place.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(place)
+        # What torch has reserved and does not use is free for torch.
+        return int(free + torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place))
+    if place.type != "cpu":
+        return None
+    limits = [limit for limit in (_system_bytes(root), _control_group_bytes(root)) if limit is not None]
+    return min(limits, default=None)
+
+
+def check_fits(
+    needed: int, device: torch.device | str, purpose: str, remedy: str = "use fewer rows or witnesses"
+) -> None:
+    """Refuse work, before it begins, that needs more bytes than a device has available."""
+    if needed < _NEGLIGIBLE:
+        return
+    available = available_bytes(device)
+    if available is not None and needed > available:
+        raise BudgetError(
+            f"expected {purpose} to fit into the memory of {torch.device(device)}, but it needs "
+            f"{format_bytes(needed)} and {format_bytes(available)} are available: {remedy}"
+        )
+
+
+def format_bytes(n_bytes: float) -> str:
+    """A number of bytes for people, in binary units."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n_bytes < 1024:
+            return f"{n_bytes:.3g} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
+        n_bytes /= 1024
+    return f"{n_bytes:,.3g} TiB" if n_bytes < 1000 else f"{n_bytes:,.0f} TiB"
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes as people write it: 64GB, 1.5 TiB, 4096."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGTP])(i?)B?|B)?\s*", text, re.IGNORECASE)
+    if found is None or float(found[1]) == 0:
+        raise InvalidInputError(f"expected an amount of memory such as 64GB or 16GiB, got {text!r}")
+    power = "KMGTP".index(found[2].upper()) + 1 if found[2] else 0
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+
+
+def _system_bytes(root: Path) -> int | None:
+    try:
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "MemAvailable":
+                return 1024 * int(value.split()[0])
+    except OSError:
+        pass
+    try:  # macOS and the BSDs: all of it, for want of a better number
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _control_group_bytes(root: Path) -> int | None:
+    """What the tightest of the control groups around this process leaves, as containers and batch systems set them."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    left: list[int] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            folder, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            folder = root / "sys/fs/cgroup/memory"
+        else:
+            continue
+        place = folder / path.strip("/")
+        # Inside a container the path may be the host's: then the group is the root of what is mounted.
+        for group in (place, *place.parents) if place.is_dir() else (folder,):
+            left += _left_in_group(group, *names)
+            if group == folder:
+                break
+    return min(left, default=None)
+
+
+def _left_in_group(group: Path, limit: str, usage: str, cache: str) -> list[int]:
+    try:
+        allowed = int((group / limit).read_text())  # "max" is no number, and no limit
+        used = int((group / usage).read_text())
+        # Files that were read and are not in use count as usage, but make room.
+        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return []
+    return [max(0, allowed - used + int(statistics.get(cache, 0)))]

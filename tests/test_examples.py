@@ -1,0 +1,69 @@
+"""The examples run, and leave behind what they say."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cvxsnn.errors import CvxsnnError
+from cvxsnn.tasks.speech_files import read_recordings
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+READOUTS = {"snntorch_readout.py": "snntorch", "spikingjelly_readout.py": "spikingjelly", "norse_readout.py": "norse"}
+QUICK = {
+    "enumeration_time.py": ["--patterns", "300", "--output", "enumeration-time.png"],
+    "spoken_digits.py": ["--quick", "--output", "."],
+    **{name: ["--quick", "--output", "."] for name in READOUTS},
+}
+"""Arguments that make an example small."""
+
+
+def run_example(name, tmp_path, *arguments, ignoring=()):
+    """Run an example in a folder of its own, where warnings are errors."""
+    warnings = [option for message in ("error", *ignoring) for option in ("-W", message)]
+    command = [sys.executable, *warnings, str(EXAMPLES / name), *arguments]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_every_example_has_a_quick_run():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(QUICK)
+
+
+def test_enumeration_time_draws_its_picture(tmp_path):
+    run_example("enumeration_time.py", tmp_path, *QUICK["enumeration_time.py"])
+    assert (tmp_path / "enumeration-time.png").stat().st_size > 0
+
+
+def test_spoken_digits_saves_a_model(tmp_path):
+    try:
+        read_recordings()
+    except CvxsnnError as error:
+        pytest.skip(f"no recordings: {error}")
+    assert "proven within" in run_example("spoken_digits.py", tmp_path, *QUICK["spoken_digits.py"])
+    assert (tmp_path / "network.safetensors").stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_read_outs_of_other_libraries_are_certified_and_better_on_their_own_data(name, tmp_path):
+    if importlib.util.find_spec(READOUTS[name]) is None:
+        pytest.skip(f"{READOUTS[name]} is not installed")
+    # Norse compiles functions with torch.jit when it is imported.
+    printed = run_example(name, tmp_path, *QUICK[name], ignoring=["ignore::DeprecationWarning"])
+    assert "proven within" in printed
+    before, after = next(line.split()[1:] for line in printed.splitlines() if line.startswith("loss"))
+    assert float(after) <= float(before)
+    assert (tmp_path / "weights.pt").stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_a_missing_library_is_named_with_its_remedy(name, tmp_path):
+    block = f"import sys; sys.modules[{READOUTS[name]!r}] = None; import runpy; runpy.run_path(sys.argv[1])"
+    command = [sys.executable, "-c", block, str(EXAMPLES / name)]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert finished.returncode == 1
+    assert finished.stderr.strip().endswith(f'pip install "cvxsnn[{READOUTS[name]}]"')
+    assert len(finished.stderr.strip().splitlines()) == 1
