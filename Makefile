@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 # The tests' problems are tiny: threads would wait for each other more than work.
 test: export OMP_NUM_THREADS ?= 1
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

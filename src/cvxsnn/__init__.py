@@ -37,9 +37,11 @@ from .files import load, save
 from .methods import METHODS, Settings, Split, Trained, train, train_task
 from .network import SpikingNetwork
 from .neurons import LIFLayer, ThresholdLayer, roll_out
+from .planning import Cluster, Plan, plan
 from .pools import PoolSolution, solve_pool
 from .proof import Proof
 from .quantisation import compare_bits, quantise, quantise_and_solve, quantise_estimator, quantise_readout
+from .rates import Rates, measure_rates
 from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
 from .reconstruction import reconstruct, rescale_hidden, weight_decay_objective
 from .spectrogram import mel_spectrogram, speech_features
@@ -66,6 +68,7 @@ __all__ = [
     "Ascent",
     "BudgetError",
     "Certificate",
+    "Cluster",
     "Constant",
     "ConvergenceError",
     "ConvergenceWarning",
@@ -82,8 +85,10 @@ __all__ = [
     "Objective",
     "Operations",
     "Path",
+    "Plan",
     "PoolSolution",
     "Proof",
+    "Rates",
     "ReadoutResult",
     "ReadoutScore",
     "Settings",
@@ -120,8 +125,10 @@ __all__ = [
     "interop",
     "join_witnesses",
     "load",
+    "measure_rates",
     "mel_spectrogram",
     "open_dictionary",
+    "plan",
     "quantise",
     "quantise_and_solve",
     "quantise_estimator",

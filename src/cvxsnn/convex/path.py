@@ -10,13 +10,14 @@ from torch import Tensor
 
 from ..checks import check_positive_int
 from ..errors import InvalidInputError
+from ..memory import dense_bytes
 from .active_set import prepare_path
 from .problem import ConvexProblem
 from .solution import Solution
 from .solve import Run, Solver, finish, judge, minimise
 
-_CERTIFIED_TOGETHER = 64
-"""Solutions whose certificates share one pass over the dictionary."""
+_CERTIFIED_TOGETHER, _CERTIFIED_BYTES = 64, 2**29
+"""Most solutions whose certificates share one pass over the dictionary, and the room for their scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +90,10 @@ def solve_path(
         runs.append(minimise(problem.with_strength(strength), tol, solver, start=runs[-1] if runs else None))
         runs[-1].recorder.stop()
     solutions: list[Solution] = []
-    for first in range(0, len(runs), _CERTIFIED_TOGETHER):
-        solutions += finish(runs[first : first + _CERTIFIED_TOGETHER], tol)
+    scores = dense_bytes(problem.dictionary.n_rows, problem.n_outputs)
+    n_together = max(1, min(_CERTIFIED_TOGETHER, _CERTIFIED_BYTES // scores))
+    for first in range(0, len(runs), n_together):
+        solutions += finish(runs[first : first + n_together], tol)
     for solution in solutions:
         judge(solution, tol, strict=False, stacklevel=3)
     return Path(tuple(solutions), time.perf_counter() - begin)

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..checks import Array
 from ..dictionary import DenseDictionary, Dictionary, ShardedDictionary, SpikeDictionary, build_dictionary
 from ..errors import BudgetError, InvalidInputError
+from ..memory import DENSE_COPIES, check_fits, dense_bytes
 from .heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .losses import Loss
 from .penalties import Penalty, make_penalty
@@ -206,13 +207,14 @@ class ConvexProblem:
 
     def check_dense(self, purpose: str) -> None:
         """Refuse work that needs the whole matrix as numbers where that would not fit."""
-        needed = 8 * self.dictionary.n_rows * self.dictionary.n_atoms
+        needed = dense_bytes(*self.dictionary.shape)
         if needed > _DENSE_BUDGET:
             raise BudgetError(
                 f"expected at most {_DENSE_BUDGET / 2**30:.0f} GiB for {purpose}, but {self.dictionary.n_rows:,} "
                 f"distinct rows × {self.dictionary.n_atoms:,} atoms need {needed / 2**30:.1f} GiB: use "
                 "loss='squared_hinge' with penalty='l1', which works in blocks, or fewer witnesses"
             )
+        check_fits(DENSE_COPIES * needed, self.dictionary.device, purpose)
 
     def independent_outputs(self) -> list[slice]:
         """Output columns of the largest parts into which the objective falls apart."""

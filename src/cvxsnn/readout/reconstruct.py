@@ -91,8 +91,8 @@ def reconstruct_readout(
         "softmax", "logistic", "squared", "hinge" or "squared_hinge"; "auto" takes softmax for several outputs and
         classes, logistic for one, squared for real targets.
     l1_strength : float or "auto"
-        "auto" takes, of several, the one that does best on a tenth of the samples that it has not seen; then all are
-        used. A weaker one is taken where the training loss would otherwise be above the model's own.
+        "auto" takes, of several, the one of the lowest loss on a tenth of the samples that it has not seen; then all
+        are used. A weaker one is taken where the training loss would otherwise be above the model's own.
     layer : str, optional
         Its name in the model; found where there is one candidate.
     layout : "batch", "time-first" or "stepped"
@@ -303,15 +303,13 @@ def _best_strength(
     if n_held == 0 or not recorded.has_contrast(seen):
         return _RATIOS[len(_RATIOS) // 2] * critical, None
     part = recorded.problem(problem.penalty, problem.intercept, seen)
-    rest = recorded.dictionary.take_rows(held)
+    rest, (head,) = recorded.dictionary.take_rows(held), problem.heads
     best: tuple[float, float, Solution | None] = (-np.inf, _RATIOS[0], None)
     n_idle, solution = 0, None
     for number, ratio in enumerate(_RATIOS, 1):
         solution = solve(part.with_strength(ratio * (part.critical_strength or 1.0)), _ROUGH, start=solution)
         outputs = rest.matvec(solution.coef) + solution.intercept
-        score = recorded.accuracy(outputs, held)
-        if score is None:
-            score = -float((outputs - recorded.targets.values[held].to(outputs)).square().mean())
+        score = -float(head.loss.value(outputs, head.targets[held]).mean())
         tell("choosing the strength", number, len(_RATIOS))
         n_idle = 0 if score > best[0] else n_idle + 1
         best = max(best, (score, ratio, solution), key=lambda found: found[0])
