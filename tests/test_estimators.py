@@ -205,7 +205,7 @@ def test_surrogate_gradients_learn_an_easy_rule():
         {"verbose": True},
         {"tol": 1e-3},
     ],
-    ids=str,
+    ids=lambda options: "RandomState" if "RandomState" in str(options) else str(options),
 )
 def test_a_classifier_works_with(parameters):
     model = classifier(**parameters).fit(SEQUENCES, THREE_LABELS)
