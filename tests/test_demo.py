@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from cvxsnn import Normal, Objective, Settings, SurrogateSettings, cli, demo, report
@@ -68,7 +69,8 @@ def test_the_command_prints_a_table_and_the_path_of_the_report(monkeypatch, tmp_
     known = {result.trained.method: result for result in results}
     monkeypatch.setattr(demo, "EXPERIMENTS", (TINY,))
     monkeypatch.setattr(demo, "run", lambda experiment, method, seed: known[method])
-    outcome = CliRunner(env={"COLUMNS": "200"}).invoke(cli.app, ["demo", "--output", str(tmp_path)])
+    monkeypatch.setattr(cli, "console", Console(width=200))
+    outcome = CliRunner().invoke(cli.app, ["demo", "--output", str(tmp_path)])
     assert outcome.exit_code == 0, outcome.output
     for row in report.rows(results):
         assert all(cell in outcome.stdout for cell in row)

@@ -113,7 +113,7 @@ def plot_readout(readout: SpikingNetwork | Solution, axes: Axes | None = None) -
         order = sorted(range(n_used), key=lambda row: (int(loudest[row]), -float(peak[row])))
         shown = weight[order] if n_used else weight.new_zeros(1, n_outputs)  # a map must have a column
         limit = float(shown.abs().max()) or 1.0
-        image = axes.imshow(shown.T, aspect="auto", cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none")
+        image = axes.imshow(shown.T.numpy(), aspect="auto", cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none")
         axes.figure.colorbar(image, ax=axes, label="output weight")
         axes.set(xlabel=f"{what}, by output", ylabel="output", yticks=range(n_outputs))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
