@@ -28,7 +28,7 @@ smoke: $(VENV)/.installed
 # Peers get LIMIT seconds for each problem: `make bench LIMIT=30` takes half an hour, the default most of a day.
 LIMIT ?= 600
 bench: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks rollout dictionary memory scale pools
+	$(BIN)/python -m benchmarks rollout dictionary kernels memory scale pools out_of_core cluster exchange quantisation
 	$(BIN)/python -m benchmarks solvers --limit $(LIMIT)
 
 clean:
