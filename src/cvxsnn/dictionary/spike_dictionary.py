@@ -17,8 +17,8 @@ from .lookup import MAX_OUTPUTS, lookup_product
 
 Readout = Literal["last", "all", "mean"]
 
-_PRODUCT_BLOCK = 2**18
-"""Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache."""
+_PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
+"""Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
 
 _GRAM_TRIANGLE = 4
 """Blocks a side in which a Gram matrix is formed, to make use of its symmetry."""
@@ -150,7 +150,7 @@ class SpikeDictionary:
         A block is overwritten by the next.
         """
         n_numbers = 8 * self.packed[0].numel()
-        step = max(1, _PRODUCT_BLOCK // n_numbers)
+        step = max(1, (_PRODUCT_BLOCK_GPU if self.packed.is_cuda else _PRODUCT_BLOCK) // n_numbers)
         buffer = torch.empty(min(step, len(atoms)) * n_numbers, dtype=torch.float64, device=self.device)
         for start in range(0, len(atoms), step):
             chosen = atoms[start : start + step]
