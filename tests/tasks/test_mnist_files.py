@@ -115,7 +115,9 @@ def test_without_network_one_sentence_says_what_to_set(monkeypatch, failure):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("answer", [b"<html>log in first</html>", gzip.compress(b"something else")], ids=["page", "gzip"])
+@pytest.mark.parametrize(
+    "answer", [b"<html>log in first</html>", gzip.compress(b"something else")], ids=["page", "gzip"]
+)
 def test_a_bad_download_is_refused_and_not_kept(tmp_path, monkeypatch, answer):
     serve(monkeypatch, lambda name: answer)
     with pytest.raises(DataFileError, match=f"expected https://.*{IMAGES}.gz to .* set CVXSNN_DATA"):
