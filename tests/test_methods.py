@@ -223,17 +223,19 @@ def test_one_seed_gives_one_network(method):
     assert weights[0].shape != weights[1].shape or not torch.equal(*weights)
 
 
-@pytest.mark.parametrize("method", ["sg", "sg-sg", "cvx-sg"])
-def test_an_interrupted_method_goes_on_from_its_checkpoints(tmp_path, method):
+@pytest.mark.parametrize(("method", "n_networks"), [("sg", 1), ("sg", 3), ("sg-sg", 1), ("sg-sg", 2), ("cvx-sg", 1)])
+def test_an_interrupted_method_goes_on_from_its_checkpoints(tmp_path, method, n_networks):
+    settings = replace(SEQUENCE, n_networks=n_networks)
+
     def interrupt(stage, done, total):
         if done == 1 and stage.startswith(str(len(METHODS[method].stages))):
             raise KeyboardInterrupt
 
-    whole = train_task(method, XOR, SEQUENCE)
+    whole = train_task(method, XOR, settings)
     with pytest.raises(KeyboardInterrupt):
-        train_task(method, XOR, SEQUENCE, report=interrupt, checkpoints=tmp_path / "new" / "folder")
+        train_task(method, XOR, settings, report=interrupt, checkpoints=tmp_path / "new" / "folder")
     assert list((tmp_path / "new" / "folder").iterdir())
-    resumed = train_task(method, XOR, SEQUENCE, checkpoints=tmp_path / "new" / "folder")
+    resumed = train_task(method, XOR, settings, checkpoints=tmp_path / "new" / "folder")
     assert_same_network(resumed.network, whole.network)
 
 

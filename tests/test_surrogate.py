@@ -85,22 +85,25 @@ def test_training_leaves_its_start_alone():
     assert all(torch.equal(value, before[name]) for name, value in tensors_of(network).items())
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("score", [accuracy, outgrown])
 @pytest.mark.parametrize("n_before", [1, 3, 6])
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, n_before, score):
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, n_before, score, dropout):
+    settings = replace(QUICK, dropout=dropout, input_dropout=dropout)
+
     def interrupt(done, total):
         if done == n_before:
             raise InterruptedTrainingError
 
     file = tmp_path / "run.safetensors"
-    whole = train(score=score)
+    whole = train(settings, score=score)
     with pytest.raises(InterruptedTrainingError):
-        train(score=score, report=interrupt, checkpoint=file)
+        train(settings, score=score, report=interrupt, checkpoint=file)
     done = []
-    resumed = train(score=score, report=lambda epoch, total: done.append((epoch, total)), checkpoint=file)
+    resumed = train(settings, score=score, report=lambda epoch, total: done.append((epoch, total)), checkpoint=file)
     assert done == [(epoch, 6) for epoch in range(n_before + 1, 7)]
     assert_same_run(resumed, whole)
-    assert_same_run(train(score=score, checkpoint=file), whole)
+    assert_same_run(train(settings, score=score, checkpoint=file), whole)
 
 
 @pytest.mark.parametrize("change", [{"learning_rate": 0.1}, {"epochs": 7}, {"seed": 4}, {"surrogate": "sigmoid"}])

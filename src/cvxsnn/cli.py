@@ -274,7 +274,8 @@ def reproduce(
             carrier = parallel_config(backend, n_jobs=jobs, **host)
         except (ValueError, ImportError, TypeError, OSError) as error:
             raise InvalidInputError(
-                f"expected a joblib backend that is at hand, got {backend!r}: {error}; for Dask name its --scheduler"
+                f"expected a joblib backend that is at hand, got {backend!r}: {error}; for Dask name a "
+                "--scheduler that answers"
             ) from error
         with ProgressBar(console) as bar, carrier:
             outcome = run_all(runs, store, n_jobs=jobs, device=_device(device), retry_failed=retry_failed, report=bar)

@@ -357,6 +357,17 @@ def test_outputs_that_tie_are_not_taken_for_output_neurons(seed):
     assert (result.scale, result.shift) == (1.0, 0.0)
 
 
+def test_a_model_whose_outputs_are_the_layers_keeps_the_solutions_scale_whatever_decides():
+    (inputs, classes), model = static_data(), draw_static()
+
+    def decide(output):  # would be right more often, the larger the outputs are
+        return torch.where(output.amax(1) > 100.0, output.argmax(1), 0)
+
+    result = reconstruct_readout(model, inputs, classes, decide=decide, l1_strength=0.02)
+    assert result.after.model_accuracy < result.after.accuracy
+    assert (result.scale, result.shift) == (1.0, 0.0)
+
+
 def test_a_class_may_be_held_out_altogether():
     inputs, _ = draw_data(n_samples=23, n_steps=1)
     classes = torch.tensor([0, 1] * 10 + [2, 3, 4])

@@ -38,8 +38,31 @@ class Progress:
     n_active: int
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
+class _Proven:
+    """What coefficients with a certificate have in common, whatever the program is over."""
+
+    coef: Tensor
+    status: Status
+    certificate: Certificate
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether the certificate is within the tolerance asked for."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def support(self) -> Tensor:
+        """Atoms with a coefficient that is not zero."""
+        return torch.nonzero(self.coef.any(1)).squeeze(1)
+
+    def __repr__(self) -> str:
+        """Status, support and certificate on one line."""
+        size = f"{len(self.support)} of {len(self.coef)} atoms"
+        return f"{type(self).__name__}({self.status.name}, {size}, {self.certificate})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution(_Proven):
     """Coefficients with proof.
 
     Attributes
@@ -65,27 +88,13 @@ class Solution:
     history: tuple[Progress, ...]
     seconds: float
 
-    @property
-    def has_converged(self) -> bool:
-        """Whether the certificate is within the tolerance asked for."""
-        return self.status is Status.CONVERGED
-
-    @property
-    def support(self) -> Tensor:
-        """Atoms with a coefficient that is not zero."""
-        return torch.nonzero(self.coef.any(1)).squeeze(1)
-
     def scores(self) -> Tensor:
         """Fitted scores on the dictionary's rows, shape (n_rows, n_outputs)."""
         return self.problem.dictionary.matvec(self.coef) + self.intercept
 
-    def __repr__(self) -> str:
-        """Status, support and certificate on one line."""
-        return f"Solution({self.status.name}, {len(self.support)} of {len(self.coef)} atoms, {self.certificate})"
 
-
-@dataclass(frozen=True, eq=False)
-class StatisticsSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class StatisticsSolution(_Proven):
     """Coefficients with proof, for a problem whose rows are gone.
 
     Attributes
@@ -112,19 +121,3 @@ class StatisticsSolution:
     certificate: Certificate
     solver: str
     seconds: float
-
-    @property
-    def has_converged(self) -> bool:
-        """Whether the certificate is within the tolerance asked for."""
-        return self.status is Status.CONVERGED
-
-    @property
-    def support(self) -> Tensor:
-        """Atoms with a coefficient that is not zero."""
-        return torch.nonzero(self.coef.any(1)).squeeze(1)
-
-    def __repr__(self) -> str:
-        """Status, support and certificate on one line."""
-        return (
-            f"StatisticsSolution({self.status.name}, {len(self.support)} of {len(self.coef)} atoms, {self.certificate})"
-        )
