@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint smoke bench clean
+.PHONY: demo test lint smoke bench gpu clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cvxsnn demo --output out/demo
@@ -30,6 +30,12 @@ LIMIT ?= 600
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks rollout dictionary kernels memory scale pools out_of_core cluster exchange quantisation
 	$(BIN)/python -m benchmarks solvers --limit $(LIMIT)
+
+# What needs a GPU, on whatever torch PYTHON has: `make gpu` here, `make gpu PYTHON=/path/to/python` where one is set up.
+gpu: export PYTHONPATH := src:tests:$(PYTHONPATH)
+gpu:
+	$(PYTHON) -m pytest tests/test_cuda.py
+	$(PYTHON) -m benchmarks gpu
 
 clean:
 	rm -rf $(VENV) out build

@@ -19,6 +19,7 @@ BENCHMARKS = (
     "witnesses",
     "quantisation",
     "exchange",
+    "gpu",
     "out_of_core",
     "readouts",
     "solvers",

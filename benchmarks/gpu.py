@@ -1,41 +1,55 @@
-"""One GPU: MNIST-Seq from images to certificate, what each stage is of the machine's ceiling, peers, and a large pool.
+"""One GPU: MNIST-Seq from images to certificate, what its stages are of the machine's ceilings, peers, a large pool.
 
-``python -m benchmarks gpu`` needs the files of MNIST and a GPU; without one it runs the same stages on the CPU with
-fewer columns. Times are the best of a few, after one round that warms up.
+``make gpu`` runs it after the tests of the GPU, and needs the files of MNIST. Without a GPU the same job is measured on
+the CPU, where it takes minutes, for two steps only and without peers and pool. Times are the best of three, after one
+round that warms up, on a GPU; the first on a CPU.
 """
 
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor
 
 import cvxsnn as cs
+from cvxsnn.convex import newton, quadratic
 from cvxsnn.evaluation import accuracy
-from cvxsnn.tasks import Task
+from cvxsnn.pools import PoolRound
 
-from .measure import console, make_table, verdict
+from .measure import console, describe_machine, make_table, verdict
 
-N_COLUMNS = {"cuda": 16_384, "cpu": 2_048}
-STRENGTH = 0.02
+N_COLUMNS = 16_384
+STRENGTH = 0.01
 """Relative to the critical one."""
 TOL = 1e-6
 GOALS = {"squared": 1.0, "softmax": 10.0}
 POOL = 10_000_000
+PEER_TIMES = 10.0
+"""How many times as long as ours a peer may take."""
+
+
+class Images(NamedTuple):
+    """All images of MNIST as sequences, with their digits."""
+
+    inputs: Tensor
+    digits: Tensor
+    test_inputs: Tensor
+    test_digits: Tensor
 
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """Seconds of every stage, from images on the host to a certificate."""
+    """Seconds of every stage, from images on the host to a certificate, and what came of it."""
 
     n_steps: int
     loss: str
-    n_rows: int
     n_columns: int
     to_device: float
     dictionary: float
@@ -52,43 +66,38 @@ class EndToEnd:
 
 
 def main() -> None:
-    """Measure, print, keep the numbers in ``benchmarks/results/gpu.json``."""
+    """Measure, print, keep the numbers in ``benchmarks/results``."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    facts: dict[str, Any] = {"device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu"}
-    console.print(facts["device"])
+    is_gpu = device.type == "cuda"
+    facts: dict[str, Any] = {"machine": torch.cuda.get_device_name() if is_gpu else describe_machine()}
     facts["ceilings"] = measure_ceilings(device)
-    console.print(facts["ceilings"])
-    table = make_table(
-        "MNIST-Seq, all 60,000 images, ten outputs", "case", "to device", "dictionary", "solve", "certificate", "total",
-        "relative gap", "coefficients", "test accuracy",
-    )  # fmt: skip
-    ends = []
-    for n_steps in (2, 28):
-        task = cs.tasks.mnist_seq(n_steps, n_train=59_999, n_val=1, n_test=10_000)
-        for loss in ("squared", "softmax"):
-            found = min((run_once(task, loss, device) for _ in range(3)), key=lambda run: run.total)
-            ends.append({**asdict(found), "total": found.total})
-            total = verdict(f"{found.total:.2f} s", f"{GOALS[loss]:g} s", found.total <= GOALS[loss])
-            parts = [f"{value:.3f}" for value in (found.to_device, found.dictionary, found.solve, found.certificate)]
-            table.add_row(
-                f"T = {n_steps}, {loss}",
-                *parts,
-                total,
-                f"{found.relative_gap:.1e}",
-                f"{found.n_coefficients:,}",
-                f"{found.test_accuracy:.4f}",
-            )
-            console.print(f"T = {n_steps}, {loss}: {found}")
-    console.print(table)
-    facts["end to end"] = ends
-    facts["peer"] = compare_peer(device)
-    console.print(facts["peer"])
-    facts["pool"] = solve_large_pool(device)
-    console.print(facts["pool"])
+    console.print(facts["machine"], facts["ceilings"])
+    cases = [read_images(n_steps) for n_steps in ((2, 28) if is_gpu else (2,))]
+    facts["end to end"] = [compare_ends(images, loss, device, 4 if is_gpu else 1) for images in cases for loss in GOALS]
+    print_ends(facts["end to end"])
+    if is_gpu:
+        facts["stages"] = [row for images in cases for row in measure_stages(images, device, facts["ceilings"])]
+        print_stages(facts["stages"])
+        facts["peers"] = [compare_peer(images, loss, device) for images in cases for loss in GOALS]
+        console.print(facts["peers"])
+        facts["pool"] = solve_large_pool(device)
+        console.print(facts["pool"])
     path = Path(os.environ.get("CVXSNN_BENCH_OUT", "benchmarks/results")) / f"gpu-{device.type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(facts, indent=1))
+    path.write_text(json.dumps(facts, indent=1) + "\n")
     console.print(f"kept: {path}")
+
+
+def read_images(n_steps: int) -> Images:
+    """The training file and the test file, whole."""
+    task = cs.tasks.mnist_seq(n_steps, n_train=59_999, n_val=1, n_test=10_000)
+    both = (task.train, task.val)
+    return Images(
+        torch.cat([torch.from_numpy(part.inputs) for part in both]),
+        torch.cat([torch.from_numpy(part.targets) for part in both]),
+        torch.from_numpy(task.test.inputs),
+        torch.from_numpy(task.test.targets),
+    )
 
 
 def clock(work: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
@@ -107,136 +116,240 @@ def synchronise(device: torch.device) -> None:
 
 
 def measure_ceilings(device: torch.device) -> dict[str, float]:
-    """The rates that the stages cannot exceed: products in half and in double precision, memory."""
+    """What no stage can exceed: 10^12 operations a second of products, 10^9 bytes a second of a copy."""
     size = 8192 if device.type == "cuda" else 1024
     rates = {}
-    for name, dtype in (("float16", torch.float16), ("float32", torch.float32), ("float64", torch.float64)):
-        if device.type == "cpu" and dtype == torch.float16:
-            continue
-        one = torch.rand(size, size, device=device).to(dtype)
-        best = min(clock(lambda one=one: one @ one, device)[0] for _ in range(5))
-        rates[f"{name} product, TFLOP/s"] = round(2 * size**3 / best / 1e12, 3)
-    large = torch.empty(2**28 if device.type == "cuda" else 2**25, device=device)
-    best = min(clock(large.clone, device)[0] for _ in range(5))
-    rates["memory, GB/s"] = round(2 * 4 * large.numel() / best / 1e9, 1)
-    return rates
+    for dtype in (torch.int8, torch.float32, torch.float64):
+        one = torch.ones(size, size, device=device).to(dtype)
+        product = torch._int_mm if dtype == torch.int8 else torch.mm
+        best = min(clock(lambda one=one, product=product: product(one, one.T), device)[0] for _ in range(5))
+        rates[str(dtype).removeprefix("torch.")] = 2 * size**3 / best / 1e12
+    large = torch.ones(2**28 if device.type == "cuda" else 2**25, device=device)
+    copy = torch.empty_like(large)
+    best = min(clock(lambda: copy.copy_(large), device)[0] for _ in range(5))
+    return rates | {"memory": 2 * 4 * large.numel() / best / 1e9}
 
 
-def draw_witnesses(n_features: int, n_columns: int, device: torch.device) -> cs.WitnessSet:
-    """Two layers whose neurons forget at all speeds, as many last ones as columns."""
-    half = n_columns // 4
-    return cs.gaussian_witnesses(
-        n_features, (half, n_columns), decay=cs.Uniform(0.8, 1.0), bias=cs.Normal(0.0, 0.5), device=device
-    )
+def make_problem(images: Images, loss: str, device: torch.device) -> tuple[float, float, cs.ConvexProblem]:
+    """Seconds for the inputs to get to the device, seconds for their dictionary, and the convex program."""
+    n_steps, n_features = images.inputs.shape[1:]
+    witnesses = cs.gaussian_witnesses(n_features, (N_COLUMNS,), decay=cs.Uniform(0.8, 1.0), device=device)
+    moving, inputs = clock(lambda: images.inputs.to(device), device)
+    readout = "last" if n_steps == 2 else "mean"
+    making, dictionary = clock(lambda: cs.build_dictionary(witnesses, inputs, readout), device)
+    targets = torch.nn.functional.one_hot(images.digits, 10).double() if loss == "squared" else images.digits
+    return moving, making, cs.ConvexProblem(dictionary, targets, loss)
 
 
-def run_once(task: Task, loss: str, device: torch.device) -> EndToEnd:
+def solve_problem(problem: cs.ConvexProblem) -> cs.Solution:
+    """At the strength of the benchmark, with a certificate."""
+    return cs.solve(problem.with_strength(STRENGTH * problem.critical_strength), TOL)
+
+
+def run_once(images: Images, loss: str, device: torch.device) -> EndToEnd:
     """From images on the host to a certificate."""
-    n_columns = N_COLUMNS[device.type]
-    witnesses = draw_witnesses(task.train.inputs.shape[2], n_columns, device)
-    objective = cs.Objective(loss, "last" if task.train.inputs.shape[1] == 2 else "mean")
-    host = torch.from_numpy(task.train.inputs)
-    to_device, inputs = clock(lambda: host.to(device), device)
-    making, dictionary = clock(lambda: cs.build_dictionary(witnesses, inputs, objective.readout), device)
-    targets = torch.from_numpy(task.train.targets)
-    if loss == "squared":
-        targets = torch.nn.functional.one_hot(targets, 10).double()
-    problem = cs.ConvexProblem(dictionary, targets, loss)
-
-    def solved() -> cs.Solution:
-        return cs.solve(problem.with_strength(STRENGTH * problem.critical_strength), TOL)
-
-    solving, solution = clock(solved, device)
+    moving, making, problem = make_problem(images, loss, device)
+    solving, solution = clock(lambda: solve_problem(problem), device)
     proving, _ = clock(lambda: cs.certify(solution.problem, solution.coef, solution.intercept), device)
-    network = cs.reconstruct(solution)
+    network = cs.reconstruct(solution).to(device)
+    with torch.no_grad():
+        chosen = network(images.test_inputs.to(device)).argmax(1).cpu()
     return EndToEnd(
-        n_steps=task.train.inputs.shape[1],
+        n_steps=images.inputs.shape[1],
         loss=loss,
-        n_rows=len(host),
-        n_columns=dictionary.n_atoms,
-        to_device=to_device,
+        n_columns=problem.dictionary.n_atoms,
+        to_device=moving,
         dictionary=making,
         # A solution comes certified: the certificate's time is in both, and counted once.
         solve=solving - proving,
         certificate=proving,
         relative_gap=solution.certificate.relative_gap,
         n_coefficients=int((solution.coef != 0).sum()),
-        test_accuracy=_accuracy(network, task, loss),
+        test_accuracy=float((chosen == images.test_digits).double().mean()),
     )
 
 
-def _accuracy(network: cs.SpikingNetwork, task: Task, loss: str) -> float:
-    if loss != "squared":
-        return accuracy(network, task, task.test)
-    with torch.no_grad():
-        chosen = network(torch.from_numpy(task.test.inputs)).argmax(1).cpu()
-    return float((chosen == torch.from_numpy(task.test.targets)).double().mean())
+def compare_ends(images: Images, loss: str, device: torch.device, n_rounds: int) -> dict[str, Any]:
+    """The quickest of a few rounds."""
+    best = min((run_once(images, loss, device) for _ in range(n_rounds)), key=lambda run: run.total)
+    console.print(f"T = {best.n_steps}, {loss}: {best.total:.3f} s")
+    return {**asdict(best), "total": best.total}
 
 
-def compare_peer(device: torch.device) -> dict[str, float]:
-    """Softmax at T = 2 by accelerated proximal gradients on the dense matrix, as one would write it in torch.
+def print_ends(ends: list[dict[str, Any]]) -> None:
+    """One row for each case."""
+    columns = ("to device", "dictionary", "solve", "certificate", "total", "relative gap", "coefficients", "accuracy")
+    table = make_table("MNIST-Seq, 60,000 images, ten outputs: seconds", "case", *columns)
+    for end in ends:
+        goal = GOALS[end["loss"]]
+        table.add_row(
+            f"T = {end['n_steps']}, {end['loss']}, {end['n_columns']:,} columns",
+            *(f"{end[stage]:.3f}" for stage in ("to_device", "dictionary", "solve", "certificate")),
+            verdict(f"{end['total']:.2f}", f"{goal:g}", end["total"] <= goal),
+            f"{end['relative_gap']:.1e}",
+            f"{end['n_coefficients']:,}",
+            f"{end['test_accuracy']:.4f}",
+        )
+    console.print(table)
 
-    Float32, step by a power iteration, restarted where it goes astray; its gap is taken by our certificate.
+
+def measure_stages(images: Images, device: torch.device, ceilings: dict[str, float]) -> list[dict[str, Any]]:
+    """Each stage's seconds beside the least that its operations and bytes take at the ceilings."""
+    n_rows, n_steps, n_features = images.inputs.shape
+    _, making, problem = make_problem(images, "squared", device)
+    dictionary = problem.dictionary
+    n_atoms = dictionary.n_atoms
+    neuron_steps = n_rows * n_steps * N_COLUMNS
+    rows = [
+        # Drives are products in float64, written and read once.
+        ("dictionary", making, 2 * neuron_steps * n_features, "float64", 8 * neuron_steps),
+        ("Gram matrix", clock(dictionary.gram, device)[0], n_rows * n_atoms**2, "int8", 8 * n_atoms**2),
+    ]
+    coef = torch.ones(n_atoms, 10, dtype=torch.float64, device=device)
+    scores = torch.ones(n_rows, 10, dtype=torch.float64, device=device)
+    n_bytes = dictionary.packed.numel()
+    for name, work in (("D·W", lambda: dictionary.matvec(coef)), ("Dᵀ·R", lambda: dictionary.rmatvec(scores))):
+        rows.append((name, min(clock(work, device)[0] for _ in range(3)), 20 * n_rows * n_atoms, "float64", n_bytes))
+    with counted_work() as work:
+        solving, _ = clock(lambda: solve_problem(problem), device)
+    rows.append(("squared: solve", solving, work["float64"] + n_rows * n_atoms**2 / 16, "float64", 8 * n_atoms**2))
+    _, _, problem = make_problem(images, "softmax", device)
+    with counted_work() as work:
+        solving, _ = clock(lambda: solve_problem(problem), device)
+    rows.append(("softmax: solve", solving, work["float64"] + work["float32"], "float64", 0))
+    found = []
+    for name, seconds, operations, kind, moved in rows:
+        least = operations / (1e12 * ceilings[kind]) + moved / (1e9 * ceilings["memory"])
+        found.append({"n_steps": n_steps, "stage": name, "seconds": seconds, "least": least, "share": least / seconds})
+    return found
+
+
+@contextmanager
+def counted_work() -> Iterator[dict[str, float]]:
+    """Count the operations of Cholesky factors and Hessians, by precision."""
+    work = {"float32": 0.0, "float64": 0.0}
+    factorise, form = quadratic.solve_semidefinite, newton.loss_hessian
+
+    def counted_factor(matrix: Tensor, *arguments: Any) -> Tensor:
+        work["float64"] += len(matrix) ** 3 / 3
+        return factorise(matrix, *arguments)
+
+    def counted_hessian(problem: Any, curvature: Tensor, atoms: Tensor, place: Tensor, *rest: Any) -> Tensor:
+        work[str(rest[-1]).removeprefix("torch.")] += len(curvature) * len(place) ** 2 * (1 + 1 / curvature.shape[1])
+        return form(problem, curvature, atoms, place, *rest)
+
+    with (
+        mock.patch.object(quadratic, "solve_semidefinite", counted_factor),
+        mock.patch.object(newton, "loss_hessian", counted_hessian),
+    ):
+        yield work
+
+
+def print_stages(stages: list[dict[str, Any]]) -> None:
+    """One row for each stage."""
+    table = make_table("Stages against the ceilings", "stage", "seconds", "at the ceilings", "share")
+    for row in stages:
+        name = f"T = {row['n_steps']}, {row['stage']}"
+        table.add_row(name, f"{row['seconds']:.4f}", f"{row['least']:.4f}", f"{row['share']:.0%}")
+    console.print(table)
+
+
+def compare_peer(images: Images, loss: str, device: torch.device) -> dict[str, Any]:
+    """What a GPU user would write in torch: accelerated proximal gradients, all outputs at once.
+
+    For the squared loss on our exact Gram matrix, in float64; for softmax on the dense matrix, in float32. The step
+    comes from a power iteration, momentum restarts where it leads astray, and our certificate judges the outcome.
     """
-    task = cs.tasks.mnist_seq(2, n_train=59_999, n_val=1, n_test=10)
-    witnesses = draw_witnesses(task.train.inputs.shape[2], N_COLUMNS[device.type], device)
-    dictionary = cs.build_dictionary(witnesses, torch.from_numpy(task.train.inputs).to(device))
-    problem = cs.ConvexProblem(dictionary, task.train.targets, "softmax")
+    _, _, problem = make_problem(images, loss, device)
     problem = problem.with_strength(STRENGTH * problem.critical_strength)
+    dictionary = problem.dictionary
     ours, solution = clock(lambda: cs.solve(problem, TOL), device)
-    columns = dictionary.columns(dtype=torch.float32).contiguous()
-    truth = torch.nn.functional.one_hot(torch.from_numpy(task.train.targets).to(device), 10).float()
-    limit = 20.0 * ours if device.type == "cuda" else 120.0
-    seconds, coef = clock(lambda: proximal_gradient(columns, truth, problem.l1_strength, limit), device)
-    certificate, _ = cs.certify(problem, coef.double())
+    (head,) = problem.heads
+    n_rows = dictionary.n_rows
+    if loss == "squared":
+        matrix = dictionary.gram() / n_rows
+        linear = dictionary.rmatvec(head.targets) / n_rows
+
+        def gradient(coef: Tensor) -> Tensor:
+            return matrix @ coef - linear
+
+        bend = 1.0
+    else:
+        columns, truth = dictionary.columns(dtype=torch.float32).contiguous(), head.targets.float()
+        matrix = (dictionary.gram() / n_rows).float()
+
+        def gradient(coef: Tensor) -> Tensor:
+            return columns.T @ (torch.softmax(columns @ coef, 1) - truth) / n_rows
+
+        bend = 0.5
+    start = torch.zeros(dictionary.n_atoms, 10, dtype=matrix.dtype, device=device)
+    steps = proximal_gradient(gradient, start, 1 / (bend * largest_eigenvalue(matrix)), problem.l1_strength)
+    seconds, checked = 0.0, 0.0
+    while True:
+        took, coef = clock(lambda: next(steps), device)
+        seconds += took
+        if seconds > 1.1 * checked or seconds > PEER_TIMES * ours:  # judged now and then, and off the clock
+            checked = seconds
+            certificate, _ = cs.certify(problem, coef.double())
+            if certificate.relative_gap <= TOL or seconds > PEER_TIMES * ours:
+                break
     return {
-        "ours, seconds": ours,
-        "ours, relative gap": solution.certificate.relative_gap,
-        "accelerated proximal gradient, seconds": seconds,
-        "accelerated proximal gradient, relative gap": certificate.relative_gap,
+        "n_steps": images.inputs.shape[1],
+        "loss": loss,
+        "ours": {"seconds": ours, "relative gap": solution.certificate.relative_gap},
+        "accelerated proximal gradient": {"seconds": seconds, "relative gap": certificate.relative_gap},
     }
 
 
-def proximal_gradient(columns: Tensor, truth: Tensor, strength: float, limit: float) -> Tensor:
-    """FISTA with restarts for softmax and L1, for at most ``limit`` seconds."""
-    n_rows, n_columns = columns.shape
-    vector = torch.ones(n_columns, 1, device=columns.device)
-    for _ in range(20):
-        vector = columns.T @ (columns @ vector)
-        vector /= vector.norm()
-    step = 2 * n_rows / float((columns @ vector).square().sum())
-    coef = torch.zeros(n_columns, truth.shape[1], device=columns.device)
-    ahead, momentum = coef, 1.0
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < limit:
+def largest_eigenvalue(matrix: Tensor) -> float:
+    """By power iteration, with a little to spare."""
+    vector = torch.ones(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    for _ in range(30):
+        vector = matrix @ (vector / vector.norm())
+    return 1.01 * float(vector.norm())
+
+
+def proximal_gradient(
+    gradient: Callable[[Tensor], Tensor], start: Tensor, step: float, strength: float
+) -> Iterator[Tensor]:
+    """FISTA with restarts: the coefficients after every 20 iterations, for ever."""
+    coef = ahead = start
+    momentum = torch.ones((), dtype=start.dtype, device=start.device)
+    while True:
         for _ in range(20):
-            residual = torch.softmax(columns @ ahead, 1) - truth
-            moved = ahead - step * (columns.T @ residual) / n_rows
+            moved = ahead - step * gradient(ahead)
             new = moved.sign() * (moved.abs() - step * strength).clamp_min(0)
-            if float(((ahead - new) * (new - coef)).sum()) > 0:
-                momentum = 1.0
-            following = 0.5 * (1 + (1 + 4 * momentum**2) ** 0.5)
+            astray = ((ahead - new) * (new - coef)).sum() > 0
+            momentum = torch.where(astray, 1.0, momentum)
+            following = 0.5 * (1 + (1 + 4 * momentum**2).sqrt())
             ahead = new + (momentum - 1) / following * (new - coef)
             coef, momentum = new, following
-        synchronise(columns.device)
-    return coef
+        yield coef
 
 
-def solve_large_pool(device: torch.device) -> dict[str, float]:
-    """First-last-XOR, T = 14: the optimum over ten million witnesses on a GPU, a hundred thousand on a CPU."""
+def solve_large_pool(device: torch.device) -> dict[str, Any]:
+    """First-last-XOR, T = 14: the optimum over ten million witnesses, all bits of them kept on the device."""
     task = cs.tasks.first_last_xor(14, encoding="one-hot", n_train=2000, n_val=2000, n_test=4000)
     data = cs.TrainingSet.of(task.train).to(device)
     family = {"hidden": (32, 128), "decay": 1.0, "threshold": 1.0, "fan_in": 3, "bias": cs.Normal(0.0, 0.3)}
-    pool = cs.WitnessPool(2, family, POOL if device.type == "cuda" else 100_000)
-    objective = cs.Objective("logistic")
-    seconds, found = clock(lambda: cs.solve_pool(pool, data, objective, 0.002), device)
-    network = cs.reconstruct(found.solution)
+    pool = cs.WitnessPool(2, family, POOL)
+    seconds, found = clock(
+        lambda: cs.solve_pool(pool, data, cs.Objective("logistic"), 0.002, memory_budget=2**33, report=tell_round),
+        device,
+    )
     return {
         "witnesses": pool.n_witnesses,
         "seconds": seconds,
+        "columns": found.solution.problem.dictionary.n_atoms,
         "relative gap": found.certificate.relative_gap,
-        "test accuracy": accuracy(network, task, task.test),
+        "test accuracy": accuracy(cs.reconstruct(found.solution).to(device), task, task.test),
+        "rounds": [asdict(round_) for round_ in found.rounds],
     }
+
+
+def tell_round(done: PoolRound) -> None:
+    """One line."""
+    console.print(f"{done.n_witnesses:>12,} witnesses, {done.n_violators:>9,} violate, {done.seconds:8.1f} s")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,11 @@ def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool, out: Te
     ``out``, a contiguous tensor of eight times as many entries as ``packed`` has bytes, saves the cost of new memory.
     """
     buffer = None if out is None else out[: 8 * packed.numel()].view(-1, 8)
-    bits = torch.index_select(_byte_table(dtype, packed.device), 0, packed.reshape(-1).to(torch.int32), out=buffer)
+    if packed.is_cuda:  # where arithmetic is free, and looking up in a table is not
+        ones = (packed.reshape(-1, 1) >> torch.arange(8, dtype=torch.uint8, device=packed.device)).bitwise_and_(1)
+        bits = ones.to(dtype) if buffer is None else buffer.copy_(ones)
+    else:
+        bits = torch.index_select(_byte_table(dtype, packed.device), 0, packed.reshape(-1).to(torch.int32), out=buffer)
     return bits.view(*packed.shape[:-1], 8 * packed.shape[-1])[..., :n_bits]
 
 

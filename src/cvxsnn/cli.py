@@ -236,7 +236,7 @@ def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them by default.")] = None,
     scale: Annotated[str, typer.Option(help="smoke (minutes) or paper (hours).")] = "smoke",
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records.")] = Path("cvxsnn-results"),
-    row: Annotated[str | None, typer.Option(help="Only runs of the row of this name.")] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Only runs of this row; may be given often.")] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be given often.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = -1,
     backend: Annotated[str, typer.Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
@@ -263,12 +263,14 @@ def reproduce(
             console.print(table)
             return
         chosen = names or experiment_names()
-        runs = all_runs(chosen, scale, row)  # type: ignore[arg-type]
+        runs = all_runs(chosen, scale, row or ())  # type: ignore[arg-type]
         if method:
             for name in method:
                 check_choice("--method", name, tuple(METHODS))
             runs = {name: config for name, config in runs.items() if config.method in method}
         store = RecordStore(output / scale)
+        if scheduler is not None and backend != "dask":
+            raise InvalidInputError(f"expected --backend dask beside a --scheduler, got --backend {backend}")
         host = {} if scheduler is None else {"scheduler_host": scheduler}
         try:
             carrier = parallel_config(backend, n_jobs=jobs, **host)

@@ -418,11 +418,12 @@ class SpikingClassifier(ClassifierMixin, _SpikingEstimator):  # type: ignore[mis
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
         with torch.no_grad():
-            scores = network(held_out.inputs, held_out.lengths).cpu()
-        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD]))
+            scores = network(held_out.inputs, held_out.lengths)
+        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).to(scores.device)
         truth = truth.argmax(1) if truth.ndim == 2 else truth.clamp(min=0)
         predicted = (scores[:, 0] >= 0).to(torch.int64) if scores.shape[1] == 1 else scores.argmax(1)
         weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
+        weight = weight.to(scores.device)
         # Of networks with equally many right answers the one with the lower loss is better: by less than one answer.
         heads, row_weight = Objective(self._loss()).heads(held_out)
         loss = float(weighted_loss(heads, row_weight, scores))

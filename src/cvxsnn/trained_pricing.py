@@ -111,6 +111,7 @@ def grow_witnesses(
         Told of every round.
     """
     ascent = ascent or Ascent()
+    witnesses = witnesses.to(data.inputs.device)
 
     def optimum(over: WitnessSet) -> Solution:
         dictionary = build_dictionary(over, data.inputs, objective.readout, lengths=data.lengths)

@@ -6,7 +6,7 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn.convex.cholesky import FactorisationError
-from cvxsnn.convex.quadratic import minimise_l1_quadratic
+from cvxsnn.convex.quadratic import minimise_l1_quadratic, minimise_l1_quadratics
 
 TOLERANCE = 1e-9
 SIZES = st.tuples(st.integers(1, 12), st.integers(1, 12))
@@ -110,3 +110,22 @@ def test_a_zero_gram_matrix_gives_zero() -> None:
     start = torch.ones(3, dtype=torch.float64)
     x = minimise_l1_quadratic(torch.zeros(3, 3).double(), zero, zero + 0.5, start, tolerance=TOLERANCE)
     assert x.tolist() == [0, 0, 0]
+
+
+@settings(max_examples=100)
+@given(SEEDS, SIZES, VALUES, st.integers(1, 4), st.sampled_from([0.0, 1.0, 100.0]))
+def test_problems_solved_in_step_end_where_each_ends_alone(
+    seed: int, size: tuple[int, int], values: str, n_problems: int, far: float
+) -> None:
+    gram, linear, strength = draw(seed, size, values)
+    scales = 2.0 ** -torch.arange(n_problems, dtype=torch.float64)
+    linears, strengths = scales[:, None] * linear, strength.expand(n_problems, -1)
+    starts = torch.stack([draw_start(seed + k, size[1], far) for k in range(n_problems)])
+    limits = torch.full((n_problems,), TOLERANCE, dtype=torch.float64)
+    together = minimise_l1_quadratics(gram, linears, strengths, starts, tolerance=limits)
+    for k in range(n_problems):
+        alone = minimise_l1_quadratic(gram, linears[k], strength, starts[k], tolerance=TOLERANCE)
+        assert violation(gram, linears[k], strength, together[k]) <= TOLERANCE
+        assert value(gram, linears[k], strength, together[k]) == pytest.approx(
+            value(gram, linears[k], strength, alone), abs=ROUNDING, rel=1e-9
+        )

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from ..memory import check_fits, gram_bytes
+from ..dictionary import Dictionary
+from ..memory import available_bytes, check_fits, gram_bytes
 from .problem import ConvexProblem
-from .quadratic import minimise_l1_quadratic
+from .quadratic import minimise_l1_quadratics
 from .recorder import Recorder
 
-MAX_ATOMS = 6000
-"""Atoms up to which the whole Gram matrix is formed: 288 MB."""
-
+MAX_ATOMS, MAX_ATOMS_GPU = 6000, 20_000
+"""Atoms up to which the whole Gram matrix is formed: 288 MB; on a GPU, which makes it in no time, 3.2 GB."""
 
 _FEW_ABOVE = 1 / 15
 """Strength, relative to the critical one, above which so few atoms are active that the others' products are not worth
@@ -18,6 +18,10 @@ their time."""
 
 _FIRST, _GROWTH, _SLACK = 48, 2.0, 1e-9
 """Atoms of the first working set, by how much it grows, and the relative violation that rounding may leave."""
+
+
+_FALL = 0.3
+"""Factor between the strengths on the way to the one asked for."""
 
 
 def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recorder: Recorder) -> tuple[Tensor, Tensor]:
@@ -33,22 +37,34 @@ def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recor
     strength = problem.l1_strength / head.weight
     linear = -problem.null_correlation / head.weight
     few = problem.l1_strength >= _FEW_ABOVE * problem.critical_strength and not problem.has_rows("gram")
+    found = [
+        _solve_few(problem, output, linear[:, output], strength) if few else None for output in range(problem.n_outputs)
+    ]
+    rest = [output for output, own in enumerate(found) if own is None]
     coef = coef.clone()
-    for output in range(problem.n_outputs):
-        found = _solve_few(problem, output, linear[:, output], strength) if few else None
-        if found is None:
-            gram = problem.share_rows("gram", lambda: weighted_gram(problem))
-            found = follow(gram, linear[:, output], strength, coef[:, output])
-        coef[:, output] = found
+    for output, own in enumerate(found):
+        if own is not None:
+            coef[:, output] = own
+    if rest:
+        gram = problem.share_rows("gram", lambda: weighted_gram(problem))
+        coef[:, rest] = follow(gram, linear[:, rest], strength, coef[:, rest])
     if problem.intercept:
         intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
     return coef, intercept
 
 
+def forms_gram(dictionary: Dictionary) -> bool:
+    """Whether the whole Gram matrix is worth its memory."""
+    if dictionary.device.type != "cuda":
+        return dictionary.n_atoms <= MAX_ATOMS
+    room = available_bytes(dictionary.device) or 0
+    return dictionary.n_atoms <= MAX_ATOMS_GPU and gram_bytes(dictionary.n_atoms) <= room
+
+
 def prepare_path(problem: ConvexProblem) -> None:
     """Form the Gram matrix at once: a path begins with few active atoms and ends with many."""
     is_squared = any(head.loss.name == "squared" for head in problem.heads)
-    if is_squared and problem.penalty.name == "l1" and problem.dictionary.n_atoms <= MAX_ATOMS:
+    if is_squared and problem.penalty.name == "l1" and forms_gram(problem.dictionary):
         problem.share_rows("gram", lambda: weighted_gram(problem))
 
 
@@ -88,7 +104,8 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, strength: fl
             return coef
         chosen[torch.topk(violation, min(n_new, n_violating)).indices] = True
         atoms = torch.nonzero(chosen).squeeze(1)
-        coef[atoms] = follow(weighted_gram(problem, atoms), linear[atoms], strength, coef[atoms])
+        sub = weighted_gram(problem, atoms)
+        coef[atoms] = follow(sub, linear[atoms, None], strength, coef[atoms, None])[:, 0]
         residual = dictionary.matvec(coef[:, None])[:, 0] - targets
         if problem.intercept:
             residual = residual - weight @ residual
@@ -98,11 +115,26 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, strength: fl
 
 
 def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:
-    """Solve at a falling sequence of strengths, so that the active set grows towards its size and not beyond it."""
-    x = start
-    level = float((gram @ x - linear).abs().max())
+    """Solve at falling sequences of strengths, so that active sets grow towards their sizes and not beyond them.
+
+    Parameters
+    ----------
+    gram : Tensor of shape (n_atoms, n_atoms)
+    linear, start : Tensor of shape (n_atoms, n_outputs)
+    strength : float
+
+    Returns
+    -------
+    Tensor of shape (n_atoms, n_outputs)
+    """
+    # A GPU takes as long for all outputs as for one; a processor is better off with one at a time.
+    if not gram.is_cuda and start.shape[1] > 1:
+        each = [follow(gram, own[:, None], strength, x[:, None]) for own, x in zip(linear.T, start.T, strict=True)]
+        return torch.cat(each, dim=1)
+    linear, x = linear.T.contiguous(), start.T.contiguous()
+    level = (x @ gram - linear).abs().amax(1)
     while True:
-        level = max(strength, 0.5 * level)
-        x = minimise_l1_quadratic(gram, linear, torch.full_like(x, level), x, tolerance=1e-12 * level)
-        if level == strength:
-            return x
+        level = (_FALL * level).clamp_min(strength)
+        x = minimise_l1_quadratics(gram, linear, level[:, None].expand_as(x), x, tolerance=1e-12 * level)
+        if bool((level == strength).all()):
+            return x.T

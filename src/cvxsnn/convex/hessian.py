@@ -10,8 +10,8 @@ from ..memory import check_fits, hessian_bytes
 from .losses import Softmax
 from .problem import ConvexProblem
 
-_BLOCK = 2**24
-"""Numbers of a block of rows over all entries: 128 MiB of float64."""
+_BLOCK, _BLOCK_GPU = 2**24, 2**28
+"""Numbers of a block of rows over all entries: 128 MiB of float64; 2 GiB on a GPU."""
 
 _TRIANGLE, _SMALL = 6, 128
 """Blocks a side in which symmetric products are formed, and the size below which one block is faster."""
@@ -42,7 +42,8 @@ def loss_hessian(
     check_fits(hessian_bytes(size), curvature.device, f"the Hessian over {size:,} active coefficients", remedy)
     hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
-    for rows, columns in problem.dictionary.iterate_rows(max(1, _BLOCK // max(1, size)), precision, atoms):
+    n_rows = max(1, (_BLOCK_GPU if curvature.is_cuda else _BLOCK) // max(1, size))
+    for rows, columns in problem.dictionary.iterate_rows(n_rows, precision, atoms):
         if problem.intercept:
             columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
         for head in problem.heads:

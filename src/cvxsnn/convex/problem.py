@@ -1,6 +1,6 @@
 """The convex program: dictionary, targets, loss, penalty. A value that checks itself once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
@@ -216,23 +216,26 @@ class ConvexProblem:
             )
         check_fits(DENSE_COPIES * needed, self.dictionary.device, purpose)
 
-    def independent_outputs(self) -> list[slice]:
-        """Output columns of the largest parts into which the objective falls apart."""
+    def independent_outputs(self, kept: Collection[str] = ()) -> list[slice]:
+        """Output columns of the largest parts into which the objective falls apart, save for the losses ``kept``."""
         if self.penalty.name != "l1":
             return [slice(0, self.n_outputs)]
         parts = []
         for head in self.heads:
-            width = 1 if head.loss.is_separable else head.targets.shape[1]
+            width = 1 if head.loss.is_separable and head.loss.name not in kept else head.targets.shape[1]
             starts = range(head.columns.start, head.columns.stop, width)
             parts += [slice(start, start + width) for start in starts]
         return parts
 
-    def split(self) -> list[tuple[Self, slice]]:
-        """A problem for each of the independent outputs, with their columns; their objectives add up to the whole."""
-        columns_of = self.independent_outputs()
+    def split(self, kept: Collection[str] = ()) -> list[tuple[Self, slice]]:
+        """A problem for each of the independent outputs, with their columns; their objectives add up to the whole.
+
+        Outputs of one head stay together if its loss is among those ``kept``.
+        """
+        columns_of = self.independent_outputs(kept)
         if len(columns_of) == 1:
             return [(self, columns_of[0])]
-        parts = self.share("parts", lambda: [self._part(columns) for columns in columns_of])
+        parts = self.share(f"parts {columns_of}", lambda: [self._part(columns) for columns in columns_of])
         return [
             (part.with_strength(self.l1_strength), columns) for part, columns in zip(parts, columns_of, strict=True)
         ]

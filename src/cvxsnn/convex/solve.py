@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ..checks import check_choice, check_positive_int
 from ..errors import InvalidInputError
-from . import active_set
-from .active_set import solve_squared
+from .active_set import forms_gram, solve_squared
 from .certificate import Candidate, certify_all
 from .group_newton import solve_group_newton
 from .interior_point import solve_hinge
@@ -182,7 +181,9 @@ def _minimise(
     coef, intercept = coef.clone(), intercept.clone()
     dual = torch.full_like(problem.row_weight[:, None].expand(-1, problem.n_outputs), torch.nan)
     statuses, names = [], []
-    for part, columns in problem.split():
+    # Outputs with the squared loss share a Gram matrix, and are told apart by the solver itself.
+    kept = ("squared",) if solver == "active-set" or (solver == "auto" and forms_gram(problem.dictionary)) else ()
+    for part, columns in problem.split(kept):
         (head,) = part.heads
         name = _solver_for(part, head.loss.name) if solver == "auto" else solver
         if name in _LOSSES_OF and head.loss.name not in _LOSSES_OF[name]:
@@ -230,7 +231,7 @@ def _solve_whole(
 
 
 def _solver_for(problem: ConvexProblem, loss: str) -> str:
-    if loss == "squared" and problem.dictionary.n_atoms <= active_set.MAX_ATOMS:
+    if loss == "squared" and forms_gram(problem.dictionary):
         return "active-set"
     return "interior-point" if loss == "hinge" else "newton"
 

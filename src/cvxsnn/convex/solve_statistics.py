@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..checks import check_positive_int
 from ..errors import InvalidInputError
@@ -93,8 +92,7 @@ def _solve_falling(
     for strength in strengths:
         begin = time.perf_counter()
         problem = problem.with_strength(strength)
-        outputs = range(problem.n_outputs)
-        coef = torch.stack([_minimise(gram, linear[:, o], strength, coef[:, o]) for o in outputs], dim=1)
+        coef = follow(gram, linear, strength, coef)
         constant = problem.best_intercept(coef)
         certificate, scale, correlation = certify_statistics(problem, coef, constant)
         solutions.append(
@@ -111,10 +109,3 @@ def _solve_falling(
             )
         )
     return tuple(solutions)
-
-
-def _minimise(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:
-    """One output; at or above its critical strength zero is optimal, and there is nothing to follow."""
-    if strength >= float(linear.abs().max()):
-        return torch.zeros_like(start)
-    return follow(gram, linear, strength, start)

@@ -11,10 +11,12 @@ from ..checks import Array, check_choice, check_positive_int
 from ..errors import BudgetError, InvalidInputError
 from ..memory import build_bytes, check_fits, n_planes_of
 from ..neurons.exact import INPUT_UNIT
-from ..neurons.rollout import CHUNK_BYTES, Steps, as_inputs, as_lengths, iterate_rollout
+from ..neurons.rollout import Steps, as_inputs, as_lengths, iterate_rollout
 from ..witnesses import WitnessSet
 from .health import DictionaryHealth
 from .spike_dictionary import Readout, SpikeDictionary
+
+_LARGEST_BYTE = 255
 
 MEMORY_BUDGET = 4 * 2**30
 """Bytes that the packed columns may take, unless the caller says otherwise."""
@@ -27,7 +29,7 @@ def build_dictionary(
     *,
     lengths: Array | None = None,
     memory_budget: int = MEMORY_BUDGET,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int | None = None,
 ) -> SpikeDictionary:
     """Roll witnesses through the inputs and keep their distinct spike patterns.
 
@@ -45,7 +47,7 @@ def build_dictionary(
         matter. Not for readout "all".
     memory_budget : int
         Bytes for the packed columns; a dictionary that would not fit is refused before the roll-out.
-    chunk_bytes : int
+    chunk_bytes : int, optional
         Bytes for the largest intermediate array. The dictionary does not depend on it.
     """
     check_choice("readout", readout, ("last", "all", "mean"))
@@ -78,7 +80,7 @@ def build_dictionary(
     for rows, columns, spikes in blocks:
         start = (rows.start * n_steps if readout == "all" else rows.start) // 8
         if readout == "mean":
-            counts = spikes.sum(1, dtype=torch.int32)
+            counts = _count(spikes)
             planes = [_pack_columns((counts >> plane) & 1 == 1) for plane in range(n_planes)]
         else:
             planes = [_pack_columns(spikes.reshape(-1, spikes.shape[-1]))]
@@ -120,6 +122,13 @@ def _without_duplicates(
     packed = (packed if packed.ndim == 3 else packed[:, None]).contiguous()
     groups = bits.group_equal(packed.view(torch.int64).flatten(1))
     return SpikeDictionary(packed[groups.first], n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
+
+
+def _count(spikes: Tensor) -> Tensor:
+    """Spikes of each neuron over the steps, from (n_samples, n_steps, n_neurons)."""
+    if spikes.shape[1] > _LARGEST_BYTE:
+        return spikes.sum(1, dtype=torch.int32)
+    return spikes.view(torch.uint8).sum(1, dtype=torch.uint8)  # which nobody needs to convert first
 
 
 def _pack_columns(spikes: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .. import bits
 from ..checks import check_positive_int
@@ -23,8 +24,10 @@ _PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
 _GRAM_TRIANGLE = 4
 """Blocks a side in which a Gram matrix is formed, to make use of its symmetry."""
 
-_GRAM_BLOCK = 2**26
-"""Numbers unpacked at once for a Gram matrix: 64 MiB of bytes."""
+_GRAM_BLOCK, _GRAM_BLOCK_GPU = 2**26, 2**30
+"""Numbers unpacked at once for a Gram matrix: 64 MiB of bytes, a GiB on a GPU."""
+
+_LARGEST_BYTE = 127
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,16 +127,20 @@ class SpikeDictionary:
         return product
 
     def gram(self) -> Tensor:
-        """The Gram matrix DᵀD in float64, free of rounding."""
-        if self.packed.shape[1] > 1:
+        """The Gram matrix DᵀD in float64: integers, free of rounding, over the squared scale where there is one."""
+        most = 2 ** self.packed.shape[1] - 1
+        if self.lengths is not None or most > _LARGEST_BYTE:
             numbers = self.columns()
             return numbers.T @ numbers
         total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
-        step = max(64, _GRAM_BLOCK // self.n_atoms // 64 * 64)
-        for start in range(0, self.n_rows, step):
-            n_rows = min(step, self.n_rows - start)
-            total += _integer_gram(self.packed[:, 0, start // 8 : (start + n_rows + 7) // 8], n_rows)
-        return total
+        in_bytes = hasattr(torch, "_int_mm")
+        # As many rows as memory has room for, and as no sum of products can overflow.
+        n_numbers = _GRAM_BLOCK_GPU if self.packed.is_cuda else _GRAM_BLOCK
+        n_rows = min(n_numbers // self.n_atoms, (2**31 - 1 if in_bytes else 2**24) // most**2)
+        for block in torch.split(self.packed, max(64, n_rows // 64 * 64) // 8, dim=2):
+            total += _integer_gram(_counts(block, torch.int8 if in_bytes else torch.float32))
+        # Divided by an array: by a number, a GPU would multiply with its inverse, which rounds otherwise.
+        return total if self.packed.shape[1] == 1 else total.div_(total.new_full((1, 1), self.n_steps**2))
 
     def take_rows(self, rows: Tensor) -> "SpikeDictionary":
         """The dictionary restricted to some rows; atoms keep their places, even where they become equal."""
@@ -218,9 +225,10 @@ class SpikeDictionary:
         n_rows = rows.stop - rows.start
         if packed.shape[1] == 1:
             return bits.unpack(packed[:, 0], n_rows, dtype, buffer)
-        planes = bits.unpack(packed, n_rows, dtype, buffer)
-        weights = 2.0 ** torch.arange(packed.shape[1], device=packed.device, dtype=dtype)
-        return torch.einsum("p,apr->ar", weights, planes) * self._scale(rows, dtype)
+        counts = _counts(packed, torch.int8 if packed.shape[1] < 8 else torch.int32)[:, :n_rows]
+        out = None if buffer is None else buffer[: counts.numel()].view(counts.shape)
+        scale = self._scale(rows, dtype)
+        return torch.mul(counts, torch.as_tensor(scale, dtype=dtype, device=packed.device), out=out)
 
     def _rows_of_planes(self, rows: Tensor) -> Tensor:
         """What each bit of an atom multiplies in Dᵀ·R: the planes one after the other, each padded as its bits are."""
@@ -249,16 +257,28 @@ class SpikeDictionary:
         return f"SpikeDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, from {origin})"
 
 
-def _integer_gram(packed: Tensor, n_rows: int) -> Tensor:
-    """Counts of common spikes, for packed 0/1 columns over fewer than 2**24 rows."""
-    # Bytes are four times as fast as float32 on processors that multiply them, and as exact.
-    in_bytes = packed.device.type == "cpu" and hasattr(torch, "_int_mm")
-    columns = bits.unpack(packed, n_rows, torch.int8 if in_bytes else torch.float32)
+def _counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Entries of packed columns as integers, shape (n_atoms, 8 · n_bytes), with zeros for the padding."""
+    n_bits = 8 * packed.shape[2]
+    total = bits.unpack(packed[:, 0], n_bits, dtype)
+    for plane in range(1, packed.shape[1]):
+        total += bits.unpack(packed[:, plane], n_bits, dtype).mul_(2**plane)
+    return total
+
+
+def _integer_gram(columns: Tensor) -> Tensor:
+    """Products of columns, which are given as the rows of a matrix of small integers: in bytes, or float32."""
+    # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
+    in_bytes = columns.dtype == torch.int8
+    n_columns = len(columns)
+    if in_bytes and columns.is_cuda:  # which multiplies bytes in tiles of 8, and no fewer than 17 rows
+        columns = pad(columns, (0, 0, 0, max(32, -(-n_columns // 8) * 8) - n_columns))
     product = torch._int_mm if in_bytes else torch.mm
     size = len(columns)
-    gram = torch.empty(size, size, dtype=torch.int32 if in_bytes else torch.float32, device=packed.device)
-    edges = [size * k // _GRAM_TRIANGLE for k in range(_GRAM_TRIANGLE + 1)] if size > 64 * _GRAM_TRIANGLE else [0, size]
+    gram = torch.empty(size, size, dtype=torch.int32 if in_bytes else torch.float32, device=columns.device)
+    n_blocks = _GRAM_TRIANGLE if size > 64 * _GRAM_TRIANGLE else 1
+    edges = [*(size * k // n_blocks // 8 * 8 for k in range(n_blocks)), size]
     for top, bottom in pairwise(edges):  # above the diagonal, mirrored below
         gram[top:bottom, top:] = product(columns[top:bottom], columns[top:].T)
         gram[bottom:, top:bottom] = gram[top:bottom, bottom:].T
-    return gram
+    return gram[:n_columns, :n_columns]

@@ -8,7 +8,7 @@ run is known by its configuration alone.
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -117,9 +117,9 @@ class Experiment:
     cells: tuple[Cell, ...] = field(default_factory=tuple)
     axis: str = ""
 
-    def runs(self, row: str | None = None) -> dict[str, RunConfig]:
-        """Every run by its id, or those of one row."""
-        cells = [cell for cell in self.cells if row is None or cell.row == row]
+    def runs(self, rows: Collection[str] = ()) -> dict[str, RunConfig]:
+        """Every run by its id, or those of some rows."""
+        cells = [cell for cell in self.cells if not rows or cell.row in rows]
         return {config.id: config for cell in cells for configs in cell.configs.values() for config in configs}
 
 
@@ -183,15 +183,16 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
     )
 
 
-def all_runs(names: Sequence[str], scale: Scale, row: str | None = None) -> dict[str, RunConfig]:
+def all_runs(names: Sequence[str], scale: Scale, rows: Collection[str] = ()) -> dict[str, RunConfig]:
     """Every run of some experiments, or of the rows of that name, shared ones once."""
     experiments = [load_experiment(name, scale) for name in names]
-    rows = {cell.row: None for experiment in experiments for cell in experiment.cells}
-    if row is not None and row not in rows:
-        raise InvalidInputError(f"expected a row among {', '.join(map(repr, rows))}, got {row!r}")
+    known = {cell.row: None for experiment in experiments for cell in experiment.cells}
+    for row in rows:
+        if row not in known:
+            raise InvalidInputError(f"expected a row among {', '.join(map(repr, known))}, got {row!r}")
     runs: dict[str, RunConfig] = {}
     for experiment in experiments:
-        runs |= experiment.runs(row)
+        runs |= experiment.runs(rows)
     return runs
 
 

@@ -10,7 +10,7 @@ from ..errors import DataFileError
 from ..storage import write_atomically
 from .experiment import Cell, Experiment, Scale
 from .figures import draw_figure, printable
-from .report import number_text
+from .markup import number_text
 from .summary import VERDICTS, CellSummary, ExperimentSummary, Records, read_metric, summarise, what_is_wrong
 
 _NO_PAPER = "no number in the paper"

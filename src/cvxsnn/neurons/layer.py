@@ -88,6 +88,26 @@ class HiddenLayer(ABC):
     def step(self, drive: Tensor, state: LayerState) -> None:
         """Advance ``state`` in place by one step, given the weighted input ``drive`` of the state's shape."""
 
+    def scan(self, drive: Tensor, state: LayerState, spikes: Tensor | None = None) -> Tensor:
+        """Go through all steps.
+
+        Parameters
+        ----------
+        drive : Tensor of shape (n_subnetworks, n_steps, n_samples, width)
+        state : LayerState, before the first step; it may be overwritten
+        spikes : bool Tensor of the shape of ``drive``, optional
+            Where to write the spikes of every step.
+
+        Returns
+        -------
+        bool Tensor of shape (n_subnetworks, n_samples, width), the spikes of the last step
+        """
+        for t in range(drive.shape[1]):
+            self.step(drive[:, t], state)
+            if spikes is not None:
+                spikes[:, t] = state.spikes
+        return state.spikes != 0
+
     def take(self, subnetworks: slice | Tensor) -> Self:
         """The layer restricted to some of its subnetworks."""
         return self._map(lambda value: value[subnetworks])

@@ -1,4 +1,7 @@
-"""The leaky integrate-and-fire layer: the only place where its equation is written."""
+"""The leaky integrate-and-fire layer: the place where its equation is written.
+
+:mod:`.lif_kernel` is the same equation as one kernel for GPUs.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +12,7 @@ from torch import Tensor
 from ..checks import check_choice
 from ..errors import InvalidInputError
 from .layer import HiddenLayer, LayerState, per_sample
+from .lif_kernel import can_scan, scan_lif
 
 Tie = Literal["ge", "gt"]
 
@@ -84,3 +88,9 @@ class LIFLayer(HiddenLayer):
         membrane, spikes = state
         lif_membrane(drive, membrane, spikes, per_sample(self.decay), per_sample(self.threshold), out=membrane)
         fire(membrane, self.tie, out=spikes)
+
+    def scan(self, drive: Tensor, state: LayerState, spikes: Tensor | None = None) -> Tensor:
+        """Go through all steps."""
+        if can_scan(drive):
+            return scan_lif(self, drive, state, spikes)
+        return super().scan(drive, state, spikes)

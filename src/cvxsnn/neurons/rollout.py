@@ -20,8 +20,9 @@ from .layer import HiddenLayer, per_sample
 Steps = Literal["last", "all"]
 ExactWeights = Tensor | ByteWeights
 
-CHUNK_BYTES = 16 * 2**20
-"""Size of the largest array that a roll-out holds at once, unless the caller says otherwise: about one L3 cache."""
+CHUNK_BYTES, CHUNK_BYTES_GPU = 16 * 2**20, 2**30
+"""Size of the largest array that a roll-out holds at once, unless the caller says otherwise: about one L3 cache; on a
+GPU, enough work for each of its kernels."""
 
 _MIN_CHUNK_ROWS = 64
 """Rows below which a matrix product wastes its time; rather take fewer subnetworks at once."""
@@ -65,7 +66,7 @@ def roll_out(
     steps: Steps = "last",
     *,
     lengths: Array | None = None,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int | None = None,
 ) -> Tensor:
     """Spikes of the last hidden layer.
 
@@ -78,7 +79,7 @@ def roll_out(
     lengths : integer array of shape (n_samples,), optional
         Steps of each sequence, where they differ and short ones are padded at the end. The last step is then each
         sequence's own, and with ``steps="all"`` no neuron fires in the padding.
-    chunk_bytes : int
+    chunk_bytes : int, optional
         Memory for intermediate arrays. The spikes do not depend on it.
 
     Returns
@@ -103,7 +104,7 @@ def iterate_rollout(
     steps: Steps = "last",
     *,
     lengths: Tensor | None = None,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int | None = None,
     row_multiple: int = 1,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield ``(rows, columns, spikes[rows, ..., columns])`` of :func:`roll_out` block by block.
@@ -122,11 +123,13 @@ def _iterate_blocks(
     inputs: Tensor,
     steps: Steps,
     lengths: Tensor | None,
-    chunk_bytes: int,
+    chunk_bytes: int | None,
     row_multiple: int,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield ``(rows, subnetworks, spikes)``, the spikes of shape (rows, [steps,] subnetworks, width)."""
     check_choice("steps", steps, ("last", "all"))
+    if chunk_bytes is None:
+        chunk_bytes = CHUNK_BYTES_GPU if inputs.is_cuda else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(inputs.device) for layer in _checked_stack(layers, inputs.shape[2])]
     weights = _fast_weights(layers, inputs)
@@ -197,13 +200,9 @@ def _roll_block(
         drive = _drive(layer, weight, block, workspace)
         state = layer.initial_state(inputs.shape[0])
         if depth == len(layers) and steps == "last":
-            for t in range(drive.shape[1]):
-                layer.step(drive[:, t], state)
-            return (state.spikes != 0).movedim(0, -2)
+            return layer.scan(drive, state).movedim(0, -2)
         block = workspace.array(f"spikes{depth % 2}", drive.shape, torch.bool, drive.device)
-        for t in range(drive.shape[1]):
-            layer.step(drive[:, t], state)
-            block[:, t] = state.spikes
+        layer.scan(drive, state, block)
     return block.permute(2, 1, 0, 3)
 
 

@@ -98,7 +98,8 @@ class WitnessSet:
     def take(self, subnetworks: slice | Tensor) -> Self:
         """Some of the subnetworks; the recipe remembers which."""
         before = self.provenance.recipe.get("subnetworks", range(self.n_subnetworks))
-        chosen = torch.as_tensor(list(before))[subnetworks].tolist()
+        places = subnetworks.cpu() if isinstance(subnetworks, Tensor) else subnetworks
+        chosen = torch.as_tensor(list(before))[places].tolist()
         provenance = replace(self.provenance, recipe={**self.provenance.recipe, "subnetworks": chosen})
         return type(self)(tuple(layer.take(subnetworks) for layer in self.layers), provenance)
 
