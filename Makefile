@@ -34,7 +34,7 @@ bench: $(VENV)/.installed-bench
 # What needs a GPU, on whatever torch PYTHON has: `make gpu` here, `make gpu PYTHON=/path/to/python` where one is set up.
 gpu: export PYTHONPATH := src:tests:$(PYTHONPATH)
 gpu:
-	$(PYTHON) -m pytest tests/test_cuda.py
+	$(PYTHON) -m pytest -W default tests/test_cuda.py
 	$(PYTHON) -m benchmarks gpu
 
 clean:
