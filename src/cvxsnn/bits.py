@@ -36,7 +36,7 @@ def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool, out: Te
     """
     buffer = None if out is None else out[: 8 * packed.numel()].view(-1, 8)
     if packed.is_cuda:  # where arithmetic is free, and looking up in a table is not
-        ones = (packed.reshape(-1, 1) >> torch.arange(8, dtype=torch.uint8, device=packed.device)).bitwise_and_(1)
+        ones = (packed.reshape(-1, 1) >> _shifts(packed.device)).bitwise_and_(1)
         bits = ones.to(dtype) if buffer is None else buffer.copy_(ones)
     else:
         bits = torch.index_select(_byte_table(dtype, packed.device), 0, packed.reshape(-1).to(torch.int32), out=buffer)
@@ -127,3 +127,8 @@ def _multipliers(n_words: int, salt: int, device: torch.device) -> Tensor:
 def _byte_table(dtype: torch.dtype, device: torch.device) -> Tensor:
     """The eight bits of every byte, lowest first."""
     return ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).to(device=device, dtype=dtype)
+
+
+@cache
+def _shifts(device: torch.device) -> Tensor:
+    return torch.arange(8, dtype=torch.uint8, device=device)

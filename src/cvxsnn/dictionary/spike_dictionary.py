@@ -226,9 +226,8 @@ class SpikeDictionary:
         if packed.shape[1] == 1:
             return bits.unpack(packed[:, 0], n_rows, dtype, buffer)
         counts = _counts(packed, torch.int8 if packed.shape[1] < 8 else torch.int32)[:, :n_rows]
-        out = None if buffer is None else buffer[: counts.numel()].view(counts.shape)
-        scale = self._scale(rows, dtype)
-        return torch.mul(counts, torch.as_tensor(scale, dtype=dtype, device=packed.device), out=out)
+        numbers = counts.to(dtype) if buffer is None else buffer[: counts.numel()].view(counts.shape).copy_(counts)
+        return numbers.mul_(self._scale(rows, dtype))
 
     def _rows_of_planes(self, rows: Tensor) -> Tensor:
         """What each bit of an atom multiplies in Dᵀ·R: the planes one after the other, each padded as its bits are."""
