@@ -231,7 +231,7 @@ def counted_work() -> Iterator[dict[str, float]]:
     factorise, form = quadratic.solve_semidefinite, newton.loss_hessian
 
     def counted_factor(matrix: Tensor, *arguments: Any) -> Tensor:
-        work["float64"] += len(matrix) ** 3 / 3
+        work["float64"] += matrix.shape[0] * matrix.shape[1] ** 3 / 3
         return factorise(matrix, *arguments)
 
     def counted_hessian(problem: Any, curvature: Tensor, atoms: Tensor, place: Tensor, *rest: Any) -> Tensor:

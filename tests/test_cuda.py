@@ -466,11 +466,13 @@ def test_a_network_saved_on_cuda_gives_the_same_scores_on_the_cpu(tmp_path):
     np.testing.assert_array_equal(model.predict(torch.from_numpy(sequences).to(DEVICE)), here.argmax(1).numpy())
 
 
-@pytest.mark.parametrize("method", ["cvx", "sg-cvx", "cvx-sg"])
-def test_an_estimator_that_tunes_or_trains_on_cuda_learns(method):
+@pytest.mark.parametrize(
+    ("method", "device"), [("cvx", DEVICE), ("cvx", "auto"), ("sg-cvx", DEVICE), ("cvx-sg", "auto")]
+)
+def test_an_estimator_that_tunes_or_trains_on_cuda_learns(method, device):
     sequences = make_sequences(100)
     labels = classes_of(sequences)
-    model = classifier(method, device=DEVICE, n_trials=6, l1_strength="auto").fit(sequences, labels)
+    model = classifier(method, device=device, n_trials=6, l1_strength="auto").fit(sequences, labels)
     assert model.network_.weight.device.type == DEVICE
     assert model.score(sequences, labels) >= LEARNT
     if method != "cvx-sg":

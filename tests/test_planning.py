@@ -106,6 +106,30 @@ def test_gpus_of_a_cluster_count_only_where_a_gpu_was_measured():
     assert four.seconds["roll-out"] == pytest.approx(one.seconds["roll-out"] / 4)
 
 
+def test_a_gpu_forms_larger_gram_matrices_and_takes_the_steps_of_all_outputs_at_once():
+    here, there = (
+        [plan(60_000, 16_384, 2, n_outputs=n, rates=replace(RATES, device=device), memory=100 * GB) for n in (1, 10)]
+        for device in ("cpu", "cuda")
+    )
+    assert [found.solver for found in (*here, *there)] == ["newton", "newton", "active-set", "active-set"]
+    assert there[1].memory["Gram matrix"] == gram_bytes(16_384)
+    assert there[1].place == "in memory on cuda"
+    assert there[0].memory["roll-out chunk"] > here[0].memory["roll-out chunk"]
+    small, large = (
+        plan(60_000, 4096, 2, n_outputs=n, rates=replace(RATES, device="cuda"), memory=100 * GB) for n in (1, 10)
+    )
+    assert large.seconds["solve"] < 10 * small.seconds["solve"]
+
+
+def test_a_job_too_large_for_a_gpu_is_refused_in_one_sentence():
+    found = plan(10**7, 16_384, 28, readout="mean", rates=replace(RATES, device="cuda"), memory=80 * GB)
+    assert (found.place, found.fits) == ("nowhere", False)
+    with pytest.raises(
+        BudgetError, match=r"^expected a job within .* GiB, but .* need .* GiB with solver .*: use fewer"
+    ):
+        check_plan(found)
+
+
 def test_a_plan_says_what_it_found_and_what_it_assumed():
     text = str(plan(1000, 200, 5, **JOB))
     for part in ("1,000 rows × 200 columns", "peak", "total", "runs in memory on cpu", "assumed: 40 active-set steps"):
@@ -163,7 +187,7 @@ def test_the_command_prints_tables_and_json():
         (("--memory", "lots"), "expected an amount of memory such as 64GB"),
         (("--hidden", "a,b"), "expected widths such as 256,512"),
         (("--machines", 0), "expected n_machines to be a positive integer"),
-        (("--device", "abacus"), "expected a device such as 'cpu' or 'cuda'"),
+        (("--device", "abacus"), "expected a device such as 'cpu', 'cuda' or 'auto'"),
     ],
 )
 def test_bad_options_are_one_sentence(options, complaint):

@@ -58,11 +58,13 @@ def check_divides(name: str, value: Any, total: int, unit: str) -> int:
 
 
 def check_device(device: Any) -> torch.device:
-    """Return the device of that name if this machine has it."""
+    """Return the device of that name if this machine has it; "auto" is the GPU where there is one."""
+    if isinstance(device, str) and device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         place = torch.device(device)
     except (RuntimeError, TypeError):
-        raise InvalidInputError(f"expected a device such as 'cpu' or 'cuda', got {device!r}") from None
+        raise InvalidInputError(f"expected a device such as 'cpu', 'cuda' or 'auto', got {device!r}") from None
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError("expected a machine with a CUDA device, found none: use device='cpu'")
     return place

@@ -248,7 +248,7 @@ def reproduce(
     """Run the paper's experiments. Stop it whenever you like: the same command goes on where it was."""
     from joblib import parallel_config
 
-    from .checks import check_choice
+    from .checks import check_choice, check_device
     from .experiments import RecordStore, all_runs, experiment_names, load_experiment, run_all
     from .methods import METHODS
     from .progress import ProgressBar
@@ -279,8 +279,9 @@ def reproduce(
                 f"expected a joblib backend that is at hand, got {backend!r}: {error}; for Dask name a "
                 "--scheduler that answers"
             ) from error
+        place = str(check_device(device))
         with ProgressBar(console) as bar, carrier:
-            outcome = run_all(runs, store, n_jobs=jobs, device=_device(device), retry_failed=retry_failed, report=bar)
+            outcome = run_all(runs, store, n_jobs=jobs, device=place, retry_failed=retry_failed, report=bar)
         for record in outcome.damaged:
             console.print(
                 f"made again: {record.path} had {record.reason}", style="yellow", markup=False, soft_wrap=True
@@ -388,16 +389,6 @@ def _load_estimator(path: Path) -> Any:
     if isinstance(model, SpikingNetwork):
         raise InvalidInputError(f"expected a fitted classifier or regressor in {path}, got a bare network")
     return model
-
-
-def _device(name: str) -> str:
-    import torch
-
-    from .checks import check_device
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return str(check_device(name))
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -318,6 +318,7 @@ _PARAMETERS = """
     surrogate : SurrogateSettings, optional
         For methods with a gradient stage.
     device : str
+        Where to compute, such as "cpu" or "cuda"; "auto" is the GPU where there is one.
     random_state : int, RandomState or None
     verbose : bool
         Whether to show a progress bar.

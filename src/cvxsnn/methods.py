@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import torch
 
-from .checks import check_choice, check_positive_int
+from .checks import check_choice, check_device, check_positive_int
 from .convex import Certificate, ConvexProblem, Solution, solve, solve_path
 from .convex import Path as StrengthPath
 from .convex.penalties import make_penalty
@@ -233,7 +233,8 @@ def train(
     checkpoints : Path, optional
         A folder in which gradient stages keep their state, to go on after an interruption.
     device : torch.device or str, optional
-        Where to compute; on a GPU, candidates of a gradient stage train side by side. By default where the data are.
+        Where to compute, "auto" for the GPU where there is one; there, candidates of a gradient stage train side by
+        side. By default where the data are.
     """
     training = Training(method, first, settings, second, report, checkpoints, device)
     return train_together([training])[0]
@@ -250,6 +251,11 @@ class Training:
     report: Report | None = None
     checkpoints: Path | None = None
     device: torch.device | str | None = None
+
+    def __post_init__(self) -> None:
+        """Find the device that is meant."""
+        if self.device is not None:
+            object.__setattr__(self, "device", check_device(self.device))
 
 
 def train_together(trainings: Sequence[Training]) -> list[Trained]:

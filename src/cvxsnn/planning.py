@@ -175,13 +175,13 @@ def plan(
         known_active=None if n_active is None else check_positive_int("n_active", n_active),
     )
     machines = cluster or Cluster()
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() or machines.n_gpus else "cpu"
+    if device == "auto" and machines.n_gpus:
+        device = "cuda"
     rates = rates or measure_rates(check_device(device))
     room = check_positive_int("memory", memory) if memory is not None else available_bytes(rates.device)
     if room is None:
         raise InvalidInputError("expected the system to tell how much memory there is, it does not: pass memory")
-    return _forecast(job, rates, room, machines)
+    return _forecast(replace(job, on_gpu=torch.device(rates.device).type == "cuda"), rates, room, machines)
 
 
 def _forecast(job: Job, rates: Rates, room: int, cluster: Cluster) -> Plan:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from math import ceil, log2, sqrt
 from typing import Literal
 
-from .convex.active_set import MAX_ATOMS
+from .convex.active_set import MAX_ATOMS, MAX_ATOMS_GPU
 from .dictionary import Readout
 from .memory import (
     DENSE_COPIES,
@@ -20,7 +20,7 @@ from .memory import (
     hessian_bytes,
     n_planes_of,
 )
-from .neurons.rollout import CHUNK_BYTES
+from .neurons.rollout import CHUNK_BYTES, CHUNK_BYTES_GPU
 from .rates import Rates
 
 Loss = Literal["squared", "logistic", "softmax", "hinge"]
@@ -47,13 +47,13 @@ _CALLS_OF_STEP = 3
 _ROW_VECTORS = 12
 """Vectors of the rows, for each output, that a solve and its certificate hold: scores, duals, gradients, trials."""
 
-_LIBRARIES = 2**26
-"""Buffers that torch and BLAS keep for themselves once they work."""
+_LIBRARIES, _LIBRARIES_GPU = 2**26, 2**31
+"""Buffers that torch and BLAS keep for themselves once they work, on a GPU with the columns unpacked for a product."""
 
 _SHARD_BYTES = 2**28
 """Memory for the shards that are being read, where the dictionary is on disk."""
 
-_HESSIAN_BLOCK = 3 * 8 * 2**24
+_HESSIAN_BLOCK, _HESSIAN_BLOCK_GPU = 3 * 8 * 2**24, 3 * 8 * 2**28
 """Bytes of a block of rows of the working set: as numbers, times a root, and as BLAS wants it."""
 
 
@@ -99,6 +99,7 @@ class Job:
         Strength of the penalty, relative to the critical one.
     known_active : int or None
         Active atoms of an output; guessed when None.
+    on_gpu : bool
     """
 
     n_samples: int
@@ -111,6 +112,7 @@ class Job:
     readout: Readout
     strength_ratio: float
     known_active: int | None
+    on_gpu: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -130,7 +132,7 @@ class Job:
     @property
     def solver(self) -> str:
         """The one that ``solve`` would take."""
-        if self.loss == "squared" and self.n_columns <= MAX_ATOMS:
+        if self.loss == "squared" and self.n_columns <= (MAX_ATOMS_GPU if self.on_gpu else MAX_ATOMS):
             return "active-set"
         return "interior-point" if self.loss == "hinge" else "newton"
 
@@ -201,7 +203,8 @@ class Job:
                 gram_macs=entries * self.n_columns,
                 cholesky_flops=n_steps * size**3 / 3,
                 streamed=n_steps * 8 * (self.n_columns**2 + 4 * size**2),
-                steps=n_steps * _CALLS_OF_STEP,
+                # A GPU takes the steps of all outputs at once.
+                steps=(self.n_solver_steps if self.on_gpu else n_steps) * _CALLS_OF_STEP,
             )
         if self.solver == "interior-point":
             n_steps = n_problems * self.n_solver_steps
@@ -237,9 +240,9 @@ class Job:
     def memory(self) -> dict[str, int]:
         """Bytes of each part."""
         parts = {
-            "libraries": _LIBRARIES,
+            "libraries": _LIBRARIES_GPU if self.on_gpu else _LIBRARIES,
             "inputs": 4 * self.n_samples * self.n_steps * self.n_features,
-            "roll-out chunk": 3 * CHUNK_BYTES,
+            "roll-out chunk": 3 * (CHUNK_BYTES_GPU if self.on_gpu else CHUNK_BYTES),
             "dictionary": dictionary_bytes(self.n_rows, self.n_columns, self.n_planes),
             "building it": build_bytes(self.n_rows, self.n_columns, self.n_planes),
             "row vectors": _ROW_VECTORS * dense_bytes(self.n_rows, self.n_outputs),
@@ -250,7 +253,8 @@ class Job:
             parts["dense columns"] = DENSE_COPIES * dense_bytes(self.n_rows, self.n_columns)
             parts["normal matrix"] = gram_bytes(self.n_columns)
         else:
-            block = min(_HESSIAN_BLOCK, 3 * dense_bytes(self.n_rows, self.n_working))
+            most = _HESSIAN_BLOCK_GPU if self.on_gpu else _HESSIAN_BLOCK
+            block = min(most, 3 * dense_bytes(self.n_rows, self.n_working))
             parts["Hessian"] = hessian_bytes(self.n_working) + block
         return parts
 
