@@ -1,8 +1,8 @@
 """One GPU: MNIST-Seq from images to certificate, what its stages are of the machine's ceilings, peers, a large pool.
 
 ``make gpu`` runs it after the tests of the GPU, and needs the files of MNIST. Without a GPU the same job is measured on
-the CPU, where it takes minutes, for two steps only and without peers and pool. Times are the best of three, after one
-round that warms up, on a GPU; the first on a CPU.
+the CPU, where it takes minutes, for two steps only and without peers and pool. On a GPU the quickest of four rounds
+counts, on a CPU the only one.
 """
 
 import json

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -389,3 +392,21 @@ def test_misuse_is_refused_in_one_sentence(call, message):
 
 def test_inputs_that_are_all_zero_have_no_size_to_complain_about():
     assert build_dictionary(WITNESSES, torch.zeros(4, 5, 3)).n_rows == 4
+
+
+NARROW = """
+import torch
+from cvxsnn.dictionary import count_dictionary
+
+counts = torch.randint(60, 128, (500, 40), generator=torch.Generator().manual_seed(0))
+gram = count_dictionary(counts, 127).gram()
+whole = counts.double()
+assert torch.equal(gram, whole.T @ whole / 127**2), (gram - whole.T @ whole / 127**2).abs().max()
+"""
+
+
+@pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE", "DEFAULT"])
+def test_counts_are_multiplied_exactly_on_any_processor(instructions):
+    """Without instructions for bytes, products of two large ones would saturate."""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
+    subprocess.run([sys.executable, "-c", NARROW], env=environment, check=True)

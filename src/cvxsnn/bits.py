@@ -32,7 +32,8 @@ def pack(bits: Tensor) -> Tensor:
 def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool, out: Tensor | None = None) -> Tensor:
     """The first ``n_bits`` bits of the last axis, as 0 and 1 of ``dtype``.
 
-    ``out``, a contiguous tensor of eight times as many entries as ``packed`` has bytes, saves the cost of new memory.
+    ``out``, a contiguous tensor of eight times as many entries as ``packed`` has bytes, saves the cost of new memory,
+    on a GPU all but a byte an entry.
     """
     buffer = None if out is None else out[: 8 * packed.numel()].view(-1, 8)
     if packed.is_cuda:  # where arithmetic is free, and looking up in a table is not

@@ -82,6 +82,11 @@ def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) 
     return min(limits, default=None)
 
 
+def share_of(device: torch.device, most: int) -> int:
+    """Bytes for the blocks of a piece of work on a GPU: so many, or less on a small or busy one."""
+    return min(most, max(2**20, (available_bytes(device) or most) // 16))
+
+
 def check_fits(
     needed: int, device: torch.device | str, purpose: str, remedy: str = "use fewer rows or witnesses"
 ) -> None:

@@ -384,7 +384,7 @@ def best_readout(
     witnesses: WitnessSet, split: Split, settings: Settings, device: torch.device | str | None = None
 ) -> Solution:
     """The certified optimum over the spikes of these witnesses, at the strength that validates best."""
-    data = split.data if device is None else split.data.to(device)
+    data = split.data if device is None else split.data.to(check_device(device))
     witnesses = witnesses.to(data.inputs.device)
     dictionary = build_dictionary(witnesses, data.inputs, settings.objective.readout, lengths=data.lengths)
     problem = settings.objective.problem(dictionary, data, penalty=settings.penalty, intercept=settings.intercept)

@@ -13,7 +13,7 @@ import torch
 from .checks import check_choice, check_device, check_divides, check_int_at_least, check_positive_int
 from .dictionary import Readout
 from .errors import BudgetError, InvalidInputError
-from .memory import available_bytes, format_bytes
+from .memory import available_bytes, format_bytes, gram_bytes
 from .rates import Rates, measure_rates
 from .text_table import align
 from .workload import Job, Loss
@@ -181,7 +181,9 @@ def plan(
     room = check_positive_int("memory", memory) if memory is not None else available_bytes(rates.device)
     if room is None:
         raise InvalidInputError("expected the system to tell how much memory there is, it does not: pass memory")
-    return _forecast(replace(job, on_gpu=torch.device(rates.device).type == "cuda"), rates, room, machines)
+    on_gpu = torch.device(rates.device).type == "cuda"
+    job = replace(job, on_gpu=on_gpu, has_room_for_gram=not on_gpu or gram_bytes(n_witnesses) <= room)
+    return _forecast(job, rates, room, machines)
 
 
 def _forecast(job: Job, rates: Rates, room: int, cluster: Cluster) -> Plan:

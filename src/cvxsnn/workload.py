@@ -100,6 +100,8 @@ class Job:
     known_active : int or None
         Active atoms of an output; guessed when None.
     on_gpu : bool
+    has_room_for_gram : bool
+        Without which ``solve`` does not form one.
     """
 
     n_samples: int
@@ -113,6 +115,7 @@ class Job:
     strength_ratio: float
     known_active: int | None
     on_gpu: bool = False
+    has_room_for_gram: bool = True
 
     @property
     def n_rows(self) -> int:
@@ -132,7 +135,8 @@ class Job:
     @property
     def solver(self) -> str:
         """The one that ``solve`` would take."""
-        if self.loss == "squared" and self.n_columns <= (MAX_ATOMS_GPU if self.on_gpu else MAX_ATOMS):
+        most = MAX_ATOMS_GPU if self.on_gpu else MAX_ATOMS
+        if self.loss == "squared" and self.n_columns <= most and self.has_room_for_gram:
             return "active-set"
         return "interior-point" if self.loss == "hinge" else "newton"
 

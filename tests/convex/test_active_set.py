@@ -6,7 +6,8 @@ from tolerances import FACTORED, ROUNDING
 
 from cvxsnn import ConvexProblem, solve
 from cvxsnn.convex import active_set
-from cvxsnn.convex.active_set import weighted_gram
+from cvxsnn.convex.active_set import follow, weighted_gram
+from cvxsnn.convex.cholesky import FactorisationError
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -78,3 +79,22 @@ def test_an_exact_fit_by_the_intercept_leaves_no_coefficients() -> None:
     solution = solve(problem)
     assert (solution.intercept.tolist(), len(solution.support)) == ([3.0], 0)
     assert solution.certificate.primal == 0
+
+
+def test_numbers_whose_squares_overflow_are_one_sentence():
+    gram, linear = torch.full((2, 2), torch.inf, dtype=torch.float64), torch.ones(2, 1, dtype=torch.float64)
+    with pytest.raises(FactorisationError, match="expected numbers whose squares are finite"):
+        follow(gram, linear, 0.1, torch.zeros_like(linear))
+
+
+def test_outputs_that_have_few_active_atoms_and_those_that_have_many_are_solved_alike():
+    """The first output is simple, the others are not: the working sets of some fail, and the Gram matrix serves."""
+    generator = torch.Generator().manual_seed(0)
+    columns = (torch.rand(300, 80, generator=generator) < 0.5).double()
+    targets = torch.cat((columns[:, :1], torch.randn(300, 3, generator=generator, dtype=torch.float64)), dim=1)
+    problem = ConvexProblem(columns, targets, "squared")
+    problem = problem.with_strength(0.07 * problem.critical_strength)
+    together = solve(problem, 1e-9)
+    alone = [solve(ConvexProblem(columns, own[:, None], "squared", problem.l1_strength), 1e-9) for own in targets.T]
+    assert together.has_converged
+    assert together.certificate.primal == pytest.approx(sum(own.certificate.primal for own in alone), abs=1e-9)

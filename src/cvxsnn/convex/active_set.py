@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from ..dictionary import Dictionary
 from ..memory import available_bytes, check_fits, gram_bytes
+from .cholesky import FactorisationError
 from .problem import ConvexProblem
 from .quadratic import minimise_l1_quadratics
 from .recorder import Recorder
@@ -19,6 +19,8 @@ their time."""
 _FIRST, _GROWTH, _SLACK = 48, 2.0, 1e-9
 """Atoms of the first working set, by how much it grows, and the relative violation that rounding may leave."""
 
+_IN_STEP = 16
+"""Outputs that a GPU solves for at once: each has a matrix of its active atoms at hand."""
 
 _FALL = 0.3
 """Factor between the strengths on the way to the one asked for."""
@@ -37,34 +39,34 @@ def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recor
     strength = problem.l1_strength / head.weight
     linear = -problem.null_correlation / head.weight
     few = problem.l1_strength >= _FEW_ABOVE * problem.critical_strength and not problem.has_rows("gram")
-    found = [
-        _solve_few(problem, output, linear[:, output], strength) if few else None for output in range(problem.n_outputs)
-    ]
-    rest = [output for output, own in enumerate(found) if own is None]
     coef = coef.clone()
-    for output, own in enumerate(found):
-        if own is not None:
-            coef[:, output] = own
-    if rest:
+    done = 0
+    while few and done < problem.n_outputs:
+        found = _solve_few(problem, done, linear[:, done], strength)
+        if found is None:
+            break
+        coef[:, done] = found
+        done += 1
+    if done < problem.n_outputs:
         gram = problem.share_rows("gram", lambda: weighted_gram(problem))
-        coef[:, rest] = follow(gram, linear[:, rest], strength, coef[:, rest])
+        coef[:, done:] = follow(gram, linear[:, done:], strength, coef[:, done:])
     if problem.intercept:
         intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
     return coef, intercept
 
 
-def forms_gram(dictionary: Dictionary) -> bool:
-    """Whether the whole Gram matrix is worth its memory."""
-    if dictionary.device.type != "cuda":
-        return dictionary.n_atoms <= MAX_ATOMS
-    room = available_bytes(dictionary.device) or 0
-    return dictionary.n_atoms <= MAX_ATOMS_GPU and gram_bytes(dictionary.n_atoms) <= room
+def forms_gram(problem: ConvexProblem) -> bool:
+    """Whether the whole Gram matrix is there, or worth its memory."""
+    n_atoms, device = problem.dictionary.n_atoms, problem.dictionary.device
+    if problem.has_rows("gram") or device.type != "cuda":
+        return n_atoms <= MAX_ATOMS or problem.has_rows("gram")
+    return n_atoms <= MAX_ATOMS_GPU and gram_bytes(n_atoms) <= (available_bytes(device) or 0)
 
 
 def prepare_path(problem: ConvexProblem) -> None:
     """Form the Gram matrix at once: a path begins with few active atoms and ends with many."""
     is_squared = any(head.loss.name == "squared" for head in problem.heads)
-    if is_squared and problem.penalty.name == "l1" and forms_gram(problem.dictionary):
+    if is_squared and problem.penalty.name == "l1" and forms_gram(problem):
         problem.share_rows("gram", lambda: weighted_gram(problem))
 
 
@@ -127,12 +129,17 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tens
     -------
     Tensor of shape (n_atoms, n_outputs)
     """
-    # A GPU takes as long for all outputs as for one; a processor is better off with one at a time.
-    if not gram.is_cuda and start.shape[1] > 1:
-        each = [follow(gram, own[:, None], strength, x[:, None]) for own, x in zip(linear.T, start.T, strict=True)]
-        return torch.cat(each, dim=1)
+    # A GPU takes as long for several outputs as for one; a processor is better off with one at a time.
+    n_most = _IN_STEP if gram.is_cuda else 1
+    if start.shape[1] > n_most:
+        groups = zip(torch.split(linear, n_most, dim=1), torch.split(start, n_most, dim=1), strict=True)
+        return torch.cat([follow(gram, own, strength, x) for own, x in groups], dim=1)
     linear, x = linear.T.contiguous(), start.T.contiguous()
     level = (x @ gram - linear).abs().amax(1)
+    if not bool(level.isfinite().all()):
+        raise FactorisationError(
+            "expected numbers whose squares are finite, got larger ones: scale the columns and the targets down"
+        )
     while True:
         level = (_FALL * level).clamp_min(strength)
         x = minimise_l1_quadratics(gram, linear, level[:, None].expand_as(x), x, tolerance=1e-12 * level)

@@ -24,6 +24,7 @@ def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> 
     right : Tensor of shape (n,), or (m, n)
     ridge : float, or Tensor of the shape of ``right``
     """
+    ridge = torch.as_tensor(ridge, dtype=matrix.dtype, device=matrix.device)
     for _ in range(_MAX_ATTEMPTS):
         shifted = matrix.clone()
         shifted.diagonal(dim1=-2, dim2=-1).add_(ridge)

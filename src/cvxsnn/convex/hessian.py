@@ -6,7 +6,7 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
-from ..memory import check_fits, hessian_bytes
+from ..memory import check_fits, hessian_bytes, share_of
 from .losses import Softmax
 from .problem import ConvexProblem
 
@@ -42,7 +42,8 @@ def loss_hessian(
     check_fits(hessian_bytes(size), curvature.device, f"the Hessian over {size:,} active coefficients", remedy)
     hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
-    n_rows = max(1, (_BLOCK_GPU if curvature.is_cuda else _BLOCK) // max(1, size))
+    n_numbers = share_of(curvature.device, 8 * _BLOCK_GPU) // 8 if curvature.is_cuda else _BLOCK
+    n_rows = max(1, n_numbers // max(1, size))
     for rows, columns in problem.dictionary.iterate_rows(n_rows, precision, atoms):
         if problem.intercept:
             columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)

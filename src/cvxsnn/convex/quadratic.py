@@ -2,13 +2,14 @@ r"""The engine under every second-order solver: quadratics plus weighted L1 norm
 
 .. math:: \min_x \tfrac12 x^\top G x - c^\top x + \sum_j s_j |x_j|
 
-Each iteration adds all coordinates that violate optimality to the support, minimises the quadratic with the signs held
-fixed, and goes to the best point on the way there, among those at which a sign would change (feature-sign search of
-Lee, Battle, Raina and Ng, 2006, with blocks of coordinates). The objective falls at every step and the number of sign
-patterns is finite. Spike dictionaries are nearly collinear, which ruins methods that look at one coordinate at a time,
-but their active sets are small, and a Cholesky factor of those does not mind.
+Each iteration adds the coordinates that violate optimality most to the support, minimises the quadratic with the signs
+held fixed, and goes to the best point on the way there, among those at which a sign would change (feature-sign search
+of Lee, Battle, Raina and Ng, 2006, with blocks of coordinates). The objective falls at every step and the number of
+sign patterns is finite. Spike dictionaries are nearly collinear, which ruins methods that look at one coordinate at a
+time, but their active sets are small, and a Cholesky factor of those does not mind.
 
-Problems that share a Gram matrix are solved in step, each as if it were alone: a GPU takes as long for ten as for one.
+Problems that share a Gram matrix are solved in step, each as if it were alone, save for how many newcomers it admits at
+once: a GPU takes as long for ten as for one.
 """
 
 from math import inf
@@ -205,10 +206,9 @@ def _changes_at_crossings(
     order = crossing.argsort(1)
     ends = crossing.gather(1, order).clamp_max(1.0)
     has_crossed = crossing.gather(1, order) < torch.inf
-    lost = torch.where(has_crossed, (pull * value).gather(1, order), 0.0).cumsum(1)
-    turned = torch.where(has_crossed, (pull * direction).gather(1, order), 0.0).cumsum(1)
-    ends = torch.cat((ends, torch.ones_like(ends[:, :1])), dim=1)
-    lost, turned = (torch.cat((part, part[:, -1:]), dim=1) for part in (lost, turned))
+    ends = torch.cat((ends, ends.new_ones(len(ends), 1)), dim=1)
+    crossed = (torch.where(has_crossed, (pull * part).gather(1, order), 0.0) for part in (value, direction))
+    lost, turned = (torch.cat((part.cumsum(1), part.sum(1, keepdim=True)), dim=1) for part in crossed)
     curvature = (direction * (quadratic @ direction[:, :, None])[:, :, 0]).sum(1, keepdim=True)
     along = ((slope + pull) * direction).sum(1, keepdim=True)
     return ends, ends * along + 0.5 * ends.square() * curvature - 2 * (lost + ends * turned)

@@ -182,7 +182,7 @@ def _minimise(
     dual = torch.full_like(problem.row_weight[:, None].expand(-1, problem.n_outputs), torch.nan)
     statuses, names = [], []
     # Outputs with the squared loss share a Gram matrix, and are told apart by the solver itself.
-    kept = ("squared",) if solver == "active-set" or (solver == "auto" and forms_gram(problem.dictionary)) else ()
+    kept = ("squared",) if solver == "active-set" or (solver == "auto" and forms_gram(problem)) else ()
     for part, columns in problem.split(kept):
         (head,) = part.heads
         name = _solver_for(part, head.loss.name) if solver == "auto" else solver
@@ -231,7 +231,7 @@ def _solve_whole(
 
 
 def _solver_for(problem: ConvexProblem, loss: str) -> str:
-    if loss == "squared" and forms_gram(problem.dictionary):
+    if loss == "squared" and forms_gram(problem):
         return "active-set"
     return "interior-point" if loss == "hinge" else "newton"
 

@@ -16,7 +16,7 @@ from ..witnesses import WitnessSet
 from .health import DictionaryHealth
 from .spike_dictionary import Readout, SpikeDictionary
 
-_LARGEST_BYTE = 255
+_LARGEST_UINT8 = 255
 
 MEMORY_BUDGET = 4 * 2**30
 """Bytes that the packed columns may take, unless the caller says otherwise."""
@@ -126,9 +126,10 @@ def _without_duplicates(
 
 def _count(spikes: Tensor) -> Tensor:
     """Spikes of each neuron over the steps, from (n_samples, n_steps, n_neurons)."""
-    if spikes.shape[1] > _LARGEST_BYTE:
+    if spikes.shape[1] > _LARGEST_UINT8:
         return spikes.sum(1, dtype=torch.int32)
-    return spikes.view(torch.uint8).sum(1, dtype=torch.uint8)  # which nobody needs to convert first
+    # Read as bytes and summed in bytes: otherwise torch makes a copy in the type of the sum first.
+    return spikes.view(torch.uint8).sum(1, dtype=torch.uint8)
 
 
 def _pack_columns(spikes: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from .. import bits
 from ..checks import check_positive_int
 from ..errors import InvalidInputError
+from ..memory import share_of
 from ..witnesses import WitnessSet
 from .health import DictionaryHealth
 from .lookup import MAX_OUTPUTS, lookup_product
@@ -27,7 +28,9 @@ _GRAM_TRIANGLE = 4
 _GRAM_BLOCK, _GRAM_BLOCK_GPU = 2**26, 2**30
 """Numbers unpacked at once for a Gram matrix: 64 MiB of bytes, a GiB on a GPU."""
 
-_LARGEST_BYTE = 127
+_LARGEST_INT8, _LARGEST_SAFE = 127, 79
+"""The largest count that a byte holds; and up to which every processor is exact: those without instructions for
+products of bytes add pairs of them in 16 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +132,14 @@ class SpikeDictionary:
     def gram(self) -> Tensor:
         """The Gram matrix DᵀD in float64: integers, free of rounding, over the squared scale where there is one."""
         most = 2 ** self.packed.shape[1] - 1
-        if self.lengths is not None or most > _LARGEST_BYTE:
-            numbers = self.columns()
-            return numbers.T @ numbers
         total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
-        in_bytes = hasattr(torch, "_int_mm")
+        if self.lengths is not None or most > _LARGEST_INT8:
+            for _, numbers in self.iterate_rows():
+                total.addmm_(numbers.T, numbers)
+            return total
+        in_bytes = _multiplies_bytes(self.device, most)
         # As many rows as memory has room for, and as no sum of products can overflow.
-        n_numbers = _GRAM_BLOCK_GPU if self.packed.is_cuda else _GRAM_BLOCK
+        n_numbers = share_of(self.device, _GRAM_BLOCK_GPU) if self.packed.is_cuda else _GRAM_BLOCK
         n_rows = min(n_numbers // self.n_atoms, (2**31 - 1 if in_bytes else 2**24) // most**2)
         for block in torch.split(self.packed, max(64, n_rows // 64 * 64) // 8, dim=2):
             total += _integer_gram(_counts(block, torch.int8 if in_bytes else torch.float32))
@@ -265,13 +269,23 @@ def _counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
     return total
 
 
+def _multiplies_bytes(device: torch.device, most: int) -> bool:
+    """Whether torch has products of bytes for this device that are exact for numbers up to ``most``."""
+    if not hasattr(torch, "_int_mm"):
+        return False
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (7, 5)
+    return device.type == "cpu" and most <= _LARGEST_SAFE
+
+
 def _integer_gram(columns: Tensor) -> Tensor:
     """Products of columns, which are given as the rows of a matrix of small integers: in bytes, or float32."""
     # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
     in_bytes = columns.dtype == torch.int8
     n_columns = len(columns)
-    if in_bytes and columns.is_cuda:  # which multiplies bytes in tiles of 8, and no fewer than 17 rows
-        columns = pad(columns, (0, 0, 0, max(32, -(-n_columns // 8) * 8) - n_columns))
+    n_padded = max(32, -(-n_columns // 8) * 8)
+    if in_bytes and columns.is_cuda and n_padded > n_columns:  # it takes tiles of 8, and no fewer than 17 rows
+        columns = pad(columns, (0, 0, 0, n_padded - n_columns))
     product = torch._int_mm if in_bytes else torch.mm
     size = len(columns)
     gram = torch.empty(size, size, dtype=torch.int32 if in_bytes else torch.float32, device=columns.device)

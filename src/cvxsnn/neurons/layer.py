@@ -95,7 +95,7 @@ class HiddenLayer(ABC):
         ----------
         drive : Tensor of shape (n_subnetworks, n_steps, n_samples, width)
         state : LayerState, before the first step; it may be overwritten
-        spikes : bool Tensor of the shape of ``drive``, optional
+        spikes : bool Tensor of the shape of ``drive``, contiguous, optional
             Where to write the spikes of every step.
 
         Returns

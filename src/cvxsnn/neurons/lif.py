@@ -90,7 +90,7 @@ class LIFLayer(HiddenLayer):
         fire(membrane, self.tie, out=spikes)
 
     def scan(self, drive: Tensor, state: LayerState, spikes: Tensor | None = None) -> Tensor:
-        """Go through all steps."""
+        """Go through all steps, on a GPU in one kernel."""
         if can_scan(drive):
             return scan_lif(self, drive, state, spikes)
         return super().scan(drive, state, spikes)

@@ -4,6 +4,8 @@ Step by step, a GPU spends its time on moving membranes to its memory and back. 
 of :func:`cvxsnn.neurons.lif.lif_membrane`, each rounded by itself, so that spikes are the same to the bit.
 """
 
+import warnings
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,12 +34,14 @@ else:
         n_steps,
         size,
         width,
+        n_blocks,
         keeps_all: tl.constexpr,
         tie_fires: tl.constexpr,
         block: tl.constexpr,
     ):
-        subnetwork = tl.program_id(1).to(tl.int64)
-        entry = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        program = tl.program_id(0).to(tl.int64)
+        subnetwork = program // n_blocks
+        entry = program % n_blocks * block + tl.arange(0, block)
         is_inside = entry < size
         neuron = subnetwork * width + entry % width
         decay = tl.load(decays + neuron, mask=is_inside, other=0.0)
@@ -64,29 +68,61 @@ _BLOCK = 1024
 
 def can_scan(drive: Tensor) -> bool:
     """Whether the kernel can run where the drives are."""
-    return triton is not None and drive.is_cuda
+    return triton is not None and drive.is_cuda and _compiles(drive.device)
+
+
+@cache
+def _compiles(device: torch.device) -> bool:
+    """Whether Triton can make a kernel for this device; it needs a C compiler, and no very old device."""
+    one = torch.ones(1, 1, 1, 1, device=device)
+    written = torch.empty(1, 1, 1, dtype=torch.bool, device=device)
+    try:
+        _launch(one, one[:, 0], one[:, 0], one[0, 0], one[0, 0], written, keeps_all=False, tie_fires=True)
+    except Exception as error:  # whatever Triton raises, there is another way
+        warnings.warn(f"LIF layers take one step at a time on {device}, for want of a kernel: {error}", stacklevel=2)
+        return False
+    return True
 
 
 def scan_lif(layer: "LIFLayer", drive: Tensor, state: LayerState, spikes: Tensor | None) -> Tensor:
     """As :meth:`cvxsnn.neurons.layer.HiddenLayer.scan`; ``state`` is left as it was."""
+    n_subnetworks, _, n_samples, width = drive.shape
+    written = spikes
+    if written is None:
+        written = torch.empty(n_subnetworks, n_samples, width, dtype=torch.bool, device=drive.device)
+    parameters = (state.membrane, state.spikes, layer.decay, layer.threshold)
+    _launch(drive, *parameters, written, keeps_all=spikes is not None, tie_fires=layer.tie == "ge")
+    return written if spikes is None else spikes[:, -1]
+
+
+def _launch(
+    drive: Tensor,
+    membrane: Tensor,
+    initial_spikes: Tensor,
+    decay: Tensor,
+    threshold: Tensor,
+    written: Tensor,
+    *,
+    keeps_all: bool,
+    tie_fires: bool,
+) -> None:
+    """Run the kernel over all subnetworks; ``written`` is contiguous."""
     n_subnetworks, n_steps, n_samples, width = drive.shape
-    last = torch.empty_like(state.spikes, dtype=torch.bool)
-    written = last if spikes is None else spikes
-    grid = (triton.cdiv(n_samples * width, _BLOCK), n_subnetworks)
+    n_blocks = triton.cdiv(n_samples * width, _BLOCK)
     with torch.cuda.device(drive.device):
-        _scan[grid](
+        _scan[(n_subnetworks * n_blocks,)](
             drive.contiguous(),
-            state.membrane,
-            state.spikes,
-            layer.decay.contiguous(),
-            layer.threshold.contiguous(),
+            membrane.contiguous(),
+            initial_spikes.contiguous(),
+            decay.contiguous(),
+            threshold.contiguous(),
             written.view(torch.int8),
             n_steps,
             n_samples * width,
             width,
-            keeps_all=spikes is not None,
-            tie_fires=layer.tie == "ge",
+            n_blocks,
+            keeps_all=keeps_all,
+            tie_fires=tie_fires,
             block=_BLOCK,
             enable_fp_fusion=False,
         )
-    return last if spikes is None else spikes[:, -1]

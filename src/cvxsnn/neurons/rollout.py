@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..checks import Array, check_choice, check_positive_int, check_sequences
 from ..errors import InvalidInputError
+from ..memory import share_of
 from .exact import ByteWeights, Workspace, exact_product, input_levels, product_dtype, snap_inputs
 from .layer import HiddenLayer, per_sample
 
@@ -129,7 +130,7 @@ def _iterate_blocks(
     """Yield ``(rows, subnetworks, spikes)``, the spikes of shape (rows, [steps,] subnetworks, width)."""
     check_choice("steps", steps, ("last", "all"))
     if chunk_bytes is None:
-        chunk_bytes = CHUNK_BYTES_GPU if inputs.is_cuda else CHUNK_BYTES
+        chunk_bytes = share_of(inputs.device, CHUNK_BYTES_GPU) if inputs.is_cuda else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(inputs.device) for layer in _checked_stack(layers, inputs.shape[2])]
     weights = _fast_weights(layers, inputs)
