@@ -76,6 +76,12 @@ def test_a_refusal_is_one_sentence_with_the_numbers_and_a_remedy(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(("available", "share"), [(160 * 2**30, 2**30), (2**30, 2**26), (0, 2**20), (None, 2**30)])
+def test_blocks_on_a_small_gpu_are_small(monkeypatch, available, share):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: available)
+    assert memory.share_of(torch.device("cuda"), 2**30) == share
+
+
 def test_a_dictionary_that_does_not_fit_is_refused_before_the_roll_out(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
     monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)

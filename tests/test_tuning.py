@@ -200,6 +200,12 @@ def test_the_tuner_takes_what_scores_best_whatever_that_is():
     assert found.family["decay"][0] == cs.Constant(0.0)
 
 
+def test_trials_have_the_shares_of_the_neurons_that_are_asked_for():
+    found = tune(Tuning(n_witnesses=640, n_layers=1, n_trials=8, shares=(5, 2, 1)))
+    widths = {(trial.round, trial.family["hidden"]) for trial in found.trials}
+    assert widths == {("draw", (128,)), ("vary", (320,)), ("finish", (640,))}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -208,6 +214,8 @@ def test_the_tuner_takes_what_scores_best_whatever_that_is():
         ({"n_layers": 0}, "n_layers to be a positive integer, got 0"),
         ({"max_seconds": 0.0}, "max_seconds above zero, got 0.0"),
         ({"max_seconds": math.nan}, "max_seconds above zero, got nan"),
+        ({"shares": (4, 1)}, r"expected three shares, .*, got \(4, 1\)"),
+        ({"shares": (4, 0, 1)}, "shares to be a positive integer, got 0"),
     ],
 )
 def test_searches_that_mean_nothing_are_refused_in_one_sentence(options, message):

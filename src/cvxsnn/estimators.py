@@ -35,7 +35,10 @@ from .training_set import Objective, TrainingSet
 from .tuning import Tuning
 from .witnesses import Distribution, Normal, Uniform
 
-_DEFAULT_HIDDEN = (512,)
+_DEFAULT_HIDDEN = (1024,)
+_TUNING_SHARES = (8, 2, 1)
+"""Larger than the search's own: on few sequences, a few dozen neurons tell good families badly from bad ones."""
+
 _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
 
@@ -54,7 +57,7 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         n_subnetworks: int = 1,
         *,
         witnesses: str = "auto",
-        n_trials: int = 64,
+        n_trials: int = 192,
         max_tuning_seconds: float | None = None,
         neuron: str = "lif",
         decay: Distribution | float | None = None,
@@ -179,6 +182,7 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 readouts=("last", "mean") if self.readout is None and data.inputs.shape[1] > 1 else (),
                 hidden=hidden,
                 n_subnetworks=self.n_subnetworks,
+                shares=_TUNING_SHARES,
             )
         family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
         if self.neuron != "lif":
@@ -280,7 +284,7 @@ _PARAMETERS = """
         How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all by surrogate
         gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
     hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork. Without, there are 512 neurons in the last one, and one or two
+        Widths of the hidden layers of one subnetwork. Without, there are 1,024 neurons in the last one, and one or two
         layers, whichever the search finds better.
     n_subnetworks : int
     witnesses : "auto" or "gaussian"

@@ -84,7 +84,8 @@ def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) 
 
 def share_of(device: torch.device, most: int) -> int:
     """Bytes for the blocks of a piece of work on a GPU: so many, or less on a small or busy one."""
-    return min(most, max(2**20, (available_bytes(device) or most) // 16))
+    available = available_bytes(device)
+    return most if available is None else min(most, max(2**20, available // 16))
 
 
 def check_fits(

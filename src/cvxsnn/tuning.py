@@ -29,9 +29,6 @@ from .training_set import Objective, TrainingSet
 from .witnesses import gaussian_witnesses
 from .witnesses.prior import FamilyDraw, draw_family, mutate_family
 
-_SHARES = (16, 4, 1)
-"""One of so many neurons, and of sequences beyond a few, while families are drawn, varied, finished."""
-
 _LEAST_ROWS = 2000
 _GENERATIONS = 5
 _PARENTS = 8
@@ -60,6 +57,8 @@ class Tuning:
     hidden : tuple of int, optional
         Widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
     n_subnetworks : int
+    shares : tuple of three int
+        One of so many neurons, and of sequences beyond a few, while families are drawn, varied, finished.
     """
 
     n_witnesses: int = 1024
@@ -69,6 +68,7 @@ class Tuning:
     readouts: tuple[Readout, ...] = ()
     hidden: tuple[int, ...] | None = None
     n_subnetworks: int = 1
+    shares: tuple[int, int, int] = (16, 4, 1)
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
@@ -80,6 +80,10 @@ class Tuning:
             object.__setattr__(self, "n_layers", len(self.hidden))
         if self.n_layers is not None:
             check_positive_int("n_layers", self.n_layers)
+        if len(self.shares) != 3:
+            raise InvalidInputError(f"expected three shares, for drawing, varying and finishing, got {self.shares!r}")
+        for share in self.shares:
+            check_positive_int("shares", share)
         if not self.max_seconds > 0:
             raise InvalidInputError(f"expected max_seconds above zero, got {self.max_seconds!r}")
 
@@ -194,8 +198,8 @@ class _Search:
             n_layers = self._tuning.n_layers or int(self._generator.integers(1, 3))
             family = draw_family(self._generator, n_features, n_layers)
             drawn.append(_Candidate(family, readouts[self._generator.integers(len(readouts))]))
-        self._ranked = self._try_all(drawn, "draw", _SHARES[0])
-        self._ranked = self._try_all(self._best(_PARENTS), "vary", _SHARES[1]) or self._ranked
+        self._ranked = self._try_all(drawn, "draw", self._tuning.shares[0])
+        self._ranked = self._try_all(self._best(_PARENTS), "vary", self._tuning.shares[1]) or self._ranked
 
     def vary(self) -> None:
         """Try variations of the best."""
@@ -210,12 +214,12 @@ class _Search:
                 _Candidate(family, parent.readout if is_same else readouts[self._generator.integers(len(readouts))])
             )
         fresh = [child for child in dict.fromkeys(children) if child not in self._ranked]
-        self._ranked |= self._try_all(fresh, "vary", _SHARES[1])
+        self._ranked |= self._try_all(fresh, "vary", self._tuning.shares[1])
 
     def finish(self) -> Tuned:
         """Try the best at full size, and say which it is."""
         finalists = self._best(_FINALISTS)
-        ranked = self._try_all(finalists, "finish", _SHARES[2])
+        ranked = self._try_all(finalists, "finish", self._tuning.shares[2])
         # Where time was up, the order of the smaller trials has to do.
         self._ranked = ranked or {candidate: self._ranked[candidate] for candidate in finalists}
         (best,) = self._best(1)

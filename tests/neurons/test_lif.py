@@ -150,3 +150,16 @@ def assert_rescaling_keeps_spikes(seed, draw_scale):
     ).layers
     inputs = torch.randn(6, 10, 4, generator=torch.Generator().manual_seed(seed))
     assert torch.equal(roll_out([rescaled(layer) for layer in layers], inputs, "all"), roll_out(layers, inputs, "all"))
+
+
+def test_a_scan_is_one_step_after_the_other_and_leaves_out_nothing():
+    layer = gaussian_witnesses(3, (7,), 2, bias=Normal(0.0, 0.5), seed=3).layers[0]
+    drive = torch.randn(2, 5, 11, 7, generator=torch.Generator().manual_seed(0))
+    written = torch.zeros(drive.shape, dtype=torch.bool)
+    last = layer.scan(drive, layer.initial_state(11), written)
+    state = layer.initial_state(11)
+    for t in range(5):
+        layer.step(drive[:, t], state)
+        assert torch.equal(written[:, t], state.spikes != 0)
+    assert torch.equal(last, written[:, -1])
+    assert torch.equal(layer.scan(drive, layer.initial_state(11)), last)
