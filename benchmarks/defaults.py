@@ -49,6 +49,7 @@ TASKS: dict[str, Callable[[], Data]] = {
     "MNIST-Seq, T = 14": lambda: of(cs.tasks.mnist_seq(14, **MNIST)),
     "MNIST-Seq, T = 28": lambda: of(cs.tasks.mnist_seq(28, **MNIST)),
     "spoken digits": lambda: of(cs.tasks.spoken_digits()),
+    "spoken digits, unheard speaker": lambda: of(cs.tasks.spoken_digits(split="speakers")),
 }
 FIXED = {"one layer of 1,024": (1024,), "512 and 1,024": (512, 1024)}
 SEEDS = (0, 1, 2)

@@ -81,7 +81,7 @@ def fit(
     subnetworks: Annotated[int, typer.Option(min=1, help="Parallel subnetworks.")] = 1,
     neuron: Annotated[str, typer.Option(help="lif or threshold.")] = "lif",
     witnesses: Annotated[str, typer.Option(help="auto (search for a family of neurons) or gaussian.")] = "auto",
-    trials: Annotated[int, typer.Option(min=1, help="Families that the search tries.")] = 192,
+    trials: Annotated[int | None, typer.Option(min=1, help="Families that the search tries.")] = None,
     decay: Annotated[float | None, typer.Option(help="Decay of all neurons; then nothing is searched for.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Threshold of all neurons, likewise.")] = None,
     readout: Annotated[str | None, typer.Option(help="mean or last; whichever is better by default.")] = None,

@@ -36,6 +36,7 @@ from .tuning import Tuning
 from .witnesses import Distribution, Normal, Uniform
 
 _DEFAULT_HIDDEN = (1024,)
+_TRIALS = (64, 192)
 _TUNING_SHARES = (8, 2, 1)
 """Larger than the search's own: on few sequences, a few dozen neurons tell good families badly from bad ones."""
 
@@ -57,7 +58,7 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         n_subnetworks: int = 1,
         *,
         witnesses: str = "auto",
-        n_trials: int = 192,
+        n_trials: int | None = None,
         max_tuning_seconds: float | None = None,
         neuron: str = "lif",
         decay: Distribution | float | None = None,
@@ -135,6 +136,8 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not isinstance(seed, (int, np.integer)):
             seed = int(check_random_state(seed).randint(2**31))
         check_choice("method", self.method, tuple(METHODS))
+        if not 0 < self.validation_fraction < 1:
+            raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
         settings = Settings(
             objective,
             self._family(data),
@@ -177,7 +180,7 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
             return Tuning(
                 n_witnesses=_DEFAULT_HIDDEN[-1],
-                n_trials=self.n_trials,
+                n_trials=self._n_trials(len(data)),
                 max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
                 readouts=("last", "mean") if self.readout is None and data.inputs.shape[1] > 1 else (),
                 hidden=hidden,
@@ -190,6 +193,13 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         sizes = {"hidden": hidden or _DEFAULT_HIDDEN, "n_subnetworks": self.n_subnetworks}
         return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
 
+    def _n_trials(self, n_samples: int) -> int:
+        """As many as was asked for, or as the held-out sequences can tell apart: the best of too many is only lucky."""
+        if self.n_trials is not None:
+            return self.n_trials
+        fewest, most = _TRIALS
+        return min(max(int(self.validation_fraction * n_samples) // 2, fewest), most)
+
     def _readout(self) -> Readout:
         """What was named; the mean serves where nothing was, unless the search finds the last step to be better."""
         return "mean" if self.readout is None else check_choice("readout", self.readout, ("last", "mean"))  # type: ignore[return-value]
@@ -201,8 +211,6 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Training and validation sequences; every class is in the first. Too few to divide serve as both."""
-        if not 0 < self.validation_fraction < 1:
-            raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
         n_held = int(np.ceil(self.validation_fraction * len(data)))
         counts = np.unique(labels, return_counts=True)[1] if labels is not None else np.array([len(data)])
         if counts.min() < 2 or n_held < len(counts) or len(data) - n_held < len(counts):
@@ -291,8 +299,8 @@ _PARAMETERS = """
         "auto" searches for a family of neurons on held-out data, for methods that begin with a convex stage and unless
         any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for. "gaussian" is the paper's
         family: decay 0.9, threshold 1, Gaussian weights.
-    n_trials : int
-        Families that the search tries.
+    n_trials : int, optional
+        Families that the search tries: half as many as there are sequences held out, but 64 at least and 192 at most.
     max_tuning_seconds : float, optional
         After which the search takes the best so far.
     neuron : "lif" or "threshold"
