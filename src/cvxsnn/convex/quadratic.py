@@ -31,7 +31,7 @@ _MAX_IDLE, _ROUNDING = 2, 1e-6
 _SETTLED = 0.1
 """Violation inside the support, relative to that outside, at which newcomers are admitted."""
 
-_LEAST_NEWCOMERS, _NEWCOMER_SHARE = 64, 0.5
+_LEAST_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
 """Newcomers that are admitted at once: so many, or this share of the support. Near-copies of a useful coordinate
 violate optimality as much as it does, until it has been let in."""
 
