@@ -482,3 +482,24 @@ def test_the_papers_family_and_a_named_one_are_not_searched_for():
     for options in ({"witnesses": "gaussian"}, {"decay": 0.5}, {"neuron": "threshold"}):
         model = SpikingClassifier(hidden=(12,), **options).fit(SEQUENCES, LABELS)
         assert [stage.name for stage in model.history_] == ["convex"]
+
+
+@pytest.mark.parametrize(("n_samples", "n_trials"), [(10, 64), (1000, 100), (100_000, 192)])
+def test_as_many_families_are_tried_as_held_out_data_can_tell_apart(monkeypatch, n_samples, n_trials):
+    asked = []
+
+    def stop(data, objective, score, tuning, **_):
+        asked.append(tuning.n_trials)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cvxsnn.methods.tune_witnesses", stop)
+    X, y = np.zeros((n_samples, 1)), np.arange(n_samples) % 2
+    for options in ({}, {"n_trials": 7}):
+        with pytest.raises(KeyboardInterrupt):
+            SpikingClassifier(**options).fit(X, y)
+    assert asked == [n_trials, 7]
+
+
+def test_the_device_may_be_left_to_the_machine():
+    model = SpikingClassifier(hidden=(6,), n_trials=2, device="auto").fit(SEQUENCES, LABELS)
+    assert model.network_.weight.is_cuda == torch.cuda.is_available()

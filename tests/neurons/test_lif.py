@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvxsnn import LIFLayer, Normal, Uniform, gaussian_witnesses, roll_out
+from cvxsnn.neurons import lif_kernel
 from cvxsnn.neurons.lif import fire
 
 # Worked by hand below: inputs 1, 0, 1, 0 into one neuron that starts at −1/2 and has just fired.
@@ -163,3 +164,12 @@ def test_a_scan_is_one_step_after_the_other_and_leaves_out_nothing():
         assert torch.equal(written[:, t], state.spikes != 0)
     assert torch.equal(last, written[:, -1])
     assert torch.equal(layer.scan(drive, layer.initial_state(11)), last)
+
+
+def test_a_machine_that_cannot_make_the_kernel_is_told_so_and_takes_steps(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(lif_kernel, "_launch", fail)
+    with pytest.warns(UserWarning, match="one step at a time on cpu, for want of a kernel: no C compiler"):
+        assert not lif_kernel._compiles.__wrapped__(torch.device("cpu"))

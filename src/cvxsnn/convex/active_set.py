@@ -58,8 +58,10 @@ def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recor
 def forms_gram(problem: ConvexProblem) -> bool:
     """Whether the whole Gram matrix is there, or worth its memory."""
     n_atoms, device = problem.dictionary.n_atoms, problem.dictionary.device
-    if problem.has_rows("gram") or device.type != "cuda":
-        return n_atoms <= MAX_ATOMS or problem.has_rows("gram")
+    if problem.has_rows("gram"):
+        return True
+    if device.type != "cuda":
+        return n_atoms <= MAX_ATOMS
     return n_atoms <= MAX_ATOMS_GPU and gram_bytes(n_atoms) <= (available_bytes(device) or 0)
 
 

@@ -42,9 +42,6 @@ def _solve(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Solutions, and what is not zero where a matrix has no Cholesky factor."""
     if matrix.is_cuda and matrix.ndim == 3 and len(matrix) > 1 and matrix.shape[1] >= _WORTH_A_STREAM:
         return _solve_in_streams(matrix, right)
-    if len(matrix) == 1 and matrix.ndim == 3:  # batches are factorised in copies
-        solved, info = _solve(matrix[0], right[0])
-        return solved[None], info[None]
     factor, info = torch.linalg.cholesky_ex(matrix)
     return torch.cholesky_solve(right[..., None], factor)[..., 0], info
 
