@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, column_or_1d, validate_data
 
-from .checks import check_choice, check_device
+from .checks import check_choice, check_device, check_positive_int
 from .convex import Certificate, solve
 from .convex.heads import weighted_loss
 from .convex.losses import LOSSES, Loss, Softmax
@@ -36,9 +36,12 @@ from .tuning import Tuning
 from .witnesses import Distribution, Normal, Uniform
 
 _DEFAULT_HIDDEN = (1024,)
+_DEFAULT_SUBNETWORKS = 4
 _TRIALS = (64, 192)
 _TUNING_SHARES = (8, 2, 1)
-"""Larger than the search's own: on few sequences, a few dozen neurons tell good families badly from bad ones."""
+"""Of what a search may use; larger than its own: on few sequences, a few dozen neurons tell families badly apart."""
+_TUNING_NEURONS = 1024
+"""With so many, families are compared, however many are then sampled."""
 
 _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
@@ -55,7 +58,7 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self,
         method: str = "cvx",
         hidden: tuple[int, ...] | None = None,
-        n_subnetworks: int = 1,
+        n_subnetworks: int | None = None,
         *,
         witnesses: str = "auto",
         n_trials: int | None = None,
@@ -169,29 +172,41 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _family(self, data: TrainingSet) -> dict[str, Any] | Tuning:
         """The family of witnesses that was named, or how to search for one where none was."""
         check_choice("witnesses", self.witnesses, ("auto", "gaussian"))
-        hidden = None
-        if self.hidden is not None:
-            if not isinstance(self.hidden, (int, np.integer, Iterable)):
-                raise InvalidInputError(f"expected hidden to list the layers' widths, got {self.hidden!r}: pass (256,)")
-            hidden = tuple(self.hidden) if isinstance(self.hidden, Iterable) else (self.hidden,)
+        hidden, n_subnetworks = self._widths(), self._n_subnetworks()
         given = {"decay": self.decay, "threshold": self.threshold, "bias": self.bias, "gain": self.gain}
         named = {name: value for name, value in given.items() if value is not None}
         is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
+            times = max(1, n_subnetworks * (hidden or _DEFAULT_HIDDEN)[-1] // _TUNING_NEURONS)
             return Tuning(
                 n_witnesses=_DEFAULT_HIDDEN[-1],
                 n_trials=self._n_trials(len(data)),
                 max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
                 readouts=("last", "mean") if self.readout is None and data.inputs.shape[1] > 1 else (),
                 hidden=hidden,
-                n_subnetworks=self.n_subnetworks,
-                shares=_TUNING_SHARES,
+                n_subnetworks=n_subnetworks,
+                shares=tuple(times * share for share in _TUNING_SHARES),  # type: ignore[arg-type]
             )
         family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
         if self.neuron != "lif":
             family = {name: value for name, value in family.items() if name in ("bias", "gain")}
-        sizes = {"hidden": hidden or _DEFAULT_HIDDEN, "n_subnetworks": self.n_subnetworks}
+        sizes = {"hidden": hidden or _DEFAULT_HIDDEN, "n_subnetworks": n_subnetworks}
         return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
+
+    def _widths(self) -> tuple[int, ...] | None:
+        if self.hidden is None:
+            return None
+        widths = tuple(self.hidden) if isinstance(self.hidden, Iterable) else (self.hidden,)
+        if not widths:
+            raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
+        return tuple(check_positive_int("hidden", width) for width in widths)
+
+    def _n_subnetworks(self) -> int:
+        """As many as was asked for. More neurons are better, but they cost gradients more than they cost us."""
+        if self.n_subnetworks is not None:
+            return check_positive_int("n_subnetworks", self.n_subnetworks)
+        is_sampled_once = METHODS[self.method] == METHODS["cvx"]
+        return _DEFAULT_SUBNETWORKS if self.hidden is None and is_sampled_once else 1
 
     def _n_trials(self, n_samples: int) -> int:
         """As many as was asked for, or as the held-out sequences can tell apart: the best of too many is only lucky."""
@@ -294,7 +309,8 @@ _PARAMETERS = """
     hidden : tuple of int, optional
         Widths of the hidden layers of one subnetwork. Without, there are 1,024 neurons in the last one, and one or two
         layers, whichever the search finds better.
-    n_subnetworks : int
+    n_subnetworks : int, optional
+        One, or four where neither this nor ``hidden`` is given and no gradients have to train so many.
     witnesses : "auto" or "gaussian"
         "auto" searches for a family of neurons on held-out data, for methods that begin with a convex stage and unless
         any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for. "gaussian" is the paper's

@@ -58,7 +58,8 @@ class Tuning:
         Widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
     n_subnetworks : int
     shares : tuple of three int
-        One of so many neurons, and of sequences beyond a few, while families are drawn, varied, finished.
+        One of so many neurons, and of sequences beyond a few, while families are drawn, varied, finished. Whole
+        subnetworks are left out first.
     """
 
     n_witnesses: int = 1024
@@ -284,8 +285,10 @@ def _sized(family: FamilyDraw, tuning: Tuning, share: int = 1) -> dict[str, Any]
     """The family at the widths asked for, or at one of so many neurons, but not too few to tell families apart."""
     lower = max(_LEAST_WIDTH, tuning.n_witnesses // 4)
     widths = tuning.hidden or (*[lower] * (family.n_layers - 1), tuning.n_witnesses)
+    n_subnetworks = max(1, tuning.n_subnetworks // share)
+    share = max(1, share * n_subnetworks // tuning.n_subnetworks)
     small = tuple(max(min(width, _LEAST_WIDTH), width // share) for width in widths)
-    return {**family.arguments(), "hidden": small, "n_subnetworks": tuning.n_subnetworks}
+    return {**family.arguments(), "hidden": small, "n_subnetworks": n_subnetworks}
 
 
 def fit_ridge_gcv(features: Tensor, heads: tuple[Head, ...], row_weight: Tensor) -> tuple[Tensor, Tensor, float]:
