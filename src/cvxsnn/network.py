@@ -13,7 +13,7 @@ from .checks import Array, check_choice
 from .dictionary import Readout
 from .errors import InvalidInputError
 from .neurons import HiddenLayer, Stepper, roll_out
-from .neurons.rollout import Steps, as_inputs, as_lengths
+from .neurons.rollout import as_inputs, as_lengths, count_spikes
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,12 @@ class SpikingNetwork(nn.Module):
     def features(self, inputs: Array, lengths: Array | None = None) -> Tensor:
         """What is read of the hidden neurons, float64, shape (n_samples, [n_steps,] n_read)."""
         inputs = as_inputs(inputs).to(self.weight.device)
-        steps: Steps = "last" if self.readout == "last" else "all"
-        spikes = roll_out(self.layers, inputs, steps, lengths=lengths)[..., self.neurons].to(torch.float64)
         if self.readout != "mean":
-            return spikes
+            return roll_out(self.layers, inputs, self.readout, lengths=lengths)[..., self.neurons].to(torch.float64)
+        counts = count_spikes(self.layers, inputs, lengths=lengths)[:, self.neurons].to(torch.float64)
         ends = as_lengths(lengths, inputs)
         # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
-        return spikes.sum(1) * (1.0 / inputs.shape[1] if ends is None else 1.0 / ends[:, None].to(torch.float64))
+        return counts * (1.0 / inputs.shape[1] if ends is None else 1.0 / ends[:, None].to(torch.float64))
 
     def forward(self, inputs: Array, lengths: Array | None = None) -> Tensor:
         """Scores of shape (n_samples, n_outputs), or (n_samples, n_steps, n_outputs) when every step is read.

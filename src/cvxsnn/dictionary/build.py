@@ -11,12 +11,10 @@ from ..checks import Array, check_choice, check_positive_int
 from ..errors import BudgetError, InvalidInputError
 from ..memory import build_bytes, check_fits, n_planes_of
 from ..neurons.exact import INPUT_UNIT
-from ..neurons.rollout import Steps, as_inputs, as_lengths, iterate_rollout
+from ..neurons.rollout import Steps, as_inputs, as_lengths, iterate_rollout, sum_steps
 from ..witnesses import WitnessSet
 from .health import DictionaryHealth
 from .spike_dictionary import Readout, SpikeDictionary
-
-_LARGEST_UINT8 = 255
 
 MEMORY_BUDGET = 4 * 2**30
 """Bytes that the packed columns may take, unless the caller says otherwise."""
@@ -80,7 +78,7 @@ def build_dictionary(
     for rows, columns, spikes in blocks:
         start = (rows.start * n_steps if readout == "all" else rows.start) // 8
         if readout == "mean":
-            counts = _count(spikes)
+            counts = sum_steps(spikes)
             planes = [_pack_columns((counts >> plane) & 1 == 1) for plane in range(n_planes)]
         else:
             planes = [_pack_columns(spikes.reshape(-1, spikes.shape[-1]))]
@@ -122,14 +120,6 @@ def _without_duplicates(
     packed = (packed if packed.ndim == 3 else packed[:, None]).contiguous()
     groups = bits.group_equal(packed.view(torch.int64).flatten(1))
     return SpikeDictionary(packed[groups.first], n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
-
-
-def _count(spikes: Tensor) -> Tensor:
-    """Spikes of each neuron over the steps, from (n_samples, n_steps, n_neurons)."""
-    if spikes.shape[1] > _LARGEST_UINT8:
-        return spikes.sum(1, dtype=torch.int32)
-    # Read as bytes and summed in bytes: otherwise torch makes a copy in the type of the sum first.
-    return spikes.view(torch.uint8).sum(1, dtype=torch.uint8)
 
 
 def _pack_columns(spikes: Tensor) -> Tensor:

@@ -99,6 +99,17 @@ def roll_out(
     return spikes.flatten(-2)
 
 
+def count_spikes(layers: Sequence[HiddenLayer], inputs: Array, *, lengths: Array | None = None) -> Tensor:
+    """How often each neuron of the last hidden layer fires: integers of shape (n_samples, n_neurons)."""
+    inputs = as_inputs(inputs)
+    n_samples, n_steps, _ = inputs.shape
+    shape, dtype = (n_samples, layers[-1].n_subnetworks * layers[-1].width), _count_dtype(n_steps)
+    counts = torch.empty(shape, dtype=dtype, device=inputs.device)
+    for rows, columns, spikes in iterate_rollout(layers, inputs, "all", lengths=as_lengths(lengths, inputs)):
+        counts[rows, columns] = sum_steps(spikes)
+    return counts
+
+
 def iterate_rollout(
     layers: Sequence[HiddenLayer],
     inputs: Array,
@@ -149,6 +160,16 @@ def _iterate_blocks(
             else:
                 spikes = _roll_block(block_layers, block_weights, inputs[rows], "all", workspace)
                 yield rows, subnetworks, _cut(spikes, lengths[rows], steps)
+
+
+def sum_steps(spikes: Tensor) -> Tensor:
+    """Spikes of each neuron over the steps, from (n_samples, n_steps, n_neurons), in the narrowest type that counts."""
+    # Read as bytes and summed in bytes: otherwise torch makes a copy in the type of the sum first.
+    return spikes.view(torch.uint8).sum(1, dtype=_count_dtype(spikes.shape[1]))
+
+
+def _count_dtype(n_steps: int) -> torch.dtype:
+    return torch.uint8 if n_steps <= torch.iinfo(torch.uint8).max else torch.int32
 
 
 class Stepper:
