@@ -478,6 +478,38 @@ def test_the_search_keeps_to_the_widths_asked_for():
     assert model.history_[0].name == "tuning"
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (4096, "auto", None, (32, 8, 4))),
+        ({"n_subnetworks": 2}, (2048, 2, None, (32, 8, 4))),
+        ({"hidden": (16, 48)}, (48, 1, (16, 48), (8, 2, 1))),
+        ({"hidden": 2048, "n_subnetworks": 2}, (2048, 2, (2048,), (32, 8, 4))),
+        ({"method": "cvx-sg"}, (1024, 1, None, (8, 2, 1))),
+    ],
+)
+def test_families_are_compared_with_a_thousand_neurons_however_many_are_sampled(monkeypatch, options, expected):
+    asked = []
+
+    def stop(data, objective, score, tuning, **_):
+        asked.append((tuning.n_witnesses, tuning.n_subnetworks, tuning.hidden, tuning.shares))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cvxsnn.methods.tune_witnesses", stop)
+    with pytest.raises(KeyboardInterrupt):
+        SpikingClassifier(**options).fit(SEQUENCES, LABELS)
+    assert asked == [expected]
+
+
+def test_a_family_that_is_not_searched_for_has_as_many_neurons():
+    for options, hidden, n_subnetworks in (
+        ({"witnesses": "gaussian"}, (4096,), 1),
+        ({"decay": 0.5, "n_subnetworks": 4}, (1024,), 4),
+    ):
+        witnesses = SpikingClassifier(l1_strength=0.1, **options).fit(SEQUENCES, LABELS)._proof.witnesses
+        assert (witnesses.hidden, witnesses.n_subnetworks) == (hidden, n_subnetworks)
+
+
 def test_the_papers_family_and_a_named_one_are_not_searched_for():
     for options in ({"witnesses": "gaussian"}, {"decay": 0.5}, {"neuron": "threshold"}):
         model = SpikingClassifier(hidden=(12,), **options).fit(SEQUENCES, LABELS)

@@ -206,9 +206,22 @@ def test_trials_have_the_shares_of_the_neurons_that_are_asked_for():
     assert widths == {("draw", (128,)), ("vary", (320,)), ("finish", (640,))}
 
 
+def test_whole_subnetworks_are_left_out_first():
+    found = tune(Tuning(n_witnesses=128, n_layers=1, n_subnetworks=4, n_trials=8, shares=(8, 2, 1)))
+    sizes = {(trial.round, trial.family["n_subnetworks"], trial.family["hidden"]) for trial in found.trials}
+    assert sizes == {("draw", 1, (64,)), ("vary", 2, (128,)), ("finish", 4, (128,))}
+
+
+def test_witnesses_are_parted_among_subnetworks_where_these_have_lower_layers():
+    for n_layers, n_subnetworks, hidden in ((1, 1, (256,)), (2, 4, (32, 64))):
+        found = tune(Tuning(n_witnesses=256, n_layers=n_layers, n_subnetworks="auto", n_trials=2))
+        assert (found.family["n_subnetworks"], found.family["hidden"]) == (n_subnetworks, hidden)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"n_subnetworks": 0}, "n_subnetworks to be a positive integer, got 0"),
         ({"n_witnesses": 0}, "n_witnesses to be a positive integer, got 0"),
         ({"n_trials": 0}, "n_trials to be a positive integer, got 0"),
         ({"n_layers": 0}, "n_layers to be a positive integer, got 0"),

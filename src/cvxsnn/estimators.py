@@ -35,8 +35,9 @@ from .training_set import Objective, TrainingSet
 from .tuning import Tuning
 from .witnesses import Distribution, Normal, Uniform
 
-_DEFAULT_HIDDEN = (1024,)
-_DEFAULT_SUBNETWORKS = 4
+_NEURONS = 4096
+_NEURONS_TO_TRAIN = 1024
+"""Gradients and ridge regression take longer over more."""
 _TRIALS = (64, 192)
 _TUNING_SHARES = (8, 2, 1)
 """Of what a search may use; larger than its own: on few sequences, a few dozen neurons tell families badly apart."""
@@ -172,41 +173,42 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _family(self, data: TrainingSet) -> dict[str, Any] | Tuning:
         """The family of witnesses that was named, or how to search for one where none was."""
         check_choice("witnesses", self.witnesses, ("auto", "gaussian"))
-        hidden, n_subnetworks = self._widths(), self._n_subnetworks()
+        hidden, n_subnetworks = self._widths()
         given = {"decay": self.decay, "threshold": self.threshold, "bias": self.bias, "gain": self.gain}
         named = {name: value for name, value in given.items() if value is not None}
         is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
-            times = max(1, n_subnetworks * (hidden or _DEFAULT_HIDDEN)[-1] // _TUNING_NEURONS)
+            is_free = self.hidden is None and self.n_subnetworks is None and self._is_sampled_only
+            times = max(1, n_subnetworks * hidden[-1] // _TUNING_NEURONS)
             return Tuning(
-                n_witnesses=_DEFAULT_HIDDEN[-1],
+                n_witnesses=hidden[-1],
                 n_trials=self._n_trials(len(data)),
                 max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
                 readouts=("last", "mean") if self.readout is None and data.inputs.shape[1] > 1 else (),
-                hidden=hidden,
-                n_subnetworks=n_subnetworks,
+                hidden=None if self.hidden is None else hidden,
+                n_subnetworks="auto" if is_free else n_subnetworks,
                 shares=tuple(times * share for share in _TUNING_SHARES),  # type: ignore[arg-type]
             )
         family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
         if self.neuron != "lif":
             family = {name: value for name, value in family.items() if name in ("bias", "gain")}
-        sizes = {"hidden": hidden or _DEFAULT_HIDDEN, "n_subnetworks": n_subnetworks}
+        sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
         return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
 
-    def _widths(self) -> tuple[int, ...] | None:
+    @property
+    def _is_sampled_only(self) -> bool:
+        return METHODS[self.method] == METHODS["cvx"]
+
+    def _widths(self) -> tuple[tuple[int, ...], int]:
+        """The hidden layers' widths, and how many subnetworks have them."""
+        n_subnetworks = 1 if self.n_subnetworks is None else check_positive_int("n_subnetworks", self.n_subnetworks)
         if self.hidden is None:
-            return None
+            n_neurons = _NEURONS if self._is_sampled_only else _NEURONS_TO_TRAIN
+            return (max(1, n_neurons // n_subnetworks),), n_subnetworks
         widths = tuple(self.hidden) if isinstance(self.hidden, Iterable) else (self.hidden,)
         if not widths:
             raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
-        return tuple(check_positive_int("hidden", width) for width in widths)
-
-    def _n_subnetworks(self) -> int:
-        """As many as was asked for. More neurons are better, but they cost gradients more than they cost us."""
-        if self.n_subnetworks is not None:
-            return check_positive_int("n_subnetworks", self.n_subnetworks)
-        is_sampled_once = METHODS[self.method] == METHODS["cvx"]
-        return _DEFAULT_SUBNETWORKS if self.hidden is None and is_sampled_once else 1
+        return tuple(check_positive_int("hidden", width) for width in widths), n_subnetworks
 
     def _n_trials(self, n_samples: int) -> int:
         """As many as was asked for, or as the held-out sequences can tell apart: the best of too many is only lucky."""
@@ -307,10 +309,10 @@ _PARAMETERS = """
         How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all by surrogate
         gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
     hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork. Without, there are 1,024 neurons in the last one, and one or two
-        layers, whichever the search finds better.
+        Widths of the hidden layers of one subnetwork. Without, all subnetworks together have 4,096 neurons in the last
+        one, or 1,024 where other methods than "cvx" work on them, and a search decides between one layer and two.
     n_subnetworks : int, optional
-        One, or four where neither this nor ``hidden`` is given and no gradients have to train so many.
+        One, if not given; but four where "cvx" decides for two layers of its own.
     witnesses : "auto" or "gaussian"
         "auto" searches for a family of neurons on held-out data, for methods that begin with a convex stage and unless
         any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for. "gaussian" is the paper's

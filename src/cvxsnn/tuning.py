@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ _PARENTS = 8
 _FINALISTS = 3
 
 _LEAST_WIDTH = 32
+_SUBNETWORKS = 4
 _RIDGES = 10.0 ** np.arange(-7, 5)
 
 
@@ -45,7 +46,7 @@ class Tuning:
     Parameters
     ----------
     n_witnesses : int
-        Neurons of the last hidden layer, once a family is chosen; those below have a quarter of that.
+        Neurons of the last hidden layer of one subnetwork, once a family is chosen; those below have a quarter of that.
     n_layers : int, optional
         Hidden layers; one or two when not given, whichever does better.
     n_trials : int
@@ -56,7 +57,8 @@ class Tuning:
         To choose from; the objective's own when empty.
     hidden : tuple of int, optional
         Widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
-    n_subnetworks : int
+    n_subnetworks : int or "auto"
+        "auto" parts the witnesses of two layers or more among four, whose lower layers differ.
     shares : tuple of three int
         One of so many neurons, and of sequences beyond a few, while families are drawn, varied, finished. Whole
         subnetworks are left out first.
@@ -68,13 +70,15 @@ class Tuning:
     max_seconds: float = math.inf
     readouts: tuple[Readout, ...] = ()
     hidden: tuple[int, ...] | None = None
-    n_subnetworks: int = 1
+    n_subnetworks: int | Literal["auto"] = 1
     shares: tuple[int, int, int] = (16, 4, 1)
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        for name in ("n_witnesses", "n_trials", "n_subnetworks"):
+        for name in ("n_witnesses", "n_trials"):
             check_positive_int(name, getattr(self, name))
+        if self.n_subnetworks != "auto":
+            check_positive_int("n_subnetworks", self.n_subnetworks)
         if self.hidden is not None:
             for width in self.hidden:
                 check_positive_int("hidden", width)
@@ -283,12 +287,15 @@ def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) ->
 
 def _sized(family: FamilyDraw, tuning: Tuning, share: int = 1) -> dict[str, Any]:
     """The family at the widths asked for, or at one of so many neurons, but not too few to tell families apart."""
-    lower = max(_LEAST_WIDTH, tuning.n_witnesses // 4)
-    widths = tuning.hidden or (*[lower] * (family.n_layers - 1), tuning.n_witnesses)
-    n_subnetworks = max(1, tuning.n_subnetworks // share)
-    share = max(1, share * n_subnetworks // tuning.n_subnetworks)
+    n_subnetworks, last = tuning.n_subnetworks, tuning.n_witnesses
+    if n_subnetworks == "auto":
+        n_subnetworks = 1 if family.n_layers == 1 else _SUBNETWORKS
+        last = max(1, last // n_subnetworks)
+    widths = tuning.hidden or (*[max(_LEAST_WIDTH, last // 4)] * (family.n_layers - 1), last)
+    kept = max(1, n_subnetworks // share)
+    share = max(1, share * kept // n_subnetworks)
     small = tuple(max(min(width, _LEAST_WIDTH), width // share) for width in widths)
-    return {**family.arguments(), "hidden": small, "n_subnetworks": n_subnetworks}
+    return {**family.arguments(), "hidden": small, "n_subnetworks": kept}
 
 
 def fit_ridge_gcv(features: Tensor, heads: tuple[Head, ...], row_weight: Tensor) -> tuple[Tensor, Tensor, float]:
