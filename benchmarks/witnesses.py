@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import cvxsnn as cs
+from cvxsnn.best_readout import best_readout
 from cvxsnn.crowd import TaskScore
 from cvxsnn.evaluation import accuracy
-from cvxsnn.methods import best_readout, task_training, train_together
+from cvxsnn.methods import task_training, train_together
 from cvxsnn.tasks import Task
 
 from .measure import console, make_table

@@ -7,10 +7,12 @@ import pytest
 import torch
 from tolerances import ROUNDING
 
+import cvxsnn.best_readout
 import cvxsnn.methods
 from cvxsnn import METHODS, InvalidInputError, Objective, Settings, SurrogateSettings, reconstruct, tasks, train_task
 from cvxsnn.evaluation import accuracy
-from cvxsnn.methods import Split, Trained, train
+from cvxsnn.methods import Trained, train
+from cvxsnn.settings import Split
 from cvxsnn.training_set import TrainingSet
 from cvxsnn.tuning import Tuning
 
@@ -55,15 +57,15 @@ def assert_same_network(one, other):
 class Spy:
     """Stands before a function and keeps what it was called with."""
 
-    def __init__(self, monkeypatch, name):
+    def __init__(self, monkeypatch, name, module=cvxsnn.methods):
         self.calls = []
-        original = getattr(cvxsnn.methods, name)
+        original = getattr(module, name)
 
         def call(*arguments, **options):
             self.calls.append((arguments, options))
             return original(*arguments, **options)
 
-        monkeypatch.setattr(cvxsnn.methods, name, call)
+        monkeypatch.setattr(module, name, call)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -208,7 +210,7 @@ def test_settings_reach_the_convex_program(monkeypatch):
     problem = train_task("cvx", ADDITION, settings).solution.problem
     assert (problem.penalty.name, problem.l1_strength, problem.intercept) == ("group", 0.05, True)
     assert problem.dictionary.readout == "all"
-    spy = Spy(monkeypatch, "solve_path")
+    spy = Spy(monkeypatch, "solve_path", cvxsnn.best_readout)
     train_task("cvx", XOR, replace(SEQUENCE, n_strengths=4, smallest_ratio=0.1, tol=1e-4))
     assert spy.calls[0][1] == {"n_strengths": 4, "smallest_ratio": 0.1, "tol": 1e-4}
 

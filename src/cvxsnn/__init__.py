@@ -34,7 +34,7 @@ from .energy import Joules, Operations, count_operations
 from .errors import BudgetError, CvxsnnError, DataFileError, InvalidInputError
 from .estimators import SpikingClassifier, SpikingRegressor
 from .files import load, save
-from .methods import METHODS, Settings, Split, Trained, train, train_task
+from .methods import METHODS, Trained, train, train_task
 from .network import SpikingNetwork
 from .neurons import LIFLayer, ThresholdLayer, roll_out
 from .planning import Cluster, Plan, plan
@@ -44,6 +44,7 @@ from .quantisation import compare_bits, quantise, quantise_and_solve, quantise_e
 from .rates import Rates, measure_rates
 from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
 from .reconstruction import reconstruct, rescale_hidden, weight_decay_objective
+from .settings import Settings, Split
 from .spectrogram import mel_spectrogram, speech_features
 from .summary import summarise
 from .surrogate import SurrogateSettings

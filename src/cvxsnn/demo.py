@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from .evaluation import accuracy
-from .methods import Report, Settings, Trained, train_task
+from .methods import Report, Trained, train_task
+from .settings import Settings
 from .surrogate import SurrogateSettings
 from .tasks import Task, addition, digits_seq, first_last_xor
 from .training_set import Objective

@@ -19,43 +19,33 @@ least-squares sibling without one. The first stage sees the training split, the 
 """
 
 import copy
-import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
-from .checks import check_choice, check_device, check_positive_int
-from .convex import Certificate, ConvexProblem, Solution, solve, solve_path
-from .convex import Path as StrengthPath
-from .convex.penalties import make_penalty
+from .best_readout import best_readout
+from .checks import check_choice, check_device
+from .convex import Certificate, Solution
 from .crowd import TaskScore
-from .dictionary import build_dictionary
 from .errors import InvalidInputError
 from .network import SpikingNetwork
-from .pools import PoolSolution, solve_pool
 from .reconstruction import reconstruct
 from .reservoir import fit_ridge, tune_reservoir
 from .seeds import child_seed
+from .settings import Settings, Split
 from .surrogate import SurrogateRun, SurrogateSettings, average_networks, initial_network
 from .surrogate_training import Job, train_jobs
 from .tasks import Task
 from .training_set import Objective, TrainingSet
 from .tuning import Tuned, Tuning, tune_witnesses
-from .witness_pool import PoolSpikes, WitnessPool
 from .witnesses import Provenance, WitnessSet, gaussian_witnesses
 
 Report = Callable[[str, int, int], None]
 """Told of progress as ``report(stage, done, total)``."""
-
-_POOL_WIDTHS = (32, 128)
-"""Most neurons in a lower layer and in the last layer of a pool's subnetworks: many small ones differ more."""
-
-_POOL_STRENGTHS = 6
-"""Strengths to try over a pool, each half of the one before."""
 
 StageName = Literal["tuning", "gradient", "convex", "ridge"]
 
@@ -77,77 +67,6 @@ METHODS = {
     "r": Method("reservoir", ("ridge",)),
     "r-cvx": Method("reservoir", ("convex",)),
 }
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a method needs to know beside the data.
-
-    Parameters
-    ----------
-    objective : Objective
-    family : mapping or Tuning
-        Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features`` and ``seed``; or how to search for
-        them.
-    pool : int
-        Witnesses of the family that a convex stage is optimal over: it prices a pool of so many. With 0 it is optimal
-        over those that were sampled.
-    l1_strength : float, sequence of float, or "auto"
-        Several strengths, or for "auto" a path of ``n_strengths`` of them, are compared on validation data.
-    n_strengths : int
-    smallest_ratio : float
-        The end of the path, relative to the strength at which all coefficients vanish.
-    penalty : "l1" or "group"
-    intercept : bool
-    tol : float
-        Relative gap to certify.
-    surrogate : SurrogateSettings, or a sequence of them
-        Several are all tried, and the one that does best on validation data is kept.
-    n_networks : int
-        Networks that a first gradient stage trains, each from another sample of the family, by the settings that serve
-        the first of them best. Their average goes on to the next stage, where a convex one has the neurons of all.
-    finetuning : SurrogateSettings, or a sequence of them, optional
-        For a second gradient stage, or one after a convex stage; by default ``surrogate`` at a fifth of its rate.
-    seed : int
-    """
-
-    objective: Objective
-    family: Mapping[str, Any] | Tuning
-    l1_strength: float | Sequence[float] | Literal["auto"] = "auto"
-    n_strengths: int = 12
-    smallest_ratio: float = 1e-3
-    penalty: str = "l1"
-    intercept: bool = False
-    tol: float = 1e-6
-    surrogate: SurrogateSettings | Sequence[SurrogateSettings] = field(default_factory=SurrogateSettings)
-    finetuning: SurrogateSettings | Sequence[SurrogateSettings] | None = None
-    pool: int = 0
-    n_networks: int = 1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what no stage could use, whether the method has that stage or not."""
-        make_penalty(self.penalty)
-        check_positive_int("n_strengths", self.n_strengths)
-        check_positive_int("n_networks", self.n_networks)
-        if isinstance(self.l1_strength, str):
-            check_choice("l1_strength", self.l1_strength, ("auto",))
-            return
-        given = self.l1_strength if isinstance(self.l1_strength, Sequence) else [self.l1_strength]
-        if len(given) == 0:
-            raise InvalidInputError("expected at least one strength, got none: pass l1_strength='auto'")
-        if not all(isinstance(strength, (int, float)) and 0 < strength < math.inf for strength in given):
-            raise InvalidInputError(
-                f"expected l1_strength to be a finite number above zero, or 'auto', got {self.l1_strength!r}"
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Sequences to train on, and the validation score of a network; higher is better."""
-
-    data: TrainingSet
-    score: Callable[[SpikingNetwork], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,56 +299,6 @@ def task_training(
     return Training(method, splits[0], settings, splits[-1], report, checkpoints, device)
 
 
-def best_readout(
-    witnesses: WitnessSet, split: Split, settings: Settings, device: torch.device | str | None = None
-) -> Solution:
-    """The certified optimum over the spikes of these witnesses, at the strength that validates best."""
-    data = split.data if device is None else split.data.to(check_device(device))
-    witnesses = witnesses.to(data.inputs.device)
-    dictionary = build_dictionary(witnesses, data.inputs, settings.objective.readout, lengths=data.lengths)
-    problem = settings.objective.problem(dictionary, data, penalty=settings.penalty, intercept=settings.intercept)
-    if isinstance(settings.l1_strength, (int, float)):
-        best = solve(problem.with_strength(settings.l1_strength), settings.tol)
-    else:
-        best = _path(problem, settings).select(lambda solution: split.score(reconstruct(solution)))
-    return _best_over_pool(best, witnesses, replace(split, data=data), settings) if settings.pool else best
-
-
-def _best_over_pool(first: Solution, witnesses: WitnessSet, split: Split, settings: Settings) -> Solution:
-    """The optimum over a pool, at the strength that validates best near that of a smaller optimum.
-
-    More witnesses fit better at the same price, so weaker penalties may pay; they are tried as long as they do.
-    """
-    assert isinstance(settings.family, Mapping)
-    widths = [*[min(width, _POOL_WIDTHS[0]) for width in witnesses.hidden[:-1]], min(_POOL_WIDTHS[1], settings.pool)]
-    family = {**settings.family, "hidden": tuple(widths)}
-    pool = WitnessPool(witnesses.n_features, family, settings.pool, settings.seed)
-    spikes = PoolSpikes(pool, split.data, settings.objective)
-    strength = first.problem.l1_strength
-    best: tuple[float, PoolSolution] | None = None
-    found: PoolSolution | None = None
-    is_given = isinstance(settings.l1_strength, (int, float))
-    for _ in range(1 if is_given else _POOL_STRENGTHS):
-        found = solve_pool(
-            pool,
-            split.data,
-            settings.objective,
-            strength,
-            penalty=settings.penalty,
-            intercept=settings.intercept,
-            tol=settings.tol,
-            start=found,
-            spikes=spikes,
-        )
-        score = split.score(reconstruct(found.solution))
-        if best is not None and score < best[0]:
-            break
-        best = (score, found)
-        strength *= 0.5
-    assert best is not None
-    return best[1].solution
-
-
 def _labelled(report: Report | None, label: str) -> Callable[[int, int], None]:
     return lambda done, total: None if report is None else report(label, done, total)
 
@@ -440,14 +309,6 @@ def _told_to(tells: Sequence[Callable[[int, int], None]]) -> Callable[[int, int]
             tell(done, total)
 
     return report
-
-
-def _path(problem: ConvexProblem, settings: Settings) -> StrengthPath:
-    if settings.l1_strength == "auto":
-        return solve_path(
-            problem, n_strengths=settings.n_strengths, smallest_ratio=settings.smallest_ratio, tol=settings.tol
-        )
-    return solve_path(problem, list(settings.l1_strength), tol=settings.tol)  # type: ignore[arg-type]
 
 
 def _sample(data: TrainingSet, settings: Settings) -> WitnessSet:

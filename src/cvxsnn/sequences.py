@@ -49,6 +49,22 @@ def as_sequences(data: Any) -> tuple[FloatArray, npt.NDArray[np.int64] | None]:
     return _checked(padded), None if lengths.min() == lengths.max() else lengths
 
 
+def feature_scale(
+    values: FloatArray, lengths: npt.NDArray[np.int64] | None, sample_weight: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and spread of each feature over all steps that are not padding; a spread of 1 where nothing varies."""
+    n_samples, n_steps, n_features = values.shape
+    weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
+    if lengths is not None:
+        weight = weight * (np.arange(n_steps) < lengths[:, None])
+    if weight.sum() == 0:
+        return np.zeros(n_features), np.ones(n_features)
+    share = (weight / weight.sum())[:, :, None]
+    mean = (share * values).sum((0, 1))
+    spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
+    return mean, np.where(spread > 1e-12 * (1 + abs(mean)), spread, 1.0)
+
+
 def _is_list_of_sequences(data: Any) -> bool:
     """Whether there are sequences of steps, each a sequence of numbers, among the elements."""
     if not isinstance(data, (Sequence, np.ndarray)) or isinstance(data, str) or len(data) == 0:

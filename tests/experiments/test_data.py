@@ -10,7 +10,8 @@ import pytest
 
 from cvxsnn.experiments.experiment import RunConfig, all_runs, experiment_names, load_experiment
 from cvxsnn.experiments.run import make_settings, make_task
-from cvxsnn.methods import METHODS, Settings
+from cvxsnn.methods import METHODS
+from cvxsnn.settings import Settings
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "paper.tex"
 NAMES = experiment_names()

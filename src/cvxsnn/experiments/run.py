@@ -14,8 +14,9 @@ import torch
 from .. import tasks
 from ..errors import CvxsnnError, InvalidInputError
 from ..evaluation import accuracy, predict_autoregressive, score_tokens
-from ..methods import Settings, Trained, Training, task_training, train_together
+from ..methods import Trained, Training, task_training, train_together
 from ..network import SpikingNetwork
+from ..settings import Settings
 from ..surrogate import SurrogateSettings
 from ..tasks import Task
 from ..training_set import Objective

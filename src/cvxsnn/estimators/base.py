@@ -1,39 +1,36 @@
-"""Spiking networks as scikit-learn estimators."""
+"""What the estimators have in common: settings, data, and how they are fitted and certified."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from math import inf
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
-from sklearn.utils import assert_all_finite, check_random_state
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 
-from .checks import check_choice, check_device, check_positive_int
-from .convex import Certificate, solve
-from .convex.heads import weighted_loss
-from .convex.losses import LOSSES, Loss, Softmax
-from .dictionary import Readout
-from .errors import InvalidInputError
-from .methods import METHODS, Settings, Split, train
-from .network import SpikingNetwork
-from .progress import ProgressBar
-from .proof import Proof
-from .reconstruction import reconstruct
-from .sequences import FloatArray, as_sequences, is_tabular
-from .surrogate import SurrogateSettings
-from .tasks.data import UNNAMED_HEAD
-from .theory.complete_certificate import CompleteCertificate, certify_complete
-from .training_set import Objective, TrainingSet
-from .tuning import Tuning
-from .witnesses import Distribution, Normal, Uniform
+from ..checks import check_choice, check_device, check_positive_int
+from ..convex import Certificate, solve
+from ..dictionary import Readout
+from ..errors import InvalidInputError
+from ..methods import METHODS, train
+from ..network import SpikingNetwork
+from ..progress import ProgressBar
+from ..proof import Proof
+from ..reconstruction import reconstruct
+from ..sequences import FloatArray, as_sequences, feature_scale, is_tabular
+from ..settings import Settings, Split
+from ..surrogate import SurrogateSettings
+from ..tasks.data import UNNAMED_HEAD
+from ..theory.complete_certificate import CompleteCertificate, certify_complete
+from ..training_set import Objective, TrainingSet
+from ..tuning import Tuning
+from ..witnesses import Distribution, Normal, Uniform
 
 _NEURONS = 4096
 _NEURONS_TO_TRAIN = 1024
@@ -48,7 +45,7 @@ _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
 
 
-class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """What classifier and regressor have in common."""
 
     _proof: Proof | None
@@ -249,7 +246,9 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if reset:
             self.n_features_in_ = values.shape[2]
             self._is_sequential = is_sequential
-            self._learn_scale(values, lengths, sample_weight)
+            self._mean, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
+            if self.standardize:
+                self._mean, self._scale = feature_scale(values, lengths, sample_weight)
         if values.shape[2] != self.n_features_in_ or is_sequential != self._is_sequential:
             expected = "sequences with" if self._is_sequential else "rows of"
             got = "sequences with" if is_sequential else "rows of"
@@ -259,23 +258,6 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         scaled = (values - self._mean) / self._scale
         ends = None if lengths is None else torch.from_numpy(lengths)
         return torch.from_numpy(scaled).to(check_device(self.device)), ends
-
-    def _learn_scale(
-        self, values: FloatArray, lengths: npt.NDArray[np.int64] | None, sample_weight: FloatArray | None
-    ) -> None:
-        """Mean and spread of each feature over all steps that are not padding."""
-        n_samples, n_steps, n_features = values.shape
-        self._mean, self._scale = np.zeros(n_features), np.ones(n_features)
-        if not self.standardize:
-            return
-        weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
-        if lengths is not None:
-            weight = weight * (np.arange(n_steps) < lengths[:, None])
-        if weight.sum() > 0:
-            share = (weight / weight.sum())[:, :, None]
-            self._mean = (share * values).sum((0, 1))
-            spread = np.sqrt((share * (values - self._mean) ** 2).sum((0, 1)))
-            self._scale = np.where(spread > 1e-12 * (1 + abs(self._mean)), spread, 1.0)
 
     def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
         weight = None
@@ -302,7 +284,7 @@ class _SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """The score of a network on held-out data; higher is better."""
 
 
-_PARAMETERS = """
+PARAMETERS = """
     Parameters
     ----------
     method : str
@@ -361,145 +343,3 @@ _PARAMETERS = """
     history_ : tuple of Stage
     n_features_in_ : int
 """
-
-
-class SpikingClassifier(ClassifierMixin, _SpikingEstimator):  # type: ignore[misc]
-    __doc__ = f"""A spiking network that classifies sequences, or rows of features as sequences of one step.
-
-    ``X`` may be an array (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or anything of
-    shape (n_samples, n_features). Labels may be numbers or strings. The default loss is "logistic" for two classes and
-    "softmax" for more; other losses treat more classes one against the rest.
-{_PARAMETERS}    classes_ : array of the labels
-    """
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on sequences X with labels y."""
-        data = self._training_set(X, y, sample_weight, reset=True)
-        targets = np.asarray(data.targets[UNNAMED_HEAD])
-        labels = targets.argmax(1) if targets.ndim == 2 else targets
-        self._fit(data, Objective(self._loss(), self._readout()), labels)
-        return self
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Scores: (n_samples,) for two classes, positive for the second; (n_samples, n_classes) for more."""
-        scores = self._scores(X)
-        if len(self.classes_) > 2:
-            return scores
-        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The most likely class of each sample."""
-        scores = self.decision_function(X)
-        chosen = (scores >= 0).astype(int) if scores.ndim == 1 else scores.argmax(1)
-        predicted: npt.NDArray[Any] = self.classes_[chosen]
-        return predicted
-
-    def _has_probabilities(self) -> bool:
-        if self.loss not in (None, "logistic", "softmax"):
-            raise AttributeError(f"expected loss 'logistic' or 'softmax' for probabilities, got {self.loss!r}")
-        return True
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities of the classes, shape (n_samples, n_classes)."""
-        scores = torch.from_numpy(self.decision_function(X))
-        if scores.ndim == 1:
-            second = torch.sigmoid(scores)
-            return torch.stack((1 - second, second), dim=1).numpy()
-        if self._loss_name == "softmax":
-            return torch.softmax(scores, dim=1).numpy()
-        shares = torch.sigmoid(scores)
-        return (shares / shares.sum(1, keepdim=True)).numpy()
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Logarithms of the probabilities."""
-        logarithms: FloatArray = np.log(self.predict_proba(X))
-        return logarithms
-
-    @property
-    def _loss_name(self) -> str:
-        if self.loss is None:
-            return "logistic" if len(self.classes_) == 2 else "softmax"
-        return check_choice("loss", self.loss, tuple(LOSSES))
-
-    def _loss(self) -> str | Loss:
-        return Softmax(len(self.classes_)) if self._loss_name == "softmax" else self._loss_name
-
-    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
-        if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None: pass one label a sample")
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        if reset:
-            self.classes_ = np.unique(y)
-            if len(self.classes_) < 2:
-                raise InvalidInputError(
-                    f"expected at least two classes, got only one class, {self.classes_[0]!r}: nothing to learn"
-                )
-        places: npt.NDArray[Any] = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if (self.classes_[places] != y).any():
-            raise InvalidInputError(f"expected labels among {self.classes_.tolist()}, got others too")
-        if self._loss_name != "softmax" and len(self.classes_) > 2:
-            columns: npt.NDArray[Any] = np.eye(len(self.classes_))[places]
-            return columns
-        # The decision is at zero, so that is where the squared loss must put the middle.
-        return 2 * places - 1 if self._loss_name == "squared" else places
-
-    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
-        with torch.no_grad():
-            scores = network(held_out.inputs, held_out.lengths)
-        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).to(scores.device)
-        truth = truth.argmax(1) if truth.ndim == 2 else truth.clamp(min=0)
-        predicted = (scores[:, 0] >= 0).to(torch.int64) if scores.shape[1] == 1 else scores.argmax(1)
-        weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
-        weight = weight.to(scores.device)
-        # Of networks with equally many right answers the one with the lower loss is better: by less than one answer.
-        heads, row_weight = Objective(self._loss()).heads(held_out)
-        loss = float(weighted_loss(heads, row_weight, scores))
-        return float((weight * (predicted == truth)).sum() + 1 / (1 + loss)) / len(truth)
-
-
-class SpikingRegressor(RegressorMixin, _SpikingEstimator):  # type: ignore[misc]
-    __doc__ = f"""A spiking network that predicts real numbers from sequences, or from rows of features.
-
-    ``X`` is as for :class:`SpikingClassifier`; ``y`` has shape (n_samples,) or (n_samples, n_outputs). The loss is
-    "squared".
-{_PARAMETERS}    """
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on sequences X with real targets y."""
-        check_choice("loss", self.loss or "squared", ("squared",))
-        data = self._training_set(X, y, sample_weight, reset=True)
-        self._fit(data, Objective("squared", self._readout()), None)
-        return self
-
-    def predict(self, X: Any) -> FloatArray:
-        """Predicted targets, in the shape they had in fit."""
-        scores = self._scores(X)
-        return scores[:, 0] if self._is_flat else scores
-
-    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
-        if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None: pass one number a sample")
-        try:
-            targets = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError("expected numeric targets, got others: a regressor predicts real numbers") from None
-        if targets.ndim == 0 or 0 in targets.shape:
-            raise InvalidInputError(f"expected one target or more a sample, got targets of shape {targets.shape}")
-        if not np.isfinite(targets).all():
-            raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
-        if targets.ndim == 2 and targets.shape[1] == 1:
-            targets = column_or_1d(targets, warn=True)
-        if reset:
-            self._is_flat = targets.ndim == 1
-        return targets
-
-    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
-        with torch.no_grad():
-            scores = network(held_out.inputs, held_out.lengths).cpu()
-        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).reshape(scores.shape)
-        weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
-        return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum().clamp_min(1e-300))

@@ -1,0 +1,61 @@
+"""Real numbers from sequences."""
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import column_or_1d
+
+from ..checks import check_choice
+from ..errors import InvalidInputError
+from ..network import SpikingNetwork
+from ..sequences import FloatArray
+from ..tasks.data import UNNAMED_HEAD
+from ..training_set import Objective, TrainingSet
+from .base import PARAMETERS, SpikingEstimator
+
+
+class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
+    __doc__ = f"""A spiking network that predicts real numbers from sequences, or from rows of features.
+
+    ``X`` is as for :class:`SpikingClassifier`; ``y`` has shape (n_samples,) or (n_samples, n_outputs). The loss is
+    "squared".
+{PARAMETERS}    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on sequences X with real targets y."""
+        check_choice("loss", self.loss or "squared", ("squared",))
+        data = self._training_set(X, y, sample_weight, reset=True)
+        self._fit(data, Objective("squared", self._readout()), None)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predicted targets, in the shape they had in fit."""
+        scores = self._scores(X)
+        return scores[:, 0] if self._is_flat else scores
+
+    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
+        if y is None:
+            raise InvalidInputError("requires y to be passed, but the target y is None: pass one number a sample")
+        try:
+            targets = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError("expected numeric targets, got others: a regressor predicts real numbers") from None
+        if targets.ndim == 0 or 0 in targets.shape:
+            raise InvalidInputError(f"expected one target or more a sample, got targets of shape {targets.shape}")
+        if not np.isfinite(targets).all():
+            raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
+        if targets.ndim == 2 and targets.shape[1] == 1:
+            targets = column_or_1d(targets, warn=True)
+        if reset:
+            self._is_flat = targets.ndim == 1
+        return targets
+
+    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
+        with torch.no_grad():
+            scores = network(held_out.inputs, held_out.lengths).cpu()
+        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).reshape(scores.shape)
+        weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
+        return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum().clamp_min(1e-300))
