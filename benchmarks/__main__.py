@@ -16,6 +16,7 @@ BENCHMARKS = (
     "pools",
     "cluster",
     "defaults",
+    "families",
     "witnesses",
     "quantisation",
     "exchange",

@@ -77,12 +77,13 @@ CHOICES: dict[str, dict[str, Any]] = {
 
 
 def fit(task: str, run: int, choice: str) -> tuple[str, str, float, float]:
-    """The task and choice, test accuracy, and the seconds of one thread that it took to get there."""
+    """The task and choice, test accuracy, and the seconds of one thread that the fit took."""
     torch.set_num_threads(1)
     data = TASKS[task][run]()
     begin = time.perf_counter()
     model = cs.SpikingClassifier(**CHOICES[choice], random_state=run).fit(data.X, data.y)
-    return task, choice, float(model.score(data.X_test, data.y_test)), time.perf_counter() - begin
+    seconds = time.perf_counter() - begin
+    return task, choice, float(model.score(data.X_test, data.y_test)), seconds
 
 
 def main(names: Sequence[str] = ()) -> None:

@@ -108,6 +108,7 @@ def test_options_reach_the_model():
     assert found.items() >= (given | {"threshold": 0.5, "l1_strength": 0.01, "random_state": 7}).items()
     assert load("other").get_params().items() >= {"decay": 0.25, "l1_strength": "auto"}.items()
     assert load("other").surrogate.epochs == 3
+    assert load("other").n_subnetworks is None
 
 
 @pytest.mark.parametrize("labels", [LABELS, LABELS.astype(object), classes_of(SEQUENCES)], ids=["str", "object", "int"])

@@ -481,18 +481,19 @@ def test_the_search_keeps_to_the_widths_asked_for():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, (4096, "auto", None, (32, 8, 4))),
-        ({"n_subnetworks": 2}, (2048, 2, None, (32, 8, 4))),
-        ({"hidden": (16, 48)}, (48, 1, (16, 48), (8, 2, 1))),
-        ({"hidden": 2048, "n_subnetworks": 2}, (2048, 2, (2048,), (32, 8, 4))),
-        ({"method": "cvx-sg"}, (1024, 1, None, (8, 2, 1))),
+        ({}, (4096, "auto", None)),
+        ({"n_subnetworks": 2}, (2048, 2, None)),
+        ({"hidden": np.array([16, 48])}, (48, 1, (16, 48))),
+        ({"hidden": np.array(2048), "n_subnetworks": 2}, (2048, 2, (2048,))),
+        ({"method": "cvx-sg"}, (1024, 1, None)),
     ],
 )
 def test_families_are_compared_with_a_thousand_neurons_however_many_are_sampled(monkeypatch, options, expected):
     asked = []
 
     def stop(data, objective, score, tuning, **_):
-        asked.append((tuning.n_witnesses, tuning.n_subnetworks, tuning.hidden, tuning.shares))
+        assert (tuning.n_compared, tuning.shares) == (1024, (8, 2, 1))
+        asked.append((tuning.n_witnesses, tuning.n_subnetworks, tuning.hidden))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cvxsnn.methods.tune_witnesses", stop)
@@ -501,10 +502,16 @@ def test_families_are_compared_with_a_thousand_neurons_however_many_are_sampled(
     assert asked == [expected]
 
 
+def test_two_rows_are_enough_for_a_regressor():
+    model = SpikingRegressor(hidden=(8,), n_trials=2).fit([[0.0], [1.0]], [0.0, 1.0])
+    assert model.predict([[0.0], [1.0]]).shape == (2,)
+
+
 def test_a_family_that_is_not_searched_for_has_as_many_neurons():
     for options, hidden, n_subnetworks in (
         ({"witnesses": "gaussian"}, (4096,), 1),
         ({"decay": 0.5, "n_subnetworks": 4}, (1024,), 4),
+        ({"neuron": "threshold"}, (1024,), 1),
     ):
         witnesses = SpikingClassifier(l1_strength=0.1, **options).fit(SEQUENCES, LABELS)._proof.witnesses
         assert (witnesses.hidden, witnesses.n_subnetworks) == (hidden, n_subnetworks)

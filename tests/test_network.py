@@ -136,6 +136,25 @@ def test_padded_sequences_score_as_each_alone_whatever_the_padding(seed, neuron,
     assert torch.equal(network(changed, lengths=torch.tensor(lengths)), together)
 
 
+@pytest.mark.parametrize("n_steps", [255, 256, 300])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_means_count_more_spikes_than_a_byte_holds(n_steps, is_padded):
+    # The first two witnesses fire at every step, the others now and then.
+    family = {"decay": 0.9, "threshold": cs.Uniform(-1.0, 1.0)}
+    witnesses = cs.gaussian_witnesses(2, (6,), seed=0, bias=cs.Uniform(0.0, 3.0), **family)
+    inputs = np.random.default_rng(0).normal(size=(5, n_steps, 2))
+    lengths = np.array([n_steps, 1, 100, n_steps - 1, 254]) if is_padded else None
+    spikes = cs.roll_out(witnesses.layers, inputs, "all", lengths=lengths).sum(1).numpy()
+    expected = spikes / (n_steps if lengths is None else lengths[:, None])
+    assert spikes.max() == n_steps
+    head = OutputHead("label", "logistic", 0, 1)
+    network = SpikingNetwork(witnesses.layers, torch.ones(6, 1), (head,), readout="mean")
+    dictionary = cs.build_dictionary(witnesses, inputs, "mean", lengths=lengths)
+    np.testing.assert_allclose(network.features(inputs, lengths).numpy(), expected, rtol=ROUNDING)
+    columns = dictionary.matvec(torch.eye(dictionary.n_atoms, dtype=torch.float64))[:, dictionary.atom_of_witness]
+    np.testing.assert_allclose(columns.numpy(), expected, rtol=ROUNDING)
+
+
 def test_decisions_respect_lengths():
     network, inputs = draw_network(), draw_inputs(6, 5, 1)
     lengths = torch.tensor([1, 2, 3, 4, 5, 2])

@@ -206,10 +206,20 @@ def test_trials_have_the_shares_of_the_neurons_that_are_asked_for():
     assert widths == {("draw", (128,)), ("vary", (320,)), ("finish", (640,))}
 
 
-def test_whole_subnetworks_are_left_out_first():
-    found = tune(Tuning(n_witnesses=128, n_layers=1, n_subnetworks=4, n_trials=8, shares=(8, 2, 1)))
-    sizes = {(trial.round, trial.family["n_subnetworks"], trial.family["hidden"]) for trial in found.trials}
-    assert sizes == {("draw", 1, (64,)), ("vary", 2, (128,)), ("finish", 4, (128,))}
+@pytest.mark.parametrize(
+    ("n_compared", "sizes"),
+    [
+        (None, {("draw", 1, (64,)), ("vary", 2, (128,)), ("finish", 4, (128,))}),
+        (300, {("draw", 1, (32,)), ("vary", 1, (128,)), ("finish", 2, (128,))}),
+        (100, {("draw", 1, (32,)), ("vary", 1, (42,)), ("finish", 1, (85,))}),
+    ],
+)
+def test_whole_subnetworks_are_left_out_first(n_compared, sizes):
+    tuning = Tuning(n_witnesses=128, n_layers=1, n_subnetworks=4, n_trials=8, n_compared=n_compared, shares=(8, 2, 1))
+    found = tune(tuning)
+    assert {(trial.round, trial.family["n_subnetworks"], trial.family["hidden"]) for trial in found.trials} == sizes
+    assert (found.family["n_subnetworks"], found.family["hidden"]) == (4, (128,))
+    assert {trial.n_rows for trial in found.trials} == {len(DATA)}
 
 
 def test_witnesses_are_parted_among_subnetworks_where_these_have_lower_layers():
@@ -222,6 +232,8 @@ def test_witnesses_are_parted_among_subnetworks_where_these_have_lower_layers():
     ("options", "message"),
     [
         ({"n_subnetworks": 0}, "n_subnetworks to be a positive integer, got 0"),
+        ({"n_subnetworks": "auto", "hidden": (4,)}, "number of subnetworks for the widths in hidden, got 'auto'"),
+        ({"n_compared": 0}, "n_compared to be a positive integer, got 0"),
         ({"n_witnesses": 0}, "n_witnesses to be a positive integer, got 0"),
         ({"n_trials": 0}, "n_trials to be a positive integer, got 0"),
         ({"n_layers": 0}, "n_layers to be a positive integer, got 0"),

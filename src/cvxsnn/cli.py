@@ -78,7 +78,7 @@ def fit(
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
     method: Annotated[str, typer.Option(help="cvx, sg, sg-cvx, sg-sg, cvx-sg, r or r-cvx.")] = "cvx",
     hidden: Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 256,512.")] = None,
-    subnetworks: Annotated[int, typer.Option(min=1, help="Parallel subnetworks.")] = 1,
+    subnetworks: Annotated[int | None, typer.Option(min=1, help="Parallel subnetworks.")] = None,
     neuron: Annotated[str, typer.Option(help="lif or threshold.")] = "lif",
     witnesses: Annotated[str, typer.Option(help="auto (search for a family of neurons) or gaussian.")] = "auto",
     trials: Annotated[int | None, typer.Option(min=1, help="Families that the search tries.")] = None,

@@ -265,7 +265,7 @@ def _value_out(value: Any) -> Any:
         return {"surrogate": asdict(value)}
     if isinstance(value, np.random.RandomState):
         return None  # its state has been used up by fit
-    return value.item() if isinstance(value, np.generic) else value
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
 def _value_in(value: Any) -> Any:

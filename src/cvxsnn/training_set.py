@@ -61,7 +61,10 @@ class TrainingSet:
     def take(self, samples: Tensor) -> Self:
         """Some of the sequences."""
         parts = [None if value is None else value[samples] for value in (self.sample_weight, self.lengths)]
-        return type(self)(self.inputs[samples], {name: y[samples] for name, y in self.targets.items()}, *parts)
+        # NumPy would take a tensor of one index for a number, and leave out the axis.
+        places = samples.cpu().numpy()
+        targets = {name: y[samples] if isinstance(y, Tensor) else y[places] for name, y in self.targets.items()}
+        return type(self)(self.inputs[samples], targets, *parts)
 
     def to(self, device: torch.device | str | None) -> Self:
         """The inputs on another device."""

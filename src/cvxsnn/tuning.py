@@ -46,7 +46,8 @@ class Tuning:
     Parameters
     ----------
     n_witnesses : int
-        Neurons of the last hidden layer of one subnetwork, once a family is chosen; those below have a quarter of that.
+        Neurons of the last hidden layer of one subnetwork, once a family is chosen, or with "auto" of all; those below
+        have a quarter as many.
     n_layers : int, optional
         Hidden layers; one or two when not given, whichever does better.
     n_trials : int
@@ -58,10 +59,13 @@ class Tuning:
     hidden : tuple of int, optional
         Widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
     n_subnetworks : int or "auto"
-        "auto" parts the witnesses of two layers or more among four, whose lower layers differ.
+        "auto", which goes without ``hidden``, parts the witnesses of two layers or more among four, whose lower layers
+        differ.
+    n_compared : int, optional
+        Neurons of the last hidden layers with which families are compared, however many are sampled in the end.
     shares : tuple of three int
-        One of so many neurons, and of sequences beyond a few, while families are drawn, varied, finished. Whole
-        subnetworks are left out first.
+        One of so many of those neurons, and of the sequences beyond a few, while families are drawn, varied, finished.
+        Whole subnetworks are left out first.
     """
 
     n_witnesses: int = 1024
@@ -71,6 +75,7 @@ class Tuning:
     readouts: tuple[Readout, ...] = ()
     hidden: tuple[int, ...] | None = None
     n_subnetworks: int | Literal["auto"] = 1
+    n_compared: int | None = None
     shares: tuple[int, int, int] = (16, 4, 1)
 
     def __post_init__(self) -> None:
@@ -79,6 +84,10 @@ class Tuning:
             check_positive_int(name, getattr(self, name))
         if self.n_subnetworks != "auto":
             check_positive_int("n_subnetworks", self.n_subnetworks)
+        elif self.hidden is not None:
+            raise InvalidInputError("expected a number of subnetworks for the widths in hidden, got 'auto': pass 1")
+        if self.n_compared is not None:
+            check_positive_int("n_compared", self.n_compared)
         if self.hidden is not None:
             for width in self.hidden:
                 check_positive_int("hidden", width)
@@ -285,16 +294,19 @@ def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) ->
     return Trial(family, candidate.readout, name, len(data), fitted, error, time.monotonic() - begin)
 
 
-def _sized(family: FamilyDraw, tuning: Tuning, share: int = 1) -> dict[str, Any]:
-    """The family at the widths asked for, or at one of so many neurons, but not too few to tell families apart."""
+def _sized(family: FamilyDraw, tuning: Tuning, share: int | None = None) -> dict[str, Any]:
+    """The family at the widths asked for, or to be compared at a share of them, but not too few to tell it apart."""
     n_subnetworks, last = tuning.n_subnetworks, tuning.n_witnesses
     if n_subnetworks == "auto":
         n_subnetworks = 1 if family.n_layers == 1 else _SUBNETWORKS
         last = max(1, last // n_subnetworks)
     widths = tuning.hidden or (*[max(_LEAST_WIDTH, last // 4)] * (family.n_layers - 1), last)
-    kept = max(1, n_subnetworks // share)
-    share = max(1, share * kept // n_subnetworks)
-    small = tuple(max(min(width, _LEAST_WIDTH), width // share) for width in widths)
+    if share is None:
+        return {**family.arguments(), "hidden": widths, "n_subnetworks": n_subnetworks}
+    n_neurons = n_subnetworks * widths[-1]
+    share *= math.ceil(n_neurons / (tuning.n_compared or n_neurons))
+    kept = math.ceil(n_subnetworks / share)
+    small = tuple(max(min(width, _LEAST_WIDTH), width * n_subnetworks // (share * kept)) for width in widths)
     return {**family.arguments(), "hidden": small, "n_subnetworks": kept}
 
 

@@ -106,8 +106,12 @@ def minimise(
         begin = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
         # From a start that is worse than nothing, Newton steps may not find the way back. What was optimal on a path
         # before is better than nothing now: a weaker penalty lowers its objective, and not that of zero.
-        is_on_path = isinstance(start, Run) and start.status is Status.CONVERGED
-        if is_on_path or _objective(problem, *begin) < _objective(problem, coef, intercept):
+        is_better = (
+            isinstance(start, Run)
+            and start.status is Status.CONVERGED
+            and start.candidate.problem.l1_strength >= problem.l1_strength
+        )
+        if is_better or _objective(problem, *begin) < _objective(problem, coef, intercept):
             coef, intercept = begin
     coef, intercept, duals, status, name = _minimise(problem, coef, intercept, recorder, tol, solver, max_iterations)
     return Run(Candidate(problem, coef, intercept, tuple(duals)), status, name, recorder)

@@ -1,7 +1,7 @@
 """What the estimators have in common: settings, data, and how they are fitted and certified."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import inf
 from numbers import Real
 from typing import Any
@@ -32,14 +32,11 @@ from ..training_set import Objective, TrainingSet
 from ..tuning import Tuning
 from ..witnesses import Distribution, Normal, Uniform
 
-_NEURONS = 4096
-_NEURONS_TO_TRAIN = 1024
-"""Gradients and ridge regression take longer over more."""
+_NEURONS, _FEWER_NEURONS = 4096, 1024
+"""Sampled by default: LIF neurons for a read-out alone; and those to train, or that read each other."""
 _TRIALS = (64, 192)
-_TUNING_SHARES = (8, 2, 1)
-"""Of what a search may use; larger than its own: on few sequences, a few dozen neurons tell families badly apart."""
-_TUNING_NEURONS = 1024
-"""With so many, families are compared, however many are then sampled."""
+_TUNING_NEURONS, _TUNING_SHARES = 1024, (8, 2, 1)
+"""With which families are compared: on few sequences, a few dozen neurons tell them badly apart."""
 
 _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
@@ -175,8 +172,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         named = {name: value for name, value in given.items() if value is not None}
         is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
-            is_free = self.hidden is None and self.n_subnetworks is None and self._is_sampled_only
-            times = max(1, n_subnetworks * hidden[-1] // _TUNING_NEURONS)
+            is_free = self.hidden is None and self.n_subnetworks is None and self.method == "cvx"
             return Tuning(
                 n_witnesses=hidden[-1],
                 n_trials=self._n_trials(len(data)),
@@ -184,7 +180,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 readouts=("last", "mean") if self.readout is None and data.inputs.shape[1] > 1 else (),
                 hidden=None if self.hidden is None else hidden,
                 n_subnetworks="auto" if is_free else n_subnetworks,
-                shares=tuple(times * share for share in _TUNING_SHARES),  # type: ignore[arg-type]
+                n_compared=_TUNING_NEURONS,
+                shares=_TUNING_SHARES,
             )
         family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
         if self.neuron != "lif":
@@ -192,17 +189,13 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
         return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
 
-    @property
-    def _is_sampled_only(self) -> bool:
-        return METHODS[self.method] == METHODS["cvx"]
-
     def _widths(self) -> tuple[tuple[int, ...], int]:
         """The hidden layers' widths, and how many subnetworks have them."""
         n_subnetworks = 1 if self.n_subnetworks is None else check_positive_int("n_subnetworks", self.n_subnetworks)
         if self.hidden is None:
-            n_neurons = _NEURONS if self._is_sampled_only else _NEURONS_TO_TRAIN
+            n_neurons = _NEURONS if self.method == "cvx" and self.neuron == "lif" else _FEWER_NEURONS
             return (max(1, n_neurons // n_subnetworks),), n_subnetworks
-        widths = tuple(self.hidden) if isinstance(self.hidden, Iterable) else (self.hidden,)
+        widths = tuple(np.ravel(np.asarray(self.hidden, dtype=object)))
         if not widths:
             raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
         return tuple(check_positive_int("hidden", width) for width in widths), n_subnetworks
@@ -291,10 +284,11 @@ PARAMETERS = """
         How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all by surrogate
         gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
     hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork. Without, all subnetworks together have 4,096 neurons in the last
-        one, or 1,024 where other methods than "cvx" work on them, and a search decides between one layer and two.
+        Widths of the hidden layers of one subnetwork. Without, there is one layer, or two where a search finds that
+        better, and the last one has 4,096 neurons in all subnetworks together; 1,024 for other methods than "cvx" and
+        for threshold neurons.
     n_subnetworks : int, optional
-        One, if not given; but four where "cvx" decides for two layers of its own.
+        One, if not given; but four where the search of "cvx" decides for two layers.
     witnesses : "auto" or "gaussian"
         "auto" searches for a family of neurons on held-out data, for methods that begin with a convex stage and unless
         any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for. "gaussian" is the paper's
