@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import cvxsnn as cs
+from cvxsnn.neurons.rollout import count_spikes
 from cvxsnn.ridge import RidgePath
 from cvxsnn.seeds import child_generator
 from cvxsnn.witnesses.prior import draw_family
@@ -46,7 +47,7 @@ def judge(family: dict[str, Any], seed: int) -> float:
     data = speech(lambda own: False)
     inputs = (data.X - data.X.mean((0, 1))) / data.X.std((0, 1))
     witnesses = cs.gaussian_witnesses(inputs.shape[2], seed=seed, **family)
-    counts = cs.roll_out(witnesses.layers, inputs, "all").sum(1)
+    counts = count_spikes(witnesses.layers, inputs)
     return left_out_accuracy(counts.to(torch.float64) / inputs.shape[1], torch.from_numpy(data.y))
 
 

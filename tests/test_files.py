@@ -88,6 +88,12 @@ def assert_same_estimator(found, model, data, targets):
         assert_close_certificates(found.certify(data, targets), model.certify(data, targets))
 
 
+def test_widths_may_be_an_array(tmp_path):
+    model = classifier(hidden=np.array([6, 4])).fit(SEQUENCES, LABELS)
+    save(model, tmp_path / "model")
+    assert load(tmp_path / "model").hidden == (6, 4)
+
+
 @given(
     hidden=st.lists(st.integers(1, 5), min_size=1, max_size=3),
     n_features=st.integers(1, 3),
