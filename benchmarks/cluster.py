@@ -14,9 +14,9 @@ from typing import Any
 from joblib import parallel_config
 
 import cvxsnn as cs
-from cvxsnn.experiments import RecordStore, run_all
-from cvxsnn.experiments.experiment import RunConfig
-from cvxsnn.pools import PoolRound
+from cvxsnn.app.experiments import RecordStore, run_all
+from cvxsnn.app.experiments.experiment import RunConfig
+from cvxsnn.training.pools import PoolRound
 
 from .measure import console, make_table
 from .pools import FAMILY, STRENGTH

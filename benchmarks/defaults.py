@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 
 import cvxsnn as cs
-from cvxsnn.spectrogram import speech_features
-from cvxsnn.tasks import Task, speech_files
+from cvxsnn.data.audio import speech_features
+from cvxsnn.data.tasks import Task, speech_files
 
 from .measure import console, make_table
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 
 from cvxsnn import Normal, build_dictionary, gaussian_witnesses, roll_out
-from cvxsnn.tasks import addition
+from cvxsnn.data.tasks import addition
 
 from .measure import best_seconds, console, make_table, verdict
 

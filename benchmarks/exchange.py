@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cvxsnn import LIFLayer, SpikingNetwork, roll_out
-from cvxsnn.interop import (
+from cvxsnn.exchange import (
     NIRNetwork,
     from_norse,
     from_snntorch,
@@ -24,8 +24,8 @@ from cvxsnn.interop import (
     to_snntorch,
     to_spikingjelly,
 )
-from cvxsnn.interop.neighbours import import_neighbour
-from cvxsnn.network import OutputHead
+from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.neurons.exact import snap_inputs
 
 from .measure import console, make_table

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 import cvxsnn as cs
+from cvxsnn.convex.ridge import RidgePath
+from cvxsnn.core.seeds import child_generator
 from cvxsnn.neurons.rollout import count_spikes
-from cvxsnn.ridge import RidgePath
-from cvxsnn.seeds import child_generator
 from cvxsnn.witnesses.prior import draw_family
 
 from .defaults import speech

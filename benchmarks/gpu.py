@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 import cvxsnn as cs
-from cvxsnn.convex import newton, quadratic
-from cvxsnn.evaluation import accuracy
-from cvxsnn.pools import PoolRound
+from cvxsnn.convex.solvers import newton, quadratic
+from cvxsnn.network.evaluation import accuracy
+from cvxsnn.training.pools import PoolRound
 
 from .measure import console, describe_machine, make_table, verdict
 

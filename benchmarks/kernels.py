@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cvxsnn import SpikeDictionary, bits, build_dictionary
+from cvxsnn import SpikeDictionary, build_dictionary
+from cvxsnn.core import bits
 from cvxsnn.dictionary.lookup import MAX_OUTPUTS, lookup_product
 
 from .measure import console, make_table

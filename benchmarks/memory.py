@@ -12,7 +12,7 @@ import psutil
 import torch
 
 from cvxsnn import DataFileError, build_dictionary, gaussian_witnesses
-from cvxsnn.tasks import mnist_seq
+from cvxsnn.data.tasks import mnist_seq
 
 from .measure import console, make_table, verdict
 

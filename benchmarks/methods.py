@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from cvxsnn import Normal, Objective, Settings, SurrogateSettings, tasks, train_task
-from cvxsnn.evaluation import accuracy
-from cvxsnn.neurons.gradient import Surrogate
+from cvxsnn import Normal, Objective, Settings, SurrogateSettings, train_task
+from cvxsnn.data import tasks
+from cvxsnn.network.evaluation import accuracy
+from cvxsnn.neurons.surrogate import Surrogate
 
 from .measure import console, make_table
 

@@ -12,10 +12,10 @@ import psutil
 import torch
 
 import cvxsnn as cs
-from cvxsnn.memory import format_bytes
-from cvxsnn.planning import Plan, format_seconds, plan
-from cvxsnn.rates import Rates, measure_rates
-from cvxsnn.tasks import addition, first_last_xor, mnist_seq
+from cvxsnn.app.planning import Plan, format_seconds, plan
+from cvxsnn.app.rates import Rates, measure_rates
+from cvxsnn.core.memory import format_bytes
+from cvxsnn.data.tasks import addition, first_last_xor, mnist_seq
 
 from .measure import console, make_table
 from .memory import data_directory, peak_gb

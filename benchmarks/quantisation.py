@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import cvxsnn as cs
-from cvxsnn.crowd import TaskScore
-from cvxsnn.quantisation import BitsComparison, compare_bits
-from cvxsnn.tasks import Task
+from cvxsnn.data.tasks import Task
+from cvxsnn.exchange.quantisation import BitsComparison, compare_bits
+from cvxsnn.training.surrogate.crowd import TaskScore
 
 from .measure import console, make_table
 

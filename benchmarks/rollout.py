@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from cvxsnn import WitnessSet, gaussian_witnesses, roll_out
+from cvxsnn.data.tasks import addition
 from cvxsnn.neurons import HiddenLayer
 from cvxsnn.neurons.exact import snap_inputs
-from cvxsnn.tasks import addition
 
 from .measure import best_seconds, console, make_table, verdict
 

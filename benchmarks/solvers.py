@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 
 from cvxsnn import ConvexProblem, DataFileError, SpikeDictionary, build_dictionary, gaussian_witnesses
-from cvxsnn.tasks import addition, first_last_xor, mnist_seq
+from cvxsnn.data.tasks import addition, first_last_xor, mnist_seq
 
 from . import solvers_report
 from .measure import console, machine_facts, make_table

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import cvxsnn as cs
-from cvxsnn.best_readout import best_readout
-from cvxsnn.crowd import TaskScore
-from cvxsnn.evaluation import accuracy
-from cvxsnn.methods import task_training, train_together
-from cvxsnn.tasks import Task
+from cvxsnn.data.tasks import Task
+from cvxsnn.network.evaluation import accuracy
+from cvxsnn.training.convex_stage import best_readout
+from cvxsnn.training.methods import task_training, train_together
+from cvxsnn.training.surrogate.crowd import TaskScore
 
 from .measure import console, make_table
 

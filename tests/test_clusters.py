@@ -15,9 +15,9 @@ from joblib import parallel_config
 
 import cvxsnn as cs
 from cvxsnn import Normal, Objective, TrainingSet, Uniform
-from cvxsnn.experiments import RecordStore, run_all
-from cvxsnn.experiments.experiment import RunConfig
-from cvxsnn.tuning import Tuning
+from cvxsnn.app.experiments import RecordStore, run_all
+from cvxsnn.app.experiments.experiment import RunConfig
+from cvxsnn.training.search import Tuning
 
 XOR = cs.tasks.first_last_xor(6, n_train=150, n_val=100, n_test=100)
 DATA = TrainingSet.of(XOR.train)

@@ -8,16 +8,18 @@ from tolerances import CERTIFIED_AGAIN, FLOAT64_MEAN, REFITTED, ROUNDING
 from torch import nn
 
 import cvxsnn as cs
-from cvxsnn import memory
-from cvxsnn.convex import active_set, statistics
-from cvxsnn.convex.cholesky import solve_semidefinite
-from cvxsnn.crowd import TaskScore
+from cvxsnn.convex.solvers import active_set
+from cvxsnn.convex.solvers.cholesky import solve_semidefinite
+from cvxsnn.convex.statistics import sums as statistics
+from cvxsnn.core import memory
+from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import count_dictionary
-from cvxsnn.dropout import Dropout
-from cvxsnn.evaluation import accuracy
+from cvxsnn.network.evaluation import accuracy
 from cvxsnn.neurons.lif import LIFLayer
-from cvxsnn.surrogate import initial_network
-from cvxsnn.surrogate_training import Job, train_jobs
+from cvxsnn.training.surrogate.crowd import TaskScore
+from cvxsnn.training.surrogate.dropout import Dropout
+from cvxsnn.training.surrogate.settings import initial_network
+from cvxsnn.training.surrogate.trainer import Job, train_jobs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; run on a machine with one")
 
@@ -118,7 +120,7 @@ def assert_same_gram(make, columns, n_steps):
 @pytest.mark.parametrize("n_atoms", [1, 5, 16, 17, 63, 301, 777])
 def test_gram_matrices_of_any_number_of_atoms_are_exact(n_atoms, block, monkeypatch):
     if block is not None:
-        monkeypatch.setattr("cvxsnn.dictionary.spike_dictionary._GRAM_BLOCK_GPU", block)
+        monkeypatch.setattr("cvxsnn.dictionary.packed._GRAM_BLOCK_GPU", block)
     generator = torch.Generator().manual_seed(n_atoms)
     spikes = torch.rand(1003, n_atoms, generator=generator) < 0.3
     assert_same_gram(cs.build_dictionary, spikes, 1)
@@ -336,7 +338,7 @@ def test_dropout_hides_the_same_on_cuda_and_on_the_cpu(depth, dtype):
 def test_an_epoch_with_dropout_on_cuda_has_the_loss_of_the_cpu(readout, kind):
     sequences = make_sequences(120)
     lengths = torch.arange(120) % 4 + 1 if kind == "unequal" else None
-    data = cs.TrainingSet(torch.from_numpy(sequences), {"label": classes_of(sequences, 3)}, lengths=lengths)
+    data = cs.TrainingSet(Sequences(torch.from_numpy(sequences), lengths), {"label": classes_of(sequences, 3)})
     objective = cs.Objective("softmax", readout)
     witnesses = cs.gaussian_witnesses(3, (20, 24), decay=0.8, bias=cs.Normal(0.0, 0.3))
     network = initial_network(witnesses.layers, objective, data)
@@ -401,7 +403,7 @@ def draw_classes():
 @pytest.mark.parametrize("room", [2**30, 0], ids=["as numbers", "packed"])
 @pytest.mark.parametrize("loss", ["softmax", "squared", "logistic"])
 def test_the_readout_of_a_model_on_cuda_has_the_certified_optimum_of_the_cpu(loss, room, monkeypatch):
-    monkeypatch.setattr("cvxsnn.readout.reconstruct._DENSE_BYTES", room)
+    monkeypatch.setattr("cvxsnn.exchange.readout.reconstruct._DENSE_BYTES", room)
     inputs, classes = draw_classes()
     here, there = (
         cs.reconstruct_readout(Leaky().to(place), inputs, classes, loss=loss, l1_strength=0.005, batch_size=64)
@@ -568,7 +570,7 @@ def test_matrices_too_large_for_cuda_are_refused_in_one_sentence(loss, array, mo
 def test_a_dictionary_too_large_for_cuda_is_refused_before_the_roll_out(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
     monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)
-    monkeypatch.setattr("cvxsnn.dictionary.build.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
+    monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
     inputs = torch.zeros(20_000, 2, 3, device=DEVICE)
     sentence = rf"20,000 rows × 512 columns.* the memory of {DEVICE}.* needs 3\.67 MiB and 1 MiB are available"
     with pytest.raises(cs.BudgetError, match=sentence):
@@ -588,7 +590,7 @@ def test_what_has_no_room_for_a_gram_matrix_on_cuda_is_solved_without_one(monkey
 
 
 def test_rates_are_measured_on_cuda(monkeypatch):
-    monkeypatch.setattr("cvxsnn.rates._SECONDS", 0.01)
+    monkeypatch.setattr("cvxsnn.app.rates._SECONDS", 0.01)
     rates = cs.measure_rates(DEVICE)
     assert isinstance(rates, cs.Rates)
     assert rates.device == DEVICE

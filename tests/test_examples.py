@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cvxsnn.errors import CvxsnnError
-from cvxsnn.tasks.speech_files import read_recordings
+from cvxsnn.core.errors import CvxsnnError
+from cvxsnn.data.tasks.speech_files import read_recordings
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 READOUTS = {"snntorch_readout.py": "snntorch", "spikingjelly_readout.py": "spikingjelly", "norse_readout.py": "norse"}

@@ -1,6 +1,8 @@
 """cvxsnn: spiking neural networks trained to a certified global optimum."""
 
-from . import interop, tasks
+from . import exchange as interop
+from .app.planning import Cluster, Plan, plan
+from .app.rates import Rates, measure_rates
 from .convex import (
     Certificate,
     ConvergenceError,
@@ -19,6 +21,12 @@ from .convex import (
     solve_statistics,
     solve_statistics_path,
 )
+from .convex.objective import Objective
+from .core.errors import BudgetError, CvxsnnError, DataFileError, InvalidInputError
+from .data import tasks
+from .data.audio import mel_spectrogram, speech_features
+from .data.encoders import encode_delta, encode_latency, encode_rate
+from .data.training_set import TrainingSet
 from .dictionary import (
     DenseDictionary,
     DictionaryHealth,
@@ -29,30 +37,23 @@ from .dictionary import (
     stack_health,
     stream_dictionary,
 )
-from .encoders import encode_delta, encode_latency, encode_rate
-from .energy import Joules, Operations, count_operations
-from .errors import BudgetError, CvxsnnError, DataFileError, InvalidInputError
 from .estimators import SpikingClassifier, SpikingRegressor
-from .files import load, save
-from .methods import METHODS, Trained, train, train_task
-from .network import SpikingNetwork
+from .estimators.files import load, save
+from .exchange.quantisation import compare_bits, quantise, quantise_and_solve, quantise_estimator, quantise_readout
+from .exchange.readout import ReadoutResult, ReadoutScore, reconstruct_readout
+from .network.energy import Joules, Operations, count_operations
+from .network.proof import Proof
+from .network.reconstruction import reconstruct, rescale_hidden, weight_decay_objective
+from .network.spiking_network import SpikingNetwork
+from .network.summary import summarise
 from .neurons import LIFLayer, ThresholdLayer, roll_out
-from .planning import Cluster, Plan, plan
-from .pools import PoolSolution, solve_pool
-from .proof import Proof
-from .quantisation import compare_bits, quantise, quantise_and_solve, quantise_estimator, quantise_readout
-from .rates import Rates, measure_rates
-from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
-from .reconstruction import reconstruct, rescale_hidden, weight_decay_objective
-from .settings import Settings, Split
-from .spectrogram import mel_spectrogram, speech_features
-from .summary import summarise
-from .surrogate import SurrogateSettings
-from .surrogate_training import train_surrogate
-from .trained_pricing import Ascent, grow_witnesses
-from .training_set import Objective, TrainingSet
-from .tuning import Tuned, Tuning, tune_witnesses
-from .witness_pool import WitnessPool
+from .training.growth import Ascent, grow_witnesses
+from .training.methods import METHODS, Trained, train, train_task
+from .training.pools import PoolSolution, solve_pool
+from .training.search import Tuned, Tuning, tune_witnesses
+from .training.settings import Settings, Split
+from .training.surrogate.settings import SurrogateSettings
+from .training.surrogate.trainer import train_surrogate
 from .witnesses import (
     Constant,
     LogUniform,
@@ -63,6 +64,7 @@ from .witnesses import (
     join_witnesses,
     single_out,
 )
+from .witnesses.pool import WitnessPool
 
 __all__ = [
     "METHODS",

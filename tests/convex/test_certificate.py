@@ -11,7 +11,7 @@ from cvxsnn import Certificate, ConvexProblem, certify, solve
 from cvxsnn.convex import CertificateError
 from cvxsnn.convex.certificate import Candidate, certify_all
 from cvxsnn.convex.losses import Squared
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 
 KINDS = st.builds(
     Kind,

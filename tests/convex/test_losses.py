@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cvxsnn.convex import Softmax
 from cvxsnn.convex.losses import Loss, make_loss
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 
 BOUNDED_LOSSES = [name for name in LOSSES if name != "squared"]
 N_ROWS = 12

@@ -8,7 +8,7 @@ from convex.problems import LOSSES, Kind
 from tolerances import ROUNDING
 
 from cvxsnn import ConvergenceWarning, ConvexProblem, Path, solve, solve_path
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 
 TOL = 1e-7
 

@@ -6,7 +6,7 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn.convex.penalties import PENALTIES, make_penalty
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 
 seeds = st.integers(0, 2**32 - 1)
 steps = st.sampled_from([1e-3, 0.3, 1.0, 5.0])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cvxsnn import ConvexProblem, build_dictionary, certify, gaussian_witnesses, solve
 from cvxsnn.convex.heads import timestep_weights
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 
 COLUMNS = np.eye(4, dtype=bool)
 LABELS = np.array([0, 1, 0, 1])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tolerances import ROUNDING
 
 from cvxsnn import Certificate, ConvergenceError, ConvergenceWarning, ConvexProblem, Solution, Status, solve
-from cvxsnn.convex import active_set
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.convex.solvers import active_set
+from cvxsnn.core.errors import InvalidInputError
 
 KINDS = st.builds(
     Kind,

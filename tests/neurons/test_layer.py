@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from cvxsnn import LIFLayer, ThresholdLayer, roll_out
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import snap_weights
 
 WEIGHT = torch.linspace(-1, 1, 24).reshape(2, 3, 4)

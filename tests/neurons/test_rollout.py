@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cvxsnn import LIFLayer, Normal, Uniform, gaussian_witnesses, roll_out
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.data.sequences import Sequences
 from cvxsnn.neurons import Stepper
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.rollout import iterate_rollout
@@ -204,8 +205,8 @@ def test_inputs_are_read_in_their_unit(layers):
 def test_sequences_padded_at_the_end_spike_as_each_alone(seed, neuron, hidden, lengths, chunk_bytes):
     layers = draw_layers(neuron, hidden, n_subnetworks=2, seed=seed)
     inputs = draw_inputs(len(lengths), 7, seed=seed)
-    options = {"lengths": np.array(lengths), "chunk_bytes": chunk_bytes}
-    last, steps = roll_out(layers, inputs, "last", **options), roll_out(layers, inputs, "all", **options)
+    sequences = Sequences(inputs, np.array(lengths))
+    last, steps = (roll_out(layers, sequences, steps, chunk_bytes=chunk_bytes) for steps in ("last", "all"))
     for row, length in enumerate(lengths):
         alone = roll_out(layers, inputs[row : row + 1, :length], "all")[0]
         assert torch.equal(last[row], alone[-1])
@@ -218,15 +219,15 @@ def test_the_content_of_the_padding_does_not_matter(layers):
     padding = torch.arange(9) >= lengths[:, None]
     changed = torch.where(padding[:, :, None], -31.5, inputs)
     for steps in ("last", "all"):
-        found = roll_out(layers, changed, steps, lengths=lengths)
-        assert torch.equal(found, roll_out(layers, inputs, steps, lengths=lengths))
+        found = roll_out(layers, Sequences(changed, lengths), steps)
+        assert torch.equal(found, roll_out(layers, Sequences(inputs, lengths), steps))
         assert not torch.equal(found, roll_out(layers, inputs, steps))
 
 
 def test_full_lengths_are_the_same_as_none(layers):
     inputs = draw_inputs()
     for lengths in (np.full(70, 9), torch.full((70,), 9), [9] * 70, np.full(70, 9, dtype=np.uint8)):
-        assert torch.equal(roll_out(layers, inputs, "all", lengths=lengths), roll_out(layers, inputs, "all"))
+        assert torch.equal(roll_out(layers, Sequences(inputs, lengths), "all"), roll_out(layers, inputs, "all"))
 
 
 INPUTS = draw_inputs(4, 3)
@@ -264,12 +265,12 @@ def test_inputs_that_cannot_be_rolled_out_are_refused_in_one_sentence(inputs, me
         (lambda: roll_out([LAYERS[0], LAYERS[1].take(slice(1))], INPUTS), "same number of subnetworks"),
         (lambda: roll_out([LAYERS[0], LAYERS[1].to(dtype=torch.float64)], INPUTS), "the same dtype"),
         (lambda: roll_out(LAYERS, INPUTS, "first"), "steps to be one of 'last', 'all', got 'first'"),
-        (lambda: roll_out(LAYERS, INPUTS, lengths=[3, 3, 3]), r"4 integers, got torch.int64 of shape \(3,\)"),
-        (lambda: roll_out(LAYERS, INPUTS, lengths=[[3]] * 4), r"4 integers, got torch.int64 of shape \(4, 1\)"),
-        (lambda: roll_out(LAYERS, INPUTS, lengths=[3.0] * 4), "lengths to be 4 integers, got torch.float32"),
-        (lambda: roll_out(LAYERS, INPUTS, lengths=[True] * 4), "lengths to be 4 integers, got torch.bool"),
-        (lambda: roll_out(LAYERS, INPUTS, lengths=[0, 1, 2, 3]), "lengths from 1 to 3, got values from 0 to 3"),
-        (lambda: roll_out(LAYERS, INPUTS, lengths=[1, 2, 3, 4]), "lengths from 1 to 3, got values from 1 to 4"),
+        (lambda: roll_out(LAYERS, Sequences(INPUTS, [3, 3, 3])), r"4 integers, got torch.int64 of shape \(3,\)"),
+        (lambda: roll_out(LAYERS, Sequences(INPUTS, [[3]] * 4)), r"4 integers, got torch.int64 of shape \(4, 1\)"),
+        (lambda: roll_out(LAYERS, Sequences(INPUTS, [3.0] * 4)), "lengths to be 4 integers, got torch.float32"),
+        (lambda: roll_out(LAYERS, Sequences(INPUTS, [True] * 4)), "lengths to be 4 integers, got torch.bool"),
+        (lambda: roll_out(LAYERS, Sequences(INPUTS, [0, 1, 2, 3])), "lengths from 1 to 3, got values from 0 to 3"),
+        (lambda: roll_out(LAYERS, Sequences(INPUTS, [1, 2, 3, 4])), "lengths from 1 to 3, got values from 1 to 4"),
         (lambda: roll_out(LAYERS, INPUTS, chunk_bytes=0), "chunk_bytes to be a positive integer, got 0"),
         (lambda: Stepper(LAYERS, 4).step(INPUTS[:1, 0]), r"shape \(4, 5\), got shape \(1, 5\)"),
         (lambda: Stepper(LAYERS, 4).step(INPUTS[:, 0, :2]), r"shape \(4, 5\), got shape \(4, 2\)"),

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from theory.families import SEEDS, as_set
 from tolerances import GENERATED
 
-from cvxsnn.errors import BudgetError, InvalidInputError
+from cvxsnn.core.errors import BudgetError, InvalidInputError
 from cvxsnn.theory import count_cells, enumerate_patterns
 
 ROWS = st.integers(1, 7)

@@ -6,7 +6,7 @@ from tolerances import CERTIFIED_AGAIN, PRICED, UNMISTAKABLE
 
 from cvxsnn import ConvexProblem, build_dictionary, gaussian_witnesses, solve
 from cvxsnn.convex import certify_with_bound
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, complete_dictionary, price_solution, solve_complete
 
 LOSSES = ("squared", "logistic", "hinge", "squared_hinge")

@@ -17,12 +17,12 @@ from cvxsnn import (
     WitnessSet,
     build_dictionary,
     certify,
-    cli,
     gaussian_witnesses,
     solve,
 )
+from cvxsnn.app import cli
 from cvxsnn.convex import certify_with_bound
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, certify_complete, complete_dictionary
 from cvxsnn.theory.complete_certificate import family_of
 from cvxsnn.witnesses import Provenance

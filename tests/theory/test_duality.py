@@ -5,7 +5,7 @@ from theory.families import draw_parameters, draw_sequences, float_spikes
 from tolerances import CERTIFIED_AGAIN, ROUNDING, STRONG_DUALITY, UNMISTAKABLE
 
 from cvxsnn import ConvexProblem, build_dictionary, gaussian_witnesses
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, complete_dictionary, complete_recurrent_dictionary, verify_strong_duality
 
 LEAKY = LIFFamily(0.5)

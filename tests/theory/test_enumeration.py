@@ -16,7 +16,7 @@ from theory.families import (
 )
 
 from cvxsnn import ThresholdLayer, build_dictionary
-from cvxsnn.errors import BudgetError, CvxsnnError, InvalidInputError
+from cvxsnn.core.errors import BudgetError, CvxsnnError, InvalidInputError
 from cvxsnn.theory import (
     LIFFamily,
     complete_dictionary,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from theory.families import FAMILIES, SEEDS, draw_parameters, draw_sequences, exact_spikes
 
 from cvxsnn import roll_out
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.rollout import as_inputs
 from cvxsnn.theory import LIFFamily

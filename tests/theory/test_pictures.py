@@ -7,7 +7,7 @@ import pytest
 from matplotlib.patches import Wedge
 from theory.families import draw_sequences
 
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily
 from cvxsnn.theory.enumeration import split_parameters
 from cvxsnn.theory.pictures import plot_cones

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.witnesses import Constant, LogUniform, Normal, Uniform
 from cvxsnn.witnesses.distributions import as_distribution
 

@@ -7,7 +7,7 @@ import torch
 from tolerances import SAMPLE_SD
 
 from cvxsnn import LogUniform, Normal, Uniform, gaussian_witnesses
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import snap_weights
 from cvxsnn.witnesses import Provenance, regenerate
 

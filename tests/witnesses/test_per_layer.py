@@ -8,7 +8,7 @@ import torch
 from tolerances import WEIGHT_GRID
 
 from cvxsnn import Constant, LogUniform, Normal, Uniform, gaussian_witnesses, roll_out
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.witnesses import Provenance, regenerate
 
 PARAMETERS = ("decay", "threshold", "bias", "initial_membrane")

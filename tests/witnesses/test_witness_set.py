@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from cvxsnn import LIFLayer, ThresholdLayer, Uniform, WitnessSet, gaussian_witnesses, roll_out
-from cvxsnn.errors import InvalidInputError
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.witnesses import Provenance
 
 WITNESSES = gaussian_witnesses(3, (8, 6), 4, decay=Uniform(0, 1))

@@ -1,14 +1,16 @@
 """The convex program: problems, certificates, solvers."""
 
-from .certificate import Certificate, CertificateError, certify, certify_statistics, certify_with_bound
+from .certificate import Certificate, CertificateError, certify, certify_with_bound
 from .losses import Loss, Softmax
 from .path import Path, solve_path
 from .problem import ConvexProblem
-from .solution import ConvergenceError, ConvergenceWarning, Progress, Solution, StatisticsSolution, Status
+from .solution import ConvergenceError, ConvergenceWarning, Progress, Solution, Status
 from .solve import solve
-from .solve_statistics import solve_statistics, solve_statistics_path
-from .statistics import SquaredStatistics, gather_statistics
-from .statistics_problem import StatisticsProblem
+from .statistics.certificate import certify_statistics
+from .statistics.problem import StatisticsProblem
+from .statistics.solution import StatisticsSolution
+from .statistics.solve import solve_statistics, solve_statistics_path
+from .statistics.sums import SquaredStatistics, gather_statistics
 
 __all__ = [
     "Certificate",

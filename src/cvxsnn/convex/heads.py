@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..checks import Array, check_choice
-from ..errors import InvalidInputError
+from ..core.checks import Array, check_choice
+from ..core.errors import InvalidInputError
 from .losses import Loss, as_numbers, make_loss
 
 TimestepWeighting = Literal["uniform", "ramped"]

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import Array, check_choice
-from ..errors import InvalidInputError
+from ..core.checks import Array, check_choice
+from ..core.errors import InvalidInputError
 
 _INFEASIBLE = 1e-12
 """How far outside its domain rounding may push the argument of a conjugate."""

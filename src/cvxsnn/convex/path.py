@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import check_positive_int
-from ..errors import InvalidInputError
-from ..memory import dense_bytes
-from .active_set import prepare_path
+from ..core.checks import check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.memory import dense_bytes
 from .problem import ConvexProblem
 from .solution import Solution
 from .solve import Run, Solver, finish, judge, minimise
+from .solvers.active_set import prepare_path
 
 _CERTIFIED_TOGETHER, _CERTIFIED_BYTES = 64, 2**29
 """Most solutions whose certificates share one pass over the dictionary, and the room for their scores."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from ..checks import check_choice
+from ..core.checks import check_choice
 
 
 class Penalty(ABC):

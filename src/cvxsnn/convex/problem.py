@@ -7,10 +7,10 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Tensor
 
-from ..checks import Array
+from ..core.checks import Array
+from ..core.errors import BudgetError, InvalidInputError
+from ..core.memory import DENSE_COPIES, check_fits, dense_bytes
 from ..dictionary import DenseDictionary, Dictionary, ShardedDictionary, SpikeDictionary, build_dictionary
-from ..errors import BudgetError, InvalidInputError
-from ..memory import DENSE_COPIES, check_fits, dense_bytes
 from .heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .losses import Loss
 from .penalties import Penalty, make_penalty

@@ -6,10 +6,9 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from ..errors import CvxsnnError
+from ..core.errors import CvxsnnError
 from .certificate import Certificate
 from .problem import ConvexProblem
-from .statistics_problem import StatisticsProblem
 
 
 class ConvergenceWarning(UserWarning):
@@ -38,12 +37,13 @@ class Progress:
     n_active: int
 
 
-class _Proven:
+class Proven:
     """What coefficients with a certificate have in common, whatever the program is over."""
 
     coef: Tensor
     status: Status
     certificate: Certificate
+    solver: str
 
     @property
     def has_converged(self) -> bool:
@@ -62,7 +62,7 @@ class _Proven:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Solution(_Proven):
+class Solution(Proven):
     """Coefficients with proof.
 
     Attributes
@@ -91,33 +91,3 @@ class Solution(_Proven):
     def scores(self) -> Tensor:
         """Fitted scores on the dictionary's rows, shape (n_rows, n_outputs)."""
         return self.problem.dictionary.matvec(self.coef) + self.intercept
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class StatisticsSolution(_Proven):
-    """Coefficients with proof, for a problem whose rows are gone.
-
-    Attributes
-    ----------
-    problem : StatisticsProblem
-    coef : Tensor of shape (n_atoms, n_outputs), float64
-    intercept : Tensor of shape (n_outputs,), zero for problems without one
-    dual_scale : Tensor of shape (n_outputs,)
-        The dual point is λ = −τ (r − r̄) / n for the residuals r = DW + b − Y and these numbers τ.
-    dual_correlation : Tensor of shape (n_atoms, n_outputs)
-        λᵀd for every atom d, at most ``l1_strength`` in absolute value.
-    status : Status
-    certificate : Certificate
-    solver : str
-    seconds : float
-    """
-
-    problem: StatisticsProblem
-    coef: Tensor
-    intercept: Tensor
-    dual_scale: Tensor
-    dual_correlation: Tensor
-    status: Status
-    certificate: Certificate
-    solver: str
-    seconds: float

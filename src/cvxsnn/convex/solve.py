@@ -9,19 +9,19 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..checks import check_choice, check_positive_int
-from ..errors import InvalidInputError
-from .active_set import forms_gram, solve_squared
+from ..core.checks import check_choice, check_positive_int
+from ..core.errors import InvalidInputError
 from .certificate import Candidate, certify_all
-from .group_newton import solve_group_newton
-from .interior_point import solve_hinge
-from .linear_program import solve_highs
-from .newton import solve_newton
 from .problem import ConvexProblem
-from .proximal_gradient import solve_proximal_gradient
-from .recorder import Recorder
-from .reference import solve_reference
-from .solution import ConvergenceError, ConvergenceWarning, Solution, StatisticsSolution, Status
+from .solution import ConvergenceError, ConvergenceWarning, Proven, Solution, Status
+from .solvers.active_set import forms_gram, solve_squared
+from .solvers.group_newton import solve_group_newton
+from .solvers.interior_point import solve_hinge
+from .solvers.linear_program import solve_highs
+from .solvers.newton import solve_newton
+from .solvers.proximal_gradient import solve_proximal_gradient
+from .solvers.recorder import Recorder
+from .solvers.reference import solve_reference
 
 Solver = Literal[
     "auto", "active-set", "newton", "interior-point", "highs", "group-newton", "proximal-gradient", "reference"
@@ -147,7 +147,7 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
     return solutions
 
 
-def judge(solution: Solution | StatisticsSolution, tol: float, strict: bool, stacklevel: int) -> None:
+def judge(solution: Proven, tol: float, strict: bool, stacklevel: int) -> None:
     if solution.has_converged:
         return
     message = (

@@ -1,10 +1,10 @@
 """Spike dictionaries: what the witnesses do on the data, as 0/1 columns."""
 
-from .build import build_dictionary, count_dictionary, stack_health
+from .building import build_dictionary, count_dictionary, stack_health
 from .dense import DenseDictionary
 from .health import DictionaryHealth
+from .packed import Readout, SpikeDictionary
 from .sharded import ShardedDictionary, open_dictionary, stream_dictionary
-from .spike_dictionary import Readout, SpikeDictionary
 
 Dictionary = SpikeDictionary | DenseDictionary | ShardedDictionary
 """What a convex program is over."""

@@ -9,12 +9,12 @@ from joblib import Parallel, delayed
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..checks import Array, check_positive_int
-from ..errors import InvalidInputError
-from ..neurons.rollout import as_inputs, as_lengths
+from ..core.checks import Array, check_positive_int
+from ..core.errors import InvalidInputError
+from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
-from .build import build_dictionary
-from .spike_dictionary import Readout, SpikeDictionary
+from .building import build_dictionary
+from .packed import Readout, SpikeDictionary
 
 Batch = tuple[Array, Array] | tuple[Array, Array, Array] | Sequence[Array]
 """Inputs (n_samples, n_steps, n_features), targets (n_samples, ...) and, where sequences differ in length, lengths."""
@@ -28,41 +28,39 @@ class Block:
 
     Attributes
     ----------
-    inputs : Tensor of shape (n_samples, n_steps, n_features)
+    sequences : Sequences
     targets : Tensor of shape (n_samples, ...)
-    lengths : Tensor of shape (n_samples,), dtype int64, or None where every sequence fills its array
     """
 
-    inputs: Tensor
+    sequences: Sequences
     targets: Tensor
-    lengths: Tensor | None
 
     def __len__(self) -> int:
         """Number of samples."""
-        return len(self.inputs)
+        return len(self.sequences)
 
-    def __reduce__(self) -> tuple[type["Block"], tuple[Tensor | None, ...]]:
+    def __reduce__(self) -> tuple[type["Block"], tuple[Sequences, Tensor]]:
         """To another process goes what the block shows, not all of the batch it was cut from."""
-        lengths = None if self.lengths is None else self.lengths.clone()
-        return Block, (self.inputs.clone(), self.targets.clone(), lengths)
+        inputs, lengths = self.sequences.inputs, self.sequences.lengths
+        sequences = Sequences(inputs.clone(), None if lengths is None else lengths.clone())
+        return Block, (sequences, self.targets.clone())
 
     def cut(self, start: int, stop: int) -> "Block":
         """Some of the samples, without a copy."""
-        lengths = None if self.lengths is None else self.lengths[start:stop]
-        return Block(self.inputs[start:stop], self.targets[start:stop], lengths)
+        return Block(self.sequences.take(slice(start, stop)), self.targets[start:stop])
 
     def dictionary(self, witnesses: WitnessSet, readout: Readout) -> SpikeDictionary:
         """What the witnesses do on these samples."""
-        return build_dictionary(witnesses, self.inputs, readout, lengths=self.lengths)
+        return build_dictionary(witnesses, self.sequences, readout)
 
     def row_targets(self, readout: Readout) -> Tensor:
         """Targets with one entry a row of the dictionary."""
         if readout != "all":
             return self.targets
-        if tuple(self.targets.shape[:2]) != tuple(self.inputs.shape[:2]):
+        if tuple(self.targets.shape[:2]) != tuple(self.sequences.inputs.shape[:2]):
             raise InvalidInputError(
-                f"expected targets of shape {tuple(self.inputs.shape[:2])}, one a step, for readout 'all', got "
-                f"{tuple(self.targets.shape)}"
+                f"expected targets of shape {tuple(self.sequences.inputs.shape[:2])}, one a step, for readout 'all', "
+                f"got {tuple(self.targets.shape)}"
             )
         return self.targets.flatten(0, 1)
 
@@ -85,7 +83,7 @@ def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> I
         block = _as_block(batch)
         if first is None:
             first = block.cut(0, 1)
-            n_samples = max(1, n_rows // (block.inputs.shape[1] if readout == "all" else 1))
+            n_samples = max(1, n_rows // (block.sequences.inputs.shape[1] if readout == "all" else 1))
         _check_alike(block, first)
         start = 0
         while (missing := n_samples - sum(map(len, waiting))) <= len(block) - start:
@@ -114,40 +112,37 @@ def _as_block(batch: Batch) -> Block:
         raise InvalidInputError(
             f"expected batches (inputs, targets) or (inputs, targets, lengths), got {type(batch).__name__}"
         )
-    inputs = as_inputs(batch[0])
+    sequences = Sequences(batch[0], *batch[2:])
     try:
         targets = torch.as_tensor(batch[1])
     except (TypeError, ValueError):
         raise InvalidInputError("expected targets that are numbers, got others: number the classes first") from None
-    if targets.ndim == 0 or len(targets) != len(inputs):
+    if targets.ndim == 0 or len(targets) != len(sequences):
         raise InvalidInputError(
-            f"expected one target for each of {len(inputs)} samples of a batch, got shape {tuple(targets.shape)}"
+            f"expected one target for each of {len(sequences)} samples of a batch, got shape {tuple(targets.shape)}"
         )
-    return Block(inputs, targets, as_lengths(batch[2], inputs) if len(batch) == 3 else None)
+    return Block(sequences, targets)
 
 
 def _check_alike(block: Block, first: Block) -> None:
-    if block.inputs.shape[2] != first.inputs.shape[2] or block.targets.shape[1:] != first.targets.shape[1:]:
+    if block.sequences.n_features != first.sequences.n_features or block.targets.shape[1:] != first.targets.shape[1:]:
         raise InvalidInputError(
-            f"expected every batch to have {first.inputs.shape[2]} features and targets of shape "
-            f"{('n_samples', *first.targets.shape[1:])}, as the first has, got inputs {tuple(block.inputs.shape)} and "
-            f"targets {tuple(block.targets.shape)}"
+            f"expected every batch to have {first.sequences.n_features} features and targets of shape "
+            f"{('n_samples', *first.targets.shape[1:])}, as the first has, got inputs "
+            f"{tuple(block.sequences.inputs.shape)} and targets {tuple(block.targets.shape)}"
         )
 
 
 def _join(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
-    n_steps = max(block.inputs.shape[1] for block in blocks)
-    inputs = [pad(block.inputs, (0, 0, 0, n_steps - block.inputs.shape[1])) for block in blocks]
-    lengths = None
-    if any(block.lengths is not None or block.inputs.shape[1] < n_steps for block in blocks):
-        lengths = torch.cat([_lengths(block) for block in blocks])
-    return Block(torch.cat(inputs), torch.cat([block.targets for block in blocks]), lengths)
+    n_steps = max(block.sequences.n_steps for block in blocks)
+    inputs = [pad(block.sequences.inputs, (0, 0, 0, n_steps - block.sequences.n_steps)) for block in blocks]
+    lengths = torch.cat([_lengths(block.sequences) for block in blocks])
+    return Block(Sequences(torch.cat(inputs), lengths), torch.cat([block.targets for block in blocks]))
 
 
-def _lengths(block: Block) -> Tensor:
-    if block.lengths is not None:
-        return block.lengths
-    n_samples, n_steps, _ = block.inputs.shape
-    return torch.full((n_samples,), n_steps, dtype=torch.int64, device=block.inputs.device)
+def _lengths(sequences: Sequences) -> Tensor:
+    if sequences.lengths is not None:
+        return sequences.lengths
+    return torch.full((len(sequences),), sequences.n_steps, dtype=torch.int64, device=sequences.device)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .. import bits
-from ..checks import check_positive_int
-from ..errors import BudgetError, InvalidInputError
+from ..core import bits
+from ..core.checks import check_positive_int
+from ..core.errors import BudgetError, InvalidInputError
 from .health import DictionaryHealth
-from .spike_dictionary import Readout
+from .packed import Readout
 
 _MEMORY = 8 * 2**30
 """Bytes that the columns may take."""

@@ -8,7 +8,7 @@ that is 2.5 to 3.7 times as fast as BLAS on unpacked blocks; ``python -m benchma
 import torch
 from torch import Tensor
 
-from ..bits import unpack
+from ..core.bits import unpack
 
 MAX_OUTPUTS = 4
 """Columns of the real matrix up to which look-ups are faster, with room to spare."""
@@ -26,7 +26,7 @@ def lookup_product(packed: Tensor, values: Tensor) -> Tensor:
     Parameters
     ----------
     packed : Tensor of shape (n_rows, n_bytes), dtype uint8
-        See :mod:`cvxsnn.bits`.
+        See :mod:`cvxsnn.core.bits`.
     values : Tensor of shape (at most 8 · n_bytes, n_outputs), dtype float64
         Bits beyond its length must be zero.
 

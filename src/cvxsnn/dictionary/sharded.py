@@ -14,15 +14,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from .. import bits
-from ..checks import check_choice, check_positive_int
-from ..errors import DataFileError, InvalidInputError, first_line
-from ..storage import read_tensors, write_tensors
+from ..core import bits
+from ..core.checks import check_choice, check_positive_int
+from ..core.errors import DataFileError, InvalidInputError, first_line
+from ..core.storage import read_tensors, write_tensors
 from ..witnesses import WitnessSet
 from .blocks import Batch, Block, iterate_blocks, map_in_order
 from .fingerprint import fingerprint, fingerprint_witnesses
 from .health import DictionaryHealth
-from .spike_dictionary import Readout, SpikeDictionary
+from .packed import Readout, SpikeDictionary
 
 SHARD_ROWS = 2**16
 """Rows of a shard, unless the caller says otherwise: 8 MiB for 1,024 witnesses."""
@@ -332,7 +332,7 @@ def _write_shard(
     path: Path, witnesses: WitnessSet, block: Block, readout: Readout, origin: str, restart: bool
 ) -> _Shard:
     """Write one shard, unless it is there."""
-    source = fingerprint([origin, block.inputs, block.targets, block.lengths])
+    source = fingerprint([origin, block.sequences.inputs, block.targets, block.sequences.lengths])
     found = _finished(path, source, restart)
     if found is not None:
         return found
@@ -340,7 +340,7 @@ def _write_shard(
     tensors = {"packed": dictionary.packed, "atom_of_witness": dictionary.atom_of_witness, "targets": block.targets}
     if readout == "mean":
         tensors["lengths"] = dictionary.row_counts()
-    shard = _Shard(dictionary.n_rows, block.inputs.shape[1], dictionary.atom_of_witness.cpu(), source)
+    shard = _Shard(dictionary.n_rows, block.sequences.n_steps, dictionary.atom_of_witness.cpu(), source)
     write_tensors(path, _SHARD_KIND, tensors, {"n_rows": shard.n_rows, "n_steps": shard.n_steps, "source": source})
     return shard
 

@@ -14,22 +14,24 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 
-from ..checks import check_choice, check_device, check_positive_int
 from ..convex import Certificate, solve
+from ..convex.objective import Objective
+from ..core.checks import check_choice, check_device, check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.progress import ProgressBar
+from ..data.conversion import FloatArray, as_sequences, feature_scale, is_tabular
+from ..data.sequences import Sequences
+from ..data.tasks.task import UNNAMED_HEAD
+from ..data.training_set import TrainingSet
 from ..dictionary import Readout
-from ..errors import InvalidInputError
-from ..methods import METHODS, train
-from ..network import SpikingNetwork
-from ..progress import ProgressBar
-from ..proof import Proof
-from ..reconstruction import reconstruct
-from ..sequences import FloatArray, as_sequences, feature_scale, is_tabular
-from ..settings import Settings, Split
-from ..surrogate import SurrogateSettings
-from ..tasks.data import UNNAMED_HEAD
+from ..network.proof import Proof
+from ..network.reconstruction import reconstruct
+from ..network.spiking_network import SpikingNetwork
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
-from ..training_set import Objective, TrainingSet
-from ..tuning import Tuning
+from ..training.methods import METHODS, train
+from ..training.search import Tuning
+from ..training.settings import Settings, Split
+from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Normal, Uniform
 
 _NEURONS, _FEWER_NEURONS = 4096, 1024
@@ -124,9 +126,9 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _scores(self, X: Any) -> FloatArray:
         """Outputs of the network, shape (n_samples, n_outputs)."""
         check_is_fitted(self)
-        inputs, lengths = self._inputs(X, reset=False)
+        sequences = self._inputs(X, reset=False)
         with torch.no_grad():
-            scores: FloatArray = self.network_(inputs, lengths).cpu().numpy()
+            scores: FloatArray = self.network_(sequences).cpu().numpy()
         return scores
 
     def _fit(self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None) -> None:
@@ -225,32 +227,30 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         kept, held = train_test_split(np.arange(len(data)), test_size=n_held, random_state=seed, stratify=labels)
         return data.take(torch.from_numpy(np.sort(kept))), data.take(torch.from_numpy(np.sort(held)))
 
-    def _inputs(
-        self, X: Any, reset: bool, sample_weight: FloatArray | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Standardised sequences and their lengths; ``reset`` learns what to expect from them."""
+    def _inputs(self, X: Any, reset: bool, sample_weight: FloatArray | None = None) -> Sequences:
+        """Standardised sequences; ``reset`` learns what to expect from them."""
         if is_tabular(X):
             X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
-            values, lengths = validate_data(self, X, reset=reset, dtype=np.float64)[:, None, :], None
+            sequences = Sequences(validate_data(self, X, reset=reset, dtype=np.float64)[:, None, :])
             is_sequential = False
         else:
-            values, lengths = as_sequences(X)
+            sequences = as_sequences(X)
             is_sequential = True
         if reset:
-            self.n_features_in_ = values.shape[2]
+            self.n_features_in_ = sequences.n_features
             self._is_sequential = is_sequential
             self._mean, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
             if self.standardize:
-                self._mean, self._scale = feature_scale(values, lengths, sample_weight)
-        if values.shape[2] != self.n_features_in_ or is_sequential != self._is_sequential:
+                self._mean, self._scale = feature_scale(sequences, sample_weight)
+        if sequences.n_features != self.n_features_in_ or is_sequential != self._is_sequential:
             expected = "sequences with" if self._is_sequential else "rows of"
             got = "sequences with" if is_sequential else "rows of"
             raise InvalidInputError(
-                f"expected {expected} {self.n_features_in_} features as in fit, got {got} {values.shape[2]} features"
+                f"expected {expected} {self.n_features_in_} features as in fit, got {got} {sequences.n_features} "
+                "features"
             )
-        scaled = (values - self._mean) / self._scale
-        ends = None if lengths is None else torch.from_numpy(lengths)
-        return torch.from_numpy(scaled).to(check_device(self.device)), ends
+        scaled = (sequences.inputs.numpy() - self._mean) / self._scale
+        return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
     def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
         weight = None
@@ -258,15 +258,14 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             weight = np.asarray(_check_sample_weight(sample_weight, np.empty((_num_samples(X), 1))), dtype=np.float64)
             if weight.min() < 0 or weight.sum() == 0:
                 raise InvalidInputError("expected sample_weight to be non-negative and not all zero")
-        inputs, lengths = self._inputs(X, reset, weight)
+        sequences = self._inputs(X, reset, weight)
         targets = self._targets(y, reset)
-        if len(targets) != len(inputs):
+        if len(targets) != len(sequences):
             raise InvalidInputError(
-                f"expected one target for each of {len(inputs)} samples, got {len(targets)}: X and y differ in length"
+                f"expected one target for each of {len(sequences)} samples, got {len(targets)}: X and y "
+                "differ in length"
             )
-        return TrainingSet(
-            inputs, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight), lengths
-        )
+        return TrainingSet(sequences, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight))
 
     @abstractmethod
     def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:

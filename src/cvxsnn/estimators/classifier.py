@@ -11,14 +11,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from ..checks import check_choice
 from ..convex.heads import weighted_loss
 from ..convex.losses import LOSSES, Loss, Softmax
-from ..errors import InvalidInputError
-from ..network import SpikingNetwork
-from ..sequences import FloatArray
-from ..tasks.data import UNNAMED_HEAD
-from ..training_set import Objective, TrainingSet
+from ..convex.objective import Objective
+from ..core.checks import check_choice
+from ..core.errors import InvalidInputError
+from ..data.conversion import FloatArray
+from ..data.tasks.task import UNNAMED_HEAD
+from ..data.training_set import TrainingSet
+from ..network.spiking_network import SpikingNetwork
 from .base import PARAMETERS, SpikingEstimator
 
 
@@ -108,7 +109,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
         with torch.no_grad():
-            scores = network(held_out.inputs, held_out.lengths)
+            scores = network(held_out.sequences)
         truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).to(scores.device)
         truth = truth.argmax(1) if truth.ndim == 2 else truth.clamp(min=0)
         predicted = (scores[:, 0] >= 0).to(torch.int64) if scores.shape[1] == 1 else scores.argmax(1)

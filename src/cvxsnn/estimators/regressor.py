@@ -8,12 +8,13 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
-from ..checks import check_choice
-from ..errors import InvalidInputError
-from ..network import SpikingNetwork
-from ..sequences import FloatArray
-from ..tasks.data import UNNAMED_HEAD
-from ..training_set import Objective, TrainingSet
+from ..convex.objective import Objective
+from ..core.checks import check_choice
+from ..core.errors import InvalidInputError
+from ..data.conversion import FloatArray
+from ..data.tasks.task import UNNAMED_HEAD
+from ..data.training_set import TrainingSet
+from ..network.spiking_network import SpikingNetwork
 from .base import PARAMETERS, SpikingEstimator
 
 
@@ -55,7 +56,7 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
         with torch.no_grad():
-            scores = network(held_out.inputs, held_out.lengths).cpu()
+            scores = network(held_out.sequences).cpu()
         truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).reshape(scores.shape)
         weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
         return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum().clamp_min(1e-300))

@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import InvalidInputError
+from ..core.errors import InvalidInputError
 
 INPUT_UNIT = 2.0**-16
 """Resolution at which input values are read."""

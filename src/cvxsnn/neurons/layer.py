@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor
 
-from ..errors import InvalidInputError
+from ..core.errors import InvalidInputError
 from .exact import WEIGHT_BITS, snap_weights, weight_levels
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..checks import check_choice
-from ..errors import InvalidInputError
+from ..core.checks import check_choice
+from ..core.errors import InvalidInputError
 from .layer import HiddenLayer, LayerState, per_sample
 from .lif_kernel import can_scan, scan_lif
 

@@ -8,13 +8,13 @@ time-major in here, and nowhere else.
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import Array, check_choice, check_positive_int, check_sequences
-from ..errors import InvalidInputError
-from ..memory import share_of
+from ..core.checks import Array, check_choice, check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.memory import share_of
+from ..data.sequences import Sequences, as_inputs
 from .exact import ByteWeights, Workspace, exact_product, input_levels, product_dtype, snap_inputs
 from .layer import HiddenLayer, per_sample
 
@@ -29,44 +29,11 @@ _MIN_CHUNK_ROWS = 64
 """Rows below which a matrix product wastes its time; rather take fewer subnetworks at once."""
 
 
-def as_inputs(inputs: Array) -> Tensor:
-    """Inputs as a checked tensor of shape (n_samples, n_steps, n_features), where the caller put it."""
-    if not isinstance(inputs, Tensor):
-        try:
-            inputs = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
-        except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
-            raise InvalidInputError(
-                "expected numbers in sequences of equal length, as one array (n_samples, n_steps, n_features), got "
-                "ragged or other ones: pad short sequences at the end and pass their lengths"
-            ) from None
-    check_sequences(inputs)
-    return inputs.byte() if inputs.dtype == torch.bool else inputs
-
-
-def as_lengths(lengths: Array | None, inputs: Tensor) -> Tensor | None:
-    """Lengths as a checked tensor beside the inputs; None where every sequence fills its array."""
-    if lengths is None:
-        return None
-    lengths = torch.as_tensor(lengths)
-    n_samples, n_steps, _ = inputs.shape
-    if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or tuple(lengths.shape) != (n_samples,):
-        raise InvalidInputError(
-            f"expected lengths to be {n_samples} integers, got {lengths.dtype} of shape {tuple(lengths.shape)}"
-        )
-    if int(lengths.min()) < 1 or int(lengths.max()) > n_steps:
-        raise InvalidInputError(
-            f"expected lengths from 1 to {n_steps}, got values from {int(lengths.min())} to {int(lengths.max())}"
-        )
-    lengths = lengths.to(inputs.device, torch.int64)
-    return None if bool((lengths == n_steps).all()) else lengths
-
-
 def roll_out(
     layers: Sequence[HiddenLayer],
-    inputs: Array,
+    inputs: Sequences | Array,
     steps: Steps = "last",
     *,
-    lengths: Array | None = None,
     chunk_bytes: int | None = None,
 ) -> Tensor:
     """Spikes of the last hidden layer.
@@ -75,11 +42,9 @@ def roll_out(
     ----------
     layers : sequence of HiddenLayer
         From the inputs up. Computation takes place on the device of ``inputs``, in the dtype of the layers.
-    inputs : Tensor or array of shape (n_samples, n_steps, n_features)
+    inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+        Where sequences differ in length, the last step is each sequence's own, and no neuron fires in the padding.
     steps : "last" or "all"
-    lengths : integer array of shape (n_samples,), optional
-        Steps of each sequence, where they differ and short ones are padded at the end. The last step is then each
-        sequence's own, and with ``steps="all"`` no neuron fires in the padding.
     chunk_bytes : int, optional
         Memory for intermediate arrays. The spikes do not depend on it.
 
@@ -88,34 +53,31 @@ def roll_out(
     Tensor of shape (n_samples, n_neurons) or (n_samples, n_steps, n_neurons), dtype bool, where
     ``n_neurons = n_subnetworks * width`` and neuron i of subnetwork k is column ``k * width + i``.
     """
-    inputs = as_inputs(inputs)
-    layers = _checked_stack(layers, inputs.shape[2])
-    shape = (inputs.shape[0],) if steps == "last" else tuple(inputs.shape[:2])
+    sequences = Sequences.of(inputs)
+    layers = _checked_stack(layers, sequences.n_features)
+    shape = (len(sequences),) if steps == "last" else (len(sequences), sequences.n_steps)
     shape = (*shape, layers[-1].n_subnetworks, layers[-1].width)
-    spikes = torch.empty(shape, dtype=torch.bool, device=inputs.device)
-    ends = as_lengths(lengths, inputs)
-    for rows, subnetworks, block in _iterate_blocks(layers, inputs, steps, ends, chunk_bytes, row_multiple=1):
+    spikes = torch.empty(shape, dtype=torch.bool, device=sequences.device)
+    for rows, subnetworks, block in _iterate_blocks(layers, sequences, steps, chunk_bytes, row_multiple=1):
         spikes[rows, ..., subnetworks, :] = block
     return spikes.flatten(-2)
 
 
-def count_spikes(layers: Sequence[HiddenLayer], inputs: Array, *, lengths: Array | None = None) -> Tensor:
+def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array) -> Tensor:
     """How often each neuron of the last hidden layer fires: integers of shape (n_samples, n_neurons)."""
-    inputs = as_inputs(inputs)
-    n_samples, n_steps, _ = inputs.shape
-    shape, dtype = (n_samples, layers[-1].n_subnetworks * layers[-1].width), _count_dtype(n_steps)
-    counts = torch.empty(shape, dtype=dtype, device=inputs.device)
-    for rows, columns, spikes in iterate_rollout(layers, inputs, "all", lengths=as_lengths(lengths, inputs)):
+    sequences = Sequences.of(inputs)
+    shape = (len(sequences), layers[-1].n_subnetworks * layers[-1].width)
+    counts = torch.empty(shape, dtype=_count_dtype(sequences.n_steps), device=sequences.device)
+    for rows, columns, spikes in iterate_rollout(layers, sequences, "all"):
         counts[rows, columns] = sum_steps(spikes)
     return counts
 
 
 def iterate_rollout(
     layers: Sequence[HiddenLayer],
-    inputs: Array,
+    inputs: Sequences | Array,
     steps: Steps = "last",
     *,
-    lengths: Tensor | None = None,
     chunk_bytes: int | None = None,
     row_multiple: int = 1,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -124,22 +86,22 @@ def iterate_rollout(
     ``row_multiple`` makes every block but the last of a column range start and end at a multiple of it. A block may be
     overwritten by the next.
     """
-    inputs = as_inputs(inputs)
-    for rows, subnetworks, block in _iterate_blocks(layers, inputs, steps, lengths, chunk_bytes, row_multiple):
+    blocks = _iterate_blocks(layers, Sequences.of(inputs), steps, chunk_bytes, row_multiple)
+    for rows, subnetworks, block in blocks:
         width = block.shape[-1]
         yield rows, slice(subnetworks.start * width, subnetworks.stop * width), block.flatten(-2)
 
 
 def _iterate_blocks(
     layers: Sequence[HiddenLayer],
-    inputs: Tensor,
+    sequences: Sequences,
     steps: Steps,
-    lengths: Tensor | None,
     chunk_bytes: int | None,
     row_multiple: int,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield ``(rows, subnetworks, spikes)``, the spikes of shape (rows, [steps,] subnetworks, width)."""
     check_choice("steps", steps, ("last", "all"))
+    inputs, lengths = sequences.inputs, sequences.lengths
     if chunk_bytes is None:
         chunk_bytes = share_of(inputs.device, CHUNK_BYTES_GPU) if inputs.is_cuda else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)

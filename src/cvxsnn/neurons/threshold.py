@@ -6,7 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..errors import InvalidInputError
+from ..core.errors import InvalidInputError
 from .exact import Workspace, exact_product, product_dtype, snap_weights, weight_levels
 from .layer import HiddenLayer, LayerState, per_sample
 from .lif import fire

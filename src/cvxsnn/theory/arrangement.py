@@ -6,8 +6,8 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import Array
-from ..errors import BudgetError, InvalidInputError
+from ..core.checks import Array
+from ..core.errors import BudgetError, InvalidInputError
 from .cones import Cone, Frontier, IntArray
 from .integers import as_integers
 

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ..checks import Array
 from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound, solve
 from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
+from ..core.seeds import child_generator
+from ..data.sequences import as_inputs
 from ..dictionary import Readout, build_dictionary
-from ..errors import InvalidInputError
-from ..neurons.rollout import as_inputs
-from ..seeds import child_generator
 from ..witnesses import Provenance, WitnessSet
 from .cones import IntArray
 from .lif_family import LIFEvents, LIFFamily

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import inf
 
 from ..convex import Certificate, certify_with_bound
-from ..errors import InvalidInputError
+from ..core.errors import InvalidInputError
+from ..data.training_set import TrainingSet
+from ..network.proof import Proof
 from ..neurons import LIFLayer
-from ..proof import Proof
-from ..training_set import TrainingSet
 from ..witnesses import WitnessSet
 from .column_generation import spread_over_steps
 from .lif_family import LIFFamily
@@ -49,7 +49,7 @@ def certify_complete(
         Limits of the search for each output; a search that stops early proves less, and nothing wrong.
     """
     family = family_of(proof.witnesses)
-    if data.lengths is not None:
+    if data.sequences.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
     problem = proof.problem(data)
     dictionary = problem.dictionary

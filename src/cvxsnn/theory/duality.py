@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from ..checks import Array
 from ..convex import ConvexProblem, Solution, solve
-from ..errors import InvalidInputError
-from ..network import SpikingNetwork
-from ..reconstruction import reconstruct, rescale_hidden, weight_decay_objective
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
+from ..network.reconstruction import reconstruct, rescale_hidden, weight_decay_objective
+from ..network.spiking_network import SpikingNetwork
 
 _SMALL = 2.0**-60
 """Scale at which the hidden weights of a rebuilt network no longer count, without any spike having changed."""

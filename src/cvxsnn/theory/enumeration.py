@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..checks import Array, check_positive_int
+from ..core.checks import Array, check_positive_int
+from ..core.errors import BudgetError, CvxsnnError, InvalidInputError
+from ..data.sequences import as_inputs
 from ..dictionary import Readout, SpikeDictionary, build_dictionary
-from ..errors import BudgetError, CvxsnnError, InvalidInputError
 from ..neurons import HiddenLayer, ThresholdLayer
 from ..neurons.exact import snap_inputs
-from ..neurons.rollout import as_inputs
 from ..witnesses import Provenance, WitnessSet
 from .arrangement import MAX_PATTERNS, count_cells
 from .cones import Cone, Frontier, IntArray

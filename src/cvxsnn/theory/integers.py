@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..checks import Array
-from ..errors import InvalidInputError
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
 
 IntArray = npt.NDArray[Any]
 

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..checks import Array
-from ..errors import InvalidInputError
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
+from ..data.sequences import as_inputs
 from ..neurons import LIFLayer
 from ..neurons.exact import snap_inputs
-from ..neurons.rollout import as_inputs
 from .cones import WALL, Cone, IntArray, Vector
 from .integers import as_integers, narrow
 

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Wedge
 
-from ..checks import Array
-from ..errors import InvalidInputError
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
 from .cones import Cone
 from .enumeration import split_parameters
 from .lif_family import LIFFamily

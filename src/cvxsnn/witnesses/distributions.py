@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidInputError
+from ..core.errors import InvalidInputError
 
 
 class Distribution(ABC):

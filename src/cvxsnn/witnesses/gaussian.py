@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..checks import check_choice, check_positive_int
-from ..errors import InvalidInputError
+from ..core.checks import check_choice, check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.seeds import check_seed, child_generator
 from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
 from ..neurons.exact import snap_weights
-from ..seeds import check_seed, child_generator
 from .distributions import Constant, Distribution, as_distribution, parse_distribution
 from .witness_set import Neuron, Provenance, WitnessSet
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..errors import InvalidInputError
+from ..core.errors import InvalidInputError
 from ..neurons import HiddenLayer
 from ..neurons.layer import stack_layers
 from .witness_set import Provenance, WitnessSet

@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from ..checks import check_choice
-from ..errors import InvalidInputError
+from ..core.checks import check_choice
+from ..core.errors import InvalidInputError
 from ..neurons import HiddenLayer, LIFLayer
 
 Neuron = Literal["lif", "threshold"]

@@ -1,0 +1,80 @@
+"""Finished runs as durable records: one small JSON file each, checksummed, written whole or not at all."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import DataFileError
+from ...core.storage import write_atomically
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A record that cannot be used, and why."""
+
+    path: Path
+    reason: str
+
+
+class RecordStore:
+    """The records in one folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataFileError(f"expected a folder for records at {folder}, got: {error.strerror}") from error
+
+    def write(self, run_id: str, record: Mapping[str, Any]) -> None:
+        """Keep a finished run for good."""
+        text = json.dumps(record, sort_keys=True, ensure_ascii=False)
+        whole = {"checksum": _checksum(text), "record": json.loads(text)}
+        write_atomically(self._path(run_id), (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode())
+
+    def read(self, run_id: str) -> dict[str, Any] | None:
+        """A record, or None where there is none; a damaged one raises :class:`DataFileError`."""
+        path = self._path(run_id)
+        if not path.exists():
+            return None
+        found = self._read(path)
+        if isinstance(found, Damaged):
+            raise DataFileError(f"expected a whole record in {path}, got {found.reason}")
+        return found
+
+    def read_all(self) -> tuple[dict[str, dict[str, Any]], list[Damaged]]:
+        """Every record by its id, and what is damaged."""
+        records, damaged = {}, []
+        for path in sorted(self.folder.glob("*.json")):
+            found = self._read(path)
+            if isinstance(found, Damaged):
+                damaged.append(found)
+            else:
+                records[path.stem] = found
+        return records, damaged
+
+    def _path(self, run_id: str) -> Path:
+        return self.folder / f"{run_id}.json"
+
+    def _read(self, path: Path) -> dict[str, Any] | Damaged:
+        try:
+            whole = json.loads(path.read_text(encoding="utf-8"))
+            record: dict[str, Any] = whole["record"]
+            text = json.dumps(record, sort_keys=True, ensure_ascii=False)
+            is_whole = whole["checksum"] == _checksum(text)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return Damaged(path, f"a file that is cut off or no record ({type(error).__name__})")
+        return record if is_whole else Damaged(path, "contents that do not match their checksum")
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

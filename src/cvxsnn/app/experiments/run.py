@@ -1,0 +1,165 @@
+"""One run: from a configuration to scores."""
+
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...convex.objective import Objective
+from ...core.errors import CvxsnnError, InvalidInputError
+from ...data import tasks
+from ...data.tasks import Task
+from ...network.evaluation import accuracy, predict_autoregressive, score_tokens
+from ...network.spiking_network import SpikingNetwork
+from ...training.methods import Trained, Training, task_training, train_together
+from ...training.search import Tuning
+from ...training.settings import Settings
+from ...training.surrogate.settings import SurrogateSettings
+from ...witnesses import describe_family, parse_distribution
+from .experiment import RunConfig, iterate_grid
+
+TASKS: dict[str, Callable[..., Task]] = {
+    "addition": tasks.addition,
+    "first_last_xor": tasks.first_last_xor,
+    "mnist_seq": tasks.mnist_seq,
+    "digits_seq": tasks.digits_seq,
+    "spoken_digits": tasks.spoken_digits,
+}
+
+
+def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) -> dict[str, Any]:
+    """Train, score, and tell everything that a table may want to know; a failure is a result, too.
+
+    Parameters
+    ----------
+    config : RunConfig
+    device : str
+        Where to compute. Results do not depend on it beyond the rounding of gradients.
+    stages : Path, optional
+        Folder for the state of gradient stages, which methods that begin alike share.
+    """
+    return execute_together([config], device, stages)[0]
+
+
+def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
+    """:func:`execute` for several runs, whose gradient stages share a GPU; where one fails, each is tried alone."""
+    begin = time.perf_counter()
+    try:
+        prepared = [_prepare(config, device, stages) for config in configs]
+        trained = train_together([training for _, training in prepared])
+        results = [
+            {
+                "status": "done",
+                "val": own.history[-1].score,
+                "scores": _scores(own.network.to(device), task),
+                **_facts(own),
+                "seconds": round(own.seconds, 3),
+            }
+            for own, (task, _) in zip(trained, prepared, strict=True)
+        ]
+    except (CvxsnnError, MemoryError, torch.OutOfMemoryError) as error:
+        if len(configs) > 1:
+            return [execute(config, device, stages) for config in configs]
+        seconds = round(time.perf_counter() - begin, 3)
+        results = [{"status": "failed", "error": f"{type(error).__name__}: {error}", "seconds": seconds}]
+    return [
+        {"config": config.as_dict(), **_circumstances(device), **result}
+        for config, result in zip(configs, results, strict=True)
+    ]
+
+
+def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task, Training]:
+    task = make_task(config.task, config.seed)
+    folder = None if stages is None else stages / config.start_id
+    return task, task_training(config.method, task, make_settings(config), checkpoints=folder, device=device)
+
+
+def make_task(table: Mapping[str, Any], seed: int) -> Task:
+    """The task that a configuration names."""
+    arguments = dict(table)
+    name = arguments.pop("name", None)
+    if name not in TASKS:
+        raise InvalidInputError(f"expected a task among {', '.join(TASKS)}, got {name!r}")
+    return TASKS[name](**arguments, seed=seed)
+
+
+def make_settings(config: RunConfig) -> Settings:
+    """The settings that a configuration describes."""
+    family: Mapping[str, Any] | Tuning
+    if "tune" in config.family:
+        search: dict[str, Any] = dict(config.family["tune"])
+        if "readouts" in search:
+            search["readouts"] = tuple(search["readouts"])
+        family = Tuning(**search)
+    else:
+        family = {name: _family_value(name, value) for name, value in config.family.items()}
+    surrogate = dict(config.surrogate)
+    n_networks = surrogate.pop("n_networks", 1)
+    candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in iterate_grid(surrogate))
+    stages: dict[str, Any] = {"surrogate": candidates, "n_networks": n_networks, **config.convex}
+    return Settings(Objective(**config.objective), family, seed=config.seed, **stages)
+
+
+def _family_value(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return parse_distribution(value)
+    if isinstance(value, list):
+        return tuple(_family_value(name, one) for one in value)
+    return None if name == "fan_in" and value == "all" else value
+
+
+def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:
+    """Test accuracy, that on longer sequences, and where the model feeds itself that of whole sequences."""
+    scores = {"test": accuracy(network, task, task.test)}
+    scores |= {name: accuracy(network, task, data) for name, data in task.ood.items()}
+    if task.feedback is not None:
+        tokens = score_tokens(predict_autoregressive(network, task.test, task.feedback), task.test)
+        scores |= {"sequence": tokens.joint_sequence, "first_error": tokens.mean_first_error_step}
+        scores |= {f"{head}_token": value for head, value in tokens.head_token.items()}
+    return scores
+
+
+def _facts(trained: Trained) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "n_active": int(trained.network.weight.detach().any(1).sum()),
+        "stages": [
+            {"name": stage.name, "score": stage.score, "seconds": round(stage.seconds, 3)} for stage in trained.history
+        ],
+    }
+    runs = [stage.run for stage in trained.history if stage.run is not None]
+    if runs:
+        facts["learning_rate"] = runs[-1].settings.learning_rate
+        facts["weight_decay"] = runs[-1].settings.weight_decay
+    if trained.solution is not None:
+        certificate = trained.solution.certificate
+        facts |= {
+            "primal": certificate.primal,
+            "dual": certificate.dual,
+            "gap": certificate.gap,
+            "relative_gap": certificate.relative_gap,
+            "l1_strength": trained.solution.problem.l1_strength,
+            "n_atoms": trained.solution.problem.dictionary.n_atoms,
+            "n_pool": certificate.n_witnesses,
+        }
+    tuned = next((stage.tuned for stage in trained.history if stage.tuned is not None), None)
+    if tuned is not None:
+        facts |= {"family": describe_family(tuned.family), "readout": tuned.readout, "n_trials": len(tuned.trials)}
+    return facts
+
+
+def _circumstances(device: str) -> dict[str, Any]:
+    try:
+        own = version("cvxsnn")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        own = "unknown"
+    return {
+        "versions": {"cvxsnn": own, "torch": torch.__version__, "numpy": np.__version__},
+        "machine": {"platform": platform.platform(), "python": platform.python_version(), "device": device},
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,176 @@
+"""Small files about every experiment, made from records alone: a Markdown table, its numbers as JSON, a picture."""
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import DataFileError
+from ...core.storage import write_atomically
+from .experiment import Cell, Experiment, Scale
+from .figures import draw_figure, printable
+from .markup import number_text
+from .summary import VERDICTS, CellSummary, ExperimentSummary, Records, read_metric, summarise, what_is_wrong
+
+_NO_PAPER = "no number in the paper"
+
+
+def write_tables(folder: Path, experiments: Sequence[Experiment], records: Records, scale: Scale) -> list[Path]:
+    """Write ``NAME.md`` and ``NAME.json`` of every experiment, ``NAME.png`` of every figure, and ``verdicts.md``.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there. Files of these names in it are replaced, others are left alone.
+    experiments : sequence of Experiment
+    records : mapping of run ids to records; those of other runs are ignored
+    scale : "paper" or "smoke", what the experiments were loaded at
+
+    Returns
+    -------
+    list of Path, what was written
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataFileError(
+            f"expected to write tables into {folder}, got: {error.strerror}; choose another place"
+        ) from error
+    summaries = [summarise(experiment, records, scale) for experiment in experiments]
+    files = {"verdicts.md": _verdicts(experiments, summaries, records).encode()}
+    for experiment, summary in zip(experiments, summaries, strict=True):
+        files[f"{summary.name}.md"] = _markdown(experiment, summary, records).encode()
+        files[f"{summary.name}.json"] = _json(summary).encode()
+        if summary.kind == "figure":
+            files[f"{summary.name}.png"] = draw_figure(experiment, summary)
+    for name, contents in files.items():
+        write_atomically(folder / name, contents)
+    return [folder / name for name in files]
+
+
+def _verdicts(experiments: Sequence[Experiment], summaries: Sequence[ExperimentSummary], records: Records) -> str:
+    """How the verdicts are spread over the experiments, and what was proven."""
+    head = ("experiment", *VERDICTS, _NO_PAPER, "runs", "certified runs", "largest relative gap")
+    rows = []
+    for experiment, summary in zip(experiments, summaries, strict=True):
+        expected = experiment.runs()
+        done = [records[run_id] for run_id in expected if run_id in records and not what_is_wrong(records[run_id])]
+        gaps = [abs(gap) for record in done if (gap := read_metric(record, "relative_gap")) is not None]
+        n_unprinted = sum(cell.paper is None for cell in summary.cells)
+        # A cell without the paper's number is counted there and not among those of which nothing can be told.
+        verdicts = [n - (n_unprinted if name == "cannot tell" else 0) for name, n in summary.verdicts.items()]
+        runs = f"{len(done)} of {len(expected)}" if len(done) < len(expected) else len(done)
+        largest = number_text(max(gaps, default=None), "gap")
+        rows.append([f"[{summary.name}]({summary.name}.md)", *verdicts, n_unprinted, runs, len(gaps), largest])
+    return (
+        "# Verdicts by experiment\n\n"
+        + _paragraph(
+            "Counts of cells, and of runs, which experiments share. A run is certified where its last stage is convex; "
+            "its gap is relative to the objective."
+        )
+        + "\n\n"
+        + _table(head, rows)
+    )
+
+
+def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
+    rows = list(dict.fromkeys(cell.row for cell in summary.cells))
+    columns = list(dict.fromkeys(cell.column for cell in summary.cells))
+    texts: dict[tuple[str, str], str] = {}
+    for cell, found in zip(experiment.cells, summary.cells, strict=True):
+        texts[cell.row, cell.column] = _short_text(found) if summary.kind == "figure" else _long_text(cell, found)
+    table = _table(("", *columns), [[row, *(texts.get((row, column), "") for column in columns)] for row in rows])
+    n_runs = len(experiment.runs())
+    parts = [
+        f"# {_plain(summary.title)}",
+        _paragraph(
+            f"`cvxsnn reproduce {summary.name} --scale {summary.scale}`: {n_runs} runs. {_legend(experiment, summary)}"
+        ),
+        *([f"![{_plain(summary.title)}]({summary.name}.png)"] if summary.kind == "figure" else []),
+        table.rstrip(),
+        *(_paragraph(part) for part in experiment.description.strip().split("\n\n") if part.strip()),
+        *([_costs(experiment, summary, records)] if summary.kind == "table" else []),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
+    """What each cell took, one line for those that share their runs, with the command that makes it again."""
+    lines: dict[tuple[str, ...], list[object]] = {}
+    for cell, found in zip(experiment.cells, summary.cells, strict=True):
+        runs = [records[run.run_id] for run in found.chosen]
+        if not runs:
+            continue
+
+        def mean(name: str, runs: Sequence[Mapping[str, Any]] = runs) -> float | None:
+            values = [value for run in runs if (value := read_metric(run, name)) is not None]
+            return sum(values) / len(values) if values else None
+
+        atoms, read, seconds = mean("n_atoms"), mean("n_active"), mean("seconds")
+        only = f" --method {cell.methods[0]}" if len(cell.methods) == 1 else ""
+        lines.setdefault(
+            tuple(run.run_id for run in found.chosen),
+            [
+                cell.row,
+                " or ".join(found.methods),
+                "" if atoms is None else f"{atoms:,.0f}",
+                "" if read is None else f"{read:,.0f}",
+                "" if seconds is None else f"{seconds:,.1f}",
+                " or ".join(sorted({str(run.get("machine", {}).get("device", "")) for run in runs})),
+                f'`cvxsnn reproduce {summary.name} --scale {summary.scale} --row "{cell.row}"{only}`',
+            ],
+        )
+    if not lines:
+        return ""
+    head = ("", "method", "columns", "neurons read", "seconds a run", "device", "command")
+    return "## Costs\n\nMeans over the chosen runs, one a seed.\n\n" + _table(head, list(lines.values())).rstrip()
+
+
+def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
+    if summary.kind == "figure":
+        return f"Means of {summary.quantity} over seeds; bands are one sample standard deviation either way."
+    legend = f"Mean ± sample standard deviation over seeds of {summary.quantity}"
+    if any(cell.paper is not None for cell in summary.cells):
+        legend += ", the paper's number in brackets, the verdict"
+    if any(len(cell.methods) > 1 for cell in experiment.cells):
+        legend += ", and where validation data choose among methods, the one they chose"
+    return f"{legend}."
+
+
+def _long_text(cell: Cell, found: CellSummary) -> str:
+    text = number_text(found.mean, found.metric)
+    if found.spread is not None:
+        text += f" ± {number_text(found.spread, found.metric)}"
+    if found.paper is not None:
+        text += f" ({number_text(found.paper, found.metric)}) {found.verdict}"
+    if found.reason and found.reason != _NO_PAPER:
+        text += f": {found.reason}"
+    return f"{text}, {' or '.join(found.methods)}" if len(cell.methods) > 1 and found.methods else text
+
+
+def _short_text(found: CellSummary) -> str:
+    is_whole = found.n_runs == found.n_expected_runs
+    return number_text(found.mean, found.metric) + ("" if is_whole else f" ({found.n_runs} of {found.n_expected_runs})")
+
+
+def _json(summary: ExperimentSummary) -> str:
+    """One line a cell: short, and a change of one number is a change of one line."""
+    plain = summary.as_dict()
+    cells = ",\n".join(json.dumps(cell) for cell in plain.pop("cells"))
+    head = json.dumps(plain, indent=1).removesuffix("\n}")
+    return f'{head},\n "cells": [\n{cells}\n]}}\n'
+
+
+def _table(columns: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join("| " + " | ".join(_plain(entry) for entry in line) + " |\n" for line in lines)
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(_plain(text), 120, break_long_words=False, break_on_hyphens=False)
+
+
+def _plain(value: object) -> str:
+    """Text on one line that does not end its place in a table."""
+    return " ".join(printable(str(value)).split()).replace("|", r"\|")

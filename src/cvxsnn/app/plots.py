@@ -1,0 +1,207 @@
+"""Pictures of spikes, membranes, read-outs, gaps and dictionaries.
+
+Every function draws on matplotlib axes, its own if it is given none, and returns them.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from ..convex import Path, Solution
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
+from ..dictionary import DictionaryHealth
+from ..network.spiking_network import SpikingNetwork
+from ..neurons import LIFLayer, roll_out
+from ..neurons.exact import snap_inputs
+
+_MAX_NEURONS = 80
+_N_MEMBRANES = 3
+
+
+def plot_raster(spikes: SpikingNetwork | Array, sequence: Array | None = None, axes: Axes | None = None) -> Axes:
+    """Spikes over time.
+
+    Parameters
+    ----------
+    spikes : SpikingNetwork, or a 0/1 array of shape (n_steps, n_neurons)
+        Of a network those neurons are drawn that are read, strongest on top and no more than 80.
+    sequence : array of shape (n_steps, n_features)
+        What the network reads; an array of spikes needs none.
+    """
+    if isinstance(spikes, SpikingNetwork):
+        if sequence is None:
+            raise InvalidInputError("expected a sequence (n_steps, n_features) for the network to read, got none")
+        order = _strongest(spikes, _MAX_NEURONS)
+        drawn = roll_out(spikes.layers, _batch(spikes, sequence), "all")[0, :, spikes.neurons[order]]
+        title, label = "Spikes of the neurons that are read", "neuron, strongest first"
+    else:
+        drawn = torch.as_tensor(spikes)
+        if drawn.ndim != 2 or sequence is not None:
+            raise InvalidInputError(
+                f"expected a network and a sequence, or spikes of shape (n_steps, n_neurons) alone, got an array of "
+                f"shape {tuple(drawn.shape)}"
+            )
+        title, label = "Spikes", "neuron"
+    axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
+    n_steps, n_neurons = drawn.shape
+    steps, neurons = torch.nonzero(drawn.cpu(), as_tuple=True)
+    axes.scatter(steps.numpy() + 1, neurons.numpy() + 1, marker="|", s=2500 / max(n_neurons, 20), color="black")
+    axes.set(xlim=(0.5, n_steps + 0.5), ylim=(n_neurons + 1, 0), xlabel="step", ylabel=label, title=title)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return axes
+
+
+def plot_membranes(
+    network: SpikingNetwork, sequence: Array, neurons: Sequence[int] | None = None, axes: Axes | None = None
+) -> Axes:
+    """Membranes of LIF neurons of the last hidden layer over time, with a mark for each spike.
+
+    They are centred at the threshold, so a neuron fires where its membrane is at zero or above, and loses its threshold
+    in the next step.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+    sequence : array of shape (n_steps, n_features)
+    neurons : sequence of int, optional
+        Numbers ``subnetwork * width + neuron``; by default the three that are read with the largest weights.
+    """
+    chosen = network.neurons[_strongest(network, _N_MEMBRANES)].tolist() if neurons is None else list(neurons)
+    membranes, spikes = _membranes(network, sequence)
+    axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
+    steps = range(1, len(membranes) + 1)
+    axes.axhline(0, color="black", linestyle="--", linewidth=1, label="fires at 0")
+    for neuron in chosen:
+        (line,) = axes.plot(steps, membranes[:, neuron], linewidth=1.5, label=f"neuron {neuron}")
+        fired = torch.nonzero(spikes[:, neuron]).squeeze(1)
+        axes.plot(fired + 1, membranes[fired, neuron], "o", color=line.get_color())
+    axes.set(xlabel="step", ylabel="membrane", title="Membranes (dot: spike)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    return axes
+
+
+def plot_readout(readout: SpikingNetwork | Solution, axes: Axes | None = None) -> Axes:
+    """Output weights that are not zero: sorted stems for one output, a heat-map for several.
+
+    Parameters
+    ----------
+    readout : SpikingNetwork or Solution
+        The columns of the heat-map are the neurons, or atoms, in the support, those next to each other that speak
+        loudest for the same output.
+    """
+    weight = readout.weight if isinstance(readout, SpikingNetwork) else readout.coef
+    weight, total = weight.detach().cpu(), len(weight)
+    weight = weight[weight.any(1)]
+    what = "neurons read" if isinstance(readout, SpikingNetwork) else "atoms"
+    n_used, n_outputs = weight.shape
+    axes = axes or plt.subplots(figsize=(7, 4 if n_outputs == 1 else 3), layout="constrained")[1]
+    if n_outputs == 1:
+        values = weight[:, 0].sort(descending=True).values
+        axes.vlines(range(1, n_used + 1), 0, values, color=["C0" if value > 0 else "C3" for value in values])
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set(xlabel=f"{what}, by weight", ylabel="output weight")
+    else:
+        loudest = weight.abs().argmax(1)
+        peak = weight.gather(1, loudest[:, None]).squeeze(1)
+        order = sorted(range(n_used), key=lambda row: (int(loudest[row]), -float(peak[row])))
+        shown = weight[order] if n_used else weight.new_zeros(1, n_outputs)  # a map must have a column
+        limit = float(shown.abs().max()) or 1.0
+        image = axes.imshow(shown.T.numpy(), aspect="auto", cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none")
+        axes.figure.colorbar(image, ax=axes, label="output weight")
+        axes.set(xlabel=f"{what}, by output", ylabel="output", yticks=range(n_outputs))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title(f"Read-out: {n_used} of {total} {what}")
+    return axes
+
+
+def plot_path(path: Path, axes: Axes | None = None) -> Axes:
+    """Loss and number of atoms against the strength; the title has the largest certified gap.
+
+    The atoms are on axes of their own, on the right.
+    """
+    axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
+    strengths = path.strengths
+    losses = [float(solution.problem.loss_value(solution.scores())) for solution in path]
+    axes.semilogx(strengths, losses, ".-", color="C0")
+    right = axes.twinx()
+    right.plot(strengths, [len(solution.support) for solution in path], ".-", color="C1")
+    right.yaxis.set_major_locator(MaxNLocator(integer=True))
+    right.set_ylabel("atoms used", color="C1")
+    axes.set_ylabel("training loss", color="C0")
+    worst = max(solution.certificate.relative_gap for solution in path)
+    axes.set(xlabel="strength", title=f"Path of {len(path)} strengths, relative gaps of at most {worst:.0e}")
+    return axes
+
+
+def plot_gaps(solutions: Mapping[str, Solution], axes: Axes | None = None) -> Axes:
+    """The solver's relative gap against its iterations, and the certificate at the end."""
+    axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
+    for name, solution in solutions.items():
+        gaps = [moment.relative_gap for moment in solution.history if moment.relative_gap > 0]
+        (line,) = axes.semilogy(range(1, len(gaps) + 1), gaps, ".-", label=name)
+        axes.plot(len(gaps), max(solution.certificate.relative_gap, 1e-17), "o", color=line.get_color())
+    axes.set(xlabel="iteration", ylabel="relative gap", title="Gap against iterations (dot: certificate)")
+    axes.legend(fontsize="small")
+    return axes
+
+
+def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None = None) -> Axes:
+    """Shares of distinct, duplicate, saturated and dead columns."""
+    axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
+    left = [0.0] * len(dictionaries)
+    for label, colour in (("distinct", "C0"), ("other duplicates", "C1"), ("saturated", "C2"), ("dead", "C7")):
+        widths = [_shares(health)[label] for health in dictionaries.values()]
+        axes.barh(list(dictionaries), widths, left=left, color=colour, label=label)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set(xlabel="share of witnesses", title="Dictionary health")
+    axes.figure.legend(fontsize="small", ncols=4, loc="outside lower center")
+    return axes
+
+
+def _shares(health: DictionaryHealth) -> dict[str, float]:
+    # A dead or saturated column is a duplicate of the first of its kind: count it under one name only.
+    constant = health.n_dead + health.n_saturated
+    distinct = health.n_atoms - (health.n_dead > 0) - (health.n_saturated > 0)
+    counts = {
+        "distinct": distinct,
+        "other duplicates": health.n_witnesses - constant - distinct,
+        "saturated": health.n_saturated,
+        "dead": health.n_dead,
+    }
+    return {label: count / health.n_witnesses for label, count in counts.items()}
+
+
+def _strongest(network: SpikingNetwork, count: int) -> Tensor:
+    """Places, among the neurons that are read, of those with the largest output weights."""
+    return torch.argsort(network.weight.detach().abs().amax(1), descending=True)[:count]
+
+
+def _batch(network: SpikingNetwork, sequence: Array) -> Tensor:
+    return torch.as_tensor(sequence)[None].to(network.weight.device)
+
+
+def _membranes(network: SpikingNetwork, sequence: Array) -> tuple[Tensor, Tensor]:
+    """Membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
+    *lower, last = network.layers
+    if not isinstance(last, LIFLayer):
+        raise InvalidInputError("expected LIF neurons, got threshold neurons, which have no membrane to follow")
+    inputs = _batch(network, sequence)
+    below = roll_out(lower, inputs, "all").view(*inputs.shape[:2], last.n_subnetworks, -1) if lower else None
+    state = last.initial_state(1)
+    membranes, spikes = [], []
+    for t in range(inputs.shape[1]):
+        block = snap_inputs(inputs[:, t]) if below is None else below[:, t].double().transpose(0, 1)
+        # Weighted sums that a roll-out accepts are exact in float64: they are rounded once, here, as they are there.
+        drive = (block @ last.weight.double()).to(last.weight.dtype) + last.bias[:, None]
+        last.step(drive, state)
+        membranes.append(state.membrane.flatten().clone())  # the next step overwrites it
+        spikes.append(state.spikes.flatten() != 0)
+    return torch.stack(membranes).cpu(), torch.stack(spikes).cpu()

@@ -1,0 +1,190 @@
+r"""Group norm: Newton's method on a rounded norm that is sharpened as the gap closes.
+
+The norm of an atom's outputs is replaced by :math:`\eta_j = \sqrt{\|w_j\|^2 + \epsilon^2}`, and a hinge by its rounded
+form. As ε falls the corners come back, and would stop Newton's method on the rounded objective. So its slope
+:math:`w_j / \eta_j` is kept as a variable :math:`u_j` in the unit ball, and it is :math:`\eta_j u_j = w_j` that is
+linearised, which is far closer to linear (Chan, Golub and Mulet, 1999).
+"""
+
+from math import inf
+
+import torch
+from torch import Tensor
+
+from ..certificate import lower_bound
+from ..problem import ConvexProblem
+from ..solution import Status
+from .cholesky import solve_semidefinite
+from .hessian import loss_hessian
+from .recorder import Recorder
+from .rounded_hinge import NARROWEST, smoothed
+
+_MAX_BACKTRACKS = 40
+_MAX_IDLE = 100
+_MIN_NEWCOMERS, _NEWCOMER_SHARE = 20, 0.5
+_TINY = 1e-10
+_RIDGE, _FLAT = 1e-13, 1e-2
+"""Damping relative to the diagonal of the Hessian, and the curvature to assume where the loss is linear."""
+
+_SHARPNESS = 0.1
+"""What rounding may add to the objective, as a share of the gap."""
+
+_STEEP = 0.995
+"""Norm of the slope below which an atom is taken for zero: its outputs are within ten times the rounding of it."""
+
+_ROUGH_ABOVE = 1e-3
+"""Relative gap above which Hessians in float32 are good enough: half the work."""
+
+
+def solve_group_newton(
+    problem: ConvexProblem,
+    coef: Tensor,
+    intercept: Tensor,
+    recorder: Recorder,
+    *,
+    tolerance: float,
+    max_iterations: int = 1000,
+) -> tuple[Tensor, Tensor, Tensor, Status]:
+    """Minimise a problem with the group penalty; give coef, intercept, dual candidate and status."""
+    search = _Search(problem, coef, intercept, tolerance)
+    best_gap, n_idle, status = inf, 0, Status.ITERATION_LIMIT
+    for _ in range(max_iterations):
+        search.assess()
+        gap = search.relative_gap
+        recorder.record(search.best_primal, search.best_bound, int(search.best_coef.any(1).sum()))
+        n_idle = 0 if gap < 0.95 * best_gap else n_idle + 1
+        best_gap = min(best_gap, gap)
+        if gap <= tolerance or n_idle > _MAX_IDLE:
+            status = Status.CONVERGED if gap <= tolerance else Status.STALLED
+            break
+        search.advance()
+    return search.best_coef, search.best_intercept, -problem.row_weight[:, None] * search.best_dual, status
+
+
+class _Search:
+    """The iterate and the best points seen.
+
+    ``allowance`` is what rounding may add to the objective. ``slope`` is u, one row for each atom, and ``lean`` its
+    like for hinges, one entry for each score, where |1 − yf| is the norm that is rounded.
+    """
+
+    def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, tolerance: float) -> None:
+        self.problem, self.tolerance = problem, tolerance
+        self.coef, self.intercept = coef, intercept
+        self.scores = problem.dictionary.matvec(coef) + intercept
+        self.best_primal, self.best_coef, self.best_intercept = inf, coef, intercept
+        self.best_bound, self.best_dual = -inf, problem.null_dual
+        self.targets = torch.cat([head.targets for head in problem.heads], dim=1)
+        hinge_weight = [0.0 if h.loss.is_smooth else h.weight for h in problem.heads for _ in h.targets[0]]
+        self.hinge_weight = torch.tensor(hinge_weight, dtype=coef.dtype, device=coef.device)
+        self.has_hinge = bool(self.hinge_weight.any())
+        self.working = coef.any(1)
+        self.slope, self.lean = torch.zeros_like(coef), torch.zeros_like(self.scores)
+        self.allowance, self.smooth, self.is_settled = inf, smoothed(problem, NARROWEST), True
+
+    @property
+    def relative_gap(self) -> float:
+        return (self.best_primal - self.best_bound) / max(self.best_primal, 1e-300)
+
+    def _sharpen_to(self, allowance: float) -> None:
+        """Round so that the working atoms add at most ``allowance`` to the objective, and hinges half of it."""
+        self.allowance = allowance
+        atoms_weight = self.problem.l1_strength * max(1, int(self.working.sum()))
+        self.epsilon = max(NARROWEST, allowance / atoms_weight)
+        self.width = max(NARROWEST, allowance / float(self.hinge_weight.sum())) if self.has_hinge else NARROWEST
+        self.smooth = smoothed(self.problem, self.width)
+
+    def assess(self) -> None:
+        """Bring the best points up to date, let violators into the working set, and sharpen."""
+        problem, strength = self.problem, self.problem.l1_strength
+        sparse = torch.where(self.slope.norm(dim=1, keepdim=True) < _STEEP, 0.0, self.coef)
+        primal = self._offer(sparse, problem.dictionary.matvec(sparse) + self.intercept, inf)
+        primal = min(primal, self._offer(self.coef, self.scores, primal))
+        dual = self.smooth.unit_dual(self.scores)
+        bound, feasible = lower_bound(problem, dual)
+        if self.has_hinge:
+            # On a narrow hinge the gradient magnifies the rounding of the scores; the slopes kept apart do not.
+            kept = -0.5 * self.hinge_weight * self.targets * (1 + self.lean)
+            other = lower_bound(problem, torch.where(self.hinge_weight > 0, kept, dual))
+            bound, feasible = max((bound, feasible), other, key=lambda found: found[0])
+        if bound > self.best_bound:
+            self.best_bound, self.best_dual = bound, feasible
+        norms = problem.penalty.atom_norms(problem.correlation(dual)).masked_fill(self.working, 0.0)
+        most = max(_MIN_NEWCOMERS, int(_NEWCOMER_SHARE * self.working.sum()))
+        n_new = min(int((norms > strength).sum()), most)
+        self.working[torch.topk(norms, n_new).indices] = True
+        if n_new or self.is_settled:
+            allowance = _SHARPNESS * (primal - bound)
+            self._sharpen_to(allowance if n_new else min(self.allowance, allowance))
+
+    def _offer(self, coef: Tensor, scores: Tensor, rival: float) -> float:
+        primal = self.problem.objective(coef, scores)
+        if primal <= self.best_primal and primal < rival * (1 - 0.5 * self.tolerance):
+            self.best_primal, self.best_coef, self.best_intercept = primal, coef, self.intercept
+        return primal
+
+    def advance(self) -> None:
+        """One Newton step on the rounded objective, over the working set and the intercept."""
+        problem, strength, n_outputs = self.problem, self.problem.l1_strength, self.problem.n_outputs
+        atoms = torch.nonzero(self.working).squeeze(1)
+        n_atoms, n_columns = len(atoms), len(atoms) + problem.intercept
+        place = torch.arange(n_columns, device=atoms.device).repeat(n_outputs)
+        outputs = torch.arange(n_outputs, device=atoms.device).repeat_interleave(n_columns)
+        value, slope, short = self.coef[atoms], self.slope[atoms], 1 - self.targets * self.scores
+        eta, eta_short = _rounded(value.norm(dim=1, keepdim=True), self.epsilon), _rounded(short, self.width)
+        unit, unit_short = value / eta, short / eta_short
+
+        dual = self.smooth.unit_dual(self.scores)
+        gradient = problem.correlation(dual)[atoms] + strength * unit
+        if problem.intercept:
+            gradient = torch.cat((gradient, (problem.row_weight @ dual)[None]))
+        curvature = torch.where(
+            self.hinge_weight > 0,
+            0.5 * (1 - self.lean * unit_short) / eta_short,
+            self.smooth.curvature(self.scores),
+        )
+        precision = torch.float32 if self.relative_gap > _ROUGH_ABOVE and not self.has_hinge else torch.float64
+        hessian = loss_hessian(self.smooth, curvature, atoms, place, outputs, precision)
+        blocks = hessian.view(n_outputs, n_columns, n_outputs, n_columns)
+        product = slope[:, :, None] * unit[:, None, :]
+        bend = torch.eye(n_outputs).to(unit) - 0.5 * (product + product.mT)
+        diagonal = torch.arange(n_atoms, device=atoms.device)
+        blocks[:, diagonal, :, diagonal] += strength * bend / eta[:, :, None]
+
+        ridge = _RIDGE * (hessian.diagonal() + _FLAT)
+        move = solve_semidefinite(hessian, -gradient.T.reshape(-1), ridge).view(n_outputs, n_columns).T
+        d_value = move[:n_atoms]
+        d_coef = torch.zeros_like(self.coef).index_put_((atoms,), d_value)
+        d_intercept = move[n_atoms:].sum(0)
+        d_scores = problem.dictionary.matvec(d_coef) + d_intercept
+        predicted = float((move * gradient).sum())
+        self.is_settled = -predicted <= self.allowance
+        step = self._line_search(atoms, d_coef, d_scores, predicted)
+        if step == 0:
+            self._sharpen_to(_SHARPNESS * self.allowance)
+            return
+        d_slope = (d_value - slope * (unit * d_value).sum(1, keepdim=True)) / eta + unit - slope
+        slope = slope + step * d_slope
+        self.slope[atoms] = slope / slope.norm(dim=1, keepdim=True).clamp_min(1.0)
+        d_lean = (1 - self.lean * unit_short) * (-self.targets * d_scores) / eta_short + unit_short - self.lean
+        self.lean = (self.lean + step * d_lean).clamp(-1, 1)
+        self.coef, self.intercept = self.coef + step * d_coef, self.intercept + step * d_intercept
+        self.scores = problem.dictionary.matvec(self.coef) + self.intercept
+
+    def _line_search(self, atoms: Tensor, d_coef: Tensor, d_scores: Tensor, predicted: float) -> float:
+        """The longest of the steps 1, ½, ¼, ... for which the rounded objective falls enough; zero if none does."""
+
+        def objective(step: float) -> float:
+            norms = (self.coef[atoms] + step * d_coef[atoms]).norm(dim=1)
+            penalty = self.problem.l1_strength * _rounded(norms, self.epsilon).sum()
+            return float(self.smooth.loss_value(self.scores + step * d_scores) + penalty)
+
+        here = objective(0.0)
+        # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
+        slack = _TINY * here if -predicted <= _TINY * here else 0.0
+        steps = (0.5**k for k in range(_MAX_BACKTRACKS))
+        return next((step for step in steps if objective(step) <= here + 1e-4 * step * predicted + slack), 0.0)
+
+
+def _rounded(norm: Tensor, width: float) -> Tensor:
+    return (norm.square() + width**2).sqrt()

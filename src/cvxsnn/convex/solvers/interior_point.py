@@ -1,0 +1,234 @@
+r"""Hinge loss with the L1 penalty: a primal-dual interior-point method for its linear program.
+
+With :math:`Z = \mathrm{diag}(y) D`, the program and its dual are
+
+.. math::
+    \min_{w, \xi \ge 0} \omega^\top \xi + s \|w\|_1 \;\text{ s.t. }\; Zw + \xi \ge 1, \qquad
+    \max_{0 \le \alpha \le \omega} 1^\top \alpha \;\text{ s.t. }\; |Z^\top \alpha| \le s .
+
+Both have strictly feasible points that are easy to write down, so only the four complementarity products are left to
+drive to zero, and what rounding takes from feasibility. Each step costs one Cholesky factor of the size of the atoms
+(Mehrotra's predictor and corrector share it).
+"""
+
+import torch
+from torch import Tensor
+
+from ..problem import ConvexProblem
+from ..solution import Status
+from .hessian import self_product
+from .recorder import Recorder
+
+_CENTRING_POWER = 3
+_STEP_TO_BOUNDARY = 0.995
+_ROUGH_ABOVE = 1e-2
+"""Relative gap above which a matrix formed in float32 points well enough."""
+
+_POLISH_BELOW = 1e-6
+"""Relative gap below which the active sets are worth guessing."""
+
+
+def solve_hinge(
+    problem: ConvexProblem, recorder: Recorder, *, tolerance: float, max_iterations: int = 200
+) -> tuple[Tensor, Tensor, Tensor, Status]:
+    """Minimise a problem of one head and one output; give coef, intercept, dual candidate and status."""
+    problem.check_dense("the interior-point method")
+    (head,) = problem.heads
+    labels, weight, strength = head.targets[:, 0], head.weight * problem.row_weight, problem.l1_strength
+    columns = problem.dictionary.columns()
+    if problem.intercept:
+        columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
+    margin = columns * labels[:, None]
+    is_free = torch.zeros(margin.shape[1], dtype=torch.bool, device=margin.device)
+    if problem.intercept:
+        is_free[-1] = True
+    state = _State.feasible(margin, weight, strength, is_free)
+    best = _Best(margin, weight, strength, is_free)
+    status = Status.ITERATION_LIMIT
+    for _ in range(max_iterations):
+        coef = state.sparse_coef(strength)
+        best.offer(coef, state.alpha)
+        if tolerance < best.relative_gap < _POLISH_BELOW:
+            best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
+        recorder.record(best.primal, max(best.dual, 0.0), int((coef != 0).sum()))
+        if best.relative_gap <= tolerance:
+            status = Status.CONVERGED
+            break
+        # The balance that an intercept asks for is an equation, and float32 would leave it unsolved.
+        is_rough = best.relative_gap > _ROUGH_ABOVE and not problem.intercept
+        has_moved = is_rough and state.advance(margin, weight, strength, torch.float32)
+        if not has_moved and not state.advance(margin, weight, strength, torch.float64):
+            best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
+            status = Status.CONVERGED if best.relative_gap <= tolerance else Status.STALLED
+            break
+    n_atoms = problem.dictionary.n_atoms
+    return best.coef[:n_atoms, None], best.coef[n_atoms:].sum()[None], (labels * best.alpha)[:, None], status
+
+
+class _Best:
+    """The best coefficients and the best dual variable seen so far."""
+
+    def __init__(self, margin: Tensor, weight: Tensor, strength: float, is_free: Tensor) -> None:
+        self._margin, self._weight, self._strength, self._is_free = margin, weight, strength, is_free
+        self.coef, self.primal = margin.new_zeros(margin.shape[1]), float(weight.sum())
+        self.alpha, self.dual = torch.zeros_like(weight), 0.0
+
+    @property
+    def relative_gap(self) -> float:
+        return (self.primal - self.dual) / self.primal
+
+    def offer(self, coef: Tensor, alpha: Tensor) -> None:
+        """Keep what is better than before; the dual variable is made feasible first."""
+        excess = (1 - self._margin @ coef).clamp_min(0)
+        primal = float(self._weight @ excess + self._strength * coef[~self._is_free].abs().sum())
+        if primal < self.primal:
+            self.primal, self.coef = primal, coef
+        alpha = torch.minimum(alpha.clamp_min(0), self._weight)
+        correlation = self._margin.T @ alpha
+        balanced = float(correlation[self._is_free].abs().sum()) <= 1e-12 * float(alpha.sum())
+        norm = float(correlation[~self._is_free].abs().max())
+        alpha = alpha * min(1.0, self._strength / norm if norm > 0 else 1.0)
+        if balanced and float(alpha.sum()) > self.dual:
+            self.dual, self.alpha = float(alpha.sum()), alpha
+
+
+def _polish(
+    margin: Tensor, weight: Tensor, strength: float, is_free: Tensor, coef: Tensor, alpha: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Solve the optimality conditions exactly on the guessed active sets, by the least change of both points.
+
+    Rows on the corner of the hinge have a margin of one, and active columns a correlation of the strength; an interior
+    point gives those sets away long before it gives the digits.
+    """
+    active = torch.nonzero((coef != 0) | is_free).squeeze(1)
+    short = 1 - margin @ coef
+    share = alpha / weight
+    corner = torch.nonzero(torch.minimum(share, 1 - share) > short.abs()).squeeze(1)
+    alpha = torch.where(share > 0.5, weight, 0.0).index_put_((corner,), alpha[corner])
+    block = margin[corner][:, active]
+    wanted = strength * torch.where(is_free, 0.0, coef.sign())[active] - margin[:, active].T @ alpha
+    pseudo_inverse = torch.linalg.pinv(block, rtol=1e-11)
+    coef, alpha = coef.clone(), alpha.clone()
+    coef[active] += pseudo_inverse @ short[corner]
+    alpha[corner] += pseudo_inverse.T @ wanted
+    return coef, alpha
+
+
+class _State:
+    """A strictly feasible primal-dual pair, all slacks kept as variables of their own.
+
+    ``positive − negative`` are the coefficients, ``slack`` is Zw + ξ − 1, ``excess`` is ξ, ``alpha`` the dual variable,
+    ``correlation`` Zᵀα.
+    """
+
+    def __init__(self, positive: Tensor, negative: Tensor, slack: Tensor, excess: Tensor, alpha: Tensor) -> None:
+        self.positive, self.negative, self.slack, self.excess, self.alpha = positive, negative, slack, excess, alpha
+        self.correlation = torch.empty(0)
+        self.is_free = torch.empty(0)
+
+    @classmethod
+    def feasible(cls, margin: Tensor, weight: Tensor, strength: float, is_free: Tensor) -> "_State":
+        """Zero coefficients made of two equal halves, and a small multiple of the row weights."""
+        n_rows, n_columns = margin.shape
+        half = margin.new_full((n_columns,), 1.0)
+        for label in margin[:, is_free].T:  # an intercept asks for classes of equal mass
+            up, down = weight[label > 0].sum(), weight[label < 0].sum()
+            weight = weight * torch.minimum(up, down) / torch.where(label > 0, up, down)
+        largest = float((margin.T @ weight)[~is_free].abs().max())
+        share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
+        state = cls(half, half.clone(), margin.new_ones(n_rows), margin.new_full((n_rows,), 2.0), share * weight)
+        state.correlation = margin.T @ state.alpha
+        state.is_free = is_free
+        return state
+
+    def sparse_coef(self, strength: float) -> Tensor:
+        """Coefficients, with those set to zero whose halves are smaller than their dual slacks."""
+        is_active = (self.positive > strength - self.correlation) | (self.negative > strength + self.correlation)
+        return torch.where(is_active | self.is_free, self.positive - self.negative, 0.0)
+
+    def advance(self, margin: Tensor, weight: Tensor, strength: float, precision: torch.dtype) -> bool:
+        """One predictor-corrector step, its matrix formed in ``precision``; False if rounding leaves no room for it."""
+        upper = (strength - self.correlation).masked_fill(self.is_free, 1.0)
+        lower = (strength + self.correlation).masked_fill(self.is_free, 1.0)
+        beta = weight - self.alpha
+        penalised = ~self.is_free
+        n_products = 2 * len(weight) + 2 * int(penalised.sum())
+
+        def complementarity(p: Tensor, q: Tensor, r: Tensor, x: Tensor, a: Tensor, c: Tensor) -> float:
+            total = a @ r + (weight - a) @ x
+            total = total + ((strength - c) * p + (strength + c) * q)[penalised].sum()
+            return float(total) / n_products
+
+        drift = margin @ (self.positive - self.negative) + self.excess - 1 - self.slack
+        row_scale = self.slack / self.alpha + self.excess / beta
+        column_scale = torch.where(penalised, 1.0 / (self.positive / upper + self.negative / lower), 0.0)
+        system = self_product((margin * row_scale.rsqrt()[:, None]).to(precision)).to(torch.float64)
+        system.diagonal().add_(column_scale)
+        factor, info = torch.linalg.cholesky_ex(system)
+        if int(info):
+            system.diagonal().add_(1e-14 * system.diagonal().max())
+            factor, info = torch.linalg.cholesky_ex(system)
+            if int(info):
+                return False
+
+        def solve(c1: Tensor, c2: Tensor, c3: Tensor, c4: Tensor) -> tuple[Tensor, ...]:
+            right = c1 / self.alpha - c2 / beta - drift
+            halves = torch.where(penalised, c3 / upper - c4 / lower, 0.0)
+            target = margin.T @ (right / row_scale) + column_scale * halves
+            target = target + torch.where(self.is_free, self.correlation, 0.0)
+            d_coef = torch.cholesky_solve(target[:, None], factor)[:, 0]
+            fit = margin @ d_coef
+            d_alpha = (right - fit) / row_scale
+            d_correlation = margin.T @ d_alpha
+            # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
+            # feasibility, which would else be lost to rounding as the divisors vanish.
+            rise, fall = (c3 + self.positive * d_correlation) / upper, (c4 - self.negative * d_correlation) / lower
+            d_positive = torch.where(upper < lower, d_coef + fall, rise).where(penalised, 0.5 * d_coef)
+            d_negative = torch.where(upper < lower, fall, rise - d_coef).where(penalised, -0.5 * d_coef)
+            gape, over = (c1 - self.slack * d_alpha) / self.alpha, (c2 + self.excess * d_alpha) / beta
+            d_slack = torch.where(self.alpha < beta, fit + over + drift, gape)
+            d_excess = torch.where(self.alpha < beta, over, gape - fit - drift)
+            return d_positive, d_negative, d_slack, d_excess, d_alpha, d_correlation
+
+        products = (self.alpha * self.slack, beta * self.excess, upper * self.positive, lower * self.negative)
+        mu = complementarity(self.positive, self.negative, self.slack, self.excess, self.alpha, self.correlation)
+        affine = solve(*(-product for product in products))
+        step_p, step_d = self._steps(affine, beta, strength, penalised, 1.0)
+        ahead = [value + step_p * d for value, d in zip(self._primal(), affine[:4], strict=True)]
+        ahead += [self.alpha + step_d * affine[4], self.correlation + step_d * affine[5]]
+        after = complementarity(*ahead)
+        centre = mu * (max(after, 0.0) / mu) ** _CENTRING_POWER
+        d_p, d_n, d_s, d_x, d_a, d_c = affine
+        second = (d_a * d_s, -d_a * d_x, -d_c * d_p, d_c * d_n)
+        moves = solve(*(centre - product - cross for product, cross in zip(products, second, strict=True)))
+        step_p, step_d = self._steps(moves, beta, strength, penalised, _STEP_TO_BOUNDARY)
+        if max(step_p, step_d) < 1e-10:
+            return False
+        self.positive, self.negative, self.slack, self.excess = (
+            value + step_p * d for value, d in zip(self._primal(), moves[:4], strict=True)
+        )
+        if bool(self.is_free.any()):  # only the difference of a free coefficient's halves means anything
+            coef = (self.positive - self.negative)[self.is_free]
+            self.positive[self.is_free], self.negative[self.is_free] = coef.clamp_min(0) + 1, (-coef).clamp_min(0) + 1
+        self.alpha = self.alpha + step_d * moves[4]
+        self.correlation = margin.T @ self.alpha
+        return True
+
+    def _primal(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.positive, self.negative, self.slack, self.excess
+
+    def _steps(
+        self, moves: tuple[Tensor, ...], beta: Tensor, strength: float, penalised: Tensor, share: float
+    ) -> tuple[float, float]:
+        """Longest primal and dual steps that stay inside, times ``share``."""
+        d_p, d_n, d_s, d_x, d_a, d_c = moves
+        halves = ((self.positive[penalised], d_p[penalised]), (self.negative[penalised], d_n[penalised]))
+        primal = (*halves, (self.slack, d_s), (self.excess, d_x))
+        correlation, d_c = self.correlation[penalised], d_c[penalised]
+        dual = ((self.alpha, d_a), (beta, -d_a), (strength - correlation, -d_c), (strength + correlation, d_c))
+        return _longest(primal, share), _longest(dual, share)
+
+
+def _longest(pairs: tuple[tuple[Tensor, Tensor], ...], share: float) -> float:
+    limits = [float((-value / move)[move < 0].min()) for value, move in pairs if bool((move < 0).any())]
+    return min(1.0, share * min(limits, default=1.0 / share))

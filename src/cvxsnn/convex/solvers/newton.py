@@ -1,0 +1,162 @@
+"""Smooth losses: proximal Newton steps on a working set of coefficients.
+
+At scores f the loss is replaced by its second-order model, which with the L1 norm is the problem that
+:mod:`.quadratic` solves. The model covers only the coefficients that are active or violate optimality, so Hessians stay
+small; rows with equal spikes and targets were merged before, so they are also cheap to form.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+import torch
+from torch import Tensor
+
+from ..certificate import lower_bound, shrink_to_feasible
+from ..losses import Softmax
+from ..problem import ConvexProblem
+from ..solution import Status
+from .hessian import loss_hessian
+from .quadratic import minimise_l1_quadratic
+from .recorder import Recorder
+
+_MAX_BACKTRACKS = 40
+_TINY = 1e-10
+_LEVEL_FACTOR = 0.5
+_MIN_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
+_ROUGH_ABOVE = 1e-4
+"""Relative gap above which Hessians in float32 are good enough: half the work."""
+
+
+@dataclass
+class _Point:
+    """Coefficients, intercept, and the scores they give."""
+
+    coef: Tensor
+    intercept: Tensor
+    scores: Tensor
+
+    def towards(self, other: "_Point", step: float) -> "_Point":
+        """The point a share ``step`` of the way to another."""
+        if step == 1.0:
+            return other
+        return _Point(
+            torch.lerp(self.coef, other.coef, step),
+            torch.lerp(self.intercept, other.intercept, step),
+            torch.lerp(self.scores, other.scores, step),
+        )
+
+
+def solve_newton(
+    problem: ConvexProblem,
+    coef: Tensor,
+    intercept: Tensor,
+    recorder: Recorder,
+    *,
+    tolerance: float,
+    max_iterations: int = 500,
+) -> tuple[Tensor, Tensor, Status]:
+    """Minimise a problem of one head with a smooth loss and the L1 penalty to a relative gap of ``tolerance``."""
+    point = _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
+    gap, best_gap, stalled = inf, inf, 0
+    level = inf
+    for _ in range(max_iterations):
+        dual = problem.unit_dual(point.scores)
+        correlation = problem.correlation(dual)
+        largest = float(correlation.abs().max())
+        # Far from the goal, aim at a larger strength first: the working set then grows towards its size from below.
+        level = max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
+        if level == problem.l1_strength:
+            primal = _objective(problem, point, level)
+            # The gradient is in the dual domain already, save for the balance that an intercept asks for.
+            bound, _ = (
+                lower_bound(problem, dual) if problem.intercept else shrink_to_feasible(problem, dual, correlation)
+            )
+            recorder.record(primal, bound, int((point.coef != 0).sum()))
+            gap = (primal - bound) / max(primal, 1e-300)
+            if gap <= tolerance:
+                return point.coef, point.intercept, Status.CONVERGED
+            stalled = 0 if gap < 0.9 * best_gap else stalled + 1
+            best_gap = min(gap, best_gap)
+            if stalled >= 15:
+                break
+        precision = torch.float32 if gap > _ROUGH_ABOVE and stalled == 0 else torch.float64
+        target = _newton_point(problem, point, correlation, level, precision)
+        moved = _line_search(problem, point, target, level)
+        if moved is None:
+            if level == problem.l1_strength and precision == torch.float64:
+                break
+            level *= _LEVEL_FACTOR
+        else:
+            point = moved
+    else:
+        return point.coef, point.intercept, Status.ITERATION_LIMIT
+    return point.coef, point.intercept, Status.STALLED
+
+
+def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
+    return float(problem.loss_value(point.scores) + strength * point.coef.abs().sum())
+
+
+def _newton_point(
+    problem: ConvexProblem, point: _Point, correlation: Tensor, strength: float, precision: torch.dtype
+) -> _Point:
+    """The minimiser of the second-order model over the working set."""
+    working = _working_set(point.coef, correlation, strength)
+    outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
+    distinct, place = torch.unique(atoms, return_inverse=True)
+    if problem.intercept:
+        ones = torch.arange(problem.n_outputs, device=outputs.device)
+        (head,) = problem.heads
+        if isinstance(head.loss, Softmax):
+            # Probabilities do not change when all classes move together: that of the largest stays where it is.
+            ones = ones[ones != (problem.row_weight @ head.targets).argmax()]
+        outputs = torch.cat((outputs, ones))
+        place = torch.cat((place, torch.full_like(ones, len(distinct))))
+        order = torch.argsort(outputs, stable=True)
+        outputs, place = outputs[order], place[order]
+    is_coef = place < len(distinct)
+    coef_place = (distinct[place[is_coef]], outputs[is_coef])
+    value = point.intercept[outputs].clone()
+    value[is_coef] = point.coef[coef_place]
+    slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
+    slope[is_coef] = correlation[coef_place]
+    hessian = loss_hessian(problem, problem.curvature(point.scores), distinct, place, outputs, precision)
+    solved = minimise_l1_quadratic(
+        hessian, hessian @ value - slope, strength * is_coef.to(value), value, tolerance=1e-10 * strength
+    )
+    coef, intercept = torch.zeros_like(point.coef), point.intercept.clone()
+    coef[coef_place] = solved[is_coef]
+    intercept[outputs[~is_coef]] = solved[~is_coef]
+    return _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
+
+
+def _working_set(coef: Tensor, correlation: Tensor, strength: float) -> Tensor:
+    """Active coefficients and the worst violators, at most one for each atom and not many more than there are active.
+
+    Near-copies of a useful atom violate optimality as much as it does, until it has been let in.
+    """
+    active = coef != 0
+    violation = torch.where(active, 0.0, correlation.abs() - strength)
+    worst, output = violation.max(1)
+    n_new = min(int((worst > 0).sum()), max(_MIN_NEWCOMERS, int(_NEWCOMER_SHARE * active.sum())))
+    atoms = torch.topk(worst, n_new).indices
+    active[atoms, output[atoms]] = True
+    return active
+
+
+def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength: float) -> _Point | None:
+    """Backtrack from the full step until the objective falls enough; None if it cannot."""
+    here = _objective(problem, point, strength)
+    gradient = problem.row_weight[:, None] * problem.unit_dual(point.scores)
+    predicted = float((gradient * (target.scores - point.scores)).sum()) + strength * float(
+        target.coef.abs().sum() - point.coef.abs().sum()
+    )
+    # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
+    slack = _TINY * here if -predicted <= _TINY * here else 0.0
+    step = 1.0
+    for _ in range(_MAX_BACKTRACKS):
+        candidate = point.towards(target, step)
+        if _objective(problem, candidate, strength) <= here + 1e-4 * step * predicted + slack:
+            return candidate
+        step *= 0.5
+    return None

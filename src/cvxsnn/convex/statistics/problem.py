@@ -1,0 +1,124 @@
+"""The convex program with the squared loss and the L1 norm, known by sums over its rows."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ...dictionary import Readout
+from ...witnesses import WitnessSet
+from ..heads import Head
+from ..losses import Squared
+from ..problem import check_strength
+from .sums import SquaredStatistics
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsProblem:
+    r"""Minimise the mean squared loss plus the L1 norm, given what :class:`SquaredStatistics` knows of the rows.
+
+    .. math:: \frac{1}{2n} \| Y - DW - 1b^\top \|^2 + s\,\|W\|_1
+
+    the same program as ``ConvexProblem(..., loss="squared")`` over all rows with equal weights.
+
+    Parameters
+    ----------
+    statistics : SquaredStatistics
+    l1_strength : float
+    intercept : bool
+    """
+
+    statistics: SquaredStatistics
+    l1_strength: float
+    intercept: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a strength without a dual bound."""
+        object.__setattr__(self, "l1_strength", check_strength(self.l1_strength))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that were summed."""
+        return self.statistics.n_rows
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of distinct columns."""
+        return len(self.witness_of_atom)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs."""
+        return self.statistics.n_outputs
+
+    @property
+    def witnesses(self) -> WitnessSet | None:
+        """Who made the columns."""
+        return self.statistics.witnesses
+
+    @property
+    def witness_of_atom(self) -> Tensor:
+        """The first witness that produced each atom, shape (n_atoms,)."""
+        return self.statistics.atoms.first
+
+    @property
+    def readout(self) -> Readout:
+        """How spikes were read."""
+        return self.statistics.readout
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """One head with the squared loss; its targets have no rows."""
+        return (Head("label", Squared(), 1.0, slice(0, self.n_outputs), self.statistics.cross[:0]),)
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """Products of the atoms and, last, a column of ones; shape (n_atoms + 1, n_atoms + 1)."""
+        kept = self.witness_of_atom
+        sums = self.statistics.column_sums[kept]
+        gram = torch.empty(len(kept) + 1, len(kept) + 1, dtype=torch.float64, device=sums.device)
+        gram[:-1, :-1] = self.statistics.gram[kept][:, kept]
+        gram[-1, :-1] = gram[:-1, -1] = sums
+        gram[-1, -1] = self.n_rows
+        return gram
+
+    @cached_property
+    def cross(self) -> Tensor:
+        """Products of the atoms and, last, a column of ones with the targets; shape (n_atoms + 1, n_outputs)."""
+        return torch.cat((self.statistics.cross[self.witness_of_atom], self.statistics.target_sums[None]))
+
+    @property
+    def target_squares(self) -> Tensor:
+        """Σ y² of each output."""
+        return self.statistics.target_squares
+
+    def quadratic(self) -> tuple[Tensor, Tensor]:
+        """Matrix G and vectors c, one a column, such that the loss is ½ wᵀGw − cᵀw and a constant for each output.
+
+        An optimal intercept makes the residual's mean zero, which is the same as centring columns and targets.
+        """
+        gram, linear = self.gram[:-1, :-1] / self.n_rows, self.cross[:-1] / self.n_rows
+        if self.intercept:
+            means, target_means = self.gram[:-1, -1] / self.n_rows, self.cross[-1] / self.n_rows
+            gram, linear = gram - means[:, None] * means, linear - means[:, None] * target_means
+        return gram, linear
+
+    def best_intercept(self, coef: Tensor) -> Tensor:
+        """The best constant beside coefficients of shape (n_atoms, n_outputs); zero without one."""
+        if not self.intercept:
+            return coef.new_zeros(self.n_outputs)
+        return (self.cross[-1] - self.gram[-1, :-1] @ coef) / self.n_rows
+
+    def with_strength(self, l1_strength: float) -> "StatisticsProblem":
+        """The same problem at another strength; what was computed from the data alone is shared."""
+        other = replace(self, l1_strength=l1_strength)
+        other.__dict__.update({name: self.__dict__[name] for name in ("gram", "cross") if name in self.__dict__})
+        return other
+
+    def __repr__(self) -> str:
+        """Sizes and terms on one line."""
+        return (
+            f"StatisticsProblem({self.n_rows} rows × {self.n_atoms} atoms → {self.n_outputs} outputs, squared + "
+            f"{self.l1_strength:g}·l1{', intercept' if self.intercept else ''})"
+        )

@@ -1,0 +1,39 @@
+"""What a solve from sums over the rows returns."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..certificate import Certificate
+from ..solution import Proven, Status
+from .problem import StatisticsProblem
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StatisticsSolution(Proven):
+    """Coefficients with proof, for a problem whose rows are gone.
+
+    Attributes
+    ----------
+    problem : StatisticsProblem
+    coef : Tensor of shape (n_atoms, n_outputs), float64
+    intercept : Tensor of shape (n_outputs,), zero for problems without one
+    dual_scale : Tensor of shape (n_outputs,)
+        The dual point is λ = −τ (r − r̄) / n for the residuals r = DW + b − Y and these numbers τ.
+    dual_correlation : Tensor of shape (n_atoms, n_outputs)
+        λᵀd for every atom d, at most ``l1_strength`` in absolute value.
+    status : Status
+    certificate : Certificate
+    solver : str
+    seconds : float
+    """
+
+    problem: StatisticsProblem
+    coef: Tensor
+    intercept: Tensor
+    dual_scale: Tensor
+    dual_correlation: Tensor
+    status: Status
+    certificate: Certificate
+    solver: str
+    seconds: float

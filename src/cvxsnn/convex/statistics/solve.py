@@ -1,0 +1,112 @@
+"""Solving from sums over the rows: the active-set engine, and the certificate that those sums allow."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ...core.checks import check_positive_int
+from ...core.errors import InvalidInputError
+from ..solution import Status
+from ..solve import judge
+from ..solvers.active_set import follow
+from .certificate import certify_statistics
+from .problem import StatisticsProblem
+from .solution import StatisticsSolution
+from .sums import SquaredStatistics
+
+
+def solve_statistics(
+    statistics: SquaredStatistics,
+    l1_strength: float,
+    tol: float = 1e-6,
+    *,
+    intercept: bool = False,
+    strict: bool = False,
+) -> StatisticsSolution:
+    """Solve the squared-loss program to a certified relative gap of ``tol``, whatever the number of rows.
+
+    Parameters
+    ----------
+    statistics : SquaredStatistics
+    l1_strength : float
+        As for :class:`ConvexProblem`.
+    tol : float
+        On the certificate's relative gap, which includes what rounding may have done to the sums.
+    intercept : bool
+        Whether to add an unpenalised constant to the scores.
+    strict : bool
+        Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
+    """
+    (solution,) = _solve_falling(StatisticsProblem(statistics, l1_strength, intercept), [l1_strength], tol)
+    judge(solution, tol, strict, stacklevel=3)
+    return solution
+
+
+def solve_statistics_path(
+    statistics: SquaredStatistics,
+    strengths: Sequence[float] | None = None,
+    tol: float = 1e-6,
+    *,
+    intercept: bool = False,
+    n_strengths: int = 50,
+    smallest_ratio: float = 1e-3,
+) -> tuple[StatisticsSolution, ...]:
+    """Solve at many strengths, from the largest to the smallest, each started from the one before.
+
+    Parameters
+    ----------
+    strengths : sequence of float, optional
+        By default ``n_strengths`` in geometric progression from the strength at which all coefficients vanish down to
+        ``smallest_ratio`` times that.
+
+    Returns
+    -------
+    tuple of StatisticsSolution
+        ``max(path, key=score)`` is the one with the highest score; ties go to the larger strength.
+    """
+    if strengths is None:
+        check_positive_int("n_strengths", n_strengths)
+        if not 0 < smallest_ratio < 1:
+            raise InvalidInputError(f"expected smallest_ratio between 0 and 1, got {smallest_ratio!r}")
+        _, linear = StatisticsProblem(statistics, 1.0, intercept).quadratic()
+        largest = float(linear.abs().max()) or 1.0
+        strengths = np.geomspace(largest, largest * smallest_ratio, n_strengths).tolist()
+    elif len(strengths) == 0:
+        raise InvalidInputError("expected at least one strength, got none")
+    falling = sorted(strengths, reverse=True)
+    path = _solve_falling(StatisticsProblem(statistics, falling[0], intercept), falling, tol)
+    for solution in path:
+        judge(solution, tol, strict=False, stacklevel=3)
+    return path
+
+
+def _solve_falling(
+    problem: StatisticsProblem, strengths: Sequence[float], tol: float
+) -> tuple[StatisticsSolution, ...]:
+    if not 0 < tol < 1:
+        raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
+    gram, linear = problem.quadratic()
+    coef = torch.zeros_like(linear)
+    solutions = []
+    for strength in strengths:
+        begin = time.perf_counter()
+        problem = problem.with_strength(strength)
+        coef = follow(gram, linear, strength, coef)
+        constant = problem.best_intercept(coef)
+        certificate, scale, correlation = certify_statistics(problem, coef, constant)
+        solutions.append(
+            StatisticsSolution(
+                problem=problem,
+                coef=coef,
+                intercept=constant,
+                dual_scale=scale,
+                dual_correlation=correlation,
+                status=Status.CONVERGED if certificate.relative_gap <= tol else Status.STALLED,
+                certificate=certificate,
+                solver="active-set",
+                seconds=time.perf_counter() - begin,
+            )
+        )
+    return tuple(solutions)

@@ -1,0 +1,178 @@
+"""From sound to sequences: mel spectrograms of waveforms."""
+
+import math
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.checks import Array, check_positive_int
+from ..core.errors import InvalidInputError
+
+_Sound = TypeVar("_Sound", bound=Array)
+
+CHANGE_STEPS = 4
+"""Steps over which :func:`speech_features` takes the change of a band."""
+
+
+def mel_spectrogram(
+    waveform: _Sound,
+    sample_rate: int,
+    *,
+    n_mels: int = 32,
+    n_steps: int | None = None,
+    window: float = 0.025,
+    hop: float = 0.010,
+    f_min: float = 0.0,
+    f_max: float | None = None,
+    dynamic_range: float = 80.0,
+) -> _Sound:
+    r"""Loudness of a sound in decibels, step by step and pitch by pitch.
+
+    Power spectra of overlapping Hann windows are summed by triangular filters, equally spaced on the mel scale
+    :math:`2595 \log_{10}(1 + f / 700)`, and given relative to the loudest entry P_max:
+
+    .. math:: 10 \log_{10} \max(P / P_{\max}, 10^{-\mathrm{dynamic\_range} / 10}) \in [-\mathrm{dynamic\_range}, 0].
+
+    So how loud a recording is as a whole does not matter, and ``1 + result / dynamic_range`` lies in [0, 1], as the
+    encoders want it.
+
+    Parameters
+    ----------
+    waveform : array or Tensor of shape (n_points,) or (n_samples, n_points)
+        Real numbers; integers as wav files have them will do. Sounds of unequal length go one at a time.
+    sample_rate : int
+        Points a second.
+    n_mels : int
+        Filters.
+    n_steps : int, optional
+        Steps that every sound is given, however long it is: the mean power over equal shares of its time. By default
+        one step for each ``hop``, the first and the last centred on the ends.
+    window, hop : float
+        Length of a window, and from one window to the next, in seconds.
+    f_min, f_max : float
+        Between which the filters lie, in hertz; up to half of the sample rate by default.
+    dynamic_range : float
+        Decibels below the loudest entry at which quieter ones are cut off.
+
+    Returns
+    -------
+    array or Tensor of shape (n_steps, n_mels) or (n_samples, n_steps, n_mels), as ``waveform``
+        On the device of ``waveform``; in float64 if it is, otherwise in float32.
+    """
+    sample_rate = check_positive_int("sample_rate", sample_rate)
+    n_mels = check_positive_int("n_mels", n_mels)
+    nyquist = sample_rate / 2
+    top = nyquist if f_max is None else f_max
+    if not 0 <= f_min < top <= nyquist:
+        raise InvalidInputError(
+            f"expected 0 <= f_min < f_max <= {nyquist:g} Hz, half of the sample rate, got {f_min!r} and {top!r}"
+        )
+    if not 0 < dynamic_range < math.inf:
+        raise InvalidInputError(f"expected dynamic_range to be decibels above zero, got {dynamic_range!r}")
+    n_window, n_hop = (_points(name, length, sample_rate) for name, length in (("window", window), ("hop", hop)))
+    sound = _as_sound(waveform)
+    power = _power(sound, n_window, n_hop) @ _mel_filters(n_window, n_mels, sample_rate, f_min, top).to(sound)
+    if n_steps is not None:
+        power = _shares_of_time(power.shape[-2], check_positive_int("n_steps", n_steps)).to(sound) @ power
+    loudest = power.amax((-2, -1), keepdim=True)
+    relative = power / torch.where(loudest > 0, loudest, 1.0)  # digital silence stays silent
+    decibels = 10 * torch.log10(relative.clamp_min(10 ** (-dynamic_range / 10)))
+    return decibels if isinstance(waveform, Tensor) else decibels.numpy()  # type: ignore[return-value]
+
+
+def speech_features(waveform: _Sound, sample_rate: int, *, n_steps: int = 30, n_mels: int = 16) -> _Sound:
+    """What a network hears of an utterance: its spectrogram, levelled, and how that changes.
+
+    The utterance's own mean spectrum is halfway subtracted, which takes out half of the microphone and the voice, and
+    the rest is scaled to variance 1. Beside each band stands its change since ``CHANGE_STEPS`` steps before. All of
+    it is computed from one utterance alone, so new speakers and new microphones need no other recordings of theirs.
+
+    Parameters
+    ----------
+    waveform : array or Tensor of shape (n_points,) or (n_samples, n_points)
+    sample_rate : int
+        At least 8000. Bands end at 4 kHz whatever it is, so recordings of any quality can be compared.
+    n_steps, n_mels : int
+        As in :func:`mel_spectrogram`.
+
+    Returns
+    -------
+    array or Tensor of shape (n_steps, 2 * n_mels) or (n_samples, n_steps, 2 * n_mels), as ``waveform``
+    """
+    decibels = torch.as_tensor(
+        mel_spectrogram(waveform, sample_rate, n_mels=n_mels, n_steps=n_steps, f_max=4000.0, dynamic_range=60.0)
+    )
+    centred = decibels - decibels.mean((-2, -1), keepdim=True)
+    levelled = centred - 0.5 * centred.mean(-2, keepdim=True)
+    spread = levelled.std((-2, -1), correction=0, keepdim=True)
+    bands = levelled / torch.where(spread > 1e-3, spread, 1.0)  # the spread of silence is rounding
+    before = torch.arange(bands.shape[-2], device=bands.device).sub(CHANGE_STEPS).clamp_min(0)
+    features = torch.cat((bands, bands - bands[..., before, :]), -1)
+    return features if isinstance(waveform, Tensor) else features.numpy()  # type: ignore[return-value]
+
+
+def _points(name: str, seconds: float, sample_rate: int) -> int:
+    n_points = round(seconds * sample_rate) if math.isfinite(seconds) else 0
+    if n_points < 1:
+        raise InvalidInputError(
+            f"expected {name} to last at least one point, {1 / sample_rate:.2g} s, got {seconds!r} s"
+        )
+    return n_points
+
+
+def _as_sound(waveform: Array) -> Tensor:
+    # torch.tensor copies: arrays read from files are often read-only, of which from_numpy warns.
+    sound = waveform if isinstance(waveform, Tensor) else torch.tensor(np.asarray(waveform))
+    if sound.ndim not in (1, 2) or 0 in sound.shape:
+        raise InvalidInputError(
+            f"expected a waveform of shape (n_points,) or (n_samples, n_points), got {tuple(sound.shape)}: "
+            "mix channels down to one, for example with waveform.mean(-1)"
+        )
+    if sound.is_complex() or not bool(torch.isfinite(sound).all()):
+        raise InvalidInputError("expected a waveform of finite real numbers, got others")
+    return sound if sound.dtype == torch.float64 else sound.to(torch.float32)
+
+
+def _power(sound: Tensor, n_window: int, n_hop: int) -> Tensor:
+    """Power of each frequency in each window, shape (..., n_frames, n_window // 2 + 1)."""
+    # Zeros beyond the ends, not a reflection: that needs sounds of at least half a window.
+    spectrum = torch.stft(
+        sound,
+        n_window,
+        n_hop,
+        window=torch.hann_window(n_window, dtype=sound.dtype, device=sound.device),
+        center=True,
+        pad_mode="constant",
+        return_complex=True,
+    )
+    return (spectrum.real.square() + spectrum.imag.square()).mT
+
+
+@lru_cache(maxsize=16)
+def _mel_filters(n_window: int, n_mels: int, sample_rate: int, f_min: float, f_max: float) -> Tensor:
+    """Triangles over a window's frequencies, shape (n_window // 2 + 1, n_mels), ending where their neighbours peak."""
+    lowest, highest = (2595 * math.log10(1 + frequency / 700) for frequency in (f_min, f_max))
+    mels = np.linspace(lowest, highest, n_mels + 2)
+    corners = 700 * (10 ** (mels / 2595) - 1)
+    frequencies = np.arange(n_window // 2 + 1)[:, None] * sample_rate / n_window
+    rising = (frequencies - corners[:-2]) / np.diff(corners)[:-1]
+    falling = (corners[2:] - frequencies) / np.diff(corners)[1:]
+    filters = np.maximum(np.minimum(rising, falling), 0)
+    n_empty = int((filters.max(0) == 0).sum())
+    if n_empty:
+        raise InvalidInputError(
+            f"expected every filter to hold one of {len(frequencies)} frequencies, got {n_empty} of {n_mels} that hold "
+            "none: ask for fewer n_mels or a longer window"
+        )
+    return torch.from_numpy(filters)
+
+
+def _shares_of_time(n_frames: int, n_steps: int) -> Tensor:
+    """Weights, shape (n_steps, n_frames), of the mean over each of ``n_steps`` equal shares of the frames' time."""
+    edges = torch.linspace(0, n_frames, n_steps + 1, dtype=torch.float64)[:, None]
+    frames = torch.arange(n_frames)
+    overlap = (torch.minimum(edges[1:], frames + 1) - torch.maximum(edges[:-1], frames)).clamp_min(0)
+    return overlap / overlap.sum(1, keepdim=True)

@@ -1,0 +1,126 @@
+"""From numbers to spikes: encoders that turn features into sequences of zeros and ones.
+
+Arrays stay arrays and tensors stay tensors, on their device and in their type of float; anything else becomes float32.
+"""
+
+import math
+from typing import Literal, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.checks import Array, check_choice, check_positive_int, check_sequences
+from ..core.errors import InvalidInputError
+from ..core.seeds import child_generator
+
+_Values = TypeVar("_Values", bound=Array)
+
+
+def encode_rate(values: _Values, n_steps: int, *, seed: int = 0) -> _Values:
+    """Spikes at random, the more the larger a value is: at each step with the value as probability, independently.
+
+    Parameters
+    ----------
+    values : array or Tensor of shape (n_samples, n_features), within [0, 1]
+    n_steps : int
+    seed : int
+        The draws depend on it and on the shape alone, so they are the same on every device.
+
+    Returns
+    -------
+    array or Tensor of shape (n_samples, n_steps, n_features), zeros and ones
+    """
+    probability = _check_unit(values)
+    n_samples, n_features = probability.shape
+    shape = (n_samples, check_positive_int("n_steps", n_steps), n_features)
+    # Draws are from [0, 1), so that a value of 0 never fires and a value of 1 always does.
+    draws = torch.from_numpy(child_generator(seed, "encoders", "rate").random(shape)).to(probability.device)
+    return _like(values, draws < probability[:, None], probability.dtype)
+
+
+def encode_latency(
+    values: _Values, n_steps: int, *, scale: Literal["linear", "logarithmic"] = "linear", threshold: float = 0.01
+) -> _Values:
+    r"""One spike for each value, the earlier the larger the value is; values below the threshold never fire.
+
+    With x the value, θ the threshold and T the number of steps, the spike comes at the step, counted from 0, that is
+    nearest to
+
+    .. math:: (T - 1)(1 - x) \text{ for "linear"}, \qquad (T - 1) \log x / \log θ \text{ for "logarithmic"};
+
+    halves go to the even step. Either way 1 fires at the first step. On the logarithmic scale θ fires at the last, and
+    equal ratios of values are equal times.
+
+    Parameters
+    ----------
+    values : array or Tensor of shape (n_samples, n_features), within [0, 1]
+    n_steps : int
+    scale : "linear" or "logarithmic"
+    threshold : float, above 0 and below 1
+
+    Returns
+    -------
+    array or Tensor of shape (n_samples, n_steps, n_features), zeros and ones
+    """
+    unit = _check_unit(values)
+    n_steps = check_positive_int("n_steps", n_steps)
+    check_choice("scale", scale, ("linear", "logarithmic"))
+    if not 0 < threshold < 1:
+        raise InvalidInputError(f"expected threshold above 0 and below 1, got {threshold!r}")
+    # Values below the threshold are lifted to it, so that their logarithm exists.
+    delay = 1 - unit if scale == "linear" else unit.clamp_min(threshold).log() / math.log(threshold)
+    step = torch.round((n_steps - 1) * delay)[:, None]
+    steps = torch.arange(n_steps, device=unit.device)[:, None]
+    return _like(values, (step == steps) & (unit >= threshold)[:, None], unit.dtype)
+
+
+def encode_delta(sequences: _Values, threshold: float) -> _Values:
+    """Spikes where a feature changes by at least the threshold from one step to the next.
+
+    Parameters
+    ----------
+    sequences : array or Tensor of shape (n_samples, n_steps, n_features)
+    threshold : float
+        Above zero. A drift that is slower than it, step by step, causes no spikes.
+
+    Returns
+    -------
+    array or Tensor of shape (n_samples, n_steps, 2 * n_features), zeros and ones
+        First the ON spikes of all features, for rises, then their OFF spikes, for falls. Nothing fires at the first
+        step.
+    """
+    if not 0 < threshold < math.inf:
+        raise InvalidInputError(f"expected threshold to be a number above zero, got {threshold!r}")
+    given = _as_float(sequences)
+    check_sequences(given, "sequences")
+    change = torch.diff(given, dim=1, prepend=given[:, :1])
+    return _like(sequences, torch.cat((change >= threshold, change <= -threshold), dim=2), given.dtype)
+
+
+def _as_float(values: Array) -> Tensor:
+    # torch.tensor copies: from_numpy warns of arrays that are read-only.
+    tensor = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
+    if tensor.is_complex():
+        raise InvalidInputError(f"expected real numbers to encode, got {tensor.dtype}")
+    return tensor if tensor.is_floating_point() else tensor.to(torch.float32)
+
+
+def _check_unit(values: Array) -> Tensor:
+    """The values as a tensor of floats, if they are what rates and latencies can be made of."""
+    unit = _as_float(values)
+    if unit.ndim != 2 or 0 in unit.shape:
+        raise InvalidInputError(f"expected values of shape (n_samples, n_features), got shape {tuple(unit.shape)}")
+    # Written so that NaN is refused too.
+    if not bool(((unit >= 0) & (unit <= 1)).all()):
+        raise InvalidInputError(
+            f"expected values within [0, 1], got some from {unit.min():.3g} to {unit.max():.3g}: scale them first, "
+            "for example with sklearn.preprocessing.MinMaxScaler"
+        )
+    return unit
+
+
+def _like(values: _Values, spikes: Tensor, dtype: torch.dtype) -> _Values:
+    """Zeros and ones of that type, in the kind of array that ``values`` are."""
+    encoded = spikes.to(dtype)
+    return encoded if isinstance(values, Tensor) else encoded.numpy()  # type: ignore[return-value]

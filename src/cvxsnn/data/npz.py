@@ -1,0 +1,66 @@
+"""Data on disk for the command line: NumPy archives with sequences, labels and the like."""
+
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import DataFileError, InvalidInputError, first_line
+
+_NAMES = {"X": ("X", "inputs"), "y": ("y", "targets", "labels"), "lengths": ("lengths",), "weight": ("sample_weight",)}
+
+_UNREADABLE = (
+    EOFError,
+    MemoryError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy and zipfile raise on files that are damaged, or made to look sound."""
+
+
+def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
+    """Inputs, targets and sample weights of a ``.npz`` file; the latter two may be None.
+
+    Sequences of unequal length are an array ``X`` padded at the end and an array ``lengths``.
+    """
+    try:
+        # NumPy does not close what it opened when an archive is damaged.
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise DataFileError(f"expected an archive with arrays X and y in {path}, got a single array")
+            members = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise DataFileError(f"expected a data file at {path}, found nothing") from None
+    except _UNREADABLE as error:
+        if isinstance(error, DataFileError):
+            raise
+        raise DataFileError(
+            f"expected a NumPy archive (np.savez) of numbers or strings, but {path} is something else: "
+            f"{first_line(error)}"
+        ) from None
+    arrays = {name: value for name, value in members.items() if isinstance(value, np.ndarray)}
+    found = {key: next((arrays[name] for name in names if name in arrays), None) for key, names in _NAMES.items()}
+    if found["X"] is None or (needs_targets and found["y"] is None):
+        wanted = "X and y" if needs_targets else "X"
+        raise DataFileError(f"expected arrays {wanted} in {path}, got {sorted(arrays)}: save them with np.savez")
+    inputs: Any = found["X"]
+    if found["lengths"] is not None:
+        lengths = found["lengths"]
+        if inputs.ndim != 3 or lengths.shape != inputs.shape[:1] or lengths.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"expected one integer length for each sequence of X, got {lengths.dtype} of shape {lengths.shape}"
+            )
+        if lengths.min() < 1 or lengths.max() > inputs.shape[1]:
+            raise InvalidInputError(f"expected lengths from 1 to {inputs.shape[1]}, got up to {lengths.max()}")
+        inputs = [sequence[:length] for sequence, length in zip(inputs, lengths, strict=True)]
+    return inputs, found["y"], found["weight"]

@@ -1,0 +1,22 @@
+"""Sequential tasks, each a function that returns a :class:`Task`."""
+
+from .addition import addition
+from .digits_seq import digits_seq
+from .first_last_xor import first_last_xor
+from .mnist_seq import mnist_seq
+from .speech_files import read_wav
+from .spoken_digits import spoken_digits
+from .task import Feedback, SequenceData, Targets, Task
+
+__all__ = [
+    "Feedback",
+    "SequenceData",
+    "Targets",
+    "Task",
+    "addition",
+    "digits_seq",
+    "first_last_xor",
+    "mnist_seq",
+    "read_wav",
+    "spoken_digits",
+]

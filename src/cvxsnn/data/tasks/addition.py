@@ -1,0 +1,120 @@
+"""Adding two numbers digit by digit (the paper's appendix "Arithmetic Addition Experimental Details")."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.checks import check_choice, check_int_at_least, check_positive_int
+from ...core.seeds import child_generator
+from .task import Feedback, SequenceData, Task
+
+Variant = Literal["carry", "direct"]
+
+
+def addition(
+    base: int = 2,
+    n_digits: int = 5,
+    variant: Variant = "carry",
+    *,
+    n_train: int = 2304,
+    n_val: int = 512,
+    n_test: int = 1024,
+    ood_digits: Sequence[int] | None = None,
+    n_test_ood: int = 1024,
+    seed: int = 0,
+) -> Task:
+    """Add two random numbers, least significant digit first.
+
+    Column t of the sum obeys ``a_t + b_t + carry_in_t = sum_t + base * carry_t`` with ``carry_in_{t+1} = carry_t``
+    and ``carry_in_0 = 0``. A sequence has ``n_digits + 1`` columns; the operand digits of the last are 0, so it holds
+    the final carry and nothing is ever cut off. Splits are independent draws, so where few sums exist (1,024 in
+    base 2 with 5 digits, fewer than the paper's 2,304 training sequences) they overlap.
+
+    Parameters
+    ----------
+    base : int, at least 2
+    n_digits : int
+        Digits of each operand, in every split but the longer ones.
+    variant : {"carry", "direct"}
+        "carry" has inputs ``(a_t, b_t) / (base - 1)`` and ``carry_in_t``, heads "sum" and "carry", and feeds the
+        predicted carry back. "direct" has the two operand digits alone, and the head "sum" alone.
+    n_train, n_val, n_test : int
+        Sizes; ``finetune`` and ``finetune_val`` are as large as ``train`` and ``val``.
+    ood_digits : sequence of int, optional
+        Numbers of digits of the longer test sets; by default 2, 5 and 10 times ``n_digits``, in base 2 also 4 times.
+        Split "2x" has twice ``n_digits`` digits, and so on.
+    n_test_ood : int
+        Size of each longer test set.
+    seed : int
+        Operands depend on the seed, the base, ``n_digits`` and the split, not on the variant.
+    """
+    base = check_int_at_least("base", base, 2)
+    n_digits = check_positive_int("n_digits", n_digits)
+    check_choice("variant", variant, ("carry", "direct"))
+    n_train = check_positive_int("n_train", n_train)
+    n_val = check_positive_int("n_val", n_val)
+    n_test = check_positive_int("n_test", n_test)
+    n_test_ood = check_positive_int("n_test_ood", n_test_ood)
+    if ood_digits is None:
+        # The paper's lengths from 5 digits are 10, 20, 50 in base 2 and 10, 25, 50 in the other bases.
+        multiples = (2, 4, 5, 10) if base == 2 else (2, 5, 10)
+        ood_digits = [multiple * n_digits for multiple in multiples]
+    longer = {f"{check_positive_int('ood_digits', digits) / n_digits:g}x": digits for digits in ood_digits}
+
+    def draw(split: str, n_samples: int, digits: int = n_digits) -> SequenceData:
+        generator = child_generator(seed, "addition", base, n_digits, split)
+        # One sum after another, so that a smaller split is the beginning of a larger one.
+        return _add(generator.integers(base, size=(n_samples, digits, 2)), base, variant)
+
+    return Task(
+        name="addition",
+        train=draw("train", n_train),
+        val=draw("val", n_val),
+        test=draw("test", n_test),
+        finetune=draw("finetune", n_train),
+        finetune_val=draw("finetune_val", n_val),
+        ood={key: draw(f"ood {key}", n_test_ood, digits) for key, digits in longer.items()},
+        n_classes={"sum": base, "carry": 2} if variant == "carry" else {"sum": base},
+        feedback=Feedback(head="carry", feature=2) if variant == "carry" else None,
+        settings={
+            "base": base,
+            "n_digits": n_digits,
+            "variant": variant,
+            "n_train": n_train,
+            "n_val": n_val,
+            "n_test": n_test,
+            "ood_digits": tuple(longer.values()),
+            "n_test_ood": n_test_ood,
+            "seed": seed,
+        },
+    )
+
+
+def _add(operands: npt.NDArray[np.int64], base: int, variant: Variant) -> SequenceData:
+    """Sequences of the sums of ``operands``, digits of shape (n_samples, n_digits, 2)."""
+    columns = np.pad(operands, ((0, 0), (0, 1), (0, 0)))
+    n_samples, n_steps, _ = columns.shape
+    column_sum = columns.sum(axis=2)
+    carry_in = np.zeros((n_samples, n_steps), dtype=np.int64)
+    for step in range(1, n_steps):
+        carry_in[:, step] = (column_sum[:, step - 1] + carry_in[:, step - 1]) // base
+    carry, digit = np.divmod(column_sum + carry_in, base)
+
+    normalised = columns / (base - 1)
+    if variant == "direct":
+        return SequenceData(normalised.astype(np.float32), {"sum": digit})
+    inputs = np.concatenate([normalised, carry_in[:, :, None]], axis=2)
+    return SequenceData(inputs.astype(np.float32), {"sum": digit, "carry": carry})
+
+
+def decode_digits(digits: npt.NDArray[np.int64], base: int) -> list[int]:
+    """The number written in each row of ``digits``, shape (n_samples, n_steps), least significant digit first."""
+    return [sum(digit * base**place for place, digit in enumerate(row)) for row in digits.tolist()]
+
+
+def decode_operands(data: SequenceData, base: int) -> tuple[list[int], list[int]]:
+    """The two numbers that each sequence of an addition task adds."""
+    first, second = np.rint(data.inputs[:, :, :2] * (base - 1)).astype(np.int64).transpose(2, 0, 1)
+    return decode_digits(first, base), decode_digits(second, base)

@@ -1,0 +1,67 @@
+"""Remembering one bit: whether the first of a sequence differs from the last."""
+
+from typing import Literal
+
+import numpy as np
+
+from ...core.checks import check_choice, check_int_at_least, check_positive_int
+from ...core.seeds import child_generator
+from .task import UNNAMED_HEAD, SequenceData, Task
+
+Encoding = Literal["one-hot", "bit"]
+
+
+def first_last_xor(
+    n_steps: int,
+    *,
+    encoding: Encoding = "one-hot",
+    n_train: int = 2000,
+    n_val: int = 2000,
+    n_test: int = 4000,
+    seed: int = 0,
+) -> Task:
+    """Tell the exclusive or of the first and the last of ``n_steps`` random bits.
+
+    The four pairs (first, last) are equally frequent in each split, up to rounding, so that neither bit alone says
+    anything of the label; the bits between are uniform.
+
+    Parameters
+    ----------
+    n_steps : int, at least 2
+    encoding : {"one-hot", "bit"}
+        Two inputs a step, of which number ``bit`` is 1, or the bit itself as one input.
+    n_train, n_val, n_test : int
+        Sizes; ``finetune`` and ``finetune_val`` are as large as ``train`` and ``val``.
+    seed : int
+        Bits depend on the seed, ``n_steps`` and the split, not on the encoding.
+    """
+    n_steps = check_int_at_least("n_steps", n_steps, 2)
+    check_choice("encoding", encoding, ("one-hot", "bit"))
+    n_train = check_positive_int("n_train", n_train)
+    n_val = check_positive_int("n_val", n_val)
+    n_test = check_positive_int("n_test", n_test)
+
+    def draw(split: str, n_samples: int) -> SequenceData:
+        generator = child_generator(seed, "first_last_xor", n_steps, split)
+        bits = generator.integers(2, size=(n_samples, n_steps))
+        bits[:, 0], bits[:, -1] = np.divmod(generator.permutation(np.arange(n_samples) % 4), 2)
+        inputs = np.eye(2)[bits] if encoding == "one-hot" else bits[:, :, None]
+        return SequenceData(inputs.astype(np.float32), bits[:, 0] ^ bits[:, -1])
+
+    return Task(
+        name="first_last_xor",
+        train=draw("train", n_train),
+        val=draw("val", n_val),
+        test=draw("test", n_test),
+        finetune=draw("finetune", n_train),
+        finetune_val=draw("finetune_val", n_val),
+        n_classes={UNNAMED_HEAD: 2},
+        settings={
+            "n_steps": n_steps,
+            "encoding": encoding,
+            "n_train": n_train,
+            "n_val": n_val,
+            "n_test": n_test,
+            "seed": seed,
+        },
+    )

@@ -1,0 +1,95 @@
+"""Spoken digits, heard step by step: real recordings of six people."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+
+from ...core.checks import check_choice, check_positive_int
+from ...core.errors import InvalidInputError
+from ..audio import speech_features
+from . import speech_files
+from .speech_files import SPEAKERS
+from .task import UNNAMED_HEAD, SequenceData, Task
+
+_TEST_TAKES = range(5)
+_VAL_TAKES = range(5, 10)
+
+
+def spoken_digits(
+    n_steps: int = 30,
+    *,
+    n_mels: int = 16,
+    split: Literal["official", "speakers"] = "official",
+    test_speakers: Sequence[str] = ("yweweler",),
+    val_speakers: Sequence[str] | None = None,
+    directory: str | PathLike[str] | None = None,
+) -> Task:
+    """Classify recordings of spoken digits: 6 speakers, 10 digits, 50 takes of each.
+
+    A recording becomes ``n_steps`` steps of ``2 * n_mels`` features, its levelled mel spectrogram and how that changes
+    (:func:`cvxsnn.data.audio.speech_features`), whatever its length. Nothing is random.
+
+    Parameters
+    ----------
+    n_steps, n_mels : int
+    split : "official" or "speakers"
+        "official" is the dataset's own: takes 0 to 4 are for testing; of the others, 5 to 9 are for validation.
+        "speakers" holds whole speakers out: who is tested was never heard.
+    test_speakers, val_speakers : sequence of str
+        Held out by ``split="speakers"``, and without a meaning otherwise. Without ``val_speakers`` it is the next in
+        the alphabet after all who are tested, or else the first who is not.
+    directory : path, optional
+        The folder of the zip file; see :func:`cvxsnn.data.tasks.speech_files.read_recordings` for the default.
+    """
+    n_steps, n_mels = check_positive_int("n_steps", n_steps), check_positive_int("n_mels", n_mels)
+    check_choice("split", split, ("official", "speakers"))
+    settings: dict[str, Any] = {"n_steps": n_steps, "n_mels": n_mels, "split": split}
+    tested: Sequence[int] | Sequence[str]
+    validated: Sequence[int] | Sequence[str]
+    if split == "official":
+        trait, tested, validated = "take", _TEST_TAKES, _VAL_TAKES
+    else:
+        trait, (tested, validated) = "speaker", _held_out(test_speakers, val_speakers)
+        settings |= {"test_speakers": tested, "val_speakers": validated}
+
+    recordings = speech_files.read_recordings(directory)
+    features = [
+        speech_features(own.waveform, speech_files.SAMPLE_RATE, n_steps=n_steps, n_mels=n_mels) for own in recordings
+    ]
+    data = SequenceData(np.stack(features), np.array([own.digit for own in recordings]))
+    traits = np.array([getattr(own, trait) for own in recordings])
+    is_test, is_val = np.isin(traits, tested), np.isin(traits, validated)
+    return Task(
+        name="spoken_digits",
+        train=data.take(~is_test & ~is_val),
+        val=data.take(is_val),
+        test=data.take(is_test),
+        n_classes={UNNAMED_HEAD: 10},
+        settings=settings,
+    )
+
+
+def _held_out(
+    test_speakers: Sequence[str], val_speakers: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Who is tested and who is validated; somebody must be left to train on."""
+    tested = _check_speakers("test_speakers", test_speakers)
+    if val_speakers is None:
+        after = SPEAKERS.index(max(tested)) + 1
+        validated = tuple(own for own in SPEAKERS[after:] + SPEAKERS if own not in tested)[:1]
+    else:
+        validated = _check_speakers("val_speakers", val_speakers)
+    if set(tested) & set(validated) or set(SPEAKERS) == {*tested, *validated}:
+        raise InvalidInputError(
+            f"expected each of {', '.join(SPEAKERS)} to be tested, validated or trained on, and somebody to train on, "
+            f"got {', '.join(tested)} to test and {', '.join(validated)} to validate"
+        )
+    return tested, validated
+
+
+def _check_speakers(name: str, speakers: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(speakers, str) or len(speakers) == 0 or not set(speakers) <= set(SPEAKERS):
+        raise InvalidInputError(f"expected {name} to list some of {', '.join(SPEAKERS)}, got {speakers!r}")
+    return tuple(speakers)

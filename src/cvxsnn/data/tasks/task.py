@@ -1,0 +1,186 @@
+"""The values a task hands on: sequences with their targets, and the splits of one task."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.checks import check_positive_int, check_sequences
+from ...core.errors import InvalidInputError
+
+Targets = npt.NDArray[np.int64] | Mapping[str, npt.NDArray[np.int64]]
+
+UNNAMED_HEAD = "label"
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceData:
+    """Sequences with one target a sequence or one a step, for one head or several.
+
+    Parameters
+    ----------
+    inputs : array of shape (n_samples, n_steps, n_features)
+        Finite numbers, kept as float32.
+    targets : integer array, or mapping from head to integer array
+        Classes counted from 0, kept as int64; each array has shape (n_samples,) for one label a sequence or
+        (n_samples, n_steps) for one a step.
+    """
+
+    inputs: npt.NDArray[np.float32]
+    targets: Targets
+
+    def __post_init__(self) -> None:
+        with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite, and is refused as such
+            inputs = np.asarray(self.inputs, dtype=np.float32)
+        check_sequences(inputs)
+        targets: Targets
+        if isinstance(self.targets, Mapping):
+            targets = {head: _as_classes(head, array, inputs.shape) for head, array in self.targets.items()}
+        else:
+            targets = _as_classes(UNNAMED_HEAD, self.targets, inputs.shape)
+        if len(targets) == 0:
+            raise InvalidInputError("expected targets for at least one head, got an empty mapping")
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "targets", targets)
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    @property
+    def n_samples(self) -> int:
+        """Number of sequences."""
+        return int(self.inputs.shape[0])
+
+    @property
+    def n_steps(self) -> int:
+        """Length of every sequence."""
+        return int(self.inputs.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs a step."""
+        return int(self.inputs.shape[2])
+
+    @property
+    def heads(self) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Targets of each head; a single unnamed head is called "label"."""
+        return self.targets if isinstance(self.targets, Mapping) else {UNNAMED_HEAD: self.targets}
+
+    def take(self, indices: Sequence[int] | npt.NDArray[Any] | slice) -> "SequenceData":
+        """The sequences at ``indices`` (numbers, a mask or a slice), in that order."""
+        if isinstance(self.targets, Mapping):
+            return SequenceData(
+                self.inputs[indices], {head: targets[indices] for head, targets in self.targets.items()}
+            )
+        return SequenceData(self.inputs[indices], self.targets[indices])
+
+    def first(self, n_samples: int) -> "SequenceData":
+        """The first ``n_samples`` sequences, without copying them."""
+        if check_positive_int("n_samples", n_samples) > self.n_samples:
+            raise InvalidInputError(f"expected n_samples to be at most {self.n_samples}, got {n_samples}")
+        return self.take(slice(n_samples))
+
+
+def _as_classes(head: str, targets: npt.ArrayLike, inputs_shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    classes = np.asarray(targets)
+    per_sequence, per_step = inputs_shape[:1], inputs_shape[:2]
+    if classes.shape not in (per_sequence, per_step):
+        raise InvalidInputError(
+            f"expected targets of head {head!r} to have shape {per_sequence} (one a sequence) or {per_step} "
+            f"(one a step) to agree with inputs of shape {inputs_shape}, got shape {classes.shape}"
+        )
+    if not np.issubdtype(classes.dtype, np.integer):
+        raise InvalidInputError(
+            f"expected targets of head {head!r} to be integers, got {classes.dtype}: "
+            "number the classes first, for example with np.unique(targets, return_inverse=True)"
+        )
+    if classes.min() < 0:
+        raise InvalidInputError(f"expected targets of head {head!r} to count from 0, got {classes.min()}")
+    return classes.astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """The loop of an autoregressive task.
+
+    At every step but the first, input number ``feature`` is the class that the model itself predicted for ``head``
+    one step before; at the first step it is as given.
+    """
+
+    head: str
+    feature: int
+
+    def check(self, data: SequenceData) -> None:
+        """Refuse data that lacks this head or this feature."""
+        if self.head not in data.heads or self.feature not in range(data.n_features):
+            raise InvalidInputError(
+                f"expected feedback from one of the heads {sorted(data.heads)} to a feature below {data.n_features}, "
+                f"got {self}"
+            )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task:
+    """Everything an experiment needs to know of a task.
+
+    Parameters
+    ----------
+    name : str
+    train, val, test : SequenceData
+        Where to fit, to choose and to report.
+    finetune, finetune_val : SequenceData, optional
+        A second training and validation draw, for methods of two stages.
+    ood : mapping from name to SequenceData
+        Test sets drawn otherwise than ``train``, for example longer sequences.
+    n_classes : mapping from head to int
+    feedback : Feedback, optional
+        The input that a model must provide for itself when it runs alone.
+    settings : mapping from str to object
+        The arguments that made this task.
+    """
+
+    name: str
+    train: SequenceData
+    val: SequenceData
+    test: SequenceData
+    finetune: SequenceData | None = None
+    finetune_val: SequenceData | None = None
+    ood: Mapping[str, SequenceData] = field(default_factory=dict)
+    n_classes: Mapping[str, int]
+    feedback: Feedback | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for split, data in self.splits.items():
+            if data.n_features != self.train.n_features:
+                raise InvalidInputError(
+                    f"expected {self.train.n_features} features in split {split!r} as in train, got {data.n_features}"
+                )
+            if data.heads.keys() != self.n_classes.keys():
+                raise InvalidInputError(
+                    f"expected heads {sorted(self.n_classes)} in split {split!r} as in n_classes, "
+                    f"got {sorted(data.heads)}"
+                )
+            for head, targets in data.heads.items():
+                if targets.max() >= self.n_classes[head]:
+                    raise InvalidInputError(
+                        f"expected classes of head {head!r} below {self.n_classes[head]} in split {split!r}, "
+                        f"got {targets.max()}"
+                    )
+        if self.feedback is not None:
+            self.feedback.check(self.train)
+
+    @property
+    def splits(self) -> dict[str, SequenceData]:
+        """Every split there is, by name; out-of-distribution ones are called "ood 2x" and so on."""
+        named = {
+            "train": self.train,
+            "val": self.val,
+            "test": self.test,
+            "finetune": self.finetune,
+            "finetune_val": self.finetune_val,
+        }
+        present = {split: data for split, data in named.items() if data is not None}
+        return present | {f"ood {key}": data for key, data in self.ood.items()}

@@ -1,0 +1,163 @@
+"""From witnesses and sequences to a dictionary."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import bits
+from ..core.checks import Array, check_choice, check_positive_int
+from ..core.errors import BudgetError, InvalidInputError
+from ..core.memory import build_bytes, check_fits, n_planes_of
+from ..data.sequences import Sequences
+from ..neurons.exact import INPUT_UNIT
+from ..neurons.rollout import Steps, iterate_rollout, sum_steps
+from ..witnesses import WitnessSet
+from .health import DictionaryHealth
+from .packed import Readout, SpikeDictionary
+
+MEMORY_BUDGET = 4 * 2**30
+"""Bytes that the packed columns may take, unless the caller says otherwise."""
+
+
+def build_dictionary(
+    witnesses: WitnessSet | Array,
+    inputs: Sequences | Array | None = None,
+    readout: Readout = "last",
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+    chunk_bytes: int | None = None,
+) -> SpikeDictionary:
+    """Roll witnesses through the inputs and keep their distinct spike patterns.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet, or a plain 0/1 array of shape (n_rows, n_columns)
+        A plain array is taken as the columns themselves, and needs no inputs.
+    inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+        The work is done on their device. Sequences of unequal length are not for readout "all".
+    readout : "last", "all" or "mean"
+        Spikes of the last step; of all steps, one row a step: the trajectory dictionary of the per-timestep theorem; or
+        their mean over the steps.
+    memory_budget : int
+        Bytes for the packed columns; a dictionary that would not fit is refused before the roll-out.
+    chunk_bytes : int, optional
+        Bytes for the largest intermediate array. The dictionary does not depend on it.
+    """
+    check_choice("readout", readout, ("last", "all", "mean"))
+    check_positive_int("memory_budget", memory_budget)
+    if not isinstance(witnesses, WitnessSet):
+        if inputs is not None:
+            raise InvalidInputError("expected no inputs beside a plain 0/1 array: its columns are the spikes")
+        packed = _pack_columns(_checked_binary(witnesses))
+        return _without_duplicates(packed, n_rows=len(witnesses), witnesses=None, readout="last", n_steps=1)
+    if inputs is None:
+        raise InvalidInputError("expected inputs of shape (n_samples, n_steps, n_features) for the witnesses, got none")
+    sequences = Sequences.of(inputs)
+    _check_resolution(sequences.inputs)
+    if sequences.lengths is not None and readout == "all":
+        raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
+    n_samples, n_steps = len(sequences), sequences.n_steps
+    n_rows = n_samples * n_steps if readout == "all" else n_samples
+    n_planes = n_planes_of(readout, n_steps)
+    shape = (witnesses.n_witnesses, n_planes, bits.packed_bytes(n_rows))
+    _check_budget(shape, n_rows, memory_budget)
+    check_fits(
+        build_bytes(n_rows, witnesses.n_witnesses, n_planes),
+        sequences.device,
+        f"a dictionary of {n_rows:,} rows × {witnesses.n_witnesses:,} columns, while its duplicates are found,",
+    )
+    packed = torch.zeros(shape, dtype=torch.uint8, device=sequences.device)
+    steps: Steps = "last" if readout == "last" else "all"
+    blocks = iterate_rollout(witnesses.layers, sequences, steps, chunk_bytes=chunk_bytes, row_multiple=8)
+    for rows, columns, spikes in blocks:
+        start = (rows.start * n_steps if readout == "all" else rows.start) // 8
+        if readout == "mean":
+            counts = sum_steps(spikes)
+            planes = [_pack_columns((counts >> plane) & 1 == 1) for plane in range(n_planes)]
+        else:
+            planes = [_pack_columns(spikes.reshape(-1, spikes.shape[-1]))]
+        for plane, block in enumerate(planes):
+            stop = min(start + block.shape[1], shape[2])
+            packed[columns, plane, start:stop] = block[:, : stop - start]
+    dictionary = _without_duplicates(packed, n_rows, witnesses, readout, n_steps)
+    has_own_counts = readout == "mean" and sequences.lengths is not None
+    return replace(dictionary, lengths=sequences.lengths) if has_own_counts else dictionary
+
+
+def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:
+    """The dictionary of neurons that are known by their spike counts over ``n_steps`` steps, read as means.
+
+    Parameters
+    ----------
+    counts : integer Tensor of shape (n_rows, n_neurons)
+    n_steps : int
+    """
+    check_positive_int("n_steps", n_steps)
+    if counts.ndim != 2 or 0 in counts.shape or int(counts.min()) < 0 or int(counts.max()) > n_steps:
+        raise InvalidInputError(
+            f"expected counts of shape (n_rows, n_neurons) from 0 to {n_steps}, got shape {tuple(counts.shape)}"
+        )
+    planes = [_pack_columns((counts.to(torch.int32) >> plane) & 1 == 1) for plane in range(n_steps.bit_length())]
+    return _without_duplicates(torch.stack(planes, dim=1), len(counts), None, "mean", n_steps)
+
+
+def stack_health(
+    witnesses: WitnessSet, inputs: Sequences | Array, readout: Readout = "last"
+) -> tuple[DictionaryHealth, ...]:
+    """The health of every hidden layer's spikes, from the inputs up: where a deep stack dies, or takes rows for one."""
+    stacks = [replace(witnesses, layers=witnesses.layers[:depth]) for depth in range(1, len(witnesses.layers) + 1)]
+    return tuple(build_dictionary(stack, inputs, readout).health() for stack in stacks)
+
+
+def _without_duplicates(
+    packed: Tensor, n_rows: int, witnesses: WitnessSet | None, readout: Readout, n_steps: int
+) -> SpikeDictionary:
+    packed = (packed if packed.ndim == 3 else packed[:, None]).contiguous()
+    groups = bits.group_equal(packed.view(torch.int64).flatten(1))
+    return SpikeDictionary(packed[groups.first], n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
+
+
+def _pack_columns(spikes: Tensor) -> Tensor:
+    """(n_rows, n_columns) bool to packed columns."""
+    return bits.transpose(bits.pack(spikes), spikes.shape[1])
+
+
+def _checked_binary(columns: Array) -> Tensor:
+    if not isinstance(columns, Tensor):
+        try:
+            columns = torch.from_numpy(np.require(columns, requirements=["C", "W"]))
+        except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
+            raise InvalidInputError(
+                "expected a WitnessSet or a 0/1 array of shape (n_rows, n_columns), got rows of unequal length or no "
+                "numbers: make the rows equally long"
+            ) from None
+    if columns.ndim != 2 or 0 in columns.shape:
+        raise InvalidInputError(
+            f"expected a non-empty 0/1 array of shape (n_rows, n_columns), got shape {tuple(columns.shape)}"
+        )
+    if columns.dtype == torch.bool:
+        return columns
+    ones = columns == 1
+    if not bool((ones | (columns == 0)).all()):
+        raise InvalidInputError("expected a 0/1 array, got other values: threshold them first, for example X >= 0")
+    return ones
+
+
+def _check_budget(shape: tuple[int, int, int], n_rows: int, memory_budget: int) -> None:
+    needed = shape[0] * shape[1] * shape[2]
+    if needed > memory_budget:
+        raise BudgetError(
+            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {n_rows:,} rows × {shape[0]:,} "
+            f"columns need {needed / 2**20:,.0f} MiB: raise memory_budget, or use fewer rows or witnesses"
+        )
+
+
+def _check_resolution(inputs: Tensor) -> None:
+    largest = float(inputs.abs().max())
+    if 0 < largest < 2**6 * INPUT_UNIT:
+        raise InvalidInputError(
+            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are read in units of "
+            f"{INPUT_UNIT:.3g}: standardise them first"
+        )

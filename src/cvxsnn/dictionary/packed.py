@@ -1,0 +1,297 @@
+"""The spike dictionary: distinct spike patterns as bit-packed columns, each with the witnesses that produce it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ..core import bits
+from ..core.checks import check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.memory import share_of
+from ..witnesses import WitnessSet
+from .health import DictionaryHealth
+from .lookup import MAX_OUTPUTS, lookup_product
+
+Readout = Literal["last", "all", "mean"]
+
+_PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
+"""Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
+
+_GRAM_TRIANGLE = 4
+"""Blocks a side in which a Gram matrix is formed, to make use of its symmetry."""
+
+_GRAM_BLOCK, _GRAM_BLOCK_GPU = 2**26, 2**30
+"""Numbers unpacked at once for a Gram matrix: 64 MiB of bytes, a GiB on a GPU."""
+
+_LARGEST_INT8, _LARGEST_SAFE = 127, 79
+"""The largest count that a byte holds; and up to which every processor is exact: those without instructions for
+products of bytes add pairs of them in 16 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpikeDictionary:
+    """Distinct columns of spikes, packed.
+
+    A column's entries are ``scale · Σ_b 2^b · plane_b``. Spikes need one plane and scale 1; spike counts over T steps,
+    read as means, need ⌈log2(T + 1)⌉ planes and scale 1/T, with each row's own T where sequences differ in length.
+
+    Parameters
+    ----------
+    packed : Tensor of shape (n_atoms, n_planes, n_bytes), dtype uint8
+        See :mod:`cvxsnn.core.bits`; bits run over the rows.
+    n_rows : int
+    atom_of_witness : Tensor of shape (n_witnesses,), dtype int64
+        The atom that each witness produced.
+    witness_of_atom : Tensor of shape (n_atoms,), dtype int64
+        The first witness that produced each atom.
+    witnesses : WitnessSet or None
+        None for a dictionary made from a plain array.
+    readout : "last", "all" or "mean"
+    n_steps : int
+        Steps of the longest sequence. With readout "all", row ``i * n_steps + t`` is step t of sample i.
+    lengths : Tensor of shape (n_rows,), dtype int64, optional
+        Steps of each row's sequence, for readout "mean" over sequences of unequal length.
+    is_complete : bool
+        Whether the atoms are *all* patterns that witnesses of some family produce on these sequences, as an exact
+        enumeration found them; it decides what a certificate is about.
+    """
+
+    packed: Tensor
+    n_rows: int
+    atom_of_witness: Tensor
+    witness_of_atom: Tensor
+    witnesses: WitnessSet | None
+    readout: Readout
+    n_steps: int
+    lengths: Tensor | None = None
+    is_complete: bool = False
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of distinct columns."""
+        return self.packed.shape[0]
+
+    @property
+    def n_witnesses(self) -> int:
+        """Number of columns before duplicates were removed."""
+        return len(self.atom_of_witness)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(n_rows, n_atoms)``."""
+        return self.n_rows, self.n_atoms
+
+    @property
+    def device(self) -> torch.device:
+        """Where the bits are."""
+        return self.packed.device
+
+    def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
+        """Columns as numbers, shape (n_rows, n_chosen)."""
+        return self._numbers(self.packed[atoms], slice(0, self.n_rows), dtype).T
+
+    def iterate_rows(
+        self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield ``(rows, numbers of shape (n_chosen, n_atoms))`` in blocks of about ``n_rows`` rows.
+
+        With ``atoms`` only these columns.
+        """
+        step = max(8, check_positive_int("n_rows", n_rows) // 8 * 8)
+        packed = self.packed if atoms is None else self.packed[atoms]
+        for start in range(0, self.n_rows, step):
+            stop = min(start + step, self.n_rows)
+            block = packed[:, :, start // 8 : (stop + 7) // 8]
+            yield slice(start, stop), self._numbers(block, slice(start, stop), dtype).T
+
+    def matvec(self, coef: Tensor) -> Tensor:
+        """The product D·W for W of shape (n_atoms, n_outputs), in float64, from the rows of W that are not zero."""
+        # Narrow matrices are held as rows: BLAS is up to four times as fast on them as on columns.
+        across = coef.T.contiguous()
+        scores = coef.new_zeros(coef.shape[1], self.n_rows)
+        active = torch.nonzero(coef.any(1)).squeeze(1)
+        for atoms, block in self._iterate_atoms(active):
+            scores.addmm_(across[:, atoms], block)
+        return scores.T.contiguous()
+
+    def rmatvec(self, rows: Tensor) -> Tensor:
+        """The product Dᵀ·R for R of shape (n_rows, n_outputs), in float64."""
+        if self.device.type == "cpu" and rows.shape[1] <= MAX_OUTPUTS:
+            return lookup_product(self.packed.flatten(1), self._rows_of_planes(rows))
+        across = rows.T.contiguous()
+        product = rows.new_empty(self.n_atoms, rows.shape[1])
+        for atoms, block in self._iterate_atoms(torch.arange(self.n_atoms, device=self.device)):
+            product[atoms] = (across @ block.T).T
+        return product
+
+    def gram(self) -> Tensor:
+        """The Gram matrix DᵀD in float64: integers, free of rounding, over the squared scale where there is one."""
+        most = 2 ** self.packed.shape[1] - 1
+        total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
+        if self.lengths is not None or most > _LARGEST_INT8:
+            for _, numbers in self.iterate_rows():
+                total.addmm_(numbers.T, numbers)
+            return total
+        in_bytes = _multiplies_bytes(self.device, most)
+        # As many rows as memory has room for, and as no sum of products can overflow.
+        n_numbers = share_of(self.device, _GRAM_BLOCK_GPU) if self.packed.is_cuda else _GRAM_BLOCK
+        n_rows = min(n_numbers // self.n_atoms, (2**31 - 1 if in_bytes else 2**24) // most**2)
+        for block in torch.split(self.packed, max(64, n_rows // 64 * 64) // 8, dim=2):
+            total += _integer_gram(_counts(block, torch.int8 if in_bytes else torch.float32))
+        # Divided by an array: by a number, a GPU would multiply with its inverse, which rounds otherwise.
+        return total if self.packed.shape[1] == 1 else total.div_(total.new_full((1, 1), self.n_steps**2))
+
+    def take_rows(self, rows: Tensor) -> "SpikeDictionary":
+        """The dictionary restricted to some rows; atoms keep their places, even where they become equal."""
+        planes = [
+            bits.transpose(bits.transpose(self.packed[:, plane].contiguous(), self.n_rows)[rows], self.n_atoms)
+            for plane in range(self.packed.shape[1])
+        ]
+        lengths = None if self.lengths is None else self.lengths[rows]
+        return replace(self, packed=torch.stack(planes, dim=1), n_rows=len(rows), lengths=lengths)
+
+    def _iterate_atoms(self, atoms: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield ``(atoms, their columns as rows of a float64 matrix)`` in blocks that stay in cache.
+
+        A block is overwritten by the next.
+        """
+        n_numbers = 8 * self.packed[0].numel()
+        step = max(1, (_PRODUCT_BLOCK_GPU if self.packed.is_cuda else _PRODUCT_BLOCK) // n_numbers)
+        buffer = torch.empty(min(step, len(atoms)) * n_numbers, dtype=torch.float64, device=self.device)
+        for start in range(0, len(atoms), step):
+            chosen = atoms[start : start + step]
+            yield chosen, self._numbers(self.packed[chosen], slice(0, self.n_rows), torch.float64, buffer)
+
+    def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
+        """Group the rows that have equal spikes and, where given, equal labels.
+
+        Parameters
+        ----------
+        labels : Tensor of shape (n_rows,) or (n_rows, n_labels), optional
+            Compared bit for bit.
+        """
+        words = [self.row_words()]
+        if labels is not None:
+            if labels.shape[0] != self.n_rows:
+                raise InvalidInputError(f"expected one label for each of {self.n_rows} rows, got {labels.shape[0]}")
+            labels = labels.reshape(self.n_rows, -1).to(self.device)
+            # Real labels are compared as the 64 bits of a double; adding zero makes the two zeros one.
+            real = labels.is_floating_point()
+            words.append((labels.double() + 0.0).view(torch.int64) if real else labels.to(torch.int64))
+        return bits.group_equal(torch.cat(words, dim=1))
+
+    def row_words(self) -> Tensor:
+        """What tells rows apart, as int64 words: their lengths, where these differ, and their bits."""
+        planes = [
+            bits.transpose(self.packed[:, plane].contiguous(), self.n_rows) for plane in range(self.packed.shape[1])
+        ]
+        words = [plane.view(torch.int64) for plane in planes]
+        return torch.cat(words if self.lengths is None else [self.lengths[:, None], *words], dim=1)
+
+    def health(self) -> DictionaryHealth:
+        """Count dead, saturated, duplicate and complementary columns."""
+        n_planes = self.packed.shape[1]
+        weights = 2 ** torch.arange(n_planes, device=self.device)
+        totals = (bits.count(self.packed) * weights).sum(1)
+        most = int(self.row_counts().sum())
+        witness_totals = totals[self.atom_of_witness]
+        return DictionaryHealth(
+            n_witnesses=self.n_witnesses,
+            n_atoms=self.n_atoms,
+            n_dead=int((witness_totals == 0).sum()),
+            n_saturated=int((witness_totals == most).sum()),
+            n_duplicate=self.n_witnesses - self.n_atoms,
+            n_complementary=self._count_complementary(),
+            density=float(witness_totals.double().mean() / most),
+            n_rows=self.n_rows,
+            n_distinct_rows=len(self.group_rows().first),
+        )
+
+    def _count_complementary(self) -> int:
+        if self.readout == "mean":
+            most = self.row_counts()
+            own = torch.round(self.columns().T * most).to(torch.int64).contiguous()
+            negated = most - own
+        else:
+            own = self.packed.view(torch.int64).flatten(1)
+            negated = bits.complement(self.packed, self.n_rows).view(torch.int64).flatten(1)
+        # An atom and its complement are distinct, and atoms are distinct: equal rows below come in pairs.
+        groups = bits.group_equal(torch.cat((own, negated)))
+        return int((2 * self.n_atoms - len(groups.first)) // 2)
+
+    def _numbers(self, packed: Tensor, rows: slice, dtype: torch.dtype, buffer: Tensor | None = None) -> Tensor:
+        """Columns as the rows of a matrix, for a stretch of the dictionary's rows."""
+        n_rows = rows.stop - rows.start
+        if packed.shape[1] == 1:
+            return bits.unpack(packed[:, 0], n_rows, dtype, buffer)
+        counts = _counts(packed, torch.int8 if packed.shape[1] < 8 else torch.int32)[:, :n_rows]
+        numbers = counts.to(dtype) if buffer is None else buffer[: counts.numel()].view(counts.shape).copy_(counts)
+        return numbers.mul_(self._scale(rows, dtype))
+
+    def _rows_of_planes(self, rows: Tensor) -> Tensor:
+        """What each bit of an atom multiplies in Dᵀ·R: the planes one after the other, each padded as its bits are."""
+        n_planes, n_bytes = self.packed.shape[1:]
+        if n_planes == 1:
+            return rows
+        padded = rows.new_zeros(n_planes, 8 * n_bytes, rows.shape[1])
+        scale = self._scale(slice(0, self.n_rows), rows.dtype)
+        weights = 2.0 ** torch.arange(n_planes, device=rows.device, dtype=rows.dtype)
+        padded[:, : self.n_rows] = weights[:, None, None] * (rows.T * scale).T
+        return padded.flatten(0, 1)
+
+    def _scale(self, rows: slice, dtype: torch.dtype) -> Tensor | float:
+        return 1.0 / self.n_steps if self.lengths is None else 1.0 / self.lengths[rows].to(dtype)
+
+    def row_counts(self) -> Tensor:
+        """Spikes that a neuron can have in each row, shape (n_rows,)."""
+        if self.lengths is not None:
+            return self.lengths
+        most = self.n_steps if self.readout == "mean" else 1
+        return torch.full((self.n_rows,), most, dtype=torch.int64, device=self.device)
+
+    def __repr__(self) -> str:
+        """Sizes and origin on one line."""
+        origin = "a plain array" if self.witnesses is None else repr(self.witnesses)
+        return f"SpikeDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, from {origin})"
+
+
+def _counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Entries of packed columns as integers, shape (n_atoms, 8 · n_bytes), with zeros for the padding."""
+    n_bits = 8 * packed.shape[2]
+    total = bits.unpack(packed[:, 0], n_bits, dtype)
+    for plane in range(1, packed.shape[1]):
+        total += bits.unpack(packed[:, plane], n_bits, dtype).mul_(2**plane)
+    return total
+
+
+def _multiplies_bytes(device: torch.device, most: int) -> bool:
+    """Whether torch has products of bytes for this device that are exact for numbers up to ``most``."""
+    if not hasattr(torch, "_int_mm"):
+        return False
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (7, 5)
+    return device.type == "cpu" and most <= _LARGEST_SAFE
+
+
+def _integer_gram(columns: Tensor) -> Tensor:
+    """Products of columns, which are given as the rows of a matrix of small integers: in bytes, or float32."""
+    # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
+    in_bytes = columns.dtype == torch.int8
+    n_columns = len(columns)
+    n_padded = max(32, -(-n_columns // 8) * 8)
+    if in_bytes and columns.is_cuda and n_padded > n_columns:  # it takes tiles of 8, and no fewer than 17 rows
+        columns = pad(columns, (0, 0, 0, n_padded - n_columns))
+    product = torch._int_mm if in_bytes else torch.mm
+    size = len(columns)
+    gram = torch.empty(size, size, dtype=torch.int32 if in_bytes else torch.float32, device=columns.device)
+    n_blocks = _GRAM_TRIANGLE if size > 64 * _GRAM_TRIANGLE else 1
+    edges = [*(size * k // n_blocks // 8 * 8 for k in range(n_blocks)), size]
+    for top, bottom in pairwise(edges):  # above the diagonal, mirrored below
+        gram[top:bottom, top:] = product(columns[top:bottom], columns[top:].T)
+        gram[bottom:, top:bottom] = gram[top:bottom, bottom:].T
+    return gram[:n_columns, :n_columns]

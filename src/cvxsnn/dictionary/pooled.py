@@ -1,0 +1,100 @@
+"""The spikes of a pool of witnesses on some data, a block at a time.
+
+Blocks are drawn and judged wherever joblib runs tasks: what goes out is the pool, which is a few numbers, and the
+data; what comes back is what was asked about each block.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ..core import bits
+from ..core.parallel import Shared, carry_out
+from ..data.sequences import Sequences
+from ..witnesses import WitnessSet
+from ..witnesses.pool import WitnessPool
+from .building import build_dictionary
+from .packed import Readout, SpikeDictionary
+
+Verdict = TypeVar("Verdict")
+
+Judge = Callable[[SpikeDictionary, int], Verdict]
+"""Says something of a block, from its spikes and the number of its first witness."""
+
+
+class PoolSpikes:
+    """The dictionaries of a pool's blocks, kept while there is room, drawn again when there is none."""
+
+    def __init__(self, pool: WitnessPool, sequences: Sequences, readout: Readout, memory_budget: int = 2**30) -> None:
+        self.pool, self.sequences, self.readout, self._room = pool, sequences, readout, memory_budget
+        self._source = Shared(_Source(pool, sequences, readout))
+        self._kept: dict[int, SpikeDictionary] = {}
+
+    def of(self, witnesses: WitnessSet) -> SpikeDictionary:
+        """The spikes of any witnesses on the data."""
+        return self._source.value.of(witnesses)
+
+    def block(self, number: int) -> SpikeDictionary:
+        """The distinct spikes of a block; ``witness_of_atom`` counts from the block's start."""
+        if number in self._kept:
+            return self._kept[number]
+        spikes = self._source.value.block(number)
+        if spikes.packed.numel() <= self._room:
+            self._keep(number, spikes)
+        return spikes
+
+    def judge_blocks(self, judge: Judge[Verdict], n_blocks: int) -> Iterator[Verdict]:
+        """Yield what ``judge`` says of each of the first blocks, in any order.
+
+        Blocks that are kept are judged here. The others are drawn and judged wherever joblib carries tasks, and their
+        spikes come back only if there is room for them. What lies on a GPU is left to this process.
+        """
+        missing = [number for number in range(n_blocks) if number not in self._kept]
+        for number in sorted(self._kept.keys() - set(missing)):
+            if number < n_blocks:
+                yield judge(self._kept[number], self.pool.starts[number])
+        shared = Shared(judge)
+        n_fitting = self._room // self._source.value.block_bytes
+        tasks = [(self._source, shared, number, place < n_fitting) for place, number in enumerate(missing)]
+        n_jobs = None if self.sequences.device.type == "cpu" else 1
+        for place, (verdict, spikes) in carry_out(_draw_and_judge, tasks, n_jobs=n_jobs):
+            if spikes is not None:
+                self._keep(missing[place], spikes)
+            yield verdict
+
+    def _keep(self, number: int, spikes: SpikeDictionary) -> None:
+        self._room -= spikes.packed.numel()
+        self._kept[number] = spikes
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """All that it takes to draw a block's spikes, anywhere."""
+
+    pool: WitnessPool
+    sequences: Sequences
+    readout: Readout
+
+    @property
+    def block_bytes(self) -> int:
+        """The most that the spikes of a block can take."""
+        n_samples, n_steps = len(self.sequences), self.sequences.n_steps
+        n_rows = n_samples * n_steps if self.readout == "all" else n_samples
+        n_planes = n_steps.bit_length() if self.readout == "mean" else 1
+        return self.pool.starts[1] * n_planes * bits.packed_bytes(n_rows)
+
+    def of(self, witnesses: WitnessSet) -> SpikeDictionary:
+        return build_dictionary(witnesses.to(self.sequences.device), self.sequences, self.readout)
+
+    def block(self, number: int) -> SpikeDictionary:
+        drawn = self.of(self.pool.block(number))
+        # The witnesses themselves are drawn again when they are needed; their spikes are what costs time.
+        return replace(drawn, witnesses=None, atom_of_witness=drawn.witness_of_atom.new_empty(0))
+
+
+def _draw_and_judge(
+    source: Shared[_Source], judge: Shared[Judge[Verdict]], number: int, is_wanted: bool
+) -> tuple[Verdict, SpikeDictionary | None]:
+    """The verdict on a block and, where they are wanted, its spikes."""
+    spikes = source.value.block(number)
+    return judge.value(spikes, source.value.pool.starts[number]), spikes if is_wanted else None

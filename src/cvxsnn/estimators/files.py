@@ -1,0 +1,293 @@
+"""Saving and loading networks and estimators.
+
+A model file is a safetensors file with a JSON header (:mod:`cvxsnn.core.storage`). Names in it are looked up in tables;
+no name is ever imported or called, so that loading a file runs no code of its own.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..convex import Certificate
+from ..convex.losses import LOSSES, Loss, Softmax
+from ..convex.objective import Objective
+from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.storage import read_tensors, write_tensors
+from ..network.proof import Proof
+from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
+from ..training.surrogate.settings import SurrogateSettings
+from ..witnesses import Distribution, Provenance, WitnessSet, parse_distribution, regenerate
+from . import SpikingClassifier, SpikingRegressor
+
+Model = SpikingNetwork | SpikingClassifier | SpikingRegressor
+
+_MAX_WEIGHTS = 2**30
+"""Weights that the witnesses of a file may have, recurrent ones included."""
+
+_MAX_LABEL_BYTES = 2**28
+
+_MISFITS = (
+    ArithmeticError,
+    AttributeError,
+    CvxsnnError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What values that do not fit together may raise."""
+
+_LAYERS: dict[str, type[HiddenLayer]] = {"lif": LIFLayer, "threshold": ThresholdLayer}
+_ESTIMATORS = {"classifier": SpikingClassifier, "regressor": SpikingRegressor}
+
+
+def save(model: Model, path: Path | str) -> None:
+    """Write a network or a fitted estimator to a file; an existing one is replaced only once the new one is whole.
+
+    Parameters
+    ----------
+    model : SpikingNetwork, SpikingClassifier or SpikingRegressor
+    path : Path or str
+    """
+    if isinstance(model, SpikingNetwork):
+        tensors, network = _network_out(model)
+        write_tensors(path, "model", tensors, {"class": "network", "network": network})
+        return
+    kind = next((name for name, known in _ESTIMATORS.items() if isinstance(model, known)), None)
+    if kind is None:
+        raise InvalidInputError(f"expected a network or a spiking estimator, got {type(model).__name__}")
+    if not hasattr(model, "network_"):
+        raise InvalidInputError(f"expected a fitted {type(model).__name__}, got one that is not: call fit first")
+    tensors, network = _network_out(model.network_)
+    tensors |= {"scale.mean": torch.from_numpy(model._mean), "scale.spread": torch.from_numpy(model._scale)}
+    header: dict[str, Any] = {
+        "class": kind,
+        "network": network,
+        "parameters": {name: _value_out(value) for name, value in model.get_params().items()},
+        "is_sequential": model._is_sequential,
+    }
+    if hasattr(model, "feature_names_in_"):
+        header["feature_names"] = model.feature_names_in_.tolist()
+    if isinstance(model, SpikingClassifier):
+        header["classes"] = _labels_out(model.classes_)
+    else:
+        header["is_flat"] = model._is_flat
+    if model._proof is not None:
+        proof_tensors, header["proof"] = _proof_out(model._proof)
+        tensors |= proof_tensors
+    write_tensors(path, "model", tensors, header)
+
+
+def load(path: Path | str) -> Model:
+    """Read what :func:`save` wrote: the same spikes and the same predictions."""
+    tensors, header = read_tensors(path, "model")
+    try:
+        return _model_in(tensors, header)
+    except _MISFITS as error:
+        raise DataFileError(
+            f"expected a complete model in {path}, got one that does not fit together: {first_line(error)}"
+        ) from None
+
+
+def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model:
+    network = _network_in(tensors, header["network"])
+    if header["class"] == "network":
+        return network
+    model = _ESTIMATORS[header["class"]](**{name: _value_in(value) for name, value in header["parameters"].items()})
+    model.network_ = network
+    model.n_features_in_ = network.n_features
+    model._mean, model._scale = tensors["scale.mean"].numpy(), tensors["scale.spread"].numpy()
+    if not model._mean.shape == model._scale.shape == (network.n_features,):
+        raise InvalidInputError(f"expected mean and spread of {network.n_features} features, got others")
+    model._is_sequential = bool(header["is_sequential"])
+    if "feature_names" in header:
+        model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+    if isinstance(model, SpikingClassifier):
+        model.classes_ = _labels_in(header["classes"])
+        if len(model.classes_) not in ((2,) if network.n_outputs == 1 else (network.n_outputs,)):
+            raise InvalidInputError(f"expected labels for {network.n_outputs} outputs, got {len(model.classes_)}")
+    else:
+        model._is_flat = bool(header["is_flat"])
+    model._proof = _proof_in(tensors, header["proof"]) if "proof" in header else None
+    model.certificate_ = None if model._proof is None else model._proof.certificate
+    model.history_ = ()
+    return model
+
+
+def _network_out(network: SpikingNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    tensors, layers = _layers_out("network", network.layers)
+    tensors |= {"weight": network.weight, "intercept": network.intercept, "neurons": network.neurons}
+    return tensors, {"layers": layers, "heads": [asdict(head) for head in network.heads], "readout": network.readout}
+
+
+def _network_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> SpikingNetwork:
+    return SpikingNetwork(
+        _layers_in("network", tensors, header["layers"]),
+        tensors["weight"],
+        [OutputHead(**head) for head in header["heads"]],
+        tensors["intercept"],
+        tensors["neurons"],
+        header["readout"],
+    )
+
+
+def _layers_out(prefix: str, layers: tuple[HiddenLayer, ...]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    tensors: dict[str, Tensor] = {}
+    headers: list[dict[str, Any]] = []
+    for depth, layer in enumerate(layers):
+        tensors |= {f"{prefix}.{depth}.{name}": value for name, value in layer.tensors().items()}
+        plain = {field.name: getattr(layer, field.name) for field in fields(layer)}
+        settings = {name: value for name, value in plain.items() if not isinstance(value, Tensor)}
+        headers.append({"neuron": next(name for name, kind in _LAYERS.items() if isinstance(layer, kind)), **settings})
+    return tensors, headers
+
+
+def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[str, Any]]) -> tuple[HiddenLayer, ...]:
+    layers = []
+    for depth, header in enumerate(headers):
+        settings = dict(header)
+        kind = _LAYERS[settings.pop("neuron")]
+        start = f"{prefix}.{depth}."
+        own: dict[str, Any] = {
+            name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
+        }
+        missing = {field.name for field in fields(kind) if field.type is Tensor} - set(own)
+        if missing:  # a layer would fill it in, at a size that the file does not account for
+            raise InvalidInputError(f"expected every parameter of layer {depth}, got no {', '.join(sorted(missing))}")
+        layers.append(kind(**own, **settings))
+    return tuple(layers)
+
+
+def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Sampled witnesses are kept as their recipe, with a digest of what it gave; others as they are."""
+    tensors = {f"proof.{name}": getattr(proof, name) for name in ("support", "coef", "intercept", "dual_point")}
+    provenance = proof.witnesses.provenance
+    witnesses: dict[str, Any] = {"kind": provenance.kind}
+    if provenance.kind == "sampled":
+        witnesses |= {"recipe": provenance.recipe, "digest": _digest(proof.witnesses)}
+    else:
+        layers, witnesses["layers"] = _layers_out("proof.layers", proof.witnesses.layers)
+        tensors |= layers
+    certificate = asdict(proof.certificate)
+    return tensors, {
+        "witnesses": witnesses,
+        "objective": _objective_out(proof.objective),
+        "l1_strength": proof.l1_strength,
+        "penalty": proof.penalty,
+        "has_intercept": proof.has_intercept,
+        "certificate": certificate,
+    }
+
+
+def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof:
+    stored = header["witnesses"]
+    if stored["kind"] == "sampled":
+        _check_recipe(stored["recipe"])
+        witnesses = regenerate(Provenance("sampled", stored["recipe"]))
+        if _digest(witnesses) != stored["digest"]:
+            raise InvalidInputError("expected the seed to give the same witnesses as when the model was saved")
+    else:
+        layers = _layers_in("proof.layers", tensors, stored["layers"])
+        witnesses = WitnessSet(layers, Provenance(stored["kind"]))
+    return Proof(
+        witnesses=witnesses,
+        support=tensors["proof.support"],
+        coef=tensors["proof.coef"],
+        intercept=tensors["proof.intercept"],
+        dual_point=tensors["proof.dual_point"],
+        objective=_objective_in(header["objective"]),
+        l1_strength=float(header["l1_strength"]),
+        penalty=str(header["penalty"]),
+        has_intercept=bool(header["has_intercept"]),
+        certificate=Certificate(**header["certificate"]),
+    )
+
+
+def _check_recipe(recipe: Mapping[str, Any]) -> None:
+    """Refuse to draw more than any file of ours asks for: a recipe is short, whatever it asks for."""
+    sizes = [recipe["n_features"], *recipe["hidden"]]
+    n_weights = recipe["n_subnetworks"] * sum(a * b + b * b for a, b in pairwise(sizes))
+    if n_weights > _MAX_WEIGHTS:
+        raise InvalidInputError(f"expected witnesses with at most {_MAX_WEIGHTS:,} weights, got {n_weights:,}")
+
+
+def _digest(witnesses: WitnessSet) -> str:
+    digest = hashlib.sha256()
+    for layer in witnesses.layers:
+        for name, value in sorted(layer.tensors().items()):
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _objective_out(objective: Objective) -> dict[str, Any]:
+    if isinstance(objective.loss, Mapping):
+        loss: Any = {head: _loss_out(own) for head, own in objective.loss.items()}
+    else:
+        loss = [_loss_out(objective.loss)]
+    return {
+        "loss": loss,
+        "readout": objective.readout,
+        "head_weights": dict(objective.head_weights),
+        "timestep_weighting": objective.timestep_weighting,
+    }
+
+
+def _objective_in(header: Mapping[str, Any]) -> Objective:
+    stored = header["loss"]
+    loss: Any = {h: _loss_in(own) for h, own in stored.items()} if isinstance(stored, Mapping) else _loss_in(stored[0])
+    return Objective(loss, header["readout"], header["head_weights"], header["timestep_weighting"])
+
+
+def _loss_out(loss: str | Loss) -> dict[str, Any]:
+    if isinstance(loss, str):
+        return {"name": loss}
+    return {"name": loss.name, "n_classes": loss.n_classes} if isinstance(loss, Softmax) else {"name": loss.name}
+
+
+def _loss_in(stored: Mapping[str, Any]) -> Loss:
+    return Softmax(stored.get("n_classes")) if stored["name"] == "softmax" else LOSSES[stored["name"]]()
+
+
+def _value_out(value: Any) -> Any:
+    if isinstance(value, Distribution):
+        return value.describe()
+    if isinstance(value, SurrogateSettings):
+        return {"surrogate": asdict(value)}
+    if isinstance(value, np.random.RandomState):
+        return None  # its state has been used up by fit
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
+
+
+def _value_in(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, Mapping):
+        return value
+    return SurrogateSettings(**value["surrogate"]) if "surrogate" in value else parse_distribution(value)
+
+
+def _labels_out(labels: Any) -> dict[str, Any]:
+    if labels.dtype.kind not in "biufU" and not all(isinstance(label, str) for label in labels):
+        raise InvalidInputError(
+            f"expected labels that are numbers or strings, got {labels.dtype}: a file knows no others"
+        )
+    return {"kind": "O" if labels.dtype.kind == "O" else labels.dtype.str, "values": labels.tolist()}
+
+
+def _labels_in(stored: Mapping[str, Any]) -> Any:
+    dtype = np.dtype(object) if stored["kind"] == "O" else np.dtype(stored["kind"])
+    if dtype.kind not in "biufUO":
+        raise InvalidInputError(f"expected labels that are numbers or strings, got {dtype}")
+    if dtype.itemsize * len(stored["values"]) > _MAX_LABEL_BYTES:
+        raise InvalidInputError(f"expected labels of at most {_MAX_LABEL_BYTES:,} bytes, got {dtype} for each")
+    return np.array(stored["values"], dtype=dtype)

@@ -1,0 +1,232 @@
+r"""Exchange with NIR, the Neuromorphic Intermediate Representation.
+
+NIR's own LIF neuron resets to a value, ours by subtraction. A graph of smaller nodes is our neuron exactly:
+
+    Affine ──► LI ──► Threshold ──► Affine (read-out)
+               ▲          │
+               └── Scale ◄┘   minus the threshold, one step late
+
+Readers start at zero, so that the membrane is measured from where it starts: with :math:`V = U - U^0`,
+
+.. math::
+    V^t = \beta V^{t-1} + \big(I^t - (1 - \beta) U^0\big) - U_{thr} S^{t-1}, \qquad S^t = 1\{V^t \ge -U^0\},
+
+and LI's Euler step has :math:`\tau = \Delta t / (1 - \beta)` and :math:`R = 1 / (1 - \beta)`. Neurons that do not leak
+are integrated by a node I beside LI; each neuron has one of the two, and zero comes out of the other.
+"""
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.storage import write_atomically
+from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..neurons import LIFLayer
+from .dynamics import silent_start, tilt
+from .merging import lif_layers, merge_subnetworks
+from .neighbours import import_neighbour, warn_lossy
+from .nir_modules import DT
+from .nir_network import NIRNetwork
+
+_GENERATOR, _FORMAT = "cvxsnn", 1
+_TINY = torch.finfo(torch.float32).tiny  # survives readers that work in float32
+_LOSS = "neurons of the NIR graph reset to zero instead of by subtraction, start at rest, and do not fire on ties"
+
+
+def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> Any:
+    """The network as a NIR graph that puts out scores at every step.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        Of LIF neurons.
+    lossy : bool
+        Give a plain graph of LIF nodes instead, which more readers and chips know. Its neurons reset to zero, and its
+        spikes differ. A warning says so, and so does the metadata.
+    dt : float
+        Seconds a step. Readers must use the same: NIR is in continuous time. It is in the metadata.
+
+    Returns
+    -------
+    nir.NIRGraph, for :func:`write_nir` or ``nir.write``
+    """
+    nir = import_neighbour("nir", "nir")
+    if not 0 < dt < inf:
+        raise InvalidInputError(f"expected dt to be a positive number of seconds, got {dt!r}")
+    merged = merge_subnetworks(network)
+    nodes: dict[str, Any] = {"input": nir.Input(np.array([merged.n_features]))}
+    edges: list[tuple[str, str]] = []
+    source, build = "input", _plain_layer if lossy else _exact_layer
+    for depth, layer in enumerate(lif_layers(merged), 1):
+        # nirtorch takes nodes in the order of their names, and none may come before those it needs.
+        name = f"layer{depth:02}_{{}}".format
+        own, own_edges = build(nir, layer, dt, network.layers[0].weight.dtype)
+        nodes |= {name(kind): own[kind] for kind in sorted(own)}
+        edges += [(source, name("1_affine")), *((name(start), name(end)) for start, end in own_edges)]
+        source = name("4_spikes")
+    nodes["readout"] = nir.Affine(_numpy(merged.weight.T), _numpy(merged.intercept))
+    nodes["output"] = nir.Output(np.array([merged.n_outputs]))
+    edges += [(source, "readout"), ("readout", "output")]
+    if lossy:
+        warn_lossy(_LOSS)
+    metadata = {
+        "generator": _GENERATOR,
+        "dt": dt,
+        "reset": "zero" if lossy else "subtract",
+        "lossy": _LOSS if lossy else "",
+        "network": json.dumps(_header(network)),
+    }
+    return nir.NIRGraph(nodes=nodes, edges=edges, metadata=metadata)
+
+
+def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """A NIR graph as a torch module.
+
+    Parameters
+    ----------
+    graph : nir.NIRGraph, or path of a file
+    dt : float, optional
+        Seconds a step; what the graph's metadata say, or 1e-4, by default.
+    dtype : torch.dtype
+        What a graph of others is computed in.
+
+    Returns
+    -------
+    SpikingNetwork for an exact graph of ours, :class:`NIRNetwork` for any other
+    """
+    nir = import_neighbour("nir", "nir")
+    if isinstance(graph, (str, Path)):
+        graph = _read_file(nir.read, Path(graph))
+    if not isinstance(graph, nir.NIRGraph):
+        raise InvalidInputError(f"expected a NIR graph or the path of one, got {type(graph).__name__}")
+    metadata = graph.metadata
+    step = float(metadata.get("dt", DT)) if dt is None else dt
+    if metadata.get("generator") == _GENERATOR and not metadata.get("lossy"):
+        try:
+            return _network_in(graph.nodes, json.loads(metadata["network"]), step)
+        except (KeyError, TypeError, ValueError, CvxsnnError) as error:
+            raise InvalidInputError(
+                "expected a whole network in a graph that says it is ours, got one that does not fit together: "
+                f"{first_line(error)}"
+            ) from None
+    return NIRNetwork(graph, step, dtype)
+
+
+def write_nir(graph: Any, path: Path | str) -> None:
+    """Write a graph to a file; an existing one is replaced only once the new one is whole."""
+    buffer = io.BytesIO()
+    import_neighbour("nir", "nir").write(buffer, graph)
+    write_atomically(Path(path), buffer.getvalue())
+
+
+Built = tuple[dict[str, Any], list[tuple[str, str]]]
+"""Nodes of a layer, of which "1_affine" is the first and "4_spikes" the last, and the edges between them."""
+
+
+def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Built:
+    decay, start = layer.decay[0], silent_start(layer)
+    nodes = {
+        "1_affine": nir.Affine(_numpy(layer.weight[0].T), _numpy(layer.bias[0] - (1 - decay) * start)),
+        # Readers compute in the network's own type, if not in a finer one, and its ties must stand out in it.
+        "4_spikes": nir.Threshold(
+            _numpy(tilt(-start.to(dtype), layer.tie, _TINY)), metadata={"initial_membrane": _numpy(start)}
+        ),
+        "5_reset": nir.Scale(_numpy(-layer.threshold[0])),
+    }
+    edges = [("4_spikes", "5_reset")]
+    leaks = decay < 1
+    if bool(leaks.any()):
+        rate = torch.where(leaks, 1 - decay, 1.0)
+        nodes["2_leak"] = nir.LI(_numpy(dt / rate), _numpy(leaks / rate), np.zeros(layer.width))
+        edges += [("1_affine", "2_leak"), ("5_reset", "2_leak"), ("2_leak", "4_spikes")]
+    if not bool(leaks.all()):
+        nodes["3_sum"] = nir.I(_numpy(~leaks / dt))
+        edges += [("1_affine", "3_sum"), ("5_reset", "3_sum"), ("3_sum", "4_spikes")]
+    return nodes, edges
+
+
+def _plain_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Built:
+    decay, threshold = layer.decay[0], layer.threshold[0]
+    if bool((threshold <= 0).any()):
+        raise InvalidInputError(
+            f"expected thresholds above 0 for neurons that start at rest, got {threshold.min():g}: the exact graph "
+            "keeps them, without lossy"
+        )
+    if bool((decay == 1).any() and (decay < 1).any()):
+        raise InvalidInputError(
+            "expected a layer whose neurons all leak or none, got both: the exact graph keeps them, without lossy"
+        )
+    v_threshold, zeros = _numpy(threshold), np.zeros(layer.width)
+    if bool((decay == 1).all()):
+        neuron = nir.IF(np.full(layer.width, 1 / dt), v_threshold, zeros)
+    else:
+        neuron = nir.LIF(_numpy(dt / (1 - decay)), _numpy(1 / (1 - decay)), zeros, v_threshold, zeros)
+    affine = nir.Affine(_numpy(layer.weight[0].T), _numpy(layer.bias[0] + (1 - decay) * threshold))
+    return {"1_affine": affine, "4_spikes": neuron}, [("1_affine", "4_spikes")]
+
+
+def _header(network: SpikingNetwork) -> dict[str, Any]:
+    """What a SpikingNetwork has beside what its graph says."""
+    layers = [{"tie": layer.tie, "weight_bits": layer.weight_bits} for layer in lif_layers(network)]
+    return {
+        "format": _FORMAT,
+        "dtype": str(network.layers[0].weight.dtype).removeprefix("torch."),
+        "readout": network.readout,
+        "heads": [asdict(head) for head in network.heads],
+        "layers": layers,
+    }
+
+
+def _network_in(nodes: dict[str, Any], header: dict[str, Any], dt: float) -> SpikingNetwork:
+    if header["format"] != _FORMAT:
+        raise InvalidInputError(f"expected format {_FORMAT}, got {header['format']!r}: update cvxsnn")
+    dtype = {"float32": torch.float32, "float64": torch.float64}[header["dtype"]]
+    layers = [_layer_in(nodes, depth, own, dt).to(dtype=dtype) for depth, own in enumerate(header["layers"], 1)]
+    heads = [OutputHead(**head) for head in header["heads"]]
+    readout = nodes["readout"]
+    return SpikingNetwork(layers, _torch(readout.weight).T, heads, _torch(readout.bias), readout=header["readout"])
+
+
+def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: float) -> LIFLayer:
+    affine, spikes, reset = (nodes[f"layer{depth:02}_{kind}"] for kind in ("1_affine", "4_spikes", "5_reset"))
+    decay = torch.ones(len(affine.bias), dtype=torch.float64)
+    leak = nodes.get(f"layer{depth:02}_2_leak")
+    if leak is not None:
+        decay = torch.where(_torch(leak.r) == 0, 1.0, 1 - dt / _torch(leak.tau))
+    start = _torch(spikes.metadata["initial_membrane"])  # minus the threshold, but for its tilt
+    return LIFLayer(
+        _torch(affine.weight).T[None],
+        _torch(affine.bias) + (1 - decay) * start,
+        decay=decay,
+        threshold=-_torch(reset.scale),
+        initial_membrane=start,
+        **settings,
+    )
+
+
+def _read_file(read: Callable[[Path], Any], path: Path) -> Any:
+    if not path.is_file():
+        raise DataFileError(f"expected a NIR file at {path}, found none")
+    try:
+        return read(path)
+    except Exception as error:  # whatever HDF5 and NIR raise on a file that is not theirs
+        raise DataFileError(f"expected a NIR file at {path}, which says {first_line(error)}") from None
+
+
+def _numpy(value: Tensor) -> npt.NDArray[np.float64]:
+    array: npt.NDArray[np.float64] = value.detach().cpu().to(torch.float64).contiguous().numpy().copy()
+    return array
+
+
+def _torch(value: Any) -> Tensor:
+    return torch.from_numpy(np.array(value, dtype=np.float64))

@@ -1,0 +1,72 @@
+"""NIR graphs of others, run by nirtorch."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.checks import Array
+from ..core.errors import InvalidInputError, first_line
+from .neighbours import import_neighbour
+from .nir_modules import nirtorch_node_map
+
+
+class NIRNetwork(nn.Module):
+    """A NIR graph that goes through sequences: a source of spikes for a dictionary, or a network to compare with.
+
+    Parameters
+    ----------
+    graph : nir.NIRGraph
+    dt : float
+        Seconds a step.
+    dtype : torch.dtype
+    """
+
+    def __init__(self, graph: Any, dt: float, dtype: torch.dtype) -> None:
+        super().__init__()
+        nirtorch = import_neighbour("nirtorch", "nir")
+        try:
+            with torch.random.fork_rng(devices=[]):  # layers are drawn before they are filled
+                self.graph: nn.Module = nirtorch.nir_to_torch(graph, nirtorch_node_map(dt), dtype=dtype)
+        except (ValueError, NotImplementedError) as error:
+            raise InvalidInputError(f"expected a graph that nirtorch can run, got {first_line(error)!r}") from None
+        self.dtype = dtype
+        self._spiking = _last_spiking_node(graph)
+
+    def forward(self, inputs: Array) -> Tensor:
+        """Outputs (n_samples, n_steps, ...) for inputs (n_samples, n_steps, ...), from a fresh state."""
+        inputs = torch.as_tensor(inputs).to(self.dtype)
+        state, outputs = None, []
+        for step in inputs.unbind(1):
+            output, state = self.graph(step, state)
+            outputs.append(output)
+        return torch.stack(outputs, dim=1)
+
+    @torch.no_grad()
+    def spikes(self, inputs: Array) -> Tensor:
+        """Spikes of the neurons nearest to the output, shape (n_samples, n_steps, n_neurons), dtype bool."""
+        if self._spiking is None:
+            raise InvalidInputError("expected a graph with IF, LIF, CubaLIF or Threshold nodes, got none")
+        steps: list[Tensor] = []
+
+        def record(module: nn.Module, given: Any, output: Any) -> None:
+            fired = output[0] if isinstance(output, tuple) else output
+            steps.append(fired.flatten(1) != 0)
+
+        handle = self.graph.get_submodule(self._spiking).register_forward_hook(record)
+        try:
+            self(inputs)
+        finally:
+            handle.remove()
+        return torch.stack(steps, dim=1)
+
+
+def _last_spiking_node(graph: Any) -> str | None:
+    """The name, as nirtorch writes it, of the spiking node with the shortest way to the output."""
+    kinds = ("IF", "LIF", "CubaLIF", "Threshold")
+    reached = [name for name, node in graph.nodes.items() if type(node).__name__ == "Output"]
+    for name in reached:  # grows as it is read
+        if type(graph.nodes[name]).__name__ in kinds:
+            return str(import_neighbour("nirtorch.nir_interpreter", "nir")._sanitize_name(name))
+        reached += [source for source, target in graph.edges if target == name and source not in reached]
+    return None

@@ -1,0 +1,141 @@
+r"""Exchange with Norse's ``LIFBoxCell``.
+
+Its Euler step :math:`v + \Delta t\, \tau^{-1} (x + v_{leak} - v)` is ours with :math:`\beta = 1 - \Delta t\, \tau^{-1}`
+and inputs :math:`x = I / (1 - \beta)`. It resets within the step by a method of one's choice, so that its membrane can
+be measured from the threshold as ours is: :math:`v_{th} = v_{leak} = 0`, and :math:`U_{thr} / \beta` is subtracted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import InvalidInputError
+from ..dictionary import Readout
+from ..network.spiking_network import SpikingNetwork
+from ..witnesses import WitnessSet
+from .dynamics import reset_within_step, silent_start, tilt
+from .merging import lif_layers, merge_subnetworks
+from .neighbours import import_neighbour
+from .peer_network import PeerLayer, PeerNetwork, make_linear, shared
+from .stack import StackReader
+
+DT = 1e-3
+"""Norse's own time step, in seconds. Only dt / tau counts."""
+
+
+def subtract_v_reset(spikes: Tensor, membrane: Tensor, v_reset: Tensor, v_th: Tensor) -> Tensor:
+    """A reset method for Norse that subtracts ``v_reset``."""
+    return membrane - spikes * v_reset
+
+
+class NorseNetwork(PeerNetwork):
+    """Our network in layers of ``nn.Linear`` and Norse's ``LIFBoxCell``."""
+
+    def scan(self, neuron: nn.Module, drive: Tensor, membrane: Tensor) -> Tensor:
+        """One call a step."""
+        box = import_neighbour("norse.torch.functional.lif_box", "norse")
+        state, spikes = box.LIFBoxFeedForwardState(v=membrane), []
+        for step in drive:
+            fired, state = neuron(step, state)
+            spikes.append(fired)
+        return torch.stack(spikes)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Take the cells' parameters along, which Norse keeps in a tuple that torch does not know of."""
+        cells: list[Any] = list(self.layers)[1::2]
+        for cell in cells:
+            cell.p = type(cell.p)(*(fn(value) if isinstance(value, Tensor) else value for value in cell.p))
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+
+def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, time_first: bool = False) -> NorseNetwork:
+    """The network in Norse's layers.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        Of LIF neurons with decays below 1, and above 0 where there is a reset.
+    dtype : torch.dtype
+        In float32, rounding flips a spike now and then (``docs/exchange.md`` has how often).
+    time_first : bool
+        See :class:`PeerNetwork`.
+    """
+    box = import_neighbour("norse.torch.functional.lif_box", "norse")
+    cell = import_neighbour("norse.torch.module.lif_box", "norse").LIFBoxCell
+    merged = merge_subnetworks(network)
+    layers = []
+    for depth, layer in enumerate(lif_layers(merged), 1):
+        decay = layer.decay[0]
+        if bool((decay == 1).any()):
+            raise InvalidInputError(
+                f"expected decays below 1 in layer {depth}, got 1: Norse multiplies inputs by 1 − decay; take "
+                "to_snntorch"
+            )
+        linear = make_linear(layer.weight[0] / (1 - decay), layer.bias[0] / (1 - decay), dtype)
+        parameters = box.LIFBoxParameters(
+            tau_mem_inv=shared(((1 - decay) / DT).to(dtype)),
+            v_leak=torch.zeros((), dtype=dtype),
+            v_th=tilt(torch.zeros((), dtype=dtype), layer.tie),
+            v_reset=shared(reset_within_step(layer).to(dtype)),
+            reset_method=subtract_v_reset,
+        )
+        layers.append(PeerLayer(linear, cell(parameters, dt=DT), silent_start(layer)))
+    return NorseNetwork(layers, merged, time_first)
+
+
+def from_norse(
+    model: nn.Module | Sequence[nn.Module],
+    *,
+    readout: Readout = "last",
+    loss: str | None = None,
+    weight_bits: int | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> WitnessSet | SpikingNetwork:
+    """Hidden layers of a Norse model, and its read-out if it ends in a linear layer.
+
+    Parameters
+    ----------
+    model : Module or sequence of Modules
+        ``Linear`` and ``LIFBoxCell`` with ``reset_method=reset_subtract`` in turn, in the order in which they are
+        applied.
+    readout, loss, weight_bits, dtype
+        See :class:`StackReader`.
+
+    Returns
+    -------
+    WitnessSet, or SpikingNetwork where a linear layer comes last
+    """
+    cell = import_neighbour("norse.torch.module.snn", "norse").SNNCell
+    return StackReader("Norse", cell, _read_cell, readout, loss, weight_bits, dtype).read(model)
+
+
+def _read_cell(weight: Tensor, bias: Tensor, cell: Any, membrane: Tensor | None) -> Mapping[str, Any]:
+    if type(cell) is not import_neighbour("norse.torch.module.lif_box", "norse").LIFBoxCell:
+        raise InvalidInputError(f"expected LIFBoxCell, got {type(cell).__name__}: its dynamics differ from ours")
+    p = cell.p
+    resets = {
+        import_neighbour("norse.torch.functional.reset", "norse").reset_subtract: p.v_th,
+        subtract_v_reset: p.v_reset,
+    }
+    if p.reset_method not in resets:
+        raise InvalidInputError(
+            "expected reset_method=reset_subtract, got another: our neurons reset by subtraction, not to a value"
+        )
+    rate = torch.as_tensor(cell.dt * p.tau_mem_inv).double()  # rounded as Norse rounds it
+    if bool(((rate < 0) | (rate > 1)).any()):
+        raise InvalidInputError(f"expected dt / tau between 0 and 1, got values from {rate.min():g} to {rate.max():g}")
+    v_th, v_leak = torch.as_tensor(p.v_th), torch.as_tensor(p.v_leak).double()
+    fires_at_zero = bool((v_th < 0).all() and (v_th >= -torch.finfo(v_th.dtype).tiny).all())  # what to_norse writes
+    v_th = torch.zeros_like(v_leak) if fires_at_zero else v_th.double()
+    start = v_leak if membrane is None else membrane
+    return {
+        "weight": weight * rate,
+        "bias": rate * (bias + v_leak - v_th),
+        "decay": 1 - rate,
+        "threshold": (1 - rate) * torch.as_tensor(resets[p.reset_method]).double(),
+        "initial_membrane": start - v_th,
+        "tie": "ge" if fires_at_zero else "gt",
+    }

@@ -1,0 +1,174 @@
+"""Data a batch at a time, and targets as a convex program takes them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from ...convex.losses import Loss, Softmax
+from ...core.checks import Array
+from ...core.errors import InvalidInputError
+
+_N_OPENING = 7
+"""Samples that a model is tried on."""
+
+
+class Batches:
+    """Batches of inputs and targets, from arrays or from a loader.
+
+    Parameters
+    ----------
+    inputs : array of shape (n_samples, ...), or an iterable of batches ``(inputs, targets)``
+    targets : array of shape (n_samples, ...), for an array of inputs
+    batch_size : int, for an array of inputs
+    """
+
+    def __init__(self, inputs: Any, targets: Array | None, batch_size: int) -> None:
+        self._inputs, self._targets, self._size = inputs, targets, batch_size
+        if not isinstance(inputs, (np.ndarray, Tensor)):
+            if targets is not None:
+                raise InvalidInputError(
+                    f"expected an array or a tensor beside targets y, got {type(inputs).__name__}: convert it, or "
+                    "leave y out where it is a loader, whose batches have targets"
+                )
+            if not isinstance(inputs, Iterable) or isinstance(inputs, Iterator):
+                raise InvalidInputError(
+                    "expected an array, or an iterable of batches (inputs, targets) that can be gone through more than "
+                    f"once, such as a DataLoader, got {type(inputs).__name__}"
+                )
+            return
+        if targets is None:
+            raise InvalidInputError("expected targets y beside an array of inputs, got none")
+        _check_lengths(inputs, targets)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, npt.NDArray[Any]]]:
+        """Pairs of inputs and targets."""
+        if self._targets is not None:
+            for start in range(0, len(self._inputs), self._size):
+                own = slice(start, start + self._size)
+                yield _as_inputs(self._inputs[own]), _as_array(self._targets[own])
+            return
+        for batch in self._inputs:
+            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+                raise InvalidInputError(f"expected batches (inputs, targets), got {type(batch).__name__}")
+            _check_lengths(*batch)
+            yield _as_inputs(batch[0]), _as_array(batch[1])
+
+    def __len__(self) -> int:
+        """Number of batches; 0 where nobody knows."""
+        if self._targets is not None:
+            return -(-len(self._inputs) // self._size)
+        return length_hint(self._inputs)  # loaders of streams have a len() that raises
+
+    def opening(self) -> Tensor:
+        """A few samples."""
+        for inputs, _ in self:
+            return inputs[:_N_OPENING]
+        raise InvalidInputError("expected at least one batch, got an empty loader")
+
+    def first(self, n_samples: int) -> list[tuple[Tensor, npt.NDArray[Any]]]:
+        """The batches of about the first so many samples."""
+        size = len(next(iter(self))[0])
+        return list(islice(self, -(-n_samples // size)))
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Targets as a convex program takes them.
+
+    Attributes
+    ----------
+    values : Tensor, of shape (n_samples,) or (n_samples, n_outputs)
+    loss : str or Loss
+    classes : Tensor of shape (n_samples,), or None for real targets
+    notes : tuple of str
+    """
+
+    values: Tensor
+    loss: str | Loss
+    classes: Tensor | None
+    notes: tuple[str, ...] = ()
+
+
+def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
+    """Targets for a layer of so many outputs; ``loss="auto"`` goes by what they are."""
+    if given.dtype.kind in "OSU":
+        raise InvalidInputError(
+            f"expected classes as the model's outputs are numbered, 0 to {max(n_outputs, 2) - 1}, got "
+            f"{given.flat[0]!r}: number them first, for example with sklearn's LabelEncoder"
+        )
+    are_classes = given.dtype.kind in "iub" and given.ndim == 1
+    if loss == "auto":
+        loss = "squared" if not are_classes else "softmax" if n_outputs > 1 else "logistic"
+    if not are_classes:
+        return _real_targets(given, n_outputs, loss)
+    classes = torch.from_numpy(given.astype(np.int64))
+    n_classes = max(n_outputs, 2)
+    lowest, highest = int(classes.min()), int(classes.max())
+    if lowest < 0 or highest >= n_classes:
+        raise InvalidInputError(
+            f"expected classes from 0 to {n_classes - 1}, as the layer has outputs, got {lowest} to {highest}"
+        )
+    n_seen = len(np.unique(given))
+    if n_seen < 2:
+        raise InvalidInputError("expected samples of at least two classes, got one class only")
+    notes = () if n_seen == n_classes else (f"only {n_seen} of {n_classes} classes occur in the targets",)
+    if n_outputs > 1 and n_seen < n_classes and loss not in ("softmax", "squared"):
+        raise InvalidInputError(
+            f"expected samples of all {n_classes} classes for loss {loss!r}, which tells each from the rest, got "
+            f"{n_seen}: use loss='softmax'"
+        )
+    if loss == "softmax":
+        return Targets(classes, Softmax(n_classes), classes, notes)
+    # One class against the rest for each of several outputs.
+    values = classes if n_outputs == 1 else one_hot(classes, n_outputs)
+    return Targets(values.to(torch.float64) if loss == "squared" else values, loss, classes, notes)
+
+
+def _real_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
+    if loss != "squared":
+        raise InvalidInputError(
+            f"expected one whole number a sample for loss {loss!r}, got {given.dtype} of shape {given.shape}: use "
+            "loss='squared' for real targets"
+        )
+    values = torch.from_numpy(given.astype(np.float64)).reshape(len(given), -1)
+    if values.shape[1] != n_outputs or not bool(torch.isfinite(values).all()):
+        raise InvalidInputError(
+            f"expected {n_outputs} finite targets a sample, as the layer has outputs, got shape {given.shape}"
+        )
+    return Targets(values, loss, None)
+
+
+def _check_lengths(inputs: Any, targets: Any) -> None:
+    n_inputs, n_targets = (len(own) if np.ndim(own) else 0 for own in (inputs, targets))
+    if n_inputs == 0 or n_inputs != n_targets:
+        raise InvalidInputError(
+            f"expected one target for each sample, along the first axis, and at least one sample, got {n_inputs} "
+            f"samples and {n_targets} targets"
+        )
+
+
+def _as_inputs(values: Any) -> Tensor:
+    try:
+        # A copy where torch takes no view: of arrays that are read-only, or read backwards.
+        inputs = values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, None, ["C", "W"]))
+    except (TypeError, ValueError):
+        kind = getattr(values, "dtype", type(values).__name__)
+        raise InvalidInputError(f"expected inputs as an array of numbers, got {kind}: encode them first") from None
+    if inputs.is_floating_point() and not bool(torch.isfinite(inputs).all()):
+        raise InvalidInputError("expected finite inputs, got NaN or infinite values: impute or drop them first")
+    return inputs
+
+
+def _as_array(values: Any) -> npt.NDArray[Any]:
+    if not isinstance(values, Tensor):
+        return np.asarray(values)
+    values = values.detach().cpu()
+    return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)  # NumPy has no bfloat16

@@ -1,0 +1,105 @@
+"""What a network does with a layer, found out by trying other weights in it."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.errors import InvalidInputError
+from .guard import untouched
+from .layers import LinearLayer
+from .player import Player, leading
+
+_SAME = 1e-3
+"""Relative and absolute difference of two outputs that are the same; batches are summed in an order of their own."""
+
+
+def probe(player: Player, layer: LinearLayer, opening: Tensor, seed: int, is_named: bool) -> tuple[Player, list[str]]:
+    """The player, knowing which axis is time, and what a reader should know of the model.
+
+    Refuses a layer whose weights have a part in what enters it: those spikes would be others with the weights that are
+    optimal for them. Refuses one that is found and not named, and that is not all that the outputs come from.
+
+    Parameters
+    ----------
+    player : Player
+    layer : LinearLayer
+    opening : Tensor of shape (n_samples, ...), a few
+    seed : int
+    is_named : bool
+        Whether the user has named the layer.
+    """
+    n_samples, n_outputs = len(opening), layer.weight.shape[0]
+    largest = float(layer.weight.detach().abs().max().nan_to_num(1.0, 1.0)) or 1.0
+
+    def attempt(value: float, samples: Tensor = opening) -> tuple[Any, list[Tensor]]:
+        weight, bias = layer.read()
+        with untouched(player.model, seed):
+            layer.write(torch.full_like(weight, value), torch.full_like(bias, value))
+            return player.hear(layer, samples)
+
+    output, heard = attempt(0.0)
+    result, entered = leading(output), heard[0]
+    if n_samples > 2 and any(own is not None and own.shape[:2] == (n_samples, n_samples) for own in (result, entered)):
+        return probe(player, layer, opening[:-1], seed, is_named)  # as many steps as samples: no telling them apart
+    high, driven = attempt(10 * largest)
+    if not _are_equal(heard, driven) and _are_equal(heard, attempt(0.0)[1]):
+        raise InvalidInputError(
+            f"expected what enters layer {layer.name!r} not to depend on its weights, but it does: the layer is used "
+            "more than once, shares its weights, or what it gives is fed back; name another with layer="
+        )
+    notes = []
+    scores = player.scores(output, n_samples, n_outputs)
+    if scores is not None and not torch.allclose(scores, scores[:1].expand_as(scores), _SAME, _SAME, equal_nan=True):
+        if not is_named:
+            raise InvalidInputError(
+                f"expected the model's outputs to come from layer {layer.name!r} alone, but they differ from sample to "
+                "sample without it: name the layer to solve for, as if it were alone, with layer="
+            )
+        notes.append(
+            f"the model's outputs do not come from layer {layer.name!r} alone; it was solved for as if they did"
+        )
+    if player.layout == "stepped" and player.run is None and opening.shape[1] > 1 and bool(heard[-1].any()):
+        alone = attempt(0.0, opening[:, -1:])[1]
+        if torch.equal(alone[-1], heard[-1]):
+            notes.append("no step depends on those before it; a model that gives its state back needs run= to get it")
+    if not is_named and n_outputs > 1 and result is not None and result.ndim > 1 and n_outputs not in result.shape:
+        raise InvalidInputError(
+            f"expected the model's outputs to be those of its last linear layer, {layer.name!r}, which has "
+            f"{n_outputs}, got shape {tuple(result.shape)}: name the layer to solve for with layer="
+        )
+    has_sign = n_outputs > 1 or any(
+        own is not None and bool((own < 0).any())
+        for own in (player.scores(one, n_samples, 1) for one in (high, attempt(-10 * largest)[0]))
+    )
+    reads_time_first = entered.shape[1] == n_samples if entered.ndim == 3 else None
+    if len(heard) == 1 and entered.ndim == 2 and len(entered) > n_samples and len(entered) % n_samples == 0:
+        reads_time_first = _is_time_first(entered, attempt(0.0, opening.flip(0))[1][0], n_samples)
+    gives_time_first = result.shape[1] == n_samples if result is not None and result.ndim == 3 else None
+    known = replace(player, reads_time_first=reads_time_first, gives_time_first=gives_time_first, has_sign=has_sign)
+    drive = known.in_steps(driven, n_samples).double().sum(2).add(layer.bias is not None).sum(0)
+    return replace(known, is_direct=_are_proportional(drive, known.scores(high, n_samples, n_outputs))), notes
+
+
+def _are_proportional(drive: Tensor, scores: Tensor | None) -> bool:
+    """Whether all scores (n_samples, n_outputs) are a multiple of what drives them (n_samples,), which varies."""
+    if scores is None or torch.allclose(drive, drive[:1].expand_as(drive), _SAME, _SAME):
+        return False
+    scores = scores.to(drive)  # models may give their outputs on another device
+    multiple = scores.mean() / drive.mean()
+    return torch.allclose(scores, (multiple * drive)[:, None].expand_as(scores), _SAME, _SAME)
+
+
+def _is_time_first(flat: Tensor, turned: Tensor, n_samples: int) -> bool:
+    """Whether rows of all steps and samples have steps first, from the rows when samples come in reverse."""
+
+    def n_differences(sizes: tuple[int, int], axis: int) -> int:
+        one, other = (own.reshape(*sizes, own.shape[1]) for own in (flat, turned))
+        return int((one.flip(axis) != other).sum())
+
+    return n_differences((-1, n_samples), 1) <= n_differences((n_samples, -1), 0)
+
+
+def _are_equal(one: list[Tensor], other: list[Tensor]) -> bool:
+    return len(one) == len(other) and all(torch.equal(own, its) for own, its in zip(one, other, strict=True))

@@ -1,0 +1,155 @@
+r"""Exchange with SpikingJelly's ``LIFNode`` with soft reset (``v_reset=None``).
+
+It resets within the step, so that the reset leaks with the membrane, and subtracts its threshold; ours comes one step
+later and does not leak. With :math:`c = U_{thr} / \beta`, and H the membrane before the reset, :math:`H = U + c` in
+
+.. math::
+    H^t = \beta V^{t-1} + \big(I^t + (1 - \beta) c\big), \qquad S^t = 1\{H^t \ge c\}, \qquad V^t = H^t - c\, S^t.
+
+A layer has one time constant :math:`\tau = 1 / (1 - \beta)` and one threshold. Thresholds of one sign can be made equal
+by scaling each neuron's drive; decays cannot. Neurons without leak are ``IFNode``.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import InvalidInputError
+from ..dictionary import Readout
+from ..network.spiking_network import SpikingNetwork
+from ..neurons import LIFLayer
+from ..witnesses import WitnessSet
+from .dynamics import reset_within_step, silent_start, tilt
+from .merging import lif_layers, merge_subnetworks
+from .neighbours import import_neighbour, warn_lossy
+from .peer_network import PeerLayer, PeerNetwork, make_linear
+from .stack import StackReader, probe_tie
+
+
+class SpikingJellyNetwork(PeerNetwork):
+    """Our network in SpikingJelly's ``Linear`` and ``LIFNode`` (or ``IFNode``), in multi-step mode."""
+
+    def scan(self, neuron: nn.Module, drive: Tensor, membrane: Tensor) -> Tensor:
+        """One call for all steps; no state is left behind."""
+        node: Any = neuron
+        node.reset()
+        node.v = membrane.clone()
+        spikes: Tensor = node(drive)
+        node.reset()
+        return spikes
+
+
+def to_spikingjelly(
+    network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, time_first: bool = False, lossy: bool = False
+) -> SpikingJellyNetwork:
+    """The network in SpikingJelly's layers.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        Of LIF neurons with one decay above 0 for each layer, and thresholds that are all positive or all the same.
+    dtype : torch.dtype
+        In float32, rounding flips a spike now and then (``docs/exchange.md`` has how often).
+    time_first : bool
+        See :class:`PeerNetwork`.
+    lossy : bool
+        Give the neurons of a layer its mean decay where theirs differ. A warning says so, and so does
+        ``loss_of_exchange``.
+    """
+    sj_layer = import_neighbour("spikingjelly.activation_based.layer", "spikingjelly")
+    merged = merge_subnetworks(network)
+    layers, losses = [], []
+    for depth, layer in enumerate(lif_layers(merged), 1):
+        if bool((layer.decay != layer.decay[0, 0]).any()):
+            if not lossy:
+                raise InvalidInputError(
+                    f"expected one decay for all neurons of layer {depth}, got {layer.decay.min():g} to "
+                    f"{layer.decay.max():g}: SpikingJelly has one a layer; pass lossy=True for the mean, or take "
+                    "to_snntorch"
+                )
+            losses.append(f"layer {depth} has its mean decay instead of {layer.decay.min():g} to {layer.decay.max():g}")
+            layer = layer.with_tensors({"decay": layer.decay.mean()})
+        decay, reset, scale = layer.decay[0], reset_within_step(layer), _scale(layer, depth)
+        bias = layer.bias[0] + (1 - decay) * reset
+        linear = make_linear(layer.weight[0] / scale, bias / scale, dtype, partial(sj_layer.Linear, step_mode="m"))
+        node = _node(float(decay[0]), float(tilt((reset / scale).to(dtype), layer.tie)[0]))
+        layers.append(PeerLayer(linear, node, (silent_start(layer) + reset) / scale))
+    loss_of_exchange = "; ".join(losses)
+    if losses:
+        warn_lossy(loss_of_exchange)
+    return SpikingJellyNetwork(layers, merged, time_first, loss_of_exchange)
+
+
+def from_spikingjelly(
+    model: nn.Module | Sequence[nn.Module],
+    *,
+    readout: Readout = "last",
+    loss: str | None = None,
+    weight_bits: int | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> WitnessSet | SpikingNetwork:
+    """Hidden layers of a SpikingJelly model, and its read-out if it ends in a linear layer.
+
+    Parameters
+    ----------
+    model : Module or sequence of Modules
+        ``Linear`` and ``LIFNode`` or ``IFNode`` with ``v_reset=None`` in turn, in the order in which they are applied.
+    readout, loss, weight_bits, dtype
+        See :class:`StackReader`.
+
+    Returns
+    -------
+    WitnessSet, or SpikingNetwork where a linear layer comes last
+    """
+    memory = import_neighbour("spikingjelly.activation_based.base", "spikingjelly").MemoryModule
+    return StackReader("SpikingJelly", memory, _read_node, readout, loss, weight_bits, dtype).read(model)
+
+
+def _node(decay: float, threshold: float) -> nn.Module:
+    neuron = import_neighbour("spikingjelly.activation_based.neuron", "spikingjelly")
+    settings: dict[str, Any] = {"v_threshold": threshold, "v_reset": None, "step_mode": "m"}
+    if decay == 1:
+        node: nn.Module = neuron.IFNode(**settings)
+    elif decay == 0:
+        raise InvalidInputError("expected decays above 0, got 0: SpikingJelly's tau = 1 / (1 − decay) must be above 1")
+    else:
+        node = neuron.LIFNode(tau=1 / (1 - decay), decay_input=False, **settings)
+    return node
+
+
+def _scale(layer: LIFLayer, depth: int) -> Tensor:
+    """What to divide each neuron's membrane by for all to have one threshold; it fires as before."""
+    threshold = layer.threshold[0]
+    if bool((threshold == threshold[0]).all()):
+        return torch.ones_like(threshold)
+    if bool((threshold <= 0).any()):
+        raise InvalidInputError(
+            f"expected thresholds of layer {depth} that are all positive or all the same, got {threshold.min():g} to "
+            f"{threshold.max():g}: SpikingJelly has one a layer; take to_snntorch"
+        )
+    return threshold
+
+
+def _read_node(weight: Tensor, bias: Tensor, node: Any, membrane: Tensor | None) -> Mapping[str, Any]:
+    neuron = import_neighbour("spikingjelly.activation_based.neuron", "spikingjelly")
+    if type(node) not in (neuron.LIFNode, neuron.IFNode):
+        raise InvalidInputError(f"expected LIFNode or IFNode, got {type(node).__name__}: its dynamics differ from ours")
+    if node.v_reset is not None:
+        raise InvalidInputError(
+            f"expected soft reset, v_reset=None, got a hard reset to {node.v_reset:g}: our neurons reset by subtraction"
+        )
+    leaks = type(node) is neuron.LIFNode
+    decay = 1 - 1 / node.tau if leaks else 1.0
+    scale = 1 / node.tau if leaks and node.decay_input else 1.0
+    start = torch.zeros_like(bias) if membrane is None else membrane
+    return {
+        "weight": weight * scale,
+        "bias": bias * scale - (1 - decay) * node.v_threshold,
+        "decay": decay,
+        "threshold": decay * node.v_threshold,
+        "initial_membrane": start - node.v_threshold,
+        "tie": probe_tie(node.surrogate_function),
+    }

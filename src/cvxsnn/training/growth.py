@@ -1,0 +1,294 @@
+"""Witnesses that sampling would not find: gradient ascent on the price |λᵀψ(ω)| itself.
+
+At an optimum over the witnesses at hand every one of them has a price of at most ``l1_strength``. A witness above it
+would lower the objective. Here many candidates climb side by side along surrogate gradients of their own price, each on
+its own random rows, so that they end up in different places. Whether one is better than where it began is decided by
+its exact price, with exact spikes on all rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from ..convex import Solution, solve
+from ..convex.objective import Objective
+from ..core.checks import check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.seeds import child_generator, child_seed
+from ..data.training_set import TrainingSet
+from ..dictionary import Readout, build_dictionary
+from ..network.reconstruction import prune
+from ..neurons.exact import snap_inputs
+from ..neurons.surrogate import TrainableLayer, make_trainable
+from ..witnesses import WitnessSet, join_witnesses, single_out
+
+_BATCH = 256
+"""Sequences that a candidate sees at a step."""
+
+_CHECKS = 5
+"""How often on the way up exact prices are taken."""
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """How to climb.
+
+    Parameters
+    ----------
+    n_candidates : int
+    n_steps : int
+        Of Adam; the rate falls to zero along a straight line.
+    learning_rate : float
+    noise : float
+        Spread of what is added to the weights of a witness at hand before it climbs, relative to their own.
+    steepness : float
+        Of the arctan surrogate derivative.
+    """
+
+    n_candidates: int = 128
+    n_steps: int = 60
+    learning_rate: float = 0.05
+    noise: float = 0.5
+    steepness: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        check_positive_int("n_candidates", self.n_candidates)
+        check_positive_int("n_steps", self.n_steps)
+        for name in ("learning_rate", "steepness"):
+            if not getattr(self, name) > 0:
+                raise InvalidInputError(f"expected {name} above zero, got {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True)
+class GrowthRound:
+    """One round of :func:`grow_witnesses`: candidates accepted, and the optimum with them."""
+
+    n_accepted: int
+    n_atoms: int
+    primal: float
+    largest_price: float
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """The optimum over the witnesses that were grown, and how it came about."""
+
+    solution: Solution
+    rounds: tuple[GrowthRound, ...]
+
+
+def grow_witnesses(
+    witnesses: WitnessSet,
+    data: TrainingSet,
+    objective: Objective,
+    l1_strength: float,
+    *,
+    ascent: Ascent | None = None,
+    n_rounds: int = 5,
+    penalty: str = "l1",
+    intercept: bool = False,
+    tol: float = 1e-6,
+    seed: int = 0,
+    report: Callable[[GrowthRound], None] | None = None,
+) -> Grown:
+    """Solve, climb, let in what has climbed above the strength, and solve again.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet
+        To begin with, of LIF neurons: sampled, or of trained networks, or several sets joined.
+    data, objective, l1_strength, penalty, intercept
+        The convex program.
+    ascent : Ascent, optional
+    n_rounds : int
+        At most; it ends before when no candidate gets above the strength.
+    tol : float
+        Relative gap to certify, over all witnesses at hand.
+    seed : int
+    report : function, optional
+        Told of every round.
+    """
+    ascent = ascent or Ascent()
+    witnesses = witnesses.to(data.inputs.device)
+
+    def optimum(over: WitnessSet) -> Solution:
+        dictionary = build_dictionary(over, data.sequences, objective.readout)
+        problem = objective.problem(dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept)
+        return solve(problem, tol)
+
+    solution = optimum(witnesses)
+    rounds: list[GrowthRound] = []
+    for number in range(n_rounds):
+        kept = _read(solution)
+        starts = _starts(kept, witnesses, ascent, number, seed)
+        own_seed = child_seed(seed, "climb", number)
+        climbed = climb_prices(starts, data, objective.readout, solution, ascent, seed=own_seed)
+        accepted = climbed.accepted
+        if len(accepted) == 0:
+            break
+        risen = climbed.witnesses.take(accepted)
+        grown = optimum(risen if kept is None else join_witnesses([kept, risen]))
+        rounds.append(
+            GrowthRound(
+                len(accepted),
+                grown.problem.dictionary.n_atoms,
+                grown.certificate.primal,
+                float(climbed.prices[accepted].max()),
+            )
+        )
+        if report is not None:
+            report(rounds[-1])
+        solution = grown
+    return Grown(solution, tuple(rounds))
+
+
+def _read(solution: Solution) -> WitnessSet | None:
+    """The witnesses that a solution reads, one a subnetwork; None where it reads none."""
+    dictionary = solution.problem.dictionary
+    assert dictionary.witnesses is not None
+    if len(solution.support) == 0:
+        return None
+    return prune(single_out(dictionary.witnesses, dictionary.witness_of_atom[solution.support]))
+
+
+@dataclass(frozen=True, eq=False)
+class Climbed:
+    """Where candidates have got to.
+
+    Attributes
+    ----------
+    witnesses : WitnessSet, each candidate at its best
+    prices : Tensor, their exact prices
+    first_prices : Tensor, those of their starts
+    accepted : Tensor, those whose price is above the strength and above that of their start
+    """
+
+    witnesses: WitnessSet
+    prices: Tensor
+    first_prices: Tensor
+    accepted: Tensor
+
+
+def climb_prices(
+    starts: WitnessSet,
+    data: TrainingSet,
+    readout: Readout,
+    solution: Solution,
+    ascent: Ascent | None = None,
+    *,
+    seed: int = 0,
+) -> Climbed:
+    """Let witnesses, one a subnetwork, climb their price at a solution's dual point."""
+    ascent = ascent or Ascent()
+    dual, penalty = solution.dual_point, solution.problem.penalty
+
+    def exact(witnesses: WitnessSet) -> Tensor:
+        dictionary = build_dictionary(witnesses, data.sequences, readout)
+        return dictionary.rmatvec(dual)[dictionary.atom_of_witness]
+
+    before = exact(starts)
+    first = penalty.atom_norms(before)
+    best, best_price = starts, first
+    # A candidate climbs along the outputs as its price weighs them at the start: the one for L1, all for groups.
+    direction = before.sign() * (before.abs() == before.abs().amax(1, keepdim=True))
+    if penalty.name != "l1":
+        direction = before / first[:, None].clamp_min(1e-12)
+    model = _Candidates(starts, readout, ascent.steepness)
+    generator = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(model.parameters(), lr=ascent.learning_rate)
+    inputs = snap_inputs(data.inputs).to(starts.dtype)
+    n_samples = len(inputs)
+    target = (dual @ direction.T).to(starts.dtype).view(n_samples, -1, starts.n_witnesses)
+    for step in range(ascent.n_steps):
+        rows = torch.randint(n_samples, (starts.n_witnesses, min(_BATCH, n_samples)), generator=generator)
+        gain = model(inputs, target, rows.to(inputs.device), data.sequences.lengths).sum()
+        optimiser.zero_grad()
+        (-gain).backward()
+        for group in optimiser.param_groups:
+            group["lr"] = ascent.learning_rate * (1 - step / ascent.n_steps)
+        optimiser.step()
+        model.project()
+        if (step + 1) % max(1, ascent.n_steps // _CHECKS) == 0 or step + 1 == ascent.n_steps:
+            now = model.freeze()
+            price = penalty.atom_norms(exact(now))
+            is_better = price > best_price
+            best = _chosen(is_better, now, best)
+            best_price = torch.where(is_better, price, best_price)
+    strength = solution.problem.l1_strength
+    accepted = torch.nonzero((best_price > strength * (1 + 1e-9)) & (best_price > first)).squeeze(1)
+    return Climbed(best, best_price, first, accepted)
+
+
+class _Candidates(nn.Module):
+    """Witnesses with surrogate gradients, one a subnetwork."""
+
+    def __init__(self, starts: WitnessSet, readout: Readout, steepness: float) -> None:
+        super().__init__()
+        self._starts, self._readout = starts, readout
+        dynamics = frozenset({"decay", "threshold", "bias"})
+        self.layers = nn.ModuleList(make_trainable(layer, "arctan", steepness, dynamics) for layer in starts.layers)
+
+    def forward(self, inputs: Tensor, target: Tensor, rows: Tensor, lengths: Tensor | None) -> Tensor:
+        """The price of each candidate on rows of its own, up to a factor."""
+        block = inputs[rows].transpose(1, 2)
+        for layer in self.layers:
+            block = layer(block)
+        spikes = block[..., 0].transpose(1, 2)
+        own = torch.arange(len(rows), device=rows.device)[:, None]
+        if self._readout == "all":
+            return (spikes * target[rows, :, own]).sum((1, 2))
+        weight = target[rows, 0, own]
+        n_steps = inputs.shape[1]
+        ends = torch.full_like(rows, n_steps) if lengths is None else lengths[rows]
+        if self._readout == "last":
+            return (spikes.gather(2, ends[..., None] - 1)[..., 0] * weight).sum(1)
+        inside = torch.arange(n_steps, device=rows.device) < ends[..., None]
+        return ((spikes * inside).sum(2) / ends * weight).sum(1)
+
+    def freeze(self) -> WitnessSet:
+        """The witnesses as they are now, with exact spikes."""
+        layers = [layer.freeze() for layer in self.layers if isinstance(layer, TrainableLayer)]
+        return replace(self._starts, layers=tuple(layers))
+
+    def project(self) -> None:
+        """Bring decays and thresholds back into their ranges."""
+        for layer in self.layers:
+            if isinstance(layer, TrainableLayer):
+                layer.project()
+
+
+def _starts(kept: WitnessSet | None, sampled: WitnessSet, ascent: Ascent, number: int, seed: int) -> WitnessSet:
+    """Half of the candidates begin near witnesses that are used, half at any of those that there were."""
+    generator = child_generator(seed, "ascent", number)
+    n_near = 0 if kept is None else ascent.n_candidates // 2
+    anywhere = torch.from_numpy(generator.integers(0, sampled.n_witnesses, ascent.n_candidates - n_near))
+    parts = [prune(single_out(sampled, anywhere))]
+    if kept is not None and n_near:
+        near = kept.take(torch.from_numpy(generator.integers(0, kept.n_witnesses, n_near)))
+        layers = []
+        for layer in near.layers:
+            spread = layer.weight.square().mean((1, 2), keepdim=True).sqrt()
+            noise = torch.from_numpy(generator.standard_normal(layer.weight.shape)).to(layer.weight)
+            moved = layer.weight + ascent.noise * spread * noise * (layer.weight != 0)
+            layers.append(layer.with_tensors({"weight": moved}))
+        parts.append(replace(near, layers=tuple(layers)))
+    return join_witnesses(parts)
+
+
+def _chosen(which: Tensor, one: WitnessSet, other: WitnessSet) -> WitnessSet:
+    """Each subnetwork from one set or the other."""
+    layers = []
+    for a, b in zip(one.layers, other.layers, strict=True):
+        theirs = b.tensors()
+        layers.append(
+            a.with_tensors(
+                {
+                    name: torch.where(which.view(-1, *[1] * (value.ndim - 1)), value, theirs[name])
+                    for name, value in a.tensors().items()
+                }
+            )
+        )
+    return replace(one, layers=tuple(layers))

@@ -1,0 +1,356 @@
+"""Optima over pools of witnesses far too large to hold: solve over a few, price all, let in those that would help.
+
+Only the columns of a small working set are held, beside as many bits of the pool as the memory budget has room for. A
+witness violates the dual point λ when ``|λᵀd| > l1_strength``; when none of the pool does, the optimum over the working
+set is the one over the pool. Until then the largest price bounds how much there is to gain, so the gap is valid
+whenever one stops. Blocks are priced wherever joblib carries tasks, and the answer is the same to the bit.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+import torch
+from torch import Tensor
+
+from ..convex import Certificate, ConvergenceWarning, ConvexProblem, Solution, Status, certify_with_bound, solve
+from ..convex.certificate import checked_certificate
+from ..convex.objective import Objective
+from ..convex.penalties import Penalty
+from ..core import bits
+from ..core.errors import InvalidInputError
+from ..core.parallel import one_thread
+from ..data.training_set import TrainingSet
+from ..dictionary import SpikeDictionary
+from ..dictionary.pooled import PoolSpikes
+from ..witnesses.pool import WitnessPool
+
+_GROWTH = 4
+"""Factor between the nested pools on the way to the whole one."""
+
+_ENTERING = 1024
+"""Witnesses that enter the working set at once: the most violating ones."""
+
+_LEAST_COLUMNS = 4096
+"""Columns that the working set may have without anybody having to leave."""
+
+_IDLE = 0.9
+"""Share of the strength below which a column without a coefficient is idle."""
+
+_PILE = 16
+"""Blocks whose violators may pile up before the best are taken."""
+
+
+@dataclass(frozen=True)
+class PoolRound:
+    """One time around the pool.
+
+    Attributes
+    ----------
+    n_witnesses : int, of the pool, which grows
+    n_columns : int, of the working set
+    n_violators : int
+    primal, dual : float, bounds on the optimum over the pool
+    seconds : float, since the start
+    """
+
+    n_witnesses: int
+    n_columns: int
+    n_violators: int
+    primal: float
+    dual: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class PoolSolution:
+    """An optimum over a pool.
+
+    Attributes
+    ----------
+    solution : Solution, over the working set, with the certificate over the pool
+    pool : WitnessPool, of which the first ``certificate.n_witnesses`` are what the certificate is about
+    members : Tensor, the witnesses of the pool that the atoms come from
+    rounds : tuple of PoolRound
+    """
+
+    solution: Solution
+    pool: WitnessPool
+    members: Tensor
+    rounds: tuple[PoolRound, ...]
+
+    @property
+    def certificate(self) -> Certificate:
+        """Over the pool."""
+        return self.solution.certificate
+
+
+def solve_pool(
+    pool: WitnessPool,
+    data: TrainingSet,
+    objective: Objective,
+    l1_strength: float,
+    *,
+    penalty: str = "l1",
+    intercept: bool = False,
+    tol: float = 1e-6,
+    memory_budget: int = 2**30,
+    max_seconds: float = inf,
+    start: PoolSolution | None = None,
+    spikes: PoolSpikes | None = None,
+    report: Callable[[PoolRound], None] | None = None,
+) -> PoolSolution:
+    """Solve the convex program over every witness of a pool.
+
+    The pool grows: the optimum over a small part of it, certified, is where that over a larger part begins. Whoever
+    stops early, by ``max_seconds`` or Ctrl-C, is left with the last certificate, which says how many witnesses it is
+    about.
+
+    Parameters
+    ----------
+    pool : WitnessPool
+    data : TrainingSet
+    objective : Objective
+    l1_strength : float
+    penalty, intercept
+        As for :class:`cvxsnn.ConvexProblem`.
+    tol : float
+        Relative gap to certify, over the whole pool.
+    memory_budget : int
+        Bytes for spikes of the pool that are kept from one round to the next; the others are drawn again.
+    max_seconds : float
+    start : PoolSolution, optional
+        Over the same pool, at another strength or of other data.
+    spikes : PoolSpikes, optional
+        To share what was drawn between strengths.
+    report : function, optional
+        Told of every round.
+    """
+    if any(given is not None and given.pool != pool for given in (start, spikes)):
+        raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
+    if spikes is not None and (spikes.sequences is not data.sequences or spikes.readout != objective.readout):
+        raise InvalidInputError("expected spikes of the same data and read-out, got those of others")
+    spikes = PoolSpikes(pool, data.sequences, objective.readout, memory_budget) if spikes is None else spikes
+
+    def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
+        return objective.problem(dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept)
+
+    begin = time.monotonic()
+    rounds: list[PoolRound] = []
+    working = _WorkingSet(spikes, problem_of, start)
+    proven: PoolSolution | None = None
+    try:
+        for n_blocks in _growing(pool.n_blocks) if start is None else [pool.n_blocks]:
+            # A part of the pool need not be solved to the end: more witnesses will change it anyway.
+            goal = tol if n_blocks == pool.n_blocks else max(tol, 1e-3)
+            while True:
+                solution = working.solve(0.5 * goal)
+                prices = _price(spikes, n_blocks, solution, working)
+                dual = certify_with_bound(solution.problem, solution.dual_point, prices.largest.tolist())
+                certificate = checked_certificate(
+                    solution.problem, Certificate(solution.certificate.primal, dual, "pool", pool.starts[n_blocks])
+                )
+                rounds.append(
+                    PoolRound(
+                        pool.starts[n_blocks],
+                        working.n_columns,
+                        prices.n_violators,
+                        certificate.primal,
+                        certificate.dual,
+                        time.monotonic() - begin,
+                    )
+                )
+                proven = working.proven(replace(solution, certificate=certificate), rounds)
+                if report is not None:
+                    report(rounds[-1])
+                is_late = time.monotonic() - begin >= max_seconds
+                if certificate.relative_gap <= goal or len(prices.members) == 0 or is_late:
+                    break
+                working.exchange(prices)
+            if is_late:
+                break
+    except KeyboardInterrupt:
+        if proven is None:
+            raise
+    assert proven is not None
+    solution = replace(proven.solution, status=_status(proven, tol))
+    if not solution.has_converged:
+        certificate = solution.certificate
+        warnings.warn(
+            f"expected a certified relative gap of {tol:g} over {pool.n_witnesses:,} witnesses, got "
+            f"{certificate.relative_gap:.2e} over {certificate.n_witnesses:,}: {solution.status.value}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    dictionary = solution.problem.dictionary
+    assert isinstance(dictionary, SpikeDictionary)
+    dictionary = replace(dictionary, witnesses=pool.take(proven.members).to(data.inputs.device))
+    return replace(proven, solution=replace(solution, problem=problem_of(dictionary)), rounds=tuple(rounds))
+
+
+def _status(proven: PoolSolution, tol: float) -> Status:
+    if proven.certificate.n_witnesses == proven.pool.n_witnesses and proven.certificate.relative_gap <= tol:
+        return Status.CONVERGED
+    was_done = proven.certificate.n_witnesses == proven.pool.n_witnesses and proven.rounds[-1].n_violators == 0
+    return Status.STALLED if was_done else Status.STOPPED
+
+
+@dataclass(frozen=True, eq=False)
+class _Prices:
+    """What pricing some witnesses at one dual point found.
+
+    Attributes
+    ----------
+    largest : Tensor of shape (n_outputs,), a correlation that no witness's exceeds in any output, or in norm
+    n_violators : int, counting equal patterns of one block once
+    price, members : Tensor, the most violating witnesses, best first, each pattern once
+    packed : Tensor, their spikes
+    """
+
+    largest: Tensor
+    n_violators: int
+    price: Tensor
+    members: Tensor
+    packed: Tensor
+
+    def take(self, chosen: Tensor) -> "_Prices":
+        return replace(self, price=self.price[chosen], members=self.members[chosen], packed=self.packed[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class _Pricing:
+    """Prices a block of witnesses at a dual point."""
+
+    dual_point: Tensor
+    penalty: Penalty
+    l1_strength: float
+
+    def __call__(self, block: SpikeDictionary, first_witness: int) -> _Prices:
+        with one_thread():  # a price must not depend on where it is computed, not in its last bit
+            correlation = block.rmatvec(self.dual_point)
+        price = self.penalty.atom_norms(correlation)
+        if self.penalty.name == "l1":
+            largest = correlation.abs().amax(0)
+        else:  # one row whose norm is the largest price
+            largest = torch.zeros_like(correlation[0])
+            largest[0] = price.max()
+        chosen = torch.nonzero(price > self.l1_strength * (1 + 1e-12)).squeeze(1)
+        members = block.witness_of_atom[chosen] + first_witness
+        return _best(_Prices(largest, len(chosen), price[chosen], members, block.packed[chosen]))
+
+
+def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_WorkingSet") -> _Prices:
+    """What is found over the first blocks that the working set does not have.
+
+    A maximum, a sum and the first of an order without ties: none depends on the order in which blocks are priced.
+    """
+    problem = solution.problem
+    found: list[_Prices] = []
+    for prices in spikes.judge_blocks(_Pricing(solution.dual_point, problem.penalty, problem.l1_strength), n_blocks):
+        found.append(prices)
+        if len(found) >= _PILE:
+            found = [_join(found)]
+    prices = _join(found)
+    return prices.take(working.are_new(prices.packed))
+
+
+def _join(found: list[_Prices]) -> _Prices:
+    return _best(
+        _Prices(
+            torch.stack([prices.largest for prices in found]).amax(0),
+            sum(prices.n_violators for prices in found),
+            torch.cat([prices.price for prices in found]),
+            torch.cat([prices.members for prices in found]),
+            torch.cat([prices.packed for prices in found]),
+        )
+    )
+
+
+def _best(prices: _Prices) -> _Prices:
+    """The most violating patterns, each once; of equal ones the first witness of the pool."""
+    if len(prices.members) == 0:
+        return prices
+    order = torch.argsort(prices.members)
+    order = order[torch.argsort(prices.price[order], descending=True, stable=True)]
+    ordered = prices.take(order)
+    return ordered.take(bits.group_equal(ordered.packed.view(torch.int64).flatten(1)).first[:_ENTERING])
+
+
+class _WorkingSet:
+    """The columns at hand, and the solution over them to start from."""
+
+    def __init__(
+        self,
+        spikes: PoolSpikes,
+        problem_of: Callable[[SpikeDictionary], ConvexProblem],
+        start: PoolSolution | None,
+    ) -> None:
+        self._pool, self._problem_of = spikes.pool, problem_of
+        self._solution: Solution | None = None
+        self._limit = _LEAST_COLUMNS
+        if start is None:
+            self._dictionary = spikes.block(0)
+            self._members = self._dictionary.witness_of_atom
+        else:
+            # Rolled out again, so that the columns are those of the data at hand, whatever the start was solved on.
+            self._dictionary = spikes.of(spikes.pool.take(start.members))
+            self._members = start.members[self._dictionary.witness_of_atom]
+            coef = start.solution.coef.new_zeros(self._dictionary.n_atoms, start.solution.coef.shape[1])
+            coef.index_add_(0, self._dictionary.atom_of_witness, start.solution.coef)
+            self._solution = replace(start.solution, coef=coef)
+        self._dictionary = _renumbered(self._dictionary)
+
+    @property
+    def n_columns(self) -> int:
+        return self._dictionary.n_atoms
+
+    def solve(self, tol: float) -> Solution:
+        problem = self._problem_of(self._dictionary)
+        begin = None if self._solution is None else replace(self._solution, problem=problem)
+        with warnings.catch_warnings():  # the pool's own gap is what counts
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self._solution = solve(problem, tol, start=begin)
+        return self._solution
+
+    def proven(self, solution: Solution, rounds: list[PoolRound]) -> PoolSolution:
+        return PoolSolution(solution, self._pool, self._members, tuple(rounds))
+
+    def are_new(self, packed: Tensor) -> Tensor:
+        """Which patterns the working set does not have."""
+        own = self._dictionary.packed
+        groups = bits.group_equal(torch.cat((own, packed)).view(torch.int64).flatten(1))
+        return groups.first[groups.inverse[len(own) :]] >= len(own)
+
+    def exchange(self, prices: _Prices) -> None:
+        """Let violators in and, where there are too many columns, idle ones out."""
+        assert self._solution is not None
+        solution = self._solution
+        kept = torch.ones(self.n_columns, dtype=torch.bool, device=solution.coef.device)
+        if self.n_columns + len(prices.members) > self._limit:
+            self._limit = 3 * self._limit // 2 + 1  # so that nobody leaves and comes back for ever
+            problem = solution.problem
+            price = problem.penalty.atom_norms(self._dictionary.rmatvec(solution.dual_point))
+            kept = solution.coef.any(1) | (price > _IDLE * problem.l1_strength)
+        self._members = torch.cat((self._members[kept], prices.members))
+        self._dictionary = _renumbered(
+            replace(self._dictionary, packed=torch.cat((self._dictionary.packed[kept], prices.packed)))
+        )
+        coef = torch.cat((solution.coef[kept], solution.coef.new_zeros(len(prices.members), solution.coef.shape[1])))
+        self._solution = replace(solution, coef=coef)
+
+
+def _renumbered(dictionary: SpikeDictionary) -> SpikeDictionary:
+    """One witness an atom."""
+    each = torch.arange(dictionary.n_atoms, device=dictionary.device)
+    return replace(dictionary, atom_of_witness=each, witness_of_atom=each, witnesses=None)
+
+
+def _growing(n_blocks: int) -> Iterator[int]:
+    """Numbers of blocks on the way to all of them."""
+    size = 1
+    while size < n_blocks:
+        yield size
+        size *= _GROWTH
+    yield n_blocks

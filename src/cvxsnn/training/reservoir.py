@@ -1,0 +1,66 @@
+"""The reservoir baseline: random LIF neurons at the edge of stability, read out by ridge regression."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
+import torch
+
+from ..convex.objective import Objective
+from ..convex.ridge import RidgePath
+from ..core.errors import InvalidInputError
+from ..data.sequences import Sequences
+from ..data.training_set import TrainingSet
+from ..network.spiking_network import SpikingNetwork
+from ..neurons import LIFLayer, roll_out
+from ..witnesses import Provenance, WitnessSet
+
+DECAYS = (0.90, 0.95, 0.99, 0.995)
+THRESHOLDS = (0.5, 1.0, 1.5, 2.0)
+INPUT_SCALES = (0.5, 1.0, 2.0, 4.0)
+RIDGES = tuple(10.0**power for power in range(-6, 3))
+
+_TUNING_SAMPLES = 256
+
+
+def branching_ratio(witnesses: WitnessSet, sequences: Sequences) -> float:
+    """Mean number of spikes of the last layer at a step, per spike at the step before: 1 neither dies out nor grows."""
+    if sequences.n_steps < 2:
+        raise InvalidInputError("expected sequences of at least two steps to tune a reservoir, got one step")
+    spikes = roll_out(witnesses.layers, sequences, "all").sum(2, dtype=torch.float64)
+    before, after = spikes[:, :-1], spikes[:, 1:]
+    inside = sequences.is_inside()
+    if inside is not None:  # no step comes after the last
+        before = before * inside[:, 1:]
+    return float(after.sum() / before.sum()) if bool(before.sum() > 0) else 0.0
+
+
+def tune_reservoir(witnesses: WitnessSet, data: TrainingSet) -> WitnessSet:
+    """The witnesses with the leak, threshold and input scale that bring their branching ratio closest to 1."""
+    sequences = data.sequences.take(slice(_TUNING_SAMPLES))
+    candidates = (_variant(witnesses, *choice) for choice in product(DECAYS, THRESHOLDS, INPUT_SCALES))
+    return min(candidates, key=lambda candidate: abs(branching_ratio(candidate, sequences) - 1.0))
+
+
+def _variant(witnesses: WitnessSet, decay: float, threshold: float, input_scale: float) -> WitnessSet:
+    layers = []
+    for depth, layer in enumerate(witnesses.layers):
+        if not isinstance(layer, LIFLayer):
+            raise InvalidInputError("expected LIF neurons for a reservoir, got threshold neurons")
+        scale = input_scale if depth == 0 else 1.0
+        dynamics = {
+            name: torch.full_like(layer.decay, value) for name, value in (("decay", decay), ("threshold", threshold))
+        }
+        layers.append(layer.with_tensors({"weight": layer.weight * scale, **dynamics}))
+    recipe = {**witnesses.provenance.recipe, "decay": decay, "threshold": threshold, "input_scale": input_scale}
+    return WitnessSet(tuple(layers), replace(Provenance("pretrained"), recipe={"reservoir": recipe}))
+
+
+def fit_ridge(
+    network: SpikingNetwork, data: TrainingSet, objective: Objective, score: Callable[[SpikingNetwork], float]
+) -> SpikingNetwork:
+    """The network with a ridge regression on its spikes for a read-out, at the strength that validates best."""
+    heads, row_weight = objective.heads(data)
+    features = network.features(data.sequences).reshape(len(row_weight), -1)
+    path = RidgePath(features, torch.cat([head.targets for head in heads], dim=1), row_weight)
+    return max((network.with_readout(*path.fit(strength)) for strength in RIDGES), key=score)

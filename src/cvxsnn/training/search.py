@@ -1,0 +1,329 @@
+"""Choosing the family of witnesses on validation data, by many cheap convex fits.
+
+Which neurons are sampled decides more than anything that is done with them. Families are drawn from a broad prior
+(:mod:`cvxsnn.witnesses.prior`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
+regression and scored; the better ones are varied and tried with more neurons and data, and the best with all. They are
+tried wherever joblib carries tasks.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..convex.heads import Head
+from ..convex.objective import Objective
+from ..convex.ridge import RidgePath
+from ..core.checks import check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.parallel import Shared, carry_out, one_thread
+from ..core.seeds import child_generator, child_seed
+from ..data.training_set import TrainingSet
+from ..dictionary import Readout
+from ..network.spiking_network import SpikingNetwork
+from ..witnesses import gaussian_witnesses
+from ..witnesses.prior import FamilyDraw, draw_family, mutate_family
+from .surrogate.settings import initial_network
+
+_LEAST_ROWS = 2000
+_GENERATIONS = 5
+_PARENTS = 8
+_FINALISTS = 3
+
+_LEAST_WIDTH = 32
+_SUBNETWORKS = 4
+_RIDGES = 10.0 ** np.arange(-7, 5)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to search for a family.
+
+    Parameters
+    ----------
+    n_witnesses : int
+        Neurons of the last hidden layer of one subnetwork, once a family is chosen, or with "auto" of all; those below
+        have a quarter as many.
+    n_layers : int, optional
+        Hidden layers; one or two when not given, whichever does better.
+    n_trials : int
+        Families to try: half of them drawn, half of them variations.
+    max_seconds : float
+        After which no new fit is handed out; the best so far is taken.
+    readouts : tuple of "last" and "mean"
+        To choose from; the objective's own when empty.
+    hidden : tuple of int, optional
+        Widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
+    n_subnetworks : int or "auto"
+        "auto", which goes without ``hidden``, parts the witnesses of two layers or more among four, whose lower layers
+        differ.
+    n_compared : int, optional
+        Neurons of the last hidden layers with which families are compared, however many are sampled in the end.
+    shares : tuple of three int
+        One of so many of those neurons, and of the sequences beyond a few, while families are drawn, varied, finished.
+        Whole subnetworks are left out first.
+    """
+
+    n_witnesses: int = 1024
+    n_layers: int | None = None
+    n_trials: int = 192
+    max_seconds: float = math.inf
+    readouts: tuple[Readout, ...] = ()
+    hidden: tuple[int, ...] | None = None
+    n_subnetworks: int | Literal["auto"] = 1
+    n_compared: int | None = None
+    shares: tuple[int, int, int] = (16, 4, 1)
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        for name in ("n_witnesses", "n_trials"):
+            check_positive_int(name, getattr(self, name))
+        if self.n_subnetworks != "auto":
+            check_positive_int("n_subnetworks", self.n_subnetworks)
+        elif self.hidden is not None:
+            raise InvalidInputError("expected a number of subnetworks for the widths in hidden, got 'auto': pass 1")
+        if self.n_compared is not None:
+            check_positive_int("n_compared", self.n_compared)
+        if self.hidden is not None:
+            for width in self.hidden:
+                check_positive_int("hidden", width)
+            object.__setattr__(self, "n_layers", len(self.hidden))
+        if self.n_layers is not None:
+            check_positive_int("n_layers", self.n_layers)
+        if len(self.shares) != 3:
+            raise InvalidInputError(f"expected three shares, for drawing, varying and finishing, got {self.shares!r}")
+        for share in self.shares:
+            check_positive_int("shares", share)
+        if not self.max_seconds > 0:
+            raise InvalidInputError(f"expected max_seconds above zero, got {self.max_seconds!r}")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One family tried once.
+
+    Attributes
+    ----------
+    family : mapping, arguments of :func:`cvxsnn.gaussian_witnesses`
+    readout : "last", "all" or "mean"
+    round : "draw", "vary" or "finish"
+    n_rows : int, sequences that it learnt from
+    score : float, on validation data
+    error : float, an estimate of the squared error on new data from the training data alone, which breaks ties
+    seconds : float
+    """
+
+    family: Mapping[str, Any]
+    readout: Readout
+    round: str
+    n_rows: int
+    score: float
+    error: float
+    seconds: float
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Higher is better."""
+        return (self.score, -self.error)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The family that did best, its score, and all that was tried on the way."""
+
+    family: Mapping[str, Any]
+    readout: Readout
+    score: float
+    trials: tuple[Trial, ...]
+
+
+def tune_witnesses(
+    data: TrainingSet,
+    objective: Objective,
+    score: Callable[[SpikingNetwork], float],
+    tuning: Tuning | None = None,
+    *,
+    seed: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> Tuned:
+    """Search for the family of witnesses whose spikes can be read out best.
+
+    Parameters
+    ----------
+    data : TrainingSet
+    objective : Objective
+    score : function
+        Of a network, on validation data; higher is better. Where joblib uses other processes, it is called in these.
+    tuning : Tuning, optional
+    seed : int
+    report : function, optional
+        Called as ``report(done, total)`` after each trial.
+    """
+    search = _Search(data, objective, score, tuning or Tuning(), seed, report)
+    search.draw()
+    for _ in range(_GENERATIONS):
+        search.vary()
+    return search.finish()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A family that is searched for, with the read-out for it."""
+
+    family: FamilyDraw
+    readout: Readout
+
+
+class _Search:
+    """What has been tried, and what did best at the size that counts."""
+
+    def __init__(
+        self,
+        data: TrainingSet,
+        objective: Objective,
+        score: Callable[[SpikingNetwork], float],
+        tuning: Tuning,
+        seed: int,
+        report: Callable[[int, int], None] | None,
+    ) -> None:
+        self._data, self._objective, self._tuning = data, objective, tuning
+        order = torch.from_numpy(child_generator(seed, "tuning", "rows").permutation(len(data)))
+        self._bench = Shared(_Bench(data, objective, score, tuning, seed, order))
+        self._tell = report or (lambda *_: None)
+        self._generator = child_generator(seed, "tuning", "families")
+        self._begin = time.monotonic()
+        self._n_drawn = max(1, tuning.n_trials // 2)
+        self._n_varied = (tuning.n_trials - self._n_drawn) // _GENERATIONS
+        self._total = self._n_drawn + _PARENTS + _GENERATIONS * self._n_varied + _FINALISTS
+        self.trials: list[Trial] = []
+        self._ranked: dict[_Candidate, Trial] = {}
+        """The latest trial of each candidate that is still in the race."""
+
+    def draw(self) -> None:
+        """Try families from the prior, small; the better ones also at the next size."""
+        n_features = self._data.inputs.shape[2]
+        readouts = self._tuning.readouts or (self._objective.readout,)
+        drawn = []
+        for _ in range(self._n_drawn):
+            n_layers = self._tuning.n_layers or int(self._generator.integers(1, 3))
+            family = draw_family(self._generator, n_features, n_layers)
+            drawn.append(_Candidate(family, readouts[self._generator.integers(len(readouts))]))
+        self._ranked = self._try_all(drawn, "draw", self._tuning.shares[0])
+        self._ranked = self._try_all(self._best(_PARENTS), "vary", self._tuning.shares[1]) or self._ranked
+
+    def vary(self) -> None:
+        """Try variations of the best."""
+        parents = self._best(_PARENTS)
+        readouts = self._tuning.readouts or (self._objective.readout,)
+        children = []
+        for _ in range(self._n_varied):
+            parent = parents[self._generator.integers(len(parents))]
+            family = mutate_family(self._generator, parent.family, self._data.inputs.shape[2])
+            is_same = self._generator.random() < 0.8
+            children.append(
+                _Candidate(family, parent.readout if is_same else readouts[self._generator.integers(len(readouts))])
+            )
+        fresh = [child for child in dict.fromkeys(children) if child not in self._ranked]
+        self._ranked |= self._try_all(fresh, "vary", self._tuning.shares[1])
+
+    def finish(self) -> Tuned:
+        """Try the best at full size, and say which it is."""
+        finalists = self._best(_FINALISTS)
+        ranked = self._try_all(finalists, "finish", self._tuning.shares[2])
+        # Where time was up, the order of the smaller trials has to do.
+        self._ranked = ranked or {candidate: self._ranked[candidate] for candidate in finalists}
+        (best,) = self._best(1)
+        self._tell(self._total, self._total)
+        score = self._ranked[best].score
+        return Tuned(_sized(best.family, self._tuning), best.readout, score, tuple(self.trials))
+
+    def _best(self, number: int) -> list[_Candidate]:
+        order = sorted(self._ranked, key=lambda candidate: self._ranked[candidate].rank, reverse=True)
+        return order[:number]
+
+    def _try_all(self, candidates: Sequence[_Candidate], name: str, share: int) -> dict[_Candidate, Trial]:
+        found: dict[int, Trial] = {}
+        tasks = [(self._bench, candidate, name, share) for candidate in candidates]
+        n_jobs = None if self._data.inputs.device.type == "cpu" else 1
+        for number, trial in carry_out(_try, tasks, n_jobs=n_jobs, is_late=lambda: self._is_late(found)):
+            found[number] = trial
+            self._tell(len(self.trials) + len(found), self._total)
+        done = sorted(found)
+        self.trials += [found[number] for number in done]
+        return {candidates[number]: found[number] for number in done}
+
+    def _is_late(self, found: Mapping[int, Trial]) -> bool:
+        return bool(self.trials or found) and time.monotonic() - self._begin >= self._tuning.max_seconds
+
+
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """What all trials of a search share."""
+
+    data: TrainingSet
+    objective: Objective
+    score: Callable[[SpikingNetwork], float]
+    tuning: Tuning
+    seed: int
+    order: Tensor
+
+    def take(self, share: int) -> TrainingSet:
+        """One of so many sequences, but not too few."""
+        n_rows = min(len(self.data), max(_LEAST_ROWS, len(self.data) // share))
+        return self.data if n_rows == len(self.data) else self.data.take(self.order[:n_rows].sort().values)
+
+
+def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) -> Trial:
+    begin = time.monotonic()
+    tuning, seed = bench.value.tuning, bench.value.seed
+    data, objective = bench.value.take(share), replace(bench.value.objective, readout=candidate.readout)
+    family = _sized(candidate.family, tuning, share)
+    witnesses = gaussian_witnesses(
+        data.inputs.shape[2], seed=child_seed(seed, "tuning", name), device=data.inputs.device, **family
+    )
+    network = initial_network(witnesses.layers, objective, data, seed)
+    heads, row_weight = objective.heads(data)
+    features = network.features(data.sequences).flatten(0, -2)
+    with one_thread():  # so that the fit is the same wherever it is made
+        coef, intercept, error = fit_ridge_gcv(features, heads, row_weight)
+    fitted = float(bench.value.score(network.with_readout(coef, intercept)))
+    return Trial(family, candidate.readout, name, len(data), fitted, error, time.monotonic() - begin)
+
+
+def _sized(family: FamilyDraw, tuning: Tuning, share: int | None = None) -> dict[str, Any]:
+    """The family at the widths asked for, or to be compared at a share of them, but not too few to tell it apart."""
+    n_subnetworks, last = tuning.n_subnetworks, tuning.n_witnesses
+    if n_subnetworks == "auto":
+        n_subnetworks = 1 if family.n_layers == 1 else _SUBNETWORKS
+        last = max(1, last // n_subnetworks)
+    widths = tuning.hidden or (*[max(_LEAST_WIDTH, last // 4)] * (family.n_layers - 1), last)
+    if share is None:
+        return {**family.arguments(), "hidden": widths, "n_subnetworks": n_subnetworks}
+    n_neurons = n_subnetworks * widths[-1]
+    share *= math.ceil(n_neurons / (tuning.n_compared or n_neurons))
+    kept = math.ceil(n_subnetworks / share)
+    small = tuple(max(min(width, _LEAST_WIDTH), width * n_subnetworks // (share * kept)) for width in widths)
+    return {**family.arguments(), "hidden": small, "n_subnetworks": kept}
+
+
+def fit_ridge_gcv(features: Tensor, heads: tuple[Head, ...], row_weight: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Ridge regression on all heads' targets; generalised cross-validation chooses the strength.
+
+    Returns
+    -------
+    coef : Tensor of shape (n_features, n_outputs)
+    intercept : Tensor of shape (n_outputs,)
+    error : float, the estimated mean squared error on new rows
+    """
+    path = RidgePath(features, torch.cat([head.targets for head in heads], dim=1), row_weight)
+    strengths = [float(ridge * path.eigenvalues.mean().clamp_min(1e-12)) for ridge in _RIDGES]
+    errors = [path.error(strength) for strength in strengths]
+    error = min(errors)
+    # Where there are too few rows to tell, the strongest is the safest.
+    chosen = strengths[errors.index(error)] if error < math.inf else strengths[-1]
+    return *path.fit(chosen), error

@@ -1,0 +1,142 @@
+"""Surrogate gradients: how to train with a made-up derivative of the spike, where to start, what comes out."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ...convex.heads import Head
+from ...convex.objective import Objective
+from ...core.checks import check_choice, check_positive_int
+from ...core.errors import InvalidInputError
+from ...core.seeds import check_seed, child_generator
+from ...data.training_set import TrainingSet
+from ...network.spiking_network import OutputHead, SpikingNetwork
+from ...neurons.layer import HiddenLayer, stack_layers
+from ...neurons.surrogate import SURROGATES, Surrogate
+
+
+@dataclass(frozen=True)
+class SurrogateSettings:
+    """How to train.
+
+    Parameters
+    ----------
+    epochs, batch_size : int
+    learning_rate : float
+        Of Adam; it falls to zero along a cosine unless ``schedule="constant"``.
+    weight_decay : float
+        Decoupled from the gradient (AdamW), on weights only.
+    surrogate : "sigmoid", "fast_sigmoid" or "arctan"
+    steepness : float
+        How quickly the surrogate derivative falls off around the threshold.
+    clip_norm : float
+        Largest norm of a gradient.
+    dropout, input_dropout : float
+        Shares of the hidden neurons, for a whole sequence, and of the inputs that a training step does not see.
+    train_decay, train_threshold, train_bias : bool
+        Whether these are trained beside the weights.
+    patience : int, optional
+        Epochs without a better validation score after which to stop.
+    schedule : "cosine" or "constant"
+    seed : int, of the order of the batches
+    """
+
+    epochs: int = 100
+    batch_size: int = 128
+    learning_rate: float = 3e-2
+    weight_decay: float = 0.0
+    surrogate: Surrogate = "arctan"
+    steepness: float = 1.0
+    clip_norm: float = 1.0
+    dropout: float = 0.0
+    input_dropout: float = 0.0
+    train_decay: bool = True
+    train_threshold: bool = True
+    train_bias: bool = True
+    patience: int | None = None
+    schedule: Literal["cosine", "constant"] = "cosine"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that mean nothing."""
+        check_positive_int("epochs", self.epochs)
+        check_positive_int("batch_size", self.batch_size)
+        check_choice("surrogate", self.surrogate, tuple(SURROGATES))
+        check_choice("schedule", self.schedule, ("cosine", "constant"))
+        check_seed(self.seed)
+        for name in ("learning_rate", "steepness", "clip_norm"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InvalidInputError(f"expected {name} above zero, got {getattr(self, name)!r}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InvalidInputError(f"expected weight_decay to be zero or more, got {self.weight_decay!r}")
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InvalidInputError(f"expected {name} from 0 to below 1, got {getattr(self, name)!r}")
+        if self.patience is not None:
+            check_positive_int("patience", self.patience)
+
+    @property
+    def kind(self) -> "SurrogateSettings":
+        """What networks that train side by side must agree on; the other settings are put to one value."""
+        alike = replace(self, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
+        return replace(alike, dropout=0.0, input_dropout=0.0)
+
+    @property
+    def dynamics(self) -> frozenset[str]:
+        """Names of the per-neuron parameters that are trained."""
+        return frozenset(name for name in ("decay", "threshold", "bias") if getattr(self, f"train_{name}"))
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of training: mean training loss before each step, and the score on validation data after it."""
+
+    epoch: int
+    loss: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateRun:
+    """The network of the best epoch, every epoch, the settings, and a fair share of the seconds of training."""
+
+    network: SpikingNetwork
+    history: tuple[Epoch, ...]
+    best: Epoch
+    settings: SurrogateSettings
+    seconds: float = 0.0
+
+
+def initial_network(
+    layers: tuple[HiddenLayer, ...], objective: Objective, data: TrainingSet, seed: int = 0
+) -> SpikingNetwork:
+    """A network with these hidden layers and a Gaussian read-out, of the targets' scale."""
+    heads, row_weight = objective.heads(data)
+    n_neurons = layers[-1].n_subnetworks * layers[-1].width
+    normal = child_generator(seed, "surrogate", "output").standard_normal((n_neurons, heads[-1].columns.stop))
+    weight = torch.from_numpy(normal / math.sqrt(n_neurons)) * target_scale(heads, row_weight)
+    means = [row_weight @ h.targets if h.loss.name == "squared" else torch.zeros_like(h.targets[0]) for h in heads]
+    output_heads = [OutputHead(h.name, h.loss.name, h.columns.start, h.columns.stop) for h in heads]
+    return SpikingNetwork(layers, weight, output_heads, torch.cat(means), readout=objective.readout)
+
+
+def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
+    """One network whose scores are the mean of those of several of one architecture, which become its subnetworks."""
+    first = networks[0]
+    layers = [stack_layers([network.layers[depth] for network in networks]) for depth in range(len(first.layers))]
+    n_neurons = first.n_subnetworks * first.hidden[-1]
+    neurons = torch.cat([network.neurons + number * n_neurons for number, network in enumerate(networks)])
+    weight = torch.cat([network.weight.detach() for network in networks]) / len(networks)
+    intercept = torch.stack([network.intercept.detach() for network in networks]).mean(0)
+    return SpikingNetwork(layers, weight, first.heads, intercept, neurons, first.readout)
+
+
+def target_scale(heads: Sequence[Head], row_weight: Tensor) -> float:
+    """The spread of real targets, which is the scale of the read-out and of its steps; 1 for classes."""
+    real = [head.targets for head in heads if head.loss.name == "squared"]
+    spreads = [math.sqrt((row_weight @ (y - (row_weight @ y).mean()).square()).mean()) for y in real]
+    return max(spreads, default=1.0) or 1.0

@@ -1,0 +1,85 @@
+"""Pools of witnesses far too many to hold, which exist as seeds and are drawn in blocks, each the same every time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.checks import check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.seeds import check_seed, child_seed
+from . import Provenance, WitnessSet, gaussian_witnesses, join_witnesses, single_out
+
+_BLOCK = 4096
+"""Witnesses drawn at once."""
+
+
+@dataclass(frozen=True)
+class WitnessPool:
+    """Sampled witnesses that exist as seeds.
+
+    Parameters
+    ----------
+    n_features : int
+    family : mapping
+        Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features``, ``n_subnetworks`` and ``seed``. Each
+        subnetwork has a last hidden layer of ``family["hidden"][-1]`` witnesses, which share the layers below.
+    n_witnesses : int
+        Rounded up to whole subnetworks.
+    seed : int
+    """
+
+    n_features: int
+    family: Mapping[str, Any]
+    n_witnesses: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Round up, and refuse what no pool can be drawn from."""
+        check_positive_int("n_witnesses", self.n_witnesses)
+        check_seed(self.seed)
+        hidden = self.family.get("hidden")
+        if not isinstance(hidden, Sequence) or not hidden:
+            raise InvalidInputError(
+                f"expected a family with the widths of its hidden layers, got hidden={hidden!r}: pass (64, 128)"
+            )
+        if self.family.get("neuron", "lif") != "lif":
+            raise InvalidInputError("expected LIF neurons in a pool, got threshold neurons, which read each other")
+        object.__setattr__(self, "n_witnesses", -(-self.n_witnesses // self._width) * self._width)
+
+    @property
+    def _width(self) -> int:
+        return int(self.family["hidden"][-1])
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The first witness of each block, and the end."""
+        step = max(1, _BLOCK // self._width) * self._width
+        return [*range(0, self.n_witnesses, step), self.n_witnesses]
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.starts) - 1
+
+    def block(self, number: int) -> WitnessSet:
+        """One block, which depends on its number, the family and the seed alone."""
+        n_witnesses = self.starts[number + 1] - self.starts[number]
+        family = {name: value for name, value in self.family.items() if name != "n_subnetworks"}
+        seed = child_seed(self.seed, "pool", number)
+        return gaussian_witnesses(self.n_features, n_subnetworks=n_witnesses // self._width, seed=seed, **family)
+
+    def take(self, witnesses: Tensor) -> WitnessSet:
+        """Some of the witnesses, each with a subnetwork of its own."""
+        blocks = torch.searchsorted(torch.tensor(self.starts), witnesses.cpu(), right=True) - 1
+        parts, places = [], []
+        for number in sorted(set(blocks.tolist())):
+            own = torch.nonzero(blocks == number).squeeze(1)
+            parts.append(single_out(self.block(number), witnesses.cpu()[own] - self.starts[number]))
+            places.append(own)
+        recipe = {"pool": {"n_witnesses": self.n_witnesses, "seed": self.seed}}
+        joined = join_witnesses(parts).take(torch.argsort(torch.cat(places)))
+        return replace(joined, provenance=Provenance("pretrained", recipe))

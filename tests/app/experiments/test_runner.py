@@ -1,0 +1,262 @@
+"""The runner: what is recorded stays, what is damaged is made again, and being killed costs only the runs in flight."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cvxsnn import DataFileError
+from cvxsnn.app.experiments import RecordStore, run_all
+from cvxsnn.app.experiments.experiment import RunConfig, iterate_grid, parse_experiment
+from cvxsnn.app.experiments.run import execute, execute_together
+from cvxsnn.app.experiments.runner import _shared_out
+
+TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
+PARTS = {
+    "task": TASK,
+    "family": {"hidden": [6, 8], "decay": 0.9},
+    "objective": {"loss": "hinge"},
+    "surrogate": {"epochs": 2, "learning_rate": [0.01, 0.03]},
+    "convex": {"n_strengths": 3},
+}
+TIMINGS = ("seconds", "finished", "stages")
+
+
+def tiny_runs(methods=("cvx", "sg", "sg-cvx"), seeds=(0, 1)):
+    configs = [RunConfig(method, seed, **PARTS) for method in methods for seed in seeds]
+    return {config.id: config for config in configs}
+
+
+def without_timings(records):
+    return {name: untimed(record) for name, record in records.items()}
+
+
+def untimed(record):
+    return {k: v for k, v in record.items() if k not in TIMINGS}
+
+
+def changed(method, seed=0, **parts):
+    """A tiny run with some keys of its tables changed."""
+    return RunConfig(method, seed, **{name: table | parts.get(name, {}) for name, table in PARTS.items()})
+
+
+def shared_out(configs, device):
+    """Places in the list of the runs that are carried out together."""
+    ids = [config.id for config in configs]
+    groups = _shared_out(dict(zip(ids, configs, strict=True)), device)
+    return sorted(sorted(ids.index(name) for name in group) for group in groups)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    store = RecordStore(tmp_path_factory.mktemp("uninterrupted") / "paper")
+    outcome = run_all(tiny_runs(), store, n_jobs=1)
+    assert (outcome.n_done, outcome.n_failed, outcome.n_skipped) == (6, 0, 0)
+    records, damaged = store.read_all()
+    assert not damaged
+    return records
+
+
+def test_a_record_holds_settings_scores_versions_and_circumstances(finished):
+    for name, config in tiny_runs().items():
+        record = finished[name]
+        assert record["config"] == config.as_dict()
+        assert record["status"] == "done"
+        assert 0 <= record["scores"]["test"] <= 1
+        assert record["versions"].keys() == {"cvxsnn", "torch", "numpy"}
+        assert ("relative_gap" in record) == (config.method in ("cvx", "sg-cvx"))
+        assert ("learning_rate" in record) == ("sg" in config.method)
+
+
+def test_what_is_recorded_is_not_run_again(tmp_path, finished, monkeypatch):
+    store = RecordStore(tmp_path / "paper")
+    for name, record in list(finished.items())[:4]:
+        store.write(name, record)
+    outcome = run_all(tiny_runs(), store, n_jobs=1)
+    assert (outcome.n_done, outcome.n_skipped) == (2, 4)
+    assert without_timings(store.read_all()[0]) == without_timings(finished)
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "empty", "nonsense"])
+def test_a_damaged_record_is_named_and_made_again(tmp_path, finished, damage):
+    store = RecordStore(tmp_path / "paper")
+    for name, record in finished.items():
+        store.write(name, record)
+    victim = tmp_path / "paper" / f"{next(iter(finished))}.json"
+    text = victim.read_text()
+    changed = {
+        "cut": text[: len(text) // 2],
+        "altered": text.replace('"done"', '"DONE"'),
+        "empty": "",
+        "nonsense": "[1]",
+    }
+    victim.write_text(changed[damage])
+    with pytest.raises(DataFileError, match=str(victim)):
+        store.read(victim.stem)
+    outcome = run_all(tiny_runs(), store, n_jobs=1)
+    assert [record.path for record in outcome.damaged] == [victim]
+    assert (outcome.n_done, outcome.n_skipped) == (1, 5)
+    assert without_timings(store.read_all()[0]) == without_timings(finished)
+
+
+def test_a_failure_is_a_record_that_may_be_tried_again(tmp_path):
+    config = RunConfig("cvx", 0, **{**PARTS, "task": {**TASK, "n_steps": 1}})
+    store = RecordStore(tmp_path / "paper")
+    assert run_all({config.id: config}, store, n_jobs=1).n_failed == 1
+    record = store.read(config.id)
+    assert record["status"] == "failed"
+    assert "n_steps" in record["error"]
+    assert run_all({config.id: config}, store, n_jobs=1).n_skipped == 1
+    assert run_all({config.id: config}, store, n_jobs=1, retry_failed=True).n_failed == 1
+
+
+def test_a_full_disk_stops_the_runs_with_one_sentence_and_no_damage(tmp_path, finished, monkeypatch):
+    store = RecordStore(tmp_path / "paper")
+    name, record = next(iter(finished.items()))
+    store.write(name, record)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataFileError, match=r"No space left on device.*run the same command again"):
+        run_all(tiny_runs(("cvx",)), store, n_jobs=1)
+    monkeypatch.undo()
+    records, damaged = store.read_all()
+    assert (list(records), damaged) == ([name], [])
+    assert [path.name for path in store.folder.iterdir()] == [f"{name}.json"]
+
+
+def test_kill_nine_at_random_moments_changes_no_record(tmp_path, finished):
+    script = tmp_path / "go.py"
+    script.write_text(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "from app.experiments.test_runner import tiny_runs\n"
+        "from cvxsnn.app.experiments import RecordStore, run_all\n"
+        "run_all(tiny_runs(), RecordStore(Path(sys.argv[2]) / 'paper'), n_jobs=1)\n"
+    )
+    tests = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    command = [sys.executable, str(script), tests, str(tmp_path / "results")]
+    moments = random.Random(0)
+    for _ in range(3):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        time.sleep(moments.uniform(1.5, 5.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        _, damaged = RecordStore(tmp_path / "results" / "paper").read_all()
+        assert damaged == []
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    records, damaged = RecordStore(tmp_path / "results" / "paper").read_all()
+    assert damaged == []
+    assert without_timings(records) == without_timings(finished)
+
+
+def test_a_run_is_known_by_its_configuration_alone():
+    first, second = (RunConfig("cvx", 0, **json.loads(json.dumps(PARTS))) for _ in range(2))
+    assert first.id == second.id
+    assert len({config.id for config in tiny_runs().values()}) == 6
+    assert RunConfig("sg", 0, **PARTS).start_id == RunConfig("sg-cvx", 0, **PARTS).start_id
+    assert RunConfig("sg", 0, **PARTS).start_id != RunConfig("sg", 1, **PARTS).start_id
+
+
+def test_a_grid_is_every_combination():
+    assert list(iterate_grid({"a": [1, 2], "b": 3, "c": ["x", "y"]})) == [
+        {"a": a, "b": 3, "c": c} for a in (1, 2) for c in ("x", "y")
+    ]
+
+
+def test_cells_override_defaults_key_by_key_and_smoke_overrides_both():
+    data = {
+        "title": "t",
+        "defaults": {"seeds": [0, 1], "methods": ["cvx"], "task": {"name": "digits_seq", "a": 1}},
+        "smoke": {"task": {"a": 3}, "every": 2},
+        "cell": [
+            {"row": "r", "column": "c", "task": {"a": 2}},
+            {"row": "r", "column": "d"},
+            {"row": "s", "column": "c", "methods": ["sg", "sg-sg"]},
+        ],
+    }
+    paper, smoke = parse_experiment("x", data, "paper"), parse_experiment("x", data, "smoke")
+    assert [dict(cell.configs[0][0].task) for cell in paper.cells] == [
+        {"name": "digits_seq", "a": 2},
+        {"name": "digits_seq", "a": 1},
+        {"name": "digits_seq", "a": 1},
+    ]
+    assert [cell.row for cell in smoke.cells] == ["r", "s"]
+    assert all(cell.configs.keys() == {0} and cell.configs[0][0].task["a"] == 3 for cell in smoke.cells)
+
+
+def test_an_unknown_task_is_a_failed_run_with_a_sentence():
+    record = execute(RunConfig("cvx", 0, **{**PARTS, "task": {"name": "juggling"}}))
+    assert record["status"] == "failed"
+    assert "expected a task among" in record["error"]
+
+
+def test_on_a_gpu_gradient_runs_of_one_shape_are_done_together_and_all_others_alone():
+    configs = [
+        changed("sg", 0),
+        changed("sg", 1),
+        changed("sg-sg", 0),
+        changed("sg", 0, objective={"head_weights": {"label": 2.0}}),
+        changed("sg", 0, convex={"n_strengths": 4}),
+        changed("cvx", 0),
+        changed("cvx", 1),
+        changed("sg-cvx", 0),
+        changed("cvx-sg", 0),
+    ]
+    assert shared_out(configs, "cuda") == [[0, 1, 2, 3, 4], [5], [6], [7], [8]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"task": {"n_steps": 4}},
+        {"task": {"n_train": 25}},
+        {"family": {"hidden": [6, 9]}},
+        {"surrogate": {"epochs": 3}},
+        {"surrogate": {"learning_rate": [0.01]}},
+        {"objective": {"loss": "logistic"}},
+    ],
+)
+def test_on_a_gpu_runs_of_another_shape_are_kept_apart(other):
+    assert shared_out([changed("sg", 0), changed("sg", 0, **other), changed("sg", 1)], "cuda") == [[0, 2], [1]]
+
+
+def test_on_a_cpu_every_run_is_done_alone_the_slow_ones_first():
+    configs = [changed("cvx"), changed("sg"), changed("sg", 1), changed("sg", 0, family={"hidden": [60, 80]})]
+    groups = _shared_out({str(number): config for number, config in enumerate(configs)}, "cpu")
+    assert groups == [["3"], ["1"], ["2"], ["0"]]
+
+
+def test_runs_done_together_have_the_records_of_runs_done_alone(tmp_path):
+    configs = [changed("sg", 0), changed("sg", 1), changed("sg-sg", 1), changed("sg", 0, surrogate={"epochs": 3})]
+    together = execute_together(configs, "cpu", tmp_path / "together")
+    alone = [execute(config, "cpu", tmp_path / config.id) for config in configs]
+    assert [record["status"] for record in together] == ["done"] * 4
+    assert [record["config"] for record in together] == [config.as_dict() for config in configs]
+    assert list(map(untimed, together)) == list(map(untimed, alone))
+    scores = [[(stage["name"], stage["score"]) for stage in record["stages"]] for record in together]
+    assert scores == [[(stage["name"], stage["score"]) for stage in record["stages"]] for record in alone]
+    assert [len(record["stages"]) for record in together] == [1, 1, 2, 1]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [({"task": {"n_steps": 1}}, "n_steps"), ({"surrogate": {"learning_rate": [-1.0]}}, "learning_rate")],
+)
+def test_a_bad_run_among_good_ones_fails_alone(place, parts, complaint):
+    configs = [changed("sg", 0), changed("sg", 1)]
+    configs.insert(place, changed("sg", 2, **parts))
+    records = execute_together(configs, "cpu", None)
+    assert [record["config"]["seed"] for record in records] == [config.seed for config in configs]
+    bad = records.pop(place)
+    assert bad["status"] == "failed"
+    assert complaint in bad["error"]
+    assert list(map(untimed, records)) == [untimed(execute(changed("sg", seed))) for seed in (0, 1)]

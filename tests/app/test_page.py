@@ -1,0 +1,89 @@
+"""The page about the demonstration, on one small experiment."""
+
+import os
+import struct
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import pytest
+from app.test_demo import TINY
+from small_models import assert_one_sentence
+
+from cvxsnn import DataFileError, InvalidInputError
+from cvxsnn.app import demo
+from cvxsnn.app import page as report
+
+
+@pytest.fixture(scope="module")
+def results():
+    return [demo.run(TINY, method) for method in ("sg", "cvx")]
+
+
+@pytest.fixture(autouse=True)
+def no_figure_is_left():
+    yield
+    assert plt.get_fignums() == []
+
+
+def test_a_row_says_what_came_out_and_what_is_proven(results):
+    sg, cvx = report.rows(results)
+    assert len(sg) == len(cvx) == len(report.COLUMNS)
+    assert sg[:2] == ("tiny addition", "sg")
+    assert sg[2] == f"test {results[0].accuracy['test']:.3f}, 2x longer {results[0].accuracy['2x longer']:.3f}"
+    assert sg[3] == "none"
+    assert float(cvx[3]) <= TINY.settings.tol
+    assert cvx[4] == f"{len(results[1].trained.network.neurons)} of 64"
+    assert sg[4] == "64 of 64"
+
+
+def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):
+    page = report.write_report(results, tmp_path / "new" / "folder")
+    assert page == tmp_path / "new" / "folder" / "index.html"
+    text = page.read_text()
+    for row in report.rows(results):
+        assert "".join(f"<td>{cell}</td>" for cell in row) in text
+    assert str(results[1].trained.certificate) in text
+    assert text.count('src="data:image/png;base64,') == 3
+    assert "http" not in text
+    pictures = {"dictionary-health.png", "gap-against-iterations.png", "spike-raster.png"}
+    assert set(os.listdir(page.parent)) == {"index.html", *pictures}
+    for name in pictures:
+        content = (page.parent / name).read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert min(struct.unpack(">II", content[16:24])) > 100
+
+
+def test_names_are_shown_as_text(results, tmp_path):
+    named = replace(results[1], experiment="<script>alert(1)</script>")
+    text = report.write_report([named], tmp_path).read_text()
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_a_report_is_written_over_an_older_one(results, tmp_path):
+    first = report.write_report(results[1:], tmp_path).read_text()
+    assert report.write_report(results, tmp_path).read_text() != first
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(results, tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    with pytest.raises(DataFileError, match="choose another --output") as caught:
+        report.write_report(results, blocker / "report")
+    assert_one_sentence(caught.value)
+
+
+def test_a_full_disk_is_one_sentence(results, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataFileError, match="No space left on device") as caught:
+        report.write_report(results, tmp_path)
+    assert_one_sentence(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_results_without_any_proof_are_refused(results, tmp_path):
+    with pytest.raises(InvalidInputError, match="at least one result with a certificate, got none"):
+        report.write_report(results[:1], tmp_path)

@@ -1,0 +1,169 @@
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from small_models import classes_of, classifier, make_sequences
+from tolerances import ROUNDING
+
+from cvxsnn import DictionaryHealth, InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer, solve_path
+from cvxsnn.app.plots import plot_gaps, plot_health, plot_membranes, plot_path, plot_raster, plot_readout
+from cvxsnn.network.spiking_network import OutputHead
+from cvxsnn.neurons import roll_out
+
+SEQUENCES = make_sequences()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return classifier().fit(SEQUENCES, classes_of(SEQUENCES))
+
+
+@pytest.fixture
+def axes():
+    figure, axes = plt.subplots(layout="constrained")
+    yield axes
+    plt.close(figure)
+
+
+@pytest.fixture(autouse=True)
+def no_figure_is_left():
+    yield
+    assert plt.get_fignums() == []
+
+
+def test_a_raster_has_one_mark_a_spike_and_the_strongest_neuron_on_top(model, axes):
+    network, sequence = model.network_, SEQUENCES[0]
+    assert plot_raster(network, sequence, axes) is axes
+    spikes = roll_out(network.layers, sequence[None], "all")[0][:, network.neurons]
+    strongest = int(network.weight.detach().abs().amax(1).argmax())
+    marks = axes.collections[0].get_offsets()
+    assert len(marks) == int(spikes.sum())
+    assert sorted(marks[marks[:, 1] == 1][:, 0]) == [step + 1 for step in range(4) if spikes[step, strongest]]
+    assert axes.yaxis_inverted()
+
+
+def test_a_raster_of_plain_spikes_has_one_mark_a_spike_in_the_order_given(axes):
+    spikes = np.random.default_rng(0).random((30, 5)) < 0.3
+    assert plot_raster(spikes, axes=axes) is axes
+    steps, neurons = np.nonzero(spikes)
+    assert np.array_equal(axes.collections[0].get_offsets(), np.stack((steps + 1, neurons + 1), axis=1))
+
+
+def test_a_raster_refuses_what_it_cannot_draw(model):
+    with pytest.raises(InvalidInputError, match="sequence"):
+        plot_raster(model.network_)
+    with pytest.raises(InvalidInputError, match=r"\(n_steps, n_neurons\)"):
+        plot_raster(np.zeros((2, 3, 4)))
+    with pytest.raises(InvalidInputError, match="alone"):
+        plot_raster(np.zeros((2, 3)), SEQUENCES[0])
+
+
+@pytest.mark.parametrize("hidden", [(6,), (5, 6)])
+def test_membranes_are_at_or_above_zero_exactly_where_the_neuron_fires(hidden, axes):
+    network = classifier(hidden=hidden, n_subnetworks=2, decay=0.9).fit(SEQUENCES, classes_of(SEQUENCES)).network_
+    sequence = np.random.default_rng(1).normal(size=(40, 3))
+    chosen = list(range(network.n_subnetworks * network.hidden[-1]))
+    assert plot_membranes(network, sequence, chosen, axes) is axes
+    threshold, *lines = axes.lines
+    assert set(threshold.get_ydata()) == {0}
+    spikes = roll_out(network.layers, sequence[None], "all")[0].numpy()
+    assert 0 < spikes.mean() < 1
+    for neuron, (trace, marks) in enumerate(zip(lines[::2], lines[1::2], strict=True)):
+        assert np.array_equal(np.asarray(trace.get_ydata()) >= 0, spikes[:, neuron])
+        assert np.array_equal(marks.get_xdata(), np.nonzero(spikes[:, neuron])[0] + 1)
+
+
+def test_a_membrane_follows_its_equation(axes):
+    layer = LIFLayer(torch.tensor([[[0.5]]]), bias=0.25, decay=0.5, threshold=2.0, initial_membrane=-1.0)
+    network = SpikingNetwork([layer], torch.ones(1, 1), [OutputHead("label", "hinge", 0, 1)])
+    plot_membranes(network, np.array([[1.0], [1.0], [0.0], [-1.0]]), axes=axes)
+    # ½·(−1) + ½ + ¼ = ¼ fires; ½·¼ + ¾ − 2 = −1⅛; ½·(−1⅛) + ¼ = −5/16; ½·(−5/16) − ¼ = −13/32.
+    assert axes.lines[1].get_ydata().tolist() == [0.25, -1.125, -0.3125, -0.40625]
+
+
+def test_threshold_neurons_have_no_membranes_to_draw():
+    network = SpikingNetwork(
+        [ThresholdLayer(torch.ones(1, 3, 1))], torch.ones(1, 1), [OutputHead("label", "hinge", 0, 1)]
+    )
+    with pytest.raises(InvalidInputError, match="threshold neurons"):
+        plot_membranes(network, SEQUENCES[0])
+
+
+def test_the_readout_of_one_output_is_its_weights_that_are_not_zero_in_order(model, axes):
+    solution = model.history_[-1].solution
+    assert plot_readout(solution, axes) is axes
+    tips = [segment[1, 1] for segment in axes.collections[0].get_segments()]
+    weights = solution.coef[solution.support, 0]
+    assert tips == sorted(weights.tolist(), reverse=True)
+    assert f"{len(weights)} of {len(solution.coef)} atoms" in axes.get_title()
+
+
+def test_the_readout_of_several_outputs_is_a_map_of_all_weights_grouped_by_output(axes):
+    network = classifier().fit(SEQUENCES, classes_of(SEQUENCES, 3)).network_
+    plot_readout(network, axes)
+    drawn = np.asarray(axes.images[0].get_array()).T
+    weight = network.weight.detach().numpy()
+    assert sorted(map(tuple, drawn)) == sorted(map(tuple, weight[weight.any(1)]))
+    assert (np.diff(abs(drawn).argmax(1)) >= 0).all()
+    low, high = axes.images[0].get_clim()
+    assert low == -high == -abs(weight).max()
+
+
+def test_a_path_shows_loss_and_support_of_every_strength(model, axes):
+    path = solve_path(model.history_[-1].solution.problem, n_strengths=5)
+    assert plot_path(path, axes) is axes
+    (right,) = (other for other in axes.figure.axes if other is not axes)
+    strengths, losses = axes.lines[0].get_data()
+    assert axes.get_xscale() == "log"
+    assert np.array_equal(strengths, path.strengths)
+    for solution, loss in zip(path, losses, strict=True):
+        penalty = solution.problem.l1_strength * float(solution.coef.abs().sum())
+        assert loss + penalty == pytest.approx(solution.certificate.primal, rel=ROUNDING)
+    assert right.lines[0].get_ydata().tolist() == [len(solution.support) for solution in path]
+
+
+def test_gaps_are_drawn_for_every_solution_and_end_in_the_certificate(model, axes):
+    solution = model.history_[-1].solution
+    assert plot_gaps({"one": solution, "two": solution}, axes) is axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["one", "two"]
+    assert axes.get_yscale() == "log"
+    assert len(axes.lines) == 4
+    assert axes.lines[1].get_ydata()[0] == max(solution.certificate.relative_gap, 1e-17)
+
+
+def test_shares_of_witnesses_fill_each_bar(axes):
+    unused = {"n_duplicate": 0, "n_complementary": 0, "density": 0.5, "n_rows": 9, "n_distinct_rows": 9}
+    healths = {
+        "mixed": DictionaryHealth(n_witnesses=20, n_atoms=8, n_dead=5, n_saturated=3, **unused),
+        "sound": DictionaryHealth(n_witnesses=4, n_atoms=4, n_dead=0, n_saturated=0, **unused),
+    }
+    assert plot_health(healths, axes) is axes
+    widths = np.array([[bar.get_width() for bar in bars] for bars in axes.containers])
+    assert widths == pytest.approx(np.array([[6 / 20, 1], [6 / 20, 0], [3 / 20, 0], [5 / 20, 0]]), abs=ROUNDING)
+
+
+@pytest.mark.parametrize("draw", ["raster", "membranes", "readout", "path", "gaps", "health"])
+def test_a_picture_makes_its_own_axes_when_given_none(model, draw):
+    solution = model.history_[-1].solution
+    made = {
+        "raster": lambda: plot_raster(model.network_, SEQUENCES[0]),
+        "membranes": lambda: plot_membranes(model.network_, SEQUENCES[0]),
+        "readout": lambda: plot_readout(model.network_),
+        "path": lambda: plot_path(solve_path(solution.problem, n_strengths=3)),
+        "gaps": lambda: plot_gaps({"cvx": solution}),
+        "health": lambda: plot_health({"cvx": solution.problem.dictionary.health()}),
+    }[draw]()
+    assert len(plt.get_fignums()) == 1
+    assert made.get_title()
+    plt.close(made.figure)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_a_readout_that_uses_nothing_is_drawn_empty(n_outputs, axes):
+    layer, heads = LIFLayer(torch.ones(1, 3, 2)), [OutputHead("label", "squared", 0, n_outputs)]
+    plot_readout(SpikingNetwork([layer], torch.zeros(2, n_outputs), heads), axes)
+    axes.figure.canvas.draw()
+    assert "0 of 2 neurons" in axes.get_title()

@@ -1,0 +1,172 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cvxsnn import BudgetError, ConvexProblem, InvalidInputError, build_dictionary, gaussian_witnesses, solve
+from cvxsnn.convex.solvers.hessian import loss_hessian
+from cvxsnn.core import memory
+from cvxsnn.core.memory import available_bytes, check_fits, format_bytes, parse_bytes
+
+SHAPES = [(1, 1), (8, 3), (64, 5), (65, 7), (500, 33)]
+
+
+def random_dictionary(n_rows, n_columns):
+    """Distinct columns, as binary numbers would be in the first rows."""
+    generator = torch.Generator().manual_seed(0)
+    return build_dictionary(torch.rand(n_rows, n_columns, generator=generator) < 0.5)
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns"), SHAPES)
+def test_dictionary_bytes_are_those_of_the_packed_columns(n_rows, n_columns):
+    packed = random_dictionary(n_rows, n_columns).packed
+    assert memory.dictionary_bytes(n_rows, packed.shape[0]) == packed.numel() * packed.element_size()
+
+
+@pytest.mark.parametrize(("readout", "n_steps"), [("last", 5), ("all", 5), ("mean", 1), ("mean", 7), ("mean", 8)])
+def test_dictionary_bytes_count_the_planes_of_every_readout(readout, n_steps):
+    inputs = torch.randn(37, n_steps, 3, generator=torch.Generator().manual_seed(0))
+    dictionary = build_dictionary(gaussian_witnesses(3, (20,), bias=0.3), inputs, readout)
+    n_planes = memory.n_planes_of(readout, n_steps)
+    expected = memory.dictionary_bytes(dictionary.n_rows, dictionary.n_atoms, n_planes)
+    assert dictionary.packed.numel() == expected
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns"), SHAPES)
+def test_dense_and_gram_bytes_are_those_of_the_arrays(n_rows, n_columns):
+    dictionary = random_dictionary(n_rows, n_columns)
+    columns, gram = dictionary.columns(), dictionary.gram()
+    assert memory.dense_bytes(*dictionary.shape) == columns.numel() * columns.element_size()
+    assert memory.symmetric_bytes(dictionary.n_atoms) == gram.numel() * gram.element_size()
+    assert memory.gram_bytes(dictionary.n_atoms) == memory.SYMMETRIC_COPIES * gram.numel() * gram.element_size()
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_hessian_bytes_are_those_of_the_array(n_outputs):
+    dictionary = random_dictionary(40, 6)
+    targets = torch.rand(40, n_outputs, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    problem = ConvexProblem(dictionary, targets, "squared")
+    atoms = torch.arange(dictionary.n_atoms)
+    place, outputs = atoms.repeat(n_outputs), torch.arange(n_outputs).repeat_interleave(len(atoms))
+    curvature = torch.ones(40, n_outputs, dtype=torch.float64)
+    hessian = loss_hessian(problem, curvature, atoms, place, outputs)
+    assert memory.symmetric_bytes(len(place)) == hessian.numel() * hessian.element_size()
+    assert memory.hessian_bytes(len(place)) == memory.HESSIAN_COPIES * hessian.numel() * 8
+
+
+def test_what_fits_is_let_through_and_small_arrays_are_not_looked_at(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
+    check_fits(2**30, "cpu", "a matrix")
+    monkeypatch.setattr(memory, "available_bytes", lambda device: pytest.fail("looked"))
+    check_fits(2**20, "cpu", "a matrix")
+
+
+def test_a_system_that_does_not_tell_refuses_nothing(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: None)
+    check_fits(2**60, "cpu", "a matrix")
+
+
+def test_a_refusal_is_one_sentence_with_the_numbers_and_a_remedy(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
+    with pytest.raises(BudgetError) as refusal:
+        check_fits(3 * 2**30, "cpu", "a Gram matrix", "use fewer witnesses")
+    assert str(refusal.value) == (
+        "expected a Gram matrix to fit into the memory of cpu, but it needs 3 GiB and 1 GiB are available: "
+        "use fewer witnesses"
+    )
+
+
+@pytest.mark.parametrize(("available", "share"), [(160 * 2**30, 2**30), (2**30, 2**26), (0, 2**20), (None, 2**30)])
+def test_blocks_on_a_small_gpu_are_small(monkeypatch, available, share):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: available)
+    assert memory.share_of(torch.device("cuda"), 2**30) == share
+
+
+def test_a_dictionary_that_does_not_fit_is_refused_before_the_roll_out(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
+    monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)
+    monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
+    inputs = np.random.default_rng(0).standard_normal((20_000, 2, 3))
+    with pytest.raises(BudgetError, match=r"20,000 rows × 512 columns.* needs 3\.67 MiB and 1 MiB are available"):
+        build_dictionary(gaussian_witnesses(3, (512,)), inputs)
+
+
+def test_a_gram_matrix_and_a_hessian_that_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**10)
+    monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)
+    targets = torch.rand(40, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for loss, array in (("squared", "the Gram matrix of"), ("logistic", "the Hessian over")):
+        problem = ConvexProblem(random_dictionary(40, 30), targets if loss == "squared" else targets.round(), loss)
+        with pytest.raises(BudgetError, match=f"expected {array} .* to fit into the memory of cpu"):
+            solve(problem.with_strength(0.01 * problem.critical_strength))
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+MEMINFO = {"proc/meminfo": "MemTotal:  100 kB\nMemAvailable:   80 kB\n"}
+
+
+def test_available_memory_is_the_systems(tmp_path):
+    assert available_bytes("cpu", write(tmp_path, MEMINFO)) == 80 * 1024
+
+
+def test_available_memory_without_a_list_is_that_of_the_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert available_bytes("cpu", tmp_path) == 40_960
+
+
+def test_the_tightest_control_group_counts_and_its_file_cache_does_not(tmp_path):
+    group = "sys/fs/cgroup"
+    files = MEMINFO | {
+        "proc/self/cgroup": "0::/job/task\n",
+        f"{group}/job/memory.max": "50000\n",
+        f"{group}/job/memory.current": "30000\n",
+        f"{group}/job/memory.stat": "anon 20000\ninactive_file 10000\n",
+        f"{group}/job/task/memory.max": "max\n",
+        f"{group}/job/task/memory.current": "30000\n",
+        f"{group}/job/task/memory.stat": "inactive_file 10000\n",
+    }
+    assert available_bytes("cpu", write(tmp_path, files)) == 30_000
+
+
+def test_control_groups_of_the_first_version_count_inside_containers(tmp_path):
+    group = "sys/fs/cgroup/memory"
+    files = MEMINFO | {
+        "proc/self/cgroup": "3:cpu,cpuacct:/x\n4:memory:/docker/abc\n0::/\n",
+        f"{group}/memory.limit_in_bytes": "20000\n",
+        f"{group}/memory.usage_in_bytes": "5000\n",
+        f"{group}/memory.stat": "total_inactive_file 1000\n",
+    }
+    assert available_bytes("cpu", write(tmp_path, files)) == 16_000
+
+
+def test_this_machine_has_some_memory():
+    assert available_bytes() > 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"),
+    [("4096", 4096), ("64GB", 64 * 10**9), ("1.5 tib", 1.5 * 2**40), ("16g", 16 * 10**9), ("2B", 2)],
+)
+def test_amounts_of_memory_are_read(text, n_bytes):
+    assert parse_bytes(text) == n_bytes
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1GB", "0", "3XB", "1e9"])
+def test_other_amounts_are_refused(text):
+    with pytest.raises(InvalidInputError, match="expected an amount of memory such as 64GB or 16GiB"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**30, "1 GiB"), (2**52, "4,096 TiB")]
+)
+def test_bytes_are_written_for_people(n_bytes, text):
+    assert format_bytes(n_bytes) == text

@@ -1,0 +1,151 @@
+"""Tasks wherever joblib carries them: every answer once, errors as they are, and killed workers cost time alone."""
+
+import contextlib
+import os
+import pickle
+import signal
+import sys
+
+import numpy as np
+import pytest
+import torch
+from joblib import parallel_config, register_parallel_backend
+from joblib.parallel import ThreadingBackend
+
+from cvxsnn import InvalidInputError
+from cvxsnn.core import parallel
+from cvxsnn.core.parallel import Shared, carry_out, one_thread
+
+TASKS = [(number,) for number in range(6)]
+SQUARES = {number: number**2 for number in range(6)}
+
+
+class Silent(ThreadingBackend):
+    """Tells its answers at the end, as Ray's backend does."""
+
+    supports_return_generator = False
+
+
+class Broken(ThreadingBackend):
+    """Takes no task."""
+
+    n_taken = 0
+
+    def submit(self, func, callback=None):
+        Broken.n_taken += 1
+        raise ConnectionError("nobody there")
+
+
+register_parallel_backend("silent", Silent)
+register_parallel_backend("broken", Broken)
+
+
+def square(number):
+    return number**2
+
+
+def refuse(number, folder):
+    (folder / f"{number}-{os.getpid()}").touch()
+    raise InvalidInputError(f"expected another number, got {number}")
+
+
+def die_once(number, folder):
+    """Take the process along on the first try of the number 3."""
+    trace = folder / str(number)
+    if number == 3 and not trace.exists():
+        trace.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number**2
+
+
+def add_first(shared, number):
+    return float(shared.value["inputs"][0]) + shared.value["shift"](number)
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading", "silent", "loky"])
+def test_every_task_is_answered_once(backend):
+    with parallel_config(backend, n_jobs=2):
+        answers = list(carry_out(square, TASKS))
+    assert sorted(answers) == list(SQUARES.items())
+
+
+def test_without_a_configuration_tasks_stay_in_this_process_and_in_order():
+    assert [answer for _, answer in carry_out(lambda: os.getpid(), [()] * 3)] == [os.getpid()] * 3
+    assert list(carry_out(square, TASKS)) == list(SQUARES.items())
+
+
+def test_carriers_that_always_fail_are_given_up():
+    with parallel_config("broken", n_jobs=2), pytest.raises(ConnectionError, match="nobody there"):
+        list(carry_out(square, TASKS))
+    assert Broken.n_taken == 1 + parallel._PATIENCE
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading", "silent"])
+def test_no_task_is_handed_out_when_it_is_late(backend):
+    handed_out = []
+
+    def note(number):
+        handed_out.append(number)
+        return number
+
+    with parallel_config(backend, n_jobs=2):
+        answers = list(carry_out(note, [(number,) for number in range(100)], is_late=lambda: len(handed_out) >= 3))
+    assert 3 <= len(answers) < 50
+    assert sorted(number for number, _ in answers) == sorted(handed_out)
+
+
+@pytest.mark.parametrize("n_numbers", [10, 10**6])
+def test_shared_values_arrive_small_and_large_with_closures(n_numbers):
+    offset = 0.5
+    shared = Shared({"inputs": torch.full((n_numbers,), 2.0), "shift": lambda number: number + offset})
+    with parallel_config("loky", n_jobs=2):
+        answers = dict(carry_out(add_first, [(shared, number) for number in range(4)]))
+    assert answers == {number: 2.5 + number for number in range(4)}
+
+
+def test_a_killed_process_costs_time_and_no_answer(tmp_path):
+    with parallel_config("loky", n_jobs=2):
+        answers = sorted(carry_out(die_once, [(number, tmp_path) for number in range(6)]))
+    assert (tmp_path / "3").exists()
+    assert answers == list(SQUARES.items())
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading", "loky"])
+def test_what_a_task_raises_is_raised_and_not_tried_again(tmp_path, backend):
+    with parallel_config(backend, n_jobs=2), pytest.raises(InvalidInputError, match="expected another number, got 0"):
+        list(carry_out(refuse, [(0, tmp_path)]))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_shared_value_is_pickled_once_and_unpacked_once():
+    n_pickled = []
+
+    class Counted:
+        def __reduce__(self):
+            n_pickled.append(1)
+            return np.zeros, (1000,)
+
+    shared = Shared(Counted())
+    assert n_pickled == []
+    travelling = [pickle.dumps(shared) for _ in range(3)]
+    assert n_pickled == [1]
+    first, *others = map(pickle.loads, travelling)
+    assert all(other is first for other in others)
+    assert first.value.shape == (1000,)
+
+
+def test_a_shared_value_says_how_large_it_is():
+    # Joblib puts what is large on a Dask cluster once, and asks for the size in this way.
+    assert sys.getsizeof(Shared(np.zeros(1000))) > 8000
+
+
+def test_one_thread_is_for_a_while():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with contextlib.suppress(KeyError), one_thread():
+            assert torch.get_num_threads() == 1
+            raise KeyError
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,33 @@
+import os
+from pathlib import Path
+
+import pytest
+
+FILES = [
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+]
+
+
+@pytest.fixture(scope="session")
+def mnist_directory() -> Path:
+    repository = Path(__file__).parents[3]
+    folders = [Path(os.environ["CVXSNN_DATA"])] if os.environ.get("CVXSNN_DATA") else []
+    for folder in [*folders, repository.parent / "shared" / "data"]:
+        for place in (folder, folder / "mnist"):
+            if all((place / name).is_file() or (place / f"{name}.gz").is_file() for name in FILES):
+                return place
+    pytest.skip(
+        "the four MNIST files are not here: download them from https://ossci-datasets.s3.amazonaws.com/mnist/ "
+        "into a folder and set CVXSNN_DATA to it"
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: str, timeout: float) -> None:
+        raise AssertionError(f"a test tried to download {url}")
+
+    monkeypatch.setattr("cvxsnn.data.tasks.files.urlopen", refuse)

@@ -1,0 +1,445 @@
+import json
+import os
+import pickle
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import save_file
+from small_models import (
+    CONVEX_METHODS,
+    OTHER_METHODS,
+    assert_close_certificates,
+    assert_one_sentence,
+    classes_of,
+    classifier,
+    make_lists,
+    make_sequences,
+    regressor,
+    sums,
+)
+from tolerances import ROUNDING
+
+from cvxsnn import (
+    DataFileError,
+    InvalidInputError,
+    LIFLayer,
+    LogUniform,
+    Normal,
+    SpikingClassifier,
+    SpikingNetwork,
+    SpikingRegressor,
+    SurrogateSettings,
+    Uniform,
+    gaussian_witnesses,
+    load,
+    save,
+)
+from cvxsnn.core import storage
+from cvxsnn.network.spiking_network import OutputHead
+
+SEQUENCES = make_sequences()
+LISTS = make_lists()
+LABELS = classes_of(SEQUENCES)
+NAMES = np.array(["low", "middle", "high"])[classes_of(SEQUENCES, 3)]
+
+
+def round_trip(model, folder):
+    save(model, folder / "model.cvxsnn")
+    return load(folder / "model.cvxsnn")
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING)
+
+
+def assert_same_network(found, network, inputs):
+    assert torch.equal(found.features(inputs), network.features(inputs))
+    torch.testing.assert_close(found(inputs), network(inputs), rtol=0, atol=ROUNDING)
+    assert (found.heads, found.readout, found.hidden) == (network.heads, network.readout, network.hidden)
+    for own, others in zip(found.layers, network.layers, strict=True):
+        assert type(own) is type(others)
+        assert own.weight_bits == others.weight_bits
+        for name, value in others.tensors().items():
+            assert torch.equal(own.tensors()[name], value)
+            assert own.tensors()[name].dtype == value.dtype
+
+
+def assert_same_estimator(found, model, data, targets):
+    assert type(found) is type(model)
+    assert found.get_params() == model.get_params()
+    assert found.n_features_in_ == model.n_features_in_
+    assert (found.certificate_ is None) == (model.certificate_ is None)
+    predicted = model.predict(data)
+    compare = np.testing.assert_array_equal if isinstance(model, SpikingClassifier) else assert_close
+    compare(found.predict(data), predicted)
+    assert found.predict(data).dtype == predicted.dtype
+    if isinstance(model, SpikingClassifier):
+        assert_close(found.decision_function(data), model.decision_function(data))
+        np.testing.assert_array_equal(found.classes_, model.classes_)
+    if model.certificate_ is not None:
+        assert_close_certificates(found.certificate_, model.certificate_)
+        assert_close_certificates(found.certify(data, targets), model.certify(data, targets))
+
+
+def test_widths_may_be_an_array(tmp_path):
+    model = classifier(hidden=np.array([6, 4])).fit(SEQUENCES, LABELS)
+    save(model, tmp_path / "model")
+    assert load(tmp_path / "model").hidden == (6, 4)
+
+
+@given(
+    hidden=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    n_features=st.integers(1, 3),
+    n_subnetworks=st.integers(1, 3),
+    neuron=st.sampled_from(["lif", "threshold"]),
+    readout=st.sampled_from(["last", "all", "mean"]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    n_outputs=st.integers(1, 3),
+    data=st.data(),
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_network_of_any_shape_comes_back_to_the_bit(
+    tmp_path, hidden, n_features, n_subnetworks, neuron, readout, dtype, n_outputs, data
+):
+    layers = gaussian_witnesses(n_features, hidden, n_subnetworks, neuron=neuron, dtype=dtype, bias=Normal(0, 1)).layers
+    n_neurons = n_subnetworks * hidden[-1]
+    neurons = data.draw(st.lists(st.integers(0, n_neurons - 1), max_size=n_neurons))
+    weight = torch.randn(len(neurons), n_outputs, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    heads = [OutputHead("label", "squared", 0, n_outputs)]
+    network = SpikingNetwork(layers, weight, heads, torch.ones(n_outputs), torch.tensor(neurons).long(), readout)
+    assert_same_network(round_trip(network, tmp_path), network, make_sequences(4, 3, n_features))
+
+
+def test_unusual_layers_come_back_too(tmp_path):
+    layer = LIFLayer(torch.randn(1, 3, 4), tie="gt", weight_bits=20, initial_membrane=-0.5, initial_spikes=1.0)
+    heads = [OutputHead("sum", "softmax", 0, 2), OutputHead("carry", "logistic", 2, 3)]
+    network = SpikingNetwork([layer], torch.randn(4, 3), heads)
+    found = round_trip(network, tmp_path)
+    assert found.layers[0].tie == "gt"
+    assert_same_network(found, network, SEQUENCES)
+
+
+@pytest.mark.parametrize("method", [*CONVEX_METHODS, *OTHER_METHODS])
+def test_a_classifier_of_any_method_comes_back_the_same(tmp_path, method):
+    model = classifier(method).fit(SEQUENCES, NAMES)
+    found = round_trip(model, tmp_path)
+    assert_same_estimator(found, model, SEQUENCES, NAMES)
+    assert_close(found.predict_proba(SEQUENCES), model.predict_proba(SEQUENCES))
+    assert found.certificate_ == model.certificate_  # it was stored, not computed again
+    assert_same_network(found.network_, model.network_, SEQUENCES)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"decay": Uniform(0.1, 0.9), "threshold": LogUniform(0.5, 2.0), "bias": Normal(0.1, 0.3), "gain": 2.0},
+        {"neuron": "threshold", "hidden": (6, 24), "n_subnetworks": 2},
+        {"loss": "hinge"},
+        {"loss": "squared"},
+        {"penalty": "group", "intercept": False, "readout": "last"},
+        {"l1_strength": "auto", "validation_fraction": 0.3},
+        {"surrogate": None},
+        {"surrogate": SurrogateSettings(epochs=3, patience=1, schedule="constant")},
+        {"hidden": 24, "random_state": 7, "standardize": False},
+    ],
+    ids=str,
+)
+def test_parameters_and_proof_come_back_the_same(tmp_path, parameters):
+    model = classifier(**parameters).fit(SEQUENCES, NAMES)
+    assert_same_estimator(round_trip(model, tmp_path), model, SEQUENCES, NAMES)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [("no", "yes"), (False, True), (-3, 5), (1.0, 2.5e3), np.array(["a", "b"], dtype=object), np.uint8([1, 255])],
+    ids=repr,
+)
+def test_labels_of_any_type_come_back_the_same(tmp_path, values):
+    labels = np.asarray(values)[LABELS]
+    model = classifier().fit(SEQUENCES, labels)
+    assert_same_estimator(round_trip(model, tmp_path), model, SEQUENCES, labels)
+
+
+def test_regressors_come_back_the_same(tmp_path):
+    for targets in (sums(SEQUENCES), np.stack([sums(SEQUENCES), SEQUENCES[:, 0, 0]], axis=1)):
+        model = regressor(penalty="group").fit(SEQUENCES, targets)
+        assert_same_estimator(round_trip(model, tmp_path), model, SEQUENCES, targets)
+
+
+def test_models_of_rows_and_of_unequal_sequences_come_back_the_same(tmp_path):
+    for data in (SEQUENCES[:, 0], LISTS):
+        model = classifier(l1_strength="auto").fit(data, classes_of(data))
+        assert_same_estimator(round_trip(model, tmp_path), model, data, classes_of(data))
+
+
+def test_names_of_columns_come_back(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(SEQUENCES[:, 0], columns=["a", "b", "c"])
+    found = round_trip(classifier().fit(frame, classes_of(SEQUENCES[:, 0])), tmp_path)
+    assert found.predict(frame).shape == (48,)
+    with pytest.raises(ValueError, match="feature names"):
+        found.predict(frame[["b", "a", "c"]])
+
+
+def test_a_random_state_is_not_kept(tmp_path):
+    model = classifier(random_state=np.random.RandomState(3)).fit(SEQUENCES, LABELS)
+    found = round_trip(model, tmp_path)
+    assert found.random_state is None
+    np.testing.assert_array_equal(found.predict(SEQUENCES), model.predict(SEQUENCES))
+
+
+def test_a_loaded_model_can_be_saved_and_fitted_again(tmp_path):
+    model = classifier().fit(SEQUENCES, NAMES)
+    first = round_trip(model, tmp_path)
+    tensors, header = storage.read_tensors(tmp_path / "model.cvxsnn", "model")
+    assert_same_estimator(round_trip(first, tmp_path), model, SEQUENCES, NAMES)
+    tensors_again, header_again = storage.read_tensors(tmp_path / "model.cvxsnn", "model")
+    assert header_again == header
+    assert tensors_again.keys() == tensors.keys()
+    assert all(torch.equal(tensors_again[name], value) for name, value in tensors.items())
+    again = first.fit(SEQUENCES, NAMES)
+    gap = max(again.certificate_.gap, model.certificate_.gap)
+    assert abs(again.certificate_.primal - model.certificate_.primal) <= gap + ROUNDING
+
+
+@pytest.mark.parametrize("kind", [SpikingClassifier, SpikingRegressor])
+def test_an_unfitted_estimator_is_refused(tmp_path, kind):
+    with pytest.raises(InvalidInputError, match=f"a fitted {kind.__name__}, got one that is not: call fit first"):
+        save(kind(), tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="a network or a spiking estimator, got dict"):
+        save({}, tmp_path / "model")
+
+
+# Files that are not what they should be.
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A small model's file, with a proof over sampled witnesses."""
+    path = tmp_path_factory.mktemp("saved") / "model.cvxsnn"
+    save(classifier(neuron="threshold", hidden=(4,)).fit(SEQUENCES, NAMES), path)
+    return path.read_bytes()
+
+
+def assert_refused(path, complaint="expected"):
+    """Refused in one sentence, at once, and without memory for what the file pretends to hold."""
+    before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    with pytest.raises(DataFileError, match=complaint) as caught:
+        load(path)
+    assert_one_sentence(caught.value)
+    assert str(path) in str(caught.value)
+    assert time.perf_counter() - begin < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+
+
+def test_a_truncated_file_is_refused(tmp_path, saved):
+    path = tmp_path / "model"
+    for length in [0, 1, 7, 8, 9, *np.linspace(10, len(saved) - 1, 50).astype(int)]:
+        path.write_bytes(saved[:length])
+        assert_refused(path, "truncated or damaged")
+
+
+def test_a_file_with_more_at_its_end_is_refused(tmp_path, saved):
+    path = tmp_path / "model"
+    path.write_bytes(saved + b"\0")
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x80])
+def test_any_flipped_bit_is_found(tmp_path, saved, flip):
+    path = tmp_path / "model"
+    header = 8 + int.from_bytes(saved[:8], "little")
+    for place in [
+        *range(9),
+        *np.linspace(9, header, 40).astype(int),
+        *np.linspace(header, len(saved) - 1, 12).astype(int),
+    ]:
+        damaged = bytearray(saved)
+        damaged[place] ^= flip
+        path.write_bytes(bytes(damaged))
+        assert_refused(path)
+
+
+class Trap:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, (os.environ["CVXSNN_TRAP"],)
+
+
+def test_other_files_are_refused_and_nothing_in_them_is_run(tmp_path, monkeypatch, saved):
+    monkeypatch.setenv("CVXSNN_TRAP", str(tmp_path / "sprung"))
+    path = tmp_path / "other"
+    path.write_bytes(pickle.dumps(Trap()))
+    assert_refused(path, "truncated or damaged")
+    torch.save({"trap": Trap()}, path)
+    assert_refused(path, "truncated or damaged")
+    assert not (tmp_path / "sprung").exists()
+    path.write_text("This is no model.\n" * 100)
+    assert_refused(path, "truncated or damaged")
+    save_file({"weight": torch.ones(3)}, path)
+    assert_refused(path, "another safetensors file")
+    storage.write_tensors(path, "checkpoint", {}, {})
+    assert_refused(path, "expected a model file, got a checkpoint file")
+    assert_refused(tmp_path, "found a folder")
+    assert_refused(tmp_path / "missing", "found nothing")
+
+
+def parts(saved, folder):
+    (folder / "whole").write_bytes(saved)
+    with safe_open(folder / "whole", framework="pt") as file:
+        metadata = dict(file.metadata())
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+    return tensors, json.loads(metadata["header"])
+
+
+def test_a_newer_file_says_to_update(tmp_path, monkeypatch, saved):
+    tensors, header = parts(saved, tmp_path)
+    monkeypatch.setattr(storage, "VERSION", 2)
+    storage.write_tensors(tmp_path / "newer", "model", tensors, header)
+    monkeypatch.undo()
+    assert_refused(tmp_path / "newer", "version 1 or older, got version 2: update cvxsnn")
+
+
+def change(*keys, to):
+    def apply(tensors, header):
+        place = header
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = to
+
+    return apply
+
+
+def remove(*keys):
+    def apply(tensors, header):
+        place = header
+        for key in keys[:-1]:
+            place = place[key]
+        del place[keys[-1]]
+
+    return apply
+
+
+def put(name, value):
+    return lambda tensors, header: tensors.update({name: value})
+
+
+def drop(name):
+    return lambda tensors, header: tensors.pop(name)
+
+
+def wide_layer_without_recurrence(tensors, header):
+    tensors["network.0.weight"] = torch.ones(1, 3, 200_000)
+    for name in [name for name in tensors if name.startswith("network.0.") and name != "network.0.weight"]:
+        del tensors[name]
+
+
+RECIPE = ("proof", "witnesses", "recipe")
+TAMPERED = {
+    "no class": remove("class"),
+    "unknown class": change("class", to="os.system"),
+    "class is a list": change("class", to=["classifier"]),
+    "no network": remove("network"),
+    "network is a number": change("network", to=3),
+    "no layers": change("network", "layers", to=[]),
+    "unknown neuron": change("network", "layers", 0, "neuron", to="builtins.exec"),
+    "unknown layer setting": change("network", "layers", 0, "surprise", to=1),
+    "absurd weight bits": change("network", "layers", 0, "weight_bits", to=10**9),
+    "heads are missing": change("network", "heads", to=[]),
+    "heads are text": change("network", "heads", to="softmax"),
+    "head too wide": change("network", "heads", 0, "stop", to=10**12),
+    "unknown readout": change("network", "readout", to="everything"),
+    "parameters are a list": change("parameters", to=[1, 2]),
+    "unknown parameter": change("parameters", "surprise", to=1),
+    "unknown distribution": change("parameters", "decay", to={"distribution": "os.system", "value": 1}),
+    "unknown surrogate setting": change("parameters", "surrogate", to={"surrogate": {"command": "ls"}}),
+    "no labels": remove("classes"),
+    "labels of another kind": change("classes", "kind", to="V8"),
+    "labels of no kind": change("classes", "kind", to="surprise"),
+    "labels of absurd width": change("classes", "kind", to="<U500000000"),
+    "fewer labels than outputs": change("classes", "values", to=["low"]),
+    "more labels than outputs": change("classes", "values", to=list("abcdefgh")),
+    "no weight": drop("weight"),
+    "no intercept": drop("intercept"),
+    "weight of other shape": put("weight", torch.ones(3, 3, 3)),
+    "weight of absurd shape": put("weight", torch.ones(0, 2**40)),
+    "intercept of other shape": put("intercept", torch.ones(7)),
+    "neurons out of range": put("neurons", torch.tensor([10**6])),
+    "negative neurons": put("neurons", torch.tensor([-1])),
+    "layer with NaN": put("network.0.bias", torch.tensor(float("nan"))),
+    "layer of other shape": put("network.0.weight", torch.ones(1, 3)),
+    "recurrence of other shape": put("network.0.recurrent_weight", torch.ones(1, 2, 3)),
+    "a wide layer without its recurrence": wide_layer_without_recurrence,
+    "no scale": drop("scale.mean"),
+    "scale of other shape": put("scale.spread", torch.ones(2)),
+    "no dual point": drop("proof.dual_point"),
+    "no recipe": remove(*RECIPE),
+    "recipe is text": change(*RECIPE, to="rm"),
+    "recipe of absurd width": change(*RECIPE, "hidden", to=[10**7]),
+    "recipe of absurd depth": change(*RECIPE, "hidden", to=[10**5, 10**5]),
+    "recipe of absurd subnetworks": change(*RECIPE, "n_subnetworks", to=10**12),
+    "recipe of absurd features": change(*RECIPE, "n_features", to=10**15),
+    "recipe of endless features": change(*RECIPE, "n_features", to=float("inf")),
+    "recipe of negative width": change(*RECIPE, "hidden", to=[-4]),
+    "recipe of fractions": change(*RECIPE, "hidden", to=[2.5]),
+    "recipe of text": change(*RECIPE, "hidden", to="abc"),
+    "recipe with another seed": change(*RECIPE, "seed", to=12345),
+    "recipe with an absurd seed": change(*RECIPE, "seed", to=-1),
+    "recipe with no such type": change(*RECIPE, "dtype", to="surprise"),
+    "recipe with a function for a type": change(*RECIPE, "dtype", to="load"),
+    "recipe with something to call": change(*RECIPE, "surprise", to="os.system"),
+    "unknown witnesses": change("proof", "witnesses", to={"kind": "magic", "layers": []}),
+    "no witnesses": change("proof", "witnesses", to={"kind": "pretrained", "layers": []}),
+    "unknown loss": change("proof", "objective", "loss", to=[{"name": "surprise"}]),
+    "no certificate": remove("proof", "certificate"),
+    "strength is text": change("proof", "l1_strength", to="strong"),
+}
+
+
+@pytest.mark.parametrize("case", TAMPERED)
+def test_a_file_that_was_altered_with_its_checksum_is_refused(tmp_path, saved, case):
+    tensors, header = parts(saved, tmp_path)
+    TAMPERED[case](tensors, header)
+    storage.write_tensors(tmp_path / "tampered", "model", tensors, header)
+    assert_refused(tmp_path / "tampered", "does not fit together")
+
+
+def test_a_layer_is_never_filled_in(tmp_path, saved):
+    tensors, header = parts(saved, tmp_path)
+    del tensors["network.0.recurrent_weight"]
+    storage.write_tensors(tmp_path / "tampered", "model", tensors, header)
+    assert_refused(tmp_path / "tampered", "every parameter of layer 0, got no recurrent_weight")
+
+
+def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    model = classifier().fit(SEQUENCES, NAMES)
+    save(model, path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(DataFileError, match="No space left on device; nothing was changed"):
+        save(classifier().fit(SEQUENCES, LABELS), path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["model"]
+    assert_same_estimator(load(path), model, SEQUENCES, NAMES)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(DataFileError, match=r"write .*missing/model, got: No such file"):
+        save(classifier().fit(SEQUENCES, LABELS), Path(tmp_path / "missing" / "model"))

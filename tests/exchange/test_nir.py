@@ -1,0 +1,266 @@
+"""NIR graphs: ours run exactly elsewhere and come back, those of others run here."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from exchange.cases import CASES, N_FEATURES, as_network, draw_inputs, draw_tied_network, draw_weight, neuron, snntorch
+from tolerances import FLOAT64_SUM
+from torch import nn
+
+from cvxsnn import DataFileError, InvalidInputError, LIFLayer, SpikingNetwork, build_dictionary
+from cvxsnn.exchange import LossyExchangeWarning, NIRNetwork, from_nir, nirtorch_node_map, to_nir, write_nir
+from cvxsnn.exchange.neighbours import import_neighbour
+
+nir = import_neighbour("nir", "nir")
+nirtorch = import_neighbour("nirtorch", "nir")
+INPUTS = draw_inputs()
+DT = 1e-4
+
+
+def deep_network(readout="all", **settings):
+    """Neurons that leak, that do not, that forget, that start anywhere, in two subnetworks of two layers."""
+    decay = torch.tensor([0.0, 0.3, 0.5, 0.9, 1.0])
+    lower = LIFLayer(draw_weight(width=10, n_subnetworks=2), decay=decay.repeat(2), threshold=0.7, **settings)
+    upper = LIFLayer(draw_weight(10, 5, seed=4, n_subnetworks=2), bias=0.2, decay=decay, initial_membrane=-0.4)
+    return as_network([lower, upper], readout)
+
+
+NETWORKS = {
+    **{name: case.network for name, case in CASES.items()},
+    "ties fire": lambda: draw_tied_network("ge"),
+    "ties are silent": lambda: draw_tied_network("gt"),
+    "deep and mixed": deep_network,
+    "no leak": lambda: as_network([LIFLayer(draw_weight(width=20), decay=1.0)]),
+}
+
+
+@torch.no_grad()
+def run_in_nirtorch(graph, inputs, dt=DT):
+    """Outputs of a graph as nirtorch runs it, step by step."""
+    module = nirtorch.nir_to_torch(graph, nirtorch_node_map(dt), dtype=torch.float64)
+    state, outputs = None, []
+    for step in inputs.unbind(1):
+        output, state = module(step, state)
+        outputs.append(output)
+    return torch.stack(outputs, dim=1)
+
+
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
+def test_our_graph_gives_our_scores_in_nirtorch(make, tmp_path):
+    network = make()
+    inputs = draw_inputs(gain=8.0) if make == NETWORKS["strong drive"] else INPUTS
+    write_nir(to_nir(network), tmp_path / "network.nir")
+    with torch.no_grad():
+        expected = network(inputs)
+    torch.testing.assert_close(run_in_nirtorch(tmp_path / "network.nir", inputs), expected, rtol=0, atol=FLOAT64_SUM)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
+def test_our_graph_comes_back_as_an_equal_network(make, dtype, tmp_path):
+    network = make().to(dtype)
+    write_nir(to_nir(network, dt=1e-3), tmp_path / "network.nir")
+    back = from_nir(tmp_path / "network.nir")
+    assert isinstance(back, SpikingNetwork)
+    assert (back.heads, back.readout, back.layers[0].weight.dtype) == (network.heads, network.readout, dtype)
+    with torch.no_grad():
+        assert torch.equal(back.features(INPUTS), network.features(INPUTS))
+        torch.testing.assert_close(back(INPUTS), network(INPUTS), rtol=0, atol=FLOAT64_SUM)
+
+
+def test_a_float32_network_comes_back_bit_for_bit():
+    layer = LIFLayer(draw_weight(width=50).float(), decay=torch.rand(1, 50), threshold=torch.rand(1, 50))
+    back = from_nir(to_nir(as_network([layer]))).layers[0]
+    for name, value in layer.tensors().items():
+        assert torch.equal(back.tensors()[name], value), name
+
+
+@pytest.mark.parametrize("tie", ["ge", "gt"])
+def test_ties_are_decided_alike_by_readers_in_float32(tie):
+    network = draw_tied_network(tie).float()
+    graph = to_nir(network)
+    assert torch.equal(NIRNetwork(graph, DT, torch.float32).spikes(INPUTS), network.features(INPUTS).bool())
+
+
+def test_initial_spikes_are_part_of_the_initial_membrane():
+    spikes = (torch.arange(20) % 2).double()
+    network = as_network([LIFLayer(draw_weight(width=20), initial_spikes=spikes, decay=0.5)])
+    torch.testing.assert_close(run_in_nirtorch(to_nir(network), INPUTS), network(INPUTS).detach())
+
+
+def test_the_time_step_is_in_the_metadata_and_does_not_change_spikes():
+    network = deep_network()
+    for dt in (1e-4, 1e-3, 1.0):
+        graph = to_nir(network, dt=dt)
+        assert graph.metadata["dt"] == dt
+        torch.testing.assert_close(run_in_nirtorch(graph, INPUTS, dt), network(INPUTS).detach())
+    with pytest.raises(InvalidInputError, match="expected dt to be a positive number of seconds, got 0"):
+        to_nir(network, dt=0)
+
+
+def test_biases_arrive_where_nirtorch_alone_leaves_random_ones():
+    graph = nir.NIRGraph.from_list(nir.Affine(np.zeros((2, 3)), np.array([7.0, -1.0])))
+    assert torch.equal(run_in_nirtorch(graph, torch.zeros(1, 1, 3).double()), torch.tensor([[[7.0, -1.0]]]).double())
+
+
+def test_a_plain_graph_is_given_only_when_asked_for_and_says_what_it_lost():
+    network = CASES["odd threshold"].network()
+    assert to_nir(network).metadata["lossy"] == ""
+    with pytest.warns(LossyExchangeWarning, match="reset to zero instead of by subtraction"):
+        graph = to_nir(network, lossy=True)
+    assert [type(node).__name__ for node in graph.nodes.values()] == ["Input", "Affine", "LIF", "Affine", "Output"]
+    assert "reset to zero" in graph.metadata["lossy"]
+    assert graph.metadata["reset"] == "zero"
+    module = from_nir(graph)
+    assert isinstance(module, NIRNetwork)
+    assert int((module.spikes(INPUTS) != network.features(INPUTS)).sum()) > 0
+
+
+def test_a_plain_graph_of_neurons_that_do_not_leak_has_if_nodes():
+    with pytest.warns(LossyExchangeWarning):
+        graph = to_nir(as_network([LIFLayer(draw_weight(), decay=1.0)]), lossy=True)
+    assert isinstance(graph.nodes["layer01_4_spikes"], nir.IF)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"threshold": 0.0}, "expected thresholds above 0"),
+        ({"decay": torch.tensor([1.0, 0.5] * 5)}, "neurons all leak or none"),
+    ],
+)
+def test_what_a_plain_graph_cannot_mean_is_refused(parameters, complaint):
+    with pytest.raises(InvalidInputError, match=complaint):
+        to_nir(as_network([LIFLayer(draw_weight(width=10), **parameters)]), lossy=True)
+
+
+def third_party_graph():
+    """A convolution, IF neurons, pooling, and current-based LIF neurons read by a linear layer."""
+    rng = np.random.default_rng(0)
+    constant = {name: np.full(4, value) for name, value in [("tau_syn", 5e-4), ("tau_mem", 1e-3), ("r", 1.0)]}
+    return nir.NIRGraph.from_list(
+        nir.Input(np.array([1, 6, 6])),
+        nir.Conv2d((6, 6), rng.normal(size=(2, 1, 3, 3)), (1, 1), (1, 1), (1, 1), 1, rng.normal(size=2)),
+        nir.IF(np.full((2, 6, 6), 1e4), np.full((2, 6, 6), 2.0), np.full((2, 6, 6), -0.5)),
+        nir.SumPool2d(np.array([2, 2]), np.array([2, 2]), np.array([0, 0])),
+        nir.Flatten(np.array([2, 3, 3]), 0, -1),
+        nir.Linear(rng.normal(size=(4, 18))),
+        nir.CubaLIF(**constant, v_leak=np.zeros(4), v_threshold=np.full(4, 0.3), w_in=2.0),
+        nir.Affine(rng.normal(size=(3, 4)), rng.normal(size=3)),
+        nir.Output(np.array([3])),
+    )
+
+
+def run_by_hand(graph, inputs):
+    """The same graph written out."""
+    convolution, linear, output = (graph.nodes[name] for name in ("conv2d", "linear", "affine"))
+    as_tensor = torch.from_numpy
+    n_samples = len(inputs)
+    v_if, current, v_lif = torch.zeros(n_samples, 2, 6, 6).double(), 0.0, torch.zeros(n_samples, 4).double()
+    scores, spikes = [], []
+    for step in inputs.unbind(1):
+        v_if = v_if + nn.functional.conv2d(step, as_tensor(convolution.weight), as_tensor(convolution.bias), padding=1)
+        fired = v_if > 2.0
+        v_if = torch.where(fired, -0.5, v_if)
+        pooled = 4 * nn.functional.avg_pool2d(fired.double(), 2)
+        current = 0.8 * current + 0.2 * 2.0 * (pooled.flatten(1) @ as_tensor(linear.weight).T)
+        v_lif = 0.9 * v_lif + 0.1 * current
+        fired = v_lif > 0.3
+        v_lif = torch.where(fired, 0.0, v_lif)
+        spikes.append(fired)
+        scores.append(fired.double() @ as_tensor(output.weight).T + as_tensor(output.bias))
+    return torch.stack(scores, 1), torch.stack(spikes, 1)
+
+
+def test_a_graph_of_others_runs_as_it_is_defined(tmp_path):
+    graph = third_party_graph()
+    nir.write(tmp_path / "graph.nir", graph)
+    inputs = torch.rand(5, 30, 1, 6, 6, generator=torch.Generator().manual_seed(0)).double()
+    expected, spikes = run_by_hand(graph, inputs)
+    assert 0.05 < spikes.double().mean() < 0.95
+    for source in (graph, tmp_path / "graph.nir", str(tmp_path / "graph.nir")):
+        module = from_nir(source)
+        assert torch.equal(module.spikes(inputs), spikes)
+        torch.testing.assert_close(module(inputs).detach(), expected, rtol=0, atol=FLOAT64_SUM)
+
+
+def test_spikes_of_a_graph_of_others_make_a_dictionary():
+    spikes = from_nir(third_party_graph()).spikes(torch.rand(5, 30, 1, 6, 6))
+    assert build_dictionary(spikes[:, -1].numpy()).n_rows == 5
+
+
+def test_leaky_integrators_follow_their_equations():
+    node = nir.LI(np.array([5e-4]), np.array([3.0]), np.array([0.5]))
+    levels = from_nir(nir.NIRGraph.from_list(node))(torch.ones(1, 3, 1))[0, :, 0]
+    expected, level = [], 0.0
+    for _ in range(3):
+        level += 0.2 * (0.5 - level + 3.0)
+        expected.append(level)
+    assert levels.tolist() == pytest.approx(expected, abs=FLOAT64_SUM)
+    cuba = nir.CubaLI(np.array([2e-4]), np.array([5e-4]), np.array([1.0]), np.array([0.0]), w_in=4.0)
+    assert from_nir(nir.NIRGraph.from_list(cuba))(torch.ones(1, 1, 1)).item() == pytest.approx(0.2 * 0.5 * 4)
+
+
+@pytest.mark.filterwarnings("ignore:nirtorch.extract_nir_graph is being deprecated")  # snnTorch exports with it
+def test_a_snntorch_export_runs_here_spike_for_spike():
+    """Neurons that reset to zero within the step are what NIR's LIF node is."""
+    torch.manual_seed(0)
+    settings = {"beta": torch.full((50,), 0.9), "threshold": torch.ones(50), "reset_mechanism": "zero"}
+    leaky = snntorch.Leaky(**settings, init_hidden=True, reset_delay=False)
+    model = nn.Sequential(nn.Linear(N_FEATURES, 50), leaky).double()
+    nn.init.normal_(model[0].weight)
+    export = import_neighbour("snntorch.export_nir", "nir").export_to_nir
+    graph = export(model, INPUTS[:1, 0], ignore_dims=[0])
+    leaky.reset_mem()
+    with torch.no_grad():
+        theirs = torch.stack([model(step) for step in INPUTS.unbind(1)], dim=1).bool()
+    assert 0.02 < theirs.double().mean() < 0.98
+    assert torch.equal(from_nir(graph).spikes(INPUTS), theirs)
+
+
+def test_graphs_without_spikes_have_none_to_give():
+    module = from_nir(nir.NIRGraph.from_list(nir.Linear(np.ones((2, 3)))))
+    with pytest.raises(InvalidInputError, match="expected a graph with IF, LIF, CubaLIF or Threshold nodes, got none"):
+        module.spikes(torch.ones(1, 1, 3))
+
+
+def test_what_nobody_can_run_is_refused_in_one_sentence():
+    graph = nir.NIRGraph.from_list(nir.Delay(np.ones(3)))
+    with pytest.raises(InvalidInputError, match=r"expected a graph that nirtorch can run, got .Unknown node type"):
+        from_nir(graph)
+    with pytest.raises(InvalidInputError, match="expected a NIR graph or the path of one, got int"):
+        from_nir(3)
+
+
+def test_files_that_are_missing_or_damaged_are_refused_in_one_sentence(tmp_path):
+    with pytest.raises(DataFileError, match="found none"):
+        from_nir(tmp_path / "nothing.nir")
+    (tmp_path / "text.nir").write_text("not a graph")
+    with pytest.raises(DataFileError, match=r"expected a NIR file at .*, which says"):
+        from_nir(tmp_path / "text.nir")
+
+
+@pytest.mark.parametrize("damage", ["node", "header"])
+def test_a_graph_of_ours_with_a_part_missing_is_refused_in_one_sentence(damage):
+    graph = to_nir(deep_network())
+    if damage == "node":
+        del graph.nodes["layer02_5_reset"]
+    else:
+        graph.metadata["network"] = json.dumps({"format": 1})
+    with pytest.raises(InvalidInputError, match="does not fit together"):
+        from_nir(graph)
+
+
+def test_spikingjelly_neurons_with_hard_reset_run_here_by_way_of_nir():
+    model = nn.Sequential(nn.Linear(N_FEATURES, 50), neuron.LIFNode(tau=2.0, v_reset=0.0)).double()
+    torch.manual_seed(0)
+    nn.init.normal_(model[0].weight)
+    node = nir.LIF(*(np.full(50, value) for value in (2 * DT, 1.0, 0.0, 1.0, 0.0)))
+    affine = nir.Affine(model[0].weight.detach().numpy(), model[0].bias.detach().numpy())
+    graph = nir.NIRGraph.from_list(affine, node)
+    with torch.no_grad():
+        theirs = torch.stack([model(step) for step in INPUTS.unbind(1)], dim=1).bool()
+    assert 0.02 < theirs.double().mean() < 0.98
+    assert torch.equal(from_nir(graph).spikes(INPUTS), theirs)

@@ -1,0 +1,189 @@
+"""What cannot be exact is refused, in one sentence that says why."""
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from exchange.cases import (
+    EXPORTS,
+    LIBRARIES,
+    N_FEATURES,
+    as_network,
+    draw_inputs,
+    draw_weight,
+    make_stock_norse,
+    make_stock_snntorch,
+    make_stock_spikingjelly,
+    neuron,
+    norse_cell,
+    norse_reset,
+    snntorch,
+)
+from small_models import assert_one_sentence
+from torch import nn
+
+from cvxsnn import BudgetError, InvalidInputError, LIFLayer, ThresholdLayer
+from cvxsnn.exchange import (
+    LossyExchangeWarning,
+    MissingLibraryError,
+    from_norse,
+    from_snntorch,
+    from_spikingjelly,
+    to_nir,
+    to_norse,
+    to_snntorch,
+    to_spikingjelly,
+)
+from cvxsnn.exchange.neighbours import import_neighbour
+
+SIZES = (N_FEATURES, 6)
+
+
+def refuse(complaint, call, *arguments, **settings):
+    with pytest.raises(InvalidInputError, match=complaint) as caught:
+        call(*arguments, **settings)
+    assert_one_sentence(caught.value)
+
+
+def one_layer(width=6, **parameters):
+    return as_network([LIFLayer(draw_weight(width=width), **parameters)])
+
+
+@pytest.mark.parametrize("mechanism", ["zero", "none"])
+def test_snntorch_neurons_that_do_not_subtract_are_refused(mechanism):
+    model = make_stock_snntorch(sizes=SIZES, reset_mechanism=mechanism)
+    refuse(f"expected reset_mechanism='subtract', got '{mechanism}'", from_snntorch, model)
+
+
+@pytest.mark.parametrize("settings", [{"reset_delay": False}, {"state_quant": lambda membrane: membrane.round()}])
+def test_snntorch_neurons_that_subtract_otherwise_are_refused(settings):
+    refuse("expected Leaky neurons with reset_delay=True", from_snntorch, make_stock_snntorch(sizes=SIZES, **settings))
+
+
+def test_snntorch_spikes_of_another_size_are_refused():
+    refuse("graded_spikes_factor", from_snntorch, make_stock_snntorch(sizes=SIZES, graded_spikes_factor=0.5))
+
+
+def test_spikes_that_are_no_step_are_refused():
+    refuse("a step from 0 to 1", from_snntorch, make_stock_snntorch(sizes=SIZES, spike_grad=torch.sigmoid))
+
+
+@pytest.mark.parametrize(
+    "other", [lambda: snntorch.Synaptic(0.9, 0.8), lambda: snntorch.RLeaky(0.9, linear_features=6)]
+)
+def test_other_snntorch_neurons_are_refused(other):
+    refuse("expected snntorch.Leaky neurons, got", from_snntorch, [nn.Linear(*SIZES), other()])
+
+
+def test_spikingjelly_neurons_that_reset_to_a_value_are_refused():
+    model = make_stock_spikingjelly(sizes=SIZES, v_reset=0.0)
+    refuse("expected soft reset, v_reset=None, got a hard reset to 0", from_spikingjelly, model)
+
+
+def test_other_spikingjelly_neurons_are_refused():
+    model = [nn.Linear(*SIZES), neuron.ParametricLIFNode(v_reset=None)]
+    refuse("expected LIFNode or IFNode, got ParametricLIFNode", from_spikingjelly, model)
+
+
+def test_norse_neurons_that_reset_to_a_value_are_refused():
+    refuse("expected reset_method=reset_subtract", from_norse, make_stock_norse(reset_method=norse_reset.reset_value))
+
+
+def test_norse_neurons_faster_than_their_step_are_refused():
+    refuse("expected dt / tau between 0 and 1, got values from 2 to 2", from_norse, make_stock_norse(decay=-1.0))
+
+
+def test_other_norse_neurons_are_refused():
+    cell = import_neighbour("norse.torch.module.lif", "norse").LIFCell()
+    refuse("expected LIFBoxCell, got LIFCell", from_norse, [nn.Linear(*SIZES), cell])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        [],
+        [nn.Linear(*SIZES)],
+        [nn.Conv2d(1, 1, 3), snntorch.Leaky(0.9)],
+        [snntorch.Leaky(0.9), nn.Linear(6, 6), snntorch.Leaky(0.9)],
+        [nn.Linear(*SIZES), nn.BatchNorm1d(6), snntorch.Leaky(0.9)],
+        [nn.Linear(*SIZES), nn.Linear(6, 6), snntorch.Leaky(0.9), nn.Linear(6, 2)],
+        [nn.Linear(*SIZES), norse_cell.LIFBoxCell()],
+    ],
+)
+def test_what_is_no_stack_of_linear_layers_and_neurons_is_refused(model):
+    refuse("expected linear layers and snnTorch neurons in turn", from_snntorch, model)
+
+
+@pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
+def test_threshold_neurons_stay_at_home(export):
+    refuse("expected LIF neurons, got ThresholdLayer as layer 1", export, as_network([ThresholdLayer(draw_weight())]))
+
+
+@pytest.mark.parametrize("export", [to_norse, to_spikingjelly])
+def test_a_reset_that_would_be_forgotten_is_refused(export):
+    refuse("expected decays above 0", export, one_layer(decay=0.0))
+
+
+def test_norse_needs_a_leak():
+    refuse("expected decays below 1 in layer 1", to_norse, one_layer(decay=torch.tensor([0.5, 1.0] * 3)))
+
+
+def test_spikingjelly_has_one_threshold_a_layer():
+    refuse("all positive or all the same", to_spikingjelly, one_layer(threshold=torch.tensor([0.0, 1.0] * 3)))
+
+
+def test_spikingjelly_needs_some_memory():
+    refuse("must be above 1", to_spikingjelly, one_layer(decay=0.0, threshold=0.0))
+
+
+def test_spikingjelly_has_one_decay_a_layer_and_takes_the_mean_only_when_asked_to():
+    network = one_layer(decay=torch.tensor([0.4, 0.6] * 3))
+    refuse("expected one decay for all neurons of layer 1, got 0.4 to 0.6", to_spikingjelly, network)
+    with pytest.warns(LossyExchangeWarning, match="layer 1 has its mean decay instead of 0.4 to 0.6"):
+        peer = to_spikingjelly(network, lossy=True)
+    assert peer.layers[1].tau == pytest.approx(2.0)
+    assert "mean decay" in peer.loss_of_exchange
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_an_exact_exchange_says_that_nothing_is_lost(library):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LossyExchangeWarning)
+        assert EXPORTS[library](one_layer(decay=0.5)).loss_of_exchange == ""
+
+
+def test_initial_spikes_that_no_membrane_gives_are_refused_by_snntorch_and_kept_by_nir():
+    network = one_layer(threshold=-1.0, initial_spikes=1.0, initial_membrane=-0.5, bias=-3.0)
+    refuse("expected initial spikes that follow from a membrane", to_snntorch, network)
+    to_nir(network)
+
+
+def test_block_matrices_that_would_fill_the_memory_are_refused():
+    lower = LIFLayer(torch.ones(600, 1, 200))
+    with pytest.raises(BudgetError, match="rebuild the network with form='compact'"):
+        to_snntorch(as_network([lower, LIFLayer(torch.ones(600, 200, 4))]))
+
+
+@pytest.mark.parametrize(("library", "export"), [*EXPORTS.items(), ("nir", to_nir)])
+def test_a_library_that_is_not_installed_is_asked_for_in_one_sentence(library, export, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingLibraryError, match=rf'pip install "cvxsnn\[{library}\]"') as caught:
+        export(one_layer(decay=0.5))
+    assert_one_sentence(caught.value)
+
+
+def test_no_library_is_imported_before_it_is_asked_for():
+    script = (
+        "import sys, cvxsnn.exchange; "
+        "print([name for name in ('snntorch', 'spikingjelly', 'norse', 'nir', 'nirtorch') if name in sys.modules])"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]"
+
+
+def test_inputs_of_another_shape_are_refused():
+    refuse("expected inputs of shape", to_snntorch(one_layer()), draw_inputs()[0])

@@ -1,0 +1,272 @@
+"""The spiking network, and a solution used as one."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import CASES, NEURONS, READOUTS, Case, draw_inputs
+from tolerances import ROUNDING
+
+import cvxsnn as cs
+from cvxsnn.data.sequences import Sequences
+from cvxsnn.network.evaluation import predict_teacher_forced
+from cvxsnn.network.spiking_network import OutputHead, SpikingNetwork
+
+SEQUENCE_READOUTS = ("last", "mean")
+
+
+def solved(readout, loss="logistic", targets=None, **family):
+    task = cs.tasks.first_last_xor(5, n_train=200, n_val=50, n_test=100)
+    witnesses = cs.gaussian_witnesses(2, (24, 48), 2, decay=0.99, **family)
+    dictionary = cs.build_dictionary(witnesses, task.train.inputs, readout)
+    labels = task.train.targets if targets is None else targets(task.train.targets)
+    if readout == "all":
+        labels = np.repeat(labels[:, None], task.train.n_steps, axis=1)
+    problem = cs.ConvexProblem(dictionary, labels, loss, intercept=True)
+    return task, cs.solve(problem.with_strength(problem.critical_strength / 50))
+
+
+def draw_network(neuron="lif", readout="last", n_outputs=2, seed=0, hidden=(7, 5), dtype=torch.float32):
+    layers = Case(neuron=neuron, hidden=hidden, seed=seed).witnesses().to(dtype=dtype).layers
+    generator = torch.Generator().manual_seed(seed)
+    # Every second neuron is read, the last first.
+    neurons = torch.arange(2 * hidden[-1] - 1, -1, -2)
+    weight = torch.randn(len(neurons), n_outputs, generator=generator)
+    intercept = torch.randn(n_outputs, generator=generator)
+    return SpikingNetwork(layers, weight, [OutputHead("label", "softmax", 0, n_outputs)], intercept, neurons, readout)
+
+
+@pytest.mark.parametrize("neuron", NEURONS)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_scores_on_the_training_sequences_are_those_of_the_dictionary(readout, neuron):
+    task, solution = solved(readout, neuron=neuron)
+    scores = cs.reconstruct(solution)(task.train.inputs).detach()
+    torch.testing.assert_close(scores.reshape(-1, 1), solution.scores(), rtol=ROUNDING, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
+def test_stepping_to_the_end_predicts_what_the_whole_sequence_does(readout):
+    task, solution = solved(readout)
+    model = cs.reconstruct(solution)
+    stepped = predict_teacher_forced(model, task.test)["label"]
+    assert np.array_equal(stepped[:, -1], model.predict(task.test.inputs)["label"])
+
+
+def test_stepping_a_trajectory_readout_predicts_every_step():
+    task, solution = solved("all")
+    model = cs.reconstruct(solution)
+    assert np.array_equal(predict_teacher_forced(model, task.test)["label"], model.predict(task.test.inputs)["label"])
+
+
+def test_several_binary_columns_are_decided_by_the_largest():
+    task, solution = solved("last", targets=lambda labels: np.stack([1 - labels, labels], axis=1))
+    model = cs.reconstruct(solution)
+    expected = model(task.test.inputs).argmax(1).numpy()
+    assert np.array_equal(model.predict(task.test.inputs)["label"], expected)
+
+
+def test_a_regression_has_scores_and_no_classes():
+    task, solution = solved("last", loss="squared", targets=lambda labels: labels.astype(float))
+    model = cs.reconstruct(solution)
+    assert model(task.test.inputs).shape == (100, 1)
+    with pytest.raises(cs.InvalidInputError, match="got head 'label' with 'squared': call the network for scores"):
+        model.predict(task.test.inputs)
+
+
+@pytest.mark.parametrize("neuron", NEURONS)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_scores_are_the_spikes_of_the_neurons_read_times_the_weights(readout, neuron):
+    network, inputs = draw_network(neuron, readout), draw_inputs(11, 6, 3)
+    spikes = cs.roll_out(network.layers, inputs, "all").double()[..., network.neurons]
+    expected = {"last": spikes[:, -1], "mean": spikes.mean(1), "all": spikes}[readout]
+    scores = expected @ network.weight + network.intercept
+    torch.testing.assert_close(network(inputs), scores, rtol=ROUNDING, atol=ROUNDING)
+    assert np.array_equal(network.predict(inputs)["label"], scores.argmax(-1).numpy())
+
+
+@given(case=CASES)
+@settings(max_examples=30)
+def test_every_step_decides_as_the_sequence_up_to_there(case):
+    network = cs.reconstruct(replace(case, loss="softmax").solve())
+    inputs = draw_inputs(9, 6, case.seed + 2)
+    state, n_steps = network.start(len(inputs)), inputs.shape[1]
+    for t in range(n_steps):
+        state, decisions = network.step(state, inputs[:, t])
+        expected = network.predict(inputs[:, : t + 1])["label"]
+        assert np.array_equal(decisions["label"], expected[:, -1] if case.readout == "all" else expected)
+    assert state.n_steps == n_steps
+
+
+def test_a_single_column_decides_by_its_sign_and_a_tie_is_one():
+    layer = cs.LIFLayer(torch.ones(1, 1, 1), bias=-0.5, decay=0.0, threshold=0.0)
+    network = SpikingNetwork([layer], torch.tensor([[2.0]]), [OutputHead("label", "hinge", 0, 1)], torch.tensor([-2.0]))
+    assert network.predict(torch.tensor([[[0.0]], [[1.0]]]))["label"].tolist() == [0, 1]
+
+
+def test_heads_decide_each_from_its_own_outputs():
+    network = draw_network(n_outputs=4)
+    heads = [OutputHead("digit", "softmax", 0, 3), OutputHead("carry", "logistic", 3, 4)]
+    split = SpikingNetwork(network.layers, network.weight, heads, network.intercept, network.neurons)
+    inputs = draw_inputs(40, 6, 3)
+    scores, predicted = split(inputs), split.predict(inputs)
+    assert np.array_equal(predicted["digit"], scores[:, :3].argmax(1).numpy())
+    assert np.array_equal(predicted["carry"], (scores[:, 3] >= 0).numpy())
+
+
+@given(
+    st.integers(0, 2**16),
+    st.sampled_from(NEURONS),
+    st.sampled_from(SEQUENCE_READOUTS),
+    st.lists(st.integers(1, 6), min_size=2, max_size=9),
+)
+@settings(max_examples=40)
+def test_padded_sequences_score_as_each_alone_whatever_the_padding(seed, neuron, readout, lengths):
+    network = draw_network(neuron, readout, seed=seed)
+    inputs = draw_inputs(len(lengths), 6, seed)
+    together = network(Sequences(inputs, np.array(lengths)))
+    for row, length in enumerate(lengths):
+        alone = inputs[row : row + 1, :length]
+        assert torch.equal(network.features(Sequences(inputs, np.array(lengths)))[row], network.features(alone)[0])
+        torch.testing.assert_close(together[row], network(alone)[0], rtol=ROUNDING, atol=ROUNDING)
+    outside = torch.arange(6) >= torch.tensor(lengths)[:, None]
+    changed = torch.where(outside[:, :, None], 7.5, inputs)
+    assert torch.equal(network(Sequences(changed, torch.tensor(lengths))), together)
+
+
+@pytest.mark.parametrize("n_steps", [255, 256, 300])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_means_count_more_spikes_than_a_byte_holds(n_steps, is_padded):
+    # Some witnesses fire at every step, the others now and then.
+    family = {"decay": 0.9, "threshold": cs.Uniform(-1.0, 1.0)}
+    witnesses = cs.gaussian_witnesses(2, (6,), seed=0, bias=cs.Uniform(0.0, 3.0), **family)
+    inputs = np.random.default_rng(0).normal(size=(5, n_steps, 2))
+    lengths = np.array([n_steps, 1, 100, n_steps - 1, 254]) if is_padded else None
+    spikes = cs.roll_out(witnesses.layers, Sequences(inputs, lengths), "all").sum(1).numpy()
+    expected = spikes / (n_steps if lengths is None else lengths[:, None])
+    assert spikes.max() == n_steps
+    head = OutputHead("label", "logistic", 0, 1)
+    network = SpikingNetwork(witnesses.layers, torch.ones(6, 1), (head,), readout="mean")
+    dictionary = cs.build_dictionary(witnesses, Sequences(inputs, lengths), "mean")
+    np.testing.assert_allclose(network.features(Sequences(inputs, lengths)).numpy(), expected, rtol=ROUNDING)
+    columns = dictionary.matvec(torch.eye(dictionary.n_atoms, dtype=torch.float64))[:, dictionary.atom_of_witness]
+    np.testing.assert_allclose(columns.numpy(), expected, rtol=ROUNDING)
+
+
+def test_decisions_respect_lengths():
+    network, inputs = draw_network(), draw_inputs(6, 5, 1)
+    lengths = torch.tensor([1, 2, 3, 4, 5, 2])
+    expected = [network.predict(inputs[i : i + 1, :n])["label"][0] for i, n in enumerate(lengths)]
+    assert network.predict(Sequences(inputs, lengths))["label"].tolist() == expected
+
+
+@pytest.mark.parametrize("neuron", NEURONS)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_state_dict_carries_the_whole_network(readout, neuron):
+    source, target = draw_network(neuron, readout, seed=0), draw_network(neuron, readout, seed=1)
+    inputs = draw_inputs(30, 6, 5)
+    assert not torch.equal(source(inputs), target(inputs))
+    file = io.BytesIO()
+    torch.save(source.state_dict(), file)
+    file.seek(0)
+    target.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(source(inputs), target(inputs))
+
+
+def test_double_makes_the_membranes_double_and_float_undoes_it():
+    network, inputs = draw_network(), draw_inputs(30, 6, 5)
+    before = network(inputs)
+    layers = [layer.to(dtype=torch.float64) for layer in network.layers]
+    assert network.double() is network
+    assert all(layer.weight.dtype == torch.float64 for layer in network.layers)
+    assert torch.equal(network.features(inputs), cs.roll_out(layers, inputs, "all").double()[:, -1][:, network.neurons])
+    network.to("cpu", torch.float32)
+    assert all(layer.weight.dtype == torch.float32 for layer in network.layers)
+    assert torch.equal(network(inputs), before)
+
+
+@pytest.mark.parametrize("convert", ["float", "double"])
+def test_scores_stay_in_double_precision(convert):
+    network = getattr(draw_network(), convert)()
+    assert network.weight.dtype == network.intercept.dtype == torch.float64
+    assert network.neurons.dtype == torch.int64
+    assert network(draw_inputs(2, 3, 0)).dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_membranes_of_half_precision_are_refused_and_change_nothing(dtype):
+    network, inputs = draw_network(), draw_inputs(5, 6, 5)
+    before = network(inputs)
+    with pytest.raises(cs.InvalidInputError, match="membranes in float32 or float64"):
+        network.to(dtype)
+    assert torch.equal(network(inputs), before)
+
+
+def test_the_readout_has_a_gradient():
+    network, inputs = draw_network(), draw_inputs(5, 6, 5)
+    network(inputs).sum().backward()
+    torch.testing.assert_close(
+        network.weight.grad, network.features(inputs).sum(0)[:, None].expand(-1, 2), rtol=ROUNDING, atol=ROUNDING
+    )
+
+
+def test_another_readout_leaves_the_neurons():
+    network, inputs = draw_network(readout="mean"), draw_inputs(5, 6, 5)
+    other = network.with_readout(torch.ones_like(network.weight))
+    expected = network.features(inputs).sum(1, keepdim=True).expand(-1, 2)
+    torch.testing.assert_close(other(inputs), expected, rtol=ROUNDING, atol=ROUNDING)
+    assert not other.intercept.any()
+
+
+def test_one_line_tells_the_sizes():
+    assert draw_network().extra_repr() == "2 × (3 → 7 → 5), 5 neurons read → 2, last"
+    assert (draw_network().n_features, draw_network().n_outputs, draw_network().n_subnetworks) == (3, 2, 2)
+
+
+LAYERS = Case(hidden=(7, 5)).witnesses().layers
+WEIGHT, HEADS = torch.ones(10, 2), [OutputHead("label", "softmax", 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: SpikingNetwork([], WEIGHT, HEADS), "at least one hidden layer, got none"),
+        (lambda: SpikingNetwork(LAYERS[::-1], torch.ones(14, 2), HEADS)(INPUTS), "layer 1 to read 3 values"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT[:3], HEADS), r"each of 10 neurons that are read, got shape \(3, 2\)"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT[:, 0], HEADS), r"one row of output weights .* got shape \(10,\)"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, torch.ones(3)), r"intercept .* 2 outputs, got shape \(3,\)"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, torch.ones(1)), r"intercept .* 2 outputs, got shape \(1,\)"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT, []), r"heads that share out 2 outputs, got \[\]"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT, [OutputHead("a", "softmax", 0, 1)]), "share out 2 outputs"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT, [OutputHead("a", "softmax", 1, 2)]), "share out 2 outputs"),
+        (
+            lambda: SpikingNetwork(LAYERS, WEIGHT, [OutputHead("a", "hinge", 0, 2), OutputHead("b", "hinge", 1, 2)]),
+            "share out 2 outputs",
+        ),
+        (
+            lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, None, torch.arange(1, 11)),
+            "from 0 to 9, got values from 1 to 10",
+        ),
+        (
+            lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, None, torch.arange(-1, 9)),
+            "from 0 to 9, got values from -1 to 8",
+        ),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, readout="first"), "readout to be one of"),
+        (lambda: draw_network()(Sequences(INPUTS, [0, 1, 2, 3])), "lengths from 1 to 3, got values from 0 to 3"),
+        (lambda: draw_network()(Sequences(INPUTS, [1, 2, 3, 4])), "lengths from 1 to 3, got values from 1 to 4"),
+        (lambda: draw_network()(Sequences(INPUTS, [1, 2])), "lengths to be 4 integers"),
+        (lambda: draw_network(readout="mean")(Sequences(INPUTS, [1.0] * 4)), "lengths to be 4 integers"),
+        (lambda: draw_network()(INPUTS[:, :, :2]), "layer 1 to read 2 values, got weights for 3"),
+        (lambda: draw_network().step(draw_network().start(4), INPUTS[:2, 0]), r"shape \(4, 3\), got shape \(2, 3\)"),
+    ],
+)
+def test_misuse_is_refused_in_one_sentence(call, message):
+    with pytest.raises(cs.InvalidInputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+INPUTS = draw_inputs(4, 3, 0)

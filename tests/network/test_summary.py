@@ -1,0 +1,55 @@
+import pytest
+import torch
+from networks import NEURONS, Case
+
+from cvxsnn import LIFLayer, SpikingNetwork, reconstruct
+from cvxsnn.exchange.quantisation import quantise, quantise_readout
+from cvxsnn.network.spiking_network import OutputHead
+from cvxsnn.network.summary import summarise
+
+
+def make_network(**parameters):
+    weight = torch.tensor([[[0.5, 0.0], [-0.25, 0.0]], [[1.0, 0.0], [0.75, -3.0]]])
+    layer = LIFLayer(weight, bias=torch.tensor([[0.5, -1.0], [0.0, 0.25]]), decay=torch.tensor([[0.5, 1.0]]))
+    output = torch.tensor([[1.0, 0.0], [0.5, 2.0], [-1.5, 0.0]])
+    heads = [OutputHead("label", "softmax", 0, 2)]
+    return SpikingNetwork([layer], output, heads, neurons=torch.tensor([0, 2, 3]), **parameters)
+
+
+def test_sizes_and_ranges_leave_out_what_only_fills_up_the_arrays():
+    hidden, readout = summarise(make_network()).layers
+    # Neuron 1 of the first subnetwork has no weight, so its bias of -1 and decay of 1 are not seen there.
+    assert (hidden.n_neurons, hidden.n_weights, hidden.n_nonzero) == (3, 6, 5)
+    assert (hidden.decay, hidden.threshold, hidden.bias) == ((0.5, 1.0), (1.0, 1.0), (0.0, 0.5))
+    assert (readout.n_neurons, readout.n_weights, readout.n_nonzero) == (2, 6, 4)
+    assert readout.sparsity == 1 - 4 / 6
+    assert readout.decay is None
+
+
+def test_bytes_are_those_of_weights_in_their_bits_and_of_four_numbers_a_neuron():
+    summary = summarise(make_network())
+    hidden, readout = summary.layers
+    assert hidden.weight_bits == 3  # 1 and 0.75 are 4 and 3 quarters
+    assert hidden.n_bytes == -(-6 * 3 // 8) + 3 * 4 * 4
+    assert readout.weight_bits == 3
+    assert readout.n_bytes == -(-6 * 3 // 8) + 2 * 4
+    assert summary.n_bytes == hidden.n_bytes + readout.n_bytes
+
+
+@pytest.mark.parametrize("neuron", NEURONS)
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_the_bits_of_a_quantised_network_are_no_more_than_asked_for(neuron, bits):
+    network = reconstruct(Case(neuron, n_outputs=2, ratio=0.1).solve())
+    assert max(layer.weight_bits for layer in summarise(network).layers) == 64
+    summary = summarise(quantise_readout(quantise(network, bits), bits))
+    assert max(layer.weight_bits for layer in summary.layers) <= bits
+    assert summary.n_bytes < summarise(network).n_bytes
+
+
+@pytest.mark.parametrize("neuron", NEURONS)
+def test_the_table_has_a_line_for_each_layer(neuron):
+    network = reconstruct(Case(neuron, "mean", ratio=0.1).solve())
+    title, *lines = str(summarise(network)).splitlines()
+    assert title.startswith(f"{network}, ")
+    assert [line.split("  ")[0] for line in lines] == ["layer", "hidden 1", "hidden 2", "read-out (mean)"]
+    assert len({len(line) for line in lines}) == 1

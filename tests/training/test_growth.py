@@ -1,0 +1,148 @@
+"""Witnesses that climb their own price, and sets of witnesses put together."""
+
+import itertools
+
+import pytest
+import torch
+from tolerances import ROUNDING
+
+import cvxsnn as cs
+from cvxsnn import Ascent, Objective, TrainingSet
+from cvxsnn.network.reconstruction import prune
+from cvxsnn.training.growth import climb_prices, grow_witnesses
+
+TASK = cs.tasks.first_last_xor(5, encoding="one-hot", n_train=60, n_val=20, n_test=20, seed=3)
+DATA = TrainingSet.of(TASK.train)
+STRENGTH = 0.02
+QUICK = Ascent(n_candidates=12, n_steps=10)
+
+
+def draw(n=6, width=5, seed=0, **family):
+    return cs.gaussian_witnesses(2, (7, width), n, **{"decay": 0.8, "bias": cs.Normal(0, 0.3), **family}, seed=seed)
+
+
+def optimum(witnesses, objective=None, penalty="l1"):
+    objective = objective or Objective("logistic")
+    dictionary = cs.build_dictionary(witnesses, DATA.inputs, objective.readout)
+    return cs.solve(objective.problem(dictionary, DATA, l1_strength=STRENGTH, penalty=penalty), 1e-9)
+
+
+def spikes(witnesses, steps="all"):
+    return cs.roll_out(witnesses.layers, DATA.inputs, steps)
+
+
+def test_single_witnesses_fire_as_they_did_in_company():
+    witnesses, chosen = draw(), torch.tensor([29, 3, 3, 17])
+    alone = cs.single_out(witnesses, chosen)
+    assert (alone.n_subnetworks, alone.hidden) == (4, (7, 1))
+    assert torch.equal(spikes(alone), spikes(witnesses)[..., chosen])
+
+
+def test_pruned_witnesses_fire_as_before_with_fewer_neurons():
+    sparse = cs.single_out(draw(fan_in=2), torch.arange(10))
+    small = prune(sparse)
+    assert small.hidden[0] <= 2 < sparse.hidden[0]
+    assert torch.equal(spikes(small), spikes(sparse))
+
+
+def test_joined_sets_fire_as_each_did_whatever_their_lower_widths():
+    narrow = cs.gaussian_witnesses(2, (3, 4), 2, seed=1)
+    wide = draw(n=3, width=4, seed=2)
+    joined = cs.join_witnesses([narrow, wide, narrow])
+    assert (joined.n_subnetworks, joined.hidden) == (7, (7, 4))
+    assert torch.equal(spikes(joined), torch.cat([spikes(own) for own in (narrow, wide, narrow)], dim=-1))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        cs.gaussian_witnesses(2, (7, 6)),
+        cs.gaussian_witnesses(2, (5,)),
+        cs.gaussian_witnesses(3, (7, 5)),
+        cs.gaussian_witnesses(2, (7, 5), neuron="threshold"),
+    ],
+)
+def test_sets_that_do_not_fit_are_refused_in_one_sentence(other):
+    with pytest.raises(cs.InvalidInputError, match="to join, got several") as caught:
+        cs.join_witnesses([draw(), other])
+    assert "\n" not in str(caught.value)
+
+
+def test_threshold_neurons_cannot_be_singled_out():
+    with pytest.raises(cs.InvalidInputError, match="read each other"):
+        cs.single_out(cs.gaussian_witnesses(2, (4,), neuron="threshold"), torch.tensor([0]))
+
+
+@pytest.mark.parametrize("readout", ["last", "mean"])
+@pytest.mark.parametrize("penalty", ["l1", "group"])
+def test_prices_are_exact_and_only_what_has_climbed_above_the_strength_is_accepted(readout, penalty):
+    objective = Objective("logistic", readout)
+    solution = optimum(draw(n=1), objective, penalty)
+    starts = cs.single_out(draw(seed=9), torch.arange(20))
+    climbed = climb_prices(starts, DATA, readout, solution, QUICK)
+    columns = spikes(climbed.witnesses).double()
+    columns = columns[:, -1] if readout == "last" else columns.mean(1)
+    torch.testing.assert_close(climbed.prices, (columns.T @ solution.dual_point)[:, 0].abs(), rtol=0, atol=ROUNDING)
+    assert bool((climbed.prices >= climbed.first_prices).all())
+    is_above = (climbed.prices > STRENGTH * (1 + 1e-9)) & (climbed.prices > climbed.first_prices)
+    assert climbed.accepted.tolist() == torch.nonzero(is_above).squeeze(1).tolist()
+    # There is something to climb from here, and some do.
+    assert bool((climbed.prices > climbed.first_prices).any())
+
+
+def test_steps_of_the_trajectory_are_priced_too():
+    targets = torch.from_numpy(TASK.train.inputs[:, :, 0].copy()).double()
+    data, objective = TrainingSet(DATA.inputs, {"bit": targets}), Objective("squared", "all")
+    dictionary = cs.build_dictionary(draw(n=1), data.inputs, "all")
+    solution = cs.solve(objective.problem(dictionary, data, l1_strength=0.01), 1e-9)
+    climbed = climb_prices(cs.single_out(draw(seed=9), torch.arange(8)), data, "all", solution, QUICK)
+    columns = spikes(climbed.witnesses).double().flatten(0, 1)
+    torch.testing.assert_close(climbed.prices, (columns.T @ solution.dual_point)[:, 0].abs(), rtol=0, atol=ROUNDING)
+
+
+def test_every_round_lowers_the_certified_optimum_and_the_network_is_what_was_solved():
+    told = []
+    start = optimum(draw(n=1))
+    grown = grow_witnesses(
+        draw(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=3, report=told.append
+    )
+    assert tuple(told) == grown.rounds
+    assert len(grown.rounds) > 0
+    primal = [start.certificate.primal, *(moment.primal for moment in grown.rounds)]
+    assert all(after <= before + 1e-6 for before, after in itertools.pairwise(primal))
+    assert primal[-1] < primal[0] * (1 - 1e-3)
+    assert all(moment.largest_price > STRENGTH for moment in grown.rounds)
+    assert grown.solution.certificate.relative_gap <= 1e-6
+    network = cs.reconstruct(grown.solution)
+    torch.testing.assert_close(network(DATA.inputs).detach(), grown.solution.scores(), rtol=0, atol=ROUNDING)
+
+
+def test_growth_is_the_same_for_the_same_seed():
+    first, second = (
+        grow_witnesses(draw(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=2, seed=4).rounds
+        for _ in range(2)
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_candidates": 0}, "n_candidates to be a positive integer"),
+        ({"n_steps": 0.5}, "n_steps to be a positive integer"),
+        ({"learning_rate": 0.0}, "learning_rate above zero"),
+        ({"steepness": -1.0}, "steepness above zero"),
+    ],
+)
+def test_an_ascent_that_means_nothing_is_refused(options, message):
+    with pytest.raises(cs.InvalidInputError, match=message):
+        Ascent(**options)
+
+
+def test_growth_can_begin_where_nothing_is_worth_reading():
+    start = draw(n=1, width=1)
+    dictionary = cs.build_dictionary(start, DATA.inputs)
+    strength = 1.01 * Objective("logistic").problem(dictionary, DATA).critical_strength
+    grown = grow_witnesses(start, DATA, Objective("logistic"), strength, ascent=QUICK, n_rounds=2)
+    assert len(grown.rounds) > 0
+    assert len(grown.solution.support) > 0

@@ -1,0 +1,321 @@
+"""The training methods, end to end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tolerances import ROUNDING
+
+import cvxsnn.training.convex_stage
+import cvxsnn.training.methods
+from cvxsnn import METHODS, InvalidInputError, Objective, Settings, SurrogateSettings, reconstruct, train_task
+from cvxsnn.data import tasks
+from cvxsnn.data.training_set import TrainingSet
+from cvxsnn.network.evaluation import accuracy
+from cvxsnn.training.methods import Trained, train
+from cvxsnn.training.search import Tuning
+from cvxsnn.training.settings import Split
+
+TOL = 1e-6
+"""Relative gap that the methods are asked to certify."""
+
+QUICK = SurrogateSettings(epochs=2, batch_size=20)
+STEP = Settings(
+    Objective({"sum": "softmax", "carry": "logistic"}, "all"),
+    {"hidden": (6, 8), "n_subnetworks": 2},
+    n_strengths=3,
+    surrogate=QUICK,
+    tol=TOL,
+)
+SEQUENCE = replace(STEP, objective=Objective("logistic", "last"), intercept=True)
+ADDITION = tasks.addition(2, 2, n_train=24, n_val=10, n_test=4, n_test_ood=4)
+XOR = tasks.first_last_xor(3, n_train=24, n_val=16, n_test=4)
+
+
+def small_digits():
+    task = tasks.digits_seq(8)
+    return replace(task, train=task.train.first(50), val=task.val.first(30), test=task.test.first(20))
+
+
+CASES = {
+    "addition": (ADDITION, STEP),
+    "first_last_xor": (XOR, SEQUENCE),
+    "digits_seq": (small_digits(), replace(STEP, objective=Objective("softmax", "mean"))),
+}
+
+
+def tensors_of(network):
+    return {**network.get_extra_state(), "weight": network.weight.detach(), "intercept": network.intercept.detach()}
+
+
+def assert_same_network(one, other):
+    one, other = tensors_of(one), tensors_of(other)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+class Spy:
+    """Stands before a function and keeps what it was called with."""
+
+    def __init__(self, monkeypatch, name, module=cvxsnn.training.methods):
+        self.calls = []
+        original = getattr(module, name)
+
+        def call(*arguments, **options):
+            self.calls.append((arguments, options))
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(module, name, call)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_method_trains_every_task(name, method):
+    task, settings = CASES[name]
+    trained = train_task(method, task, settings)
+    assert isinstance(trained, Trained)
+    assert trained.method == method
+    assert trained.settings == replace(settings, objective=trained.settings.objective)
+    assert tuple(stage.name for stage in trained.history) == METHODS[method].stages
+    assert trained.network is trained.history[-1].network
+    later = task.val if len(trained.history) == 1 else (task.finetune_val or task.val)
+    assert trained.history[-1].score == accuracy(trained.network, task, later)
+    assert trained.history[0].score == accuracy(trained.history[0].network, task, task.val)
+    assert trained.seconds == sum(stage.seconds for stage in trained.history) > 0
+    for stage in trained.history:
+        assert (stage.solution is None) == (stage.name != "convex")
+        assert (stage.run is None) == (stage.name != "gradient")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_certificate_is_given_only_where_the_last_stage_is_convex(method):
+    trained = train_task(method, XOR, SEQUENCE)
+    if METHODS[method].stages[-1] != "convex":
+        assert trained.certificate is None
+        assert trained.solution is None
+        return
+    assert trained.certificate.relative_gap <= TOL
+    with torch.no_grad():
+        data = XOR.finetune if method == "sg-cvx" else XOR.train
+        scores = trained.solution.problem.dictionary.matvec(trained.solution.coef) + trained.solution.intercept
+        torch.testing.assert_close(trained.network(data.inputs), scores, rtol=ROUNDING, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("method", ["sg", "cvx", "sg-cvx", "sg-sg", "cvx-sg", "r", "r-cvx"])
+def test_the_second_stage_sees_the_finetuning_split(monkeypatch, method):
+    gradient, convex = Spy(monkeypatch, "train_jobs"), Spy(monkeypatch, "best_readout")
+    ridge = Spy(monkeypatch, "fit_ridge")
+    train_task(method, XOR, SEQUENCE)
+    seen = {"gradient": [], "convex": [], "ridge": []}
+    seen["gradient"] = [job.data for arguments, _ in gradient.calls for job in arguments[0]]
+    seen["convex"] = [arguments[1].data for arguments, _ in convex.calls]
+    seen["ridge"] = [arguments[1] for arguments, _ in ridge.calls]
+    for number, stage in enumerate(METHODS[method].stages):
+        data = seen[stage].pop(0)
+        expected = XOR.train if number == 0 else XOR.finetune
+        assert np.array_equal(data.inputs.numpy(), expected.inputs)
+        assert np.array_equal(data.targets["label"], expected.targets)
+    assert seen == {"gradient": [], "convex": [], "ridge": []}
+
+
+def test_without_a_second_split_the_first_is_used_again():
+    split = Split(TrainingSet.of(XOR.train), lambda network: accuracy(network, XOR, XOR.val))
+    assert_same_network(train("sg-cvx", split, SEQUENCE).network, train("sg-cvx", split, SEQUENCE, split).network)
+
+
+def test_finetuning_is_at_a_fifth_of_the_rate_unless_told_otherwise(monkeypatch):
+    spy = Spy(monkeypatch, "train_jobs")
+    train_task("sg-sg", XOR, SEQUENCE)
+    own = SurrogateSettings(epochs=1, seed=9)
+    train_task("sg-sg", XOR, replace(SEQUENCE, finetuning=own))
+    used = [job.settings for arguments, _ in spy.calls for job in arguments[0]]
+    assert used == [QUICK, replace(QUICK, learning_rate=0.2 * QUICK.learning_rate), QUICK, own]
+
+
+def test_of_several_candidates_the_one_that_validates_best_is_kept():
+    rates = (1e-6, 3e-2, 1e-5)
+    candidates = [replace(QUICK, epochs=6, learning_rate=rate) for rate in rates]
+    together = train_task("sg", XOR, replace(SEQUENCE, surrogate=candidates))
+    alone = [train_task("sg", XOR, replace(SEQUENCE, surrogate=own)) for own in candidates]
+    scores = [trained.history[-1].score for trained in alone]
+    best = scores.index(max(scores))
+    assert together.history[-1].run.settings == candidates[best]
+    assert_same_network(together.network, alone[best].network)
+
+
+@pytest.mark.parametrize("method", ["sg", "sg-cvx", "sg-sg"])
+def test_several_networks_of_the_best_settings_become_one(method):
+    candidates = tuple(SurrogateSettings(epochs=2, batch_size=20, learning_rate=rate) for rate in (1e-4, 0.1))
+    alone = train_task("sg", XOR, replace(SEQUENCE, surrogate=candidates))
+    several = train_task(method, XOR, replace(SEQUENCE, surrogate=candidates, n_networks=3))
+    first = several.history[0]
+    assert first.network.n_subnetworks == 3 * alone.network.n_subnetworks
+    assert first.run.settings == alone.history[0].run.settings
+    shares = first.network.layers[0].weight.chunk(3)
+    assert torch.equal(shares[0], alone.network.layers[0].weight)
+    assert not torch.equal(shares[0], shares[1])
+    assert not torch.equal(shares[1], shares[2])
+    assert first.score == accuracy(first.network, XOR, XOR.val)
+    if method == "sg-cvx":
+        assert several.solution.problem.dictionary.n_witnesses == 3 * 2 * 8
+
+
+def test_every_class_of_a_task_has_an_output_even_where_it_does_not_occur():
+    task = tasks.addition(base=5, n_digits=1, n_train=4, n_val=4, n_test=4, ood_digits=(2,), n_test_ood=2)
+    objective = Objective({"sum": "softmax", "carry": "logistic"}, "all").for_classes(task.n_classes)
+    heads, _ = objective.heads(TrainingSet(task.train.inputs[:2], {n: y[:2] for n, y in task.train.heads.items()}))
+    assert [head.targets.shape[1] for head in heads] == [5, 1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_after_a_convex_stage_start_from_its_solution(name):
+    task, settings = CASES[name]
+    trained = train_task("cvx-sg", task, settings)
+    first, second = trained.history
+    full = reconstruct(first.solution, "full")
+    assert_same_network(first.network, full)
+    assert first.network.hidden == (6, 8)
+    assert second.run.history[0].score == accuracy(full, task, task.finetune_val or task.val)
+    assert trained.certificate is None
+
+
+def test_a_convex_stage_after_gradients_reads_the_trained_neurons():
+    trained = train_task("sg-cvx", XOR, SEQUENCE)
+    network = trained.history[0].network
+    witnesses = trained.solution.problem.dictionary.witnesses
+    assert witnesses.provenance.kind == "pretrained"
+    for layer, expected in zip(witnesses.layers, network.layers, strict=True):
+        assert all(torch.equal(value, expected.tensors()[name]) for name, value in layer.tensors().items())
+
+
+@pytest.mark.parametrize("method", ["cvx", "r-cvx"])
+def test_the_strength_is_the_one_that_validates_best(method):
+    strengths = [0.3, 0.001, 0.05]
+    trained = train_task(method, XOR, replace(SEQUENCE, l1_strength=strengths))
+    scores = {s: train_task(method, XOR, replace(SEQUENCE, l1_strength=s)).history[0].score for s in strengths}
+    # of equals the sparser one
+    best = max(strength for strength, score in scores.items() if score == max(scores.values()))
+    assert len(set(scores.values())) > 1
+    assert trained.solution.problem.l1_strength == best
+    assert trained.history[0].score == scores[best]
+
+
+@pytest.mark.parametrize("strength", [0.05, 1, np.float64(0.05)])
+def test_a_single_strength_is_used_as_it_is(strength):
+    assert train_task("cvx", XOR, replace(SEQUENCE, l1_strength=strength)).solution.problem.l1_strength == strength
+
+
+def test_settings_reach_the_convex_program(monkeypatch):
+    settings = replace(STEP, penalty="group", l1_strength=0.05, tol=1e-4, intercept=True)
+    problem = train_task("cvx", ADDITION, settings).solution.problem
+    assert (problem.penalty.name, problem.l1_strength, problem.intercept) == ("group", 0.05, True)
+    assert problem.dictionary.readout == "all"
+    spy = Spy(monkeypatch, "solve_path", cvxsnn.training.convex_stage)
+    train_task("cvx", XOR, replace(SEQUENCE, n_strengths=4, smallest_ratio=0.1, tol=1e-4))
+    assert spy.calls[0][1] == {"n_strengths": 4, "smallest_ratio": 0.1, "tol": 1e-4}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_seed_gives_one_network(method):
+    one, other = (train_task(method, XOR, SEQUENCE) for _ in range(2))
+    assert_same_network(one.network, other.network)
+    different = train_task(method, XOR, replace(SEQUENCE, seed=1)).network
+    assert different.get_extra_state().keys() == one.network.get_extra_state().keys()
+    weights = different.layers[0].weight, one.network.layers[0].weight
+    assert weights[0].shape != weights[1].shape or not torch.equal(*weights)
+
+
+@pytest.mark.parametrize(("method", "n_networks"), [("sg", 1), ("sg", 3), ("sg-sg", 1), ("sg-sg", 2), ("cvx-sg", 1)])
+def test_an_interrupted_method_goes_on_from_its_checkpoints(tmp_path, method, n_networks):
+    settings = replace(SEQUENCE, n_networks=n_networks)
+
+    def interrupt(stage, done, total):
+        if done == 1 and stage.startswith(str(len(METHODS[method].stages))):
+            raise KeyboardInterrupt
+
+    whole = train_task(method, XOR, settings)
+    with pytest.raises(KeyboardInterrupt):
+        train_task(method, XOR, settings, report=interrupt, checkpoints=tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir())
+    resumed = train_task(method, XOR, settings, checkpoints=tmp_path / "new" / "folder")
+    assert_same_network(resumed.network, whole.network)
+
+
+def test_progress_is_told_stage_by_stage():
+    told = []
+    train_task("cvx-sg", XOR, SEQUENCE, report=lambda *event: told.append(event))
+    convex, gradient = "1. convex", "2. gradient"
+    assert told == [(convex, 0, 1), (convex, 1, 1), (gradient, 0, 1), (gradient, 1, 2), (gradient, 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: train_task("adam", XOR, SEQUENCE), "method to be one of 'sg', 'cvx', .*, got 'adam'"),
+        (
+            lambda: train_task("cvx", XOR, replace(SEQUENCE, family={"hidden": (4,), "width": 3})),
+            r"a family of \[.*'hidden'.*\], got \['width'\] too",
+        ),
+        (
+            lambda: train_task("sg", XOR, replace(SEQUENCE, family={"hidden": (4,), "seed": 3})),
+            r"a family of \[.*\], got \['seed'\] too",
+        ),
+        (lambda: replace(SEQUENCE, l1_strength="large"), "l1_strength to be one of 'auto', got 'large'"),
+        (lambda: replace(SEQUENCE, n_strengths=0), "n_strengths to be a positive integer, got 0"),
+        (lambda: train_task("cvx", XOR, replace(SEQUENCE, l1_strength=-1.0)), "l1_strength to be a finite number"),
+        (lambda: train_task("cvx", XOR, replace(SEQUENCE, l1_strength=[])), "at least one strength, got none"),
+        (
+            lambda: train_task("r", XOR, replace(SEQUENCE, family={"hidden": (4,), "neuron": "threshold"})),
+            "LIF neurons for a reservoir",
+        ),
+    ],
+)
+def test_misuse_is_refused_in_one_sentence(call, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"penalty": "l3"}, {"l1_strength": -1.0}, {"l1_strength": []}, {"l1_strength": [0.1, 0.0]}]
+)
+def test_settings_of_stages_that_a_method_lacks_are_checked_too(options):
+    with pytest.raises(InvalidInputError, match=next(iter(options))):
+        replace(SEQUENCE, **options)
+
+
+def test_a_family_without_widths_is_refused():
+    with pytest.raises(InvalidInputError, match="hidden layers"):
+        train_task("sg", XOR, replace(SEQUENCE, family={"decay": 0.5}))
+
+
+POOLED = replace(SEQUENCE, family={"hidden": (4, 8), "fan_in": 2, "decay": 1.0}, pool=64)
+
+
+def test_a_convex_stage_over_a_pool_is_certified_as_such():
+    trained = train_task("cvx", XOR, POOLED)
+    assert (trained.certificate.scope, trained.certificate.n_witnesses) == ("pool", 64)
+    assert trained.certificate.relative_gap <= TOL
+    scores = trained.solution.scores()
+    torch.testing.assert_close(trained.network(XOR.train.inputs).detach(), scores, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_a_strength_that_is_given_is_the_pools_too():
+    trained = train_task("cvx", XOR, replace(POOLED, l1_strength=0.037))
+    assert trained.solution.problem.l1_strength == 0.037
+
+
+@pytest.mark.parametrize("method", ["sg", "sg-cvx", "cvx-sg", "r-cvx"])
+def test_a_pool_is_refused_where_neurons_are_trained(method):
+    with pytest.raises(InvalidInputError, match="'cvx' for a pool"):
+        train_task(method, XOR, POOLED)
+
+
+def test_a_family_is_searched_for_before_the_first_stage():
+    trained = train_task("cvx", XOR, replace(SEQUENCE, family=Tuning(n_witnesses=32, n_trials=4)))
+    tuning, convex = trained.history
+    assert (tuning.name, convex.name) == ("tuning", "convex")
+    assert trained.settings.family == tuning.tuned.family
+    assert trained.settings.objective.readout == tuning.tuned.readout
+    assert tuning.score == tuning.tuned.score

@@ -1,0 +1,357 @@
+"""Choosing the family of witnesses on validation data."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+from tolerances import ROUNDING
+
+import cvxsnn as cs
+from cvxsnn import InvalidInputError, Objective, TrainingSet
+from cvxsnn.core.seeds import child_seed
+from cvxsnn.network.evaluation import accuracy
+from cvxsnn.training import search as tuning
+from cvxsnn.training.search import Tuning, fit_ridge_gcv, tune_witnesses
+from cvxsnn.training.surrogate.settings import initial_network
+
+XOR = cs.tasks.first_last_xor(6, n_train=200, n_val=200, n_test=400)
+DATA = TrainingSet.of(XOR.train)
+LOGISTIC = Objective("logistic")
+QUICK = Tuning(n_witnesses=64, n_trials=20)
+PAPER = {"decay": 0.9, "threshold": 1.0, "bias": 0.0}
+
+
+def on_validation(network):
+    return accuracy(network, XOR, XOR.val)
+
+
+def tune(settings=QUICK, seed=0, score=on_validation, objective=LOGISTIC, data=DATA, **options):
+    return tune_witnesses(data, objective, score, settings, seed=seed, **options)
+
+
+@cache
+def tuned():
+    """One search, with the networks that it scored and what it reported."""
+    networks, told = [], []
+
+    def score(network):
+        networks.append(network)
+        return on_validation(network)
+
+    return tune(score=score, report=lambda *progress: told.append(progress)), networks, told
+
+
+def outcome(found):
+    return [(trial.family, trial.readout, trial.round, trial.score, trial.error) for trial in found.trials]
+
+
+def read_out(family, data, objective, seed=0):
+    """A network of that family, read out by ridge regression."""
+    witnesses = cs.gaussian_witnesses(data.inputs.shape[2], seed=seed, **family)
+    network = initial_network(witnesses.layers, objective, data)
+    heads, row_weight = objective.heads(data)
+    features = network.features(data.inputs).flatten(0, -2)
+    return network.with_readout(*fit_ridge_gcv(features, heads, row_weight)[:2])
+
+
+def test_it_finds_a_family_that_adds_where_the_papers_does_not():
+    task = cs.tasks.addition(3, 4, n_train=200, n_val=60, n_test=100, n_test_ood=4)
+    objective = Objective({"sum": "softmax", "carry": "logistic"}, "all").for_classes(task.n_classes)
+    data = TrainingSet.of(task.train)
+    found = tune(
+        Tuning(n_witnesses=256, n_trials=60),
+        score=lambda network: accuracy(network, task, task.val),
+        objective=objective,
+        data=data,
+    )
+    usual = {**PAPER, "hidden": found.family["hidden"]}
+    best, paper = (accuracy(read_out(family, data, objective), task, task.test) for family in (found.family, usual))
+    assert paper < 0.8
+    assert best > 0.95
+
+
+def test_a_search_of_one_seed_is_always_the_same():
+    again = tune()
+    assert outcome(again) == outcome(tuned()[0])
+    assert (again.family, again.readout) == (tuned()[0].family, tuned()[0].readout)
+    few = Tuning(n_witnesses=32, n_trials=2)
+    assert outcome(tune(few, seed=1)) != outcome(tune(few))
+
+
+def test_scores_are_those_of_the_networks_tried():
+    found, networks, _ = tuned()
+    for trial, network in zip(found.trials, networks, strict=True):
+        assert trial.score == on_validation(network)
+        assert trial.readout == network.readout
+        seed = child_seed(0, "tuning", trial.round)
+        layers = cs.gaussian_witnesses(2, seed=seed, **trial.family).layers
+        for layer, own in zip(layers, network.layers, strict=True):
+            assert all(torch.equal(value, own.tensors()[name]) for name, value in layer.tensors().items())
+
+
+def test_errors_and_read_outs_are_those_of_ridge_regression_on_the_training_data():
+    found, networks, _ = tuned()
+    heads, row_weight = LOGISTIC.heads(DATA)
+    for trial, network in list(zip(found.trials, networks, strict=True))[-3:]:
+        coef, intercept, error = fit_ridge_gcv(network.features(DATA.inputs), heads, row_weight)
+        assert trial.error == pytest.approx(error, rel=ROUNDING)
+        torch.testing.assert_close(network.weight.detach(), coef, rtol=ROUNDING, atol=ROUNDING)
+        torch.testing.assert_close(network.intercept.detach(), intercept, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_the_best_finalist_is_chosen_and_has_the_size_asked_for():
+    found, _, _ = tuned()
+    finalists = [trial for trial in found.trials if trial.round == "finish"]
+    best = max(finalists, key=lambda trial: (trial.score, -trial.error))
+    assert (found.family, found.readout) == (best.family, best.readout)
+    assert found.family["hidden"][-1] == 64
+    assert len(finalists) == tuning._FINALISTS
+
+
+def test_those_that_did_best_are_varied_and_finished():
+    found, _, _ = tuned()
+    rounds = [trial.round for trial in found.trials]
+    assert rounds == sorted(rounds, key=["draw", "vary", "finish"].index)
+
+    def dynamics(trial):
+        return {name: value for name, value in trial.family.items() if name != "hidden"}
+
+    drawn = [trial for trial in found.trials if trial.round == "draw"]
+    promoted = [dynamics(trial) for trial in found.trials if trial.round == "vary"][: tuning._PARENTS]
+    assert promoted == [dynamics(trial) for trial in sorted(drawn, key=lambda t: t.rank, reverse=True)][: len(promoted)]
+    varied = {repr(dynamics(t)): t.rank for t in found.trials if t.round == "vary"}
+    finished = [repr(dynamics(trial)) for trial in found.trials if trial.round == "finish"]
+    assert finished == sorted(varied, key=varied.__getitem__, reverse=True)[: tuning._FINALISTS]
+
+
+@pytest.mark.parametrize("n_trials", [1, 2, 30])
+def test_about_as_many_families_are_tried_as_asked_for(n_trials):
+    found = tune(Tuning(n_witnesses=32, n_trials=n_trials))
+    number = {name: sum(trial.round == name for trial in found.trials) for name in ("draw", "vary", "finish")}
+    assert number["draw"] == max(1, n_trials // 2)
+    # Parents are tried again at the next size, and variations that were tried before are not.
+    assert number["vary"] <= min(tuning._PARENTS, number["draw"]) + n_trials - number["draw"]
+    assert 1 <= number["finish"] <= tuning._FINALISTS
+    if n_trials == 30:
+        assert number["vary"] > tuning._PARENTS
+
+
+def test_reports_rise_to_the_total():
+    found, _, told = tuned()
+    done = [one for one, _ in told]
+    assert len({total for _, total in told}) == 1
+    assert done[:-1] == list(range(1, len(found.trials) + 1))
+    assert done[-2] <= done[-1] == told[-1][1]
+
+
+def test_no_fit_begins_when_time_is_up():
+    told = []
+    found = tune(Tuning(n_witnesses=64, n_trials=20, max_seconds=1e-9), report=lambda *progress: told.append(progress))
+    assert len(found.trials) == 1
+    assert told[-1][0] == told[-1][1]
+    # What was tried small is handed back in the size asked for.
+    small = found.trials[0].family
+    assert found.family["hidden"][-1] == 64
+    assert {**found.family, "hidden": small["hidden"]} == small
+
+
+def test_time_that_is_up_in_between_leaves_the_best_so_far(monkeypatch):
+    clock = iter(np.arange(0.0, 1e6))
+    monkeypatch.setattr(tuning.time, "monotonic", lambda: float(next(clock)))
+    found = tune(Tuning(n_witnesses=32, n_trials=20, max_seconds=20.0))
+    assert {trial.round for trial in found.trials} == {"draw"}
+    best = max(found.trials, key=lambda trial: trial.rank)
+    assert {**found.family, "hidden": best.family["hidden"]} == best.family
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 4])
+def test_families_have_the_layers_asked_for(n_layers):
+    found = tune(Tuning(n_witnesses=64, n_layers=n_layers, n_trials=4))
+    assert {len(trial.family["hidden"]) for trial in found.trials} == {n_layers}
+    assert len(found.family["hidden"]) == n_layers
+    assert all(len(found.family[name]) == n_layers for name in ("decay", "threshold", "bias", "gain", "fan_in"))
+
+
+def test_one_or_two_layers_are_tried_where_none_are_asked_for():
+    assert {len(trial.family["hidden"]) for trial in tuned()[0].trials} == {1, 2}
+
+
+def test_readouts_are_those_asked_for_or_the_objectives_own():
+    both = tune(Tuning(n_witnesses=32, n_trials=12, readouts=("last", "mean")))
+    assert {trial.readout for trial in both.trials} == {"last", "mean"}
+    mean = Objective("logistic", "mean")
+    assert {trial.readout for trial in tune(Tuning(n_witnesses=32, n_trials=2), objective=mean).trials} == {"mean"}
+    assert {trial.readout for trial in tuned()[0].trials} == {"last"}
+
+
+def test_small_trials_take_few_sequences_and_neurons_and_finalists_all(monkeypatch):
+    monkeypatch.setattr(tuning, "_LEAST_ROWS", 40)
+    found = tune(Tuning(n_witnesses=640, n_layers=2, n_trials=2))
+    sizes = {trial.round: (trial.n_rows, trial.family["hidden"]) for trial in found.trials}
+    assert sizes == {"draw": (40, (32, 40)), "vary": (50, (40, 160)), "finish": (200, (160, 640))}
+
+
+def test_the_tuner_takes_what_scores_best_whatever_that_is():
+    # The score prefers the smallest decay of the first layer, whatever it does for the task.
+    found = tune(Tuning(n_witnesses=32, n_trials=40), score=lambda network: -float(network.layers[0].decay.mean()))
+    assert max(trial.score for trial in found.trials) == 0.0
+    assert found.family["decay"][0] == cs.Constant(0.0)
+
+
+def test_trials_have_the_shares_of_the_neurons_that_are_asked_for():
+    found = tune(Tuning(n_witnesses=640, n_layers=1, n_trials=8, shares=(5, 2, 1)))
+    widths = {(trial.round, trial.family["hidden"]) for trial in found.trials}
+    assert widths == {("draw", (128,)), ("vary", (320,)), ("finish", (640,))}
+
+
+@pytest.mark.parametrize(
+    ("n_compared", "sizes"),
+    [
+        (None, {("draw", 1, (64,)), ("vary", 2, (128,)), ("finish", 4, (128,))}),
+        (300, {("draw", 1, (32,)), ("vary", 1, (128,)), ("finish", 2, (128,))}),
+        (100, {("draw", 1, (32,)), ("vary", 1, (42,)), ("finish", 1, (85,))}),
+    ],
+)
+def test_whole_subnetworks_are_left_out_first(n_compared, sizes):
+    tuning = Tuning(n_witnesses=128, n_layers=1, n_subnetworks=4, n_trials=8, n_compared=n_compared, shares=(8, 2, 1))
+    found = tune(tuning)
+    assert {(trial.round, trial.family["n_subnetworks"], trial.family["hidden"]) for trial in found.trials} == sizes
+    assert (found.family["n_subnetworks"], found.family["hidden"]) == (4, (128,))
+    assert {trial.n_rows for trial in found.trials} == {len(DATA)}
+
+
+def test_witnesses_are_parted_among_subnetworks_where_these_have_lower_layers():
+    for n_layers, n_subnetworks, hidden in ((1, 1, (256,)), (2, 4, (32, 64))):
+        found = tune(Tuning(n_witnesses=256, n_layers=n_layers, n_subnetworks="auto", n_trials=2))
+        assert (found.family["n_subnetworks"], found.family["hidden"]) == (n_subnetworks, hidden)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_subnetworks": 0}, "n_subnetworks to be a positive integer, got 0"),
+        ({"n_subnetworks": "auto", "hidden": (4,)}, "number of subnetworks for the widths in hidden, got 'auto'"),
+        ({"n_compared": 0}, "n_compared to be a positive integer, got 0"),
+        ({"n_witnesses": 0}, "n_witnesses to be a positive integer, got 0"),
+        ({"n_trials": 0}, "n_trials to be a positive integer, got 0"),
+        ({"n_layers": 0}, "n_layers to be a positive integer, got 0"),
+        ({"max_seconds": 0.0}, "max_seconds above zero, got 0.0"),
+        ({"max_seconds": math.nan}, "max_seconds above zero, got nan"),
+        ({"shares": (4, 1)}, r"expected three shares, .*, got \(4, 1\)"),
+        ({"shares": (4, 0, 1)}, "shares to be a positive integer, got 0"),
+    ],
+)
+def test_searches_that_mean_nothing_are_refused_in_one_sentence(options, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        Tuning(**options)
+    assert "\n" not in str(caught.value)
+
+
+def draw_regression(n_rows=80, n_features=12, noise=1.0, weighted=True):
+    rng = np.random.default_rng(0)
+    features = rng.random((n_rows, n_features)) < rng.random(n_features)
+    targets = features @ rng.normal(size=(n_features, 2)) + 3 + noise * rng.normal(size=(n_rows, 2))
+    weight = torch.from_numpy(rng.integers(0, 4, n_rows).astype(float)) if weighted else None
+    data = TrainingSet(torch.ones(n_rows, 1, 1), {"label": targets}, weight)
+    return torch.from_numpy(features.astype(float)), targets, *Objective("squared").heads(data)
+
+
+def with_strength(monkeypatch, ratio):
+    monkeypatch.setattr(tuning, "_RIDGES", np.array([ratio]))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ratio", [1e-3, 0.3, 100.0])
+def test_at_one_strength_it_is_ridge_regression(monkeypatch, ratio, weighted):
+    with_strength(monkeypatch, ratio)
+    features, targets, heads, row_weight = draw_regression(weighted=weighted)
+    coef, intercept, _ = fit_ridge_gcv(features, heads, row_weight)
+    centred = features - row_weight @ features
+    mean_eigenvalue = float((row_weight @ centred.square()).mean())
+    reference = Ridge(alpha=ratio * mean_eigenvalue).fit(features, targets, row_weight.numpy())
+    np.testing.assert_allclose(coef.numpy(), reference.coef_.T, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(intercept.numpy(), reference.intercept_, rtol=0, atol=ROUNDING)
+
+
+def test_the_error_is_that_of_generalised_cross_validation(monkeypatch):
+    with_strength(monkeypatch, 0.3)
+    features, targets, heads, row_weight = draw_regression(weighted=False)
+    _, _, error = fit_ridge_gcv(features, heads, row_weight)
+    centred = (features - features.mean(0)).numpy() / math.sqrt(80)
+    gram = centred.T @ centred
+    strength = 0.3 * np.trace(gram) / len(gram)
+    hat = centred @ np.linalg.solve(gram + strength * np.eye(len(gram)), centred.T) + 1 / 80
+    residual = targets - hat @ targets
+    expected = (residual**2).sum() / 80 / (1 - np.trace(hat) / 80) ** 2
+    assert error == pytest.approx(expected, rel=ROUNDING)
+
+
+def test_among_strengths_the_one_of_the_least_estimated_error_is_taken(monkeypatch):
+    features, _, heads, row_weight = draw_regression(noise=3.0)
+    found = fit_ridge_gcv(features, heads, row_weight)
+    alone = []
+    for ratio in tuning._RIDGES.copy():
+        with_strength(monkeypatch, ratio)
+        alone.append(fit_ridge_gcv(features, heads, row_weight))
+    errors = [error for _, _, error in alone]
+    assert found[2] == min(errors)
+    assert 0 < int(np.argmin(errors)) < len(errors) - 1
+    assert torch.equal(found[0], alone[int(np.argmin(errors))][0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_at_a_vanishing_strength_it_is_least_squares(monkeypatch, weighted):
+    with_strength(monkeypatch, 1e-13)
+    features, targets, heads, row_weight = draw_regression(weighted=weighted)
+    coef, intercept, _ = fit_ridge_gcv(features, heads, row_weight)
+    root = row_weight.sqrt().numpy()[:, None]
+    with_ones = np.column_stack((features.numpy(), np.ones(80)))
+    solution, *_ = np.linalg.lstsq(root * with_ones, root * targets, rcond=None)
+    np.testing.assert_allclose(coef.numpy(), solution[:-1], rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(intercept.numpy(), solution[-1], rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize(("noise", "place"), [(0.0, 0), (1e6, -1)], ids=["no noise", "noise alone"])
+def test_the_strength_follows_the_noise(monkeypatch, noise, place):
+    features, _, heads, row_weight = draw_regression(noise=noise)
+    coef, _, _ = fit_ridge_gcv(features, heads, row_weight)
+    with_strength(monkeypatch, tuning._RIDGES[place])
+    assert torch.equal(coef, fit_ridge_gcv(features, heads, row_weight)[0])
+
+
+def test_features_that_never_change_are_given_no_weight():
+    features, targets, heads, row_weight = draw_regression(weighted=False)
+    coef, intercept, error = fit_ridge_gcv(torch.ones_like(features), heads, row_weight)
+    np.testing.assert_allclose(coef.numpy(), 0, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(intercept.numpy(), targets.mean(0), rtol=ROUNDING)
+    assert error == pytest.approx(targets.var(0).sum() / (1 - 1 / 80) ** 2, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("n_features", [50, 99, 200])
+def test_what_fits_every_row_is_not_taken_for_knowledge(n_features):
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randint(0, 2, (200, n_features), generator=generator).double()
+    noise = torch.randn(200, 1, generator=generator, dtype=torch.float64)
+    heads, row_weight = Objective("squared").heads(TrainingSet(torch.zeros(100, 1, 1), {"y": noise[:100, 0]}))
+    coef, intercept, error = fit_ridge_gcv(features[:100], heads, row_weight)
+    on_new_rows = float((features[100:] @ coef + intercept - noise[100:]).square().mean())
+    assert on_new_rows < 2
+    assert 0.5 * on_new_rows < error < 2 * on_new_rows
+
+
+@pytest.mark.parametrize("hidden", [(24,), (40, 12)])
+def test_widths_and_subnetworks_that_are_named_are_those_of_the_family(hidden):
+    found = tune(Tuning(hidden=hidden, n_subnetworks=3, n_trials=4))
+    assert (found.family["hidden"], found.family["n_subnetworks"]) == (hidden, 3)
+    for trial in found.trials:
+        assert len(trial.family["hidden"]) == len(hidden)
+        assert all(own <= asked for own, asked in zip(trial.family["hidden"], hidden, strict=True))
+
+
+def test_the_score_is_that_of_the_family_chosen():
+    found, _, _ = tuned()
+    finalists = [trial for trial in found.trials if trial.round == "finish"]
+    assert found.score == max(trial.score for trial in finalists)
