@@ -19,6 +19,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_docstrings.py
 
 # Every experiment of the paper, very small: `cvxsnn reproduce --scale paper` is the real thing, and takes hours with a GPU.
 smoke: $(VENV)/.installed

@@ -28,13 +28,15 @@ Job = Callable[[int, Callable[[], object]], Any]
 def solve_pool(n_witnesses: int, half_way: Callable[[], object]) -> Any:
     """The optimum over a pool, first-last-XOR of 14 steps, 2,000 training sequences."""
     task = cs.tasks.first_last_xor(14, encoding="one-hot", n_train=2000)
-    pool = cs.WitnessPool(2, FAMILY, n_witnesses)
+    pool = cs.witnesses.WitnessPool(2, FAMILY, n_witnesses)
 
     def report(moment: PoolRound) -> None:
         if 4 * moment.n_witnesses >= pool.n_witnesses:  # from here on it is the whole pool
             half_way()
 
-    found = cs.solve_pool(pool, cs.TrainingSet.of(task.train), cs.Objective("logistic"), STRENGTH, report=report)
+    found = cs.training.solve_pool(
+        pool, cs.data.TrainingSet.of(task.train), cs.convex.Objective("logistic"), STRENGTH, report=report
+    )
     return found.solution.coef.tolist(), found.members.tolist(), found.certificate
 
 

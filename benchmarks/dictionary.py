@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cvxsnn import Normal, build_dictionary, gaussian_witnesses, roll_out
+from cvxsnn import build_dictionary, gaussian_witnesses, roll_out
 from cvxsnn.data.tasks import addition
+from cvxsnn.witnesses import Normal
 
 from .measure import best_seconds, console, make_table, verdict
 

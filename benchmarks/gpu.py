@@ -133,7 +133,7 @@ def measure_ceilings(device: torch.device) -> dict[str, float]:
 def make_problem(images: Images, loss: str, device: torch.device) -> tuple[float, float, cs.ConvexProblem]:
     """Seconds for the inputs to get to the device, seconds for their dictionary, and the convex program."""
     n_steps, n_features = images.inputs.shape[1:]
-    witnesses = cs.gaussian_witnesses(n_features, (N_COLUMNS,), decay=cs.Uniform(0.8, 1.0), device=device)
+    witnesses = cs.gaussian_witnesses(n_features, (N_COLUMNS,), decay=cs.witnesses.Uniform(0.8, 1.0), device=device)
     moving, inputs = clock(lambda: images.inputs.to(device), device)
     readout = "last" if n_steps == 2 else "mean"
     making, dictionary = clock(lambda: cs.build_dictionary(witnesses, inputs, readout), device)
@@ -330,11 +330,13 @@ def proximal_gradient(
 def solve_large_pool(device: torch.device) -> dict[str, Any]:
     """First-last-XOR, T = 14: the optimum over ten million witnesses, all bits of them kept on the device."""
     task = cs.tasks.first_last_xor(14, encoding="one-hot", n_train=2000, n_val=2000, n_test=4000)
-    data = cs.TrainingSet.of(task.train).to(device)
-    family = {"hidden": (32, 128), "decay": 1.0, "threshold": 1.0, "fan_in": 3, "bias": cs.Normal(0.0, 0.3)}
-    pool = cs.WitnessPool(2, family, POOL)
+    data = cs.data.TrainingSet.of(task.train).to(device)
+    family = {"hidden": (32, 128), "decay": 1.0, "threshold": 1.0, "fan_in": 3, "bias": cs.witnesses.Normal(0.0, 0.3)}
+    pool = cs.witnesses.WitnessPool(2, family, POOL)
     seconds, found = clock(
-        lambda: cs.solve_pool(pool, data, cs.Objective("logistic"), 0.002, memory_budget=2**33, report=tell_round),
+        lambda: cs.training.solve_pool(
+            pool, data, cs.convex.Objective("logistic"), 0.002, memory_budget=2**33, report=tell_round
+        ),
         device,
     )
     return {

@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import torch
 
-from cvxsnn import DataFileError, build_dictionary, gaussian_witnesses
+from cvxsnn import build_dictionary, gaussian_witnesses
+from cvxsnn.core.errors import DataFileError
 from cvxsnn.data.tasks import mnist_seq
 
 from .measure import console, make_table, verdict

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from cvxsnn import Normal, Objective, Settings, SurrogateSettings, train_task
+from cvxsnn.convex import Objective
 from cvxsnn.data import tasks
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.neurons.surrogate import Surrogate
+from cvxsnn.training import Settings, SurrogateSettings, train_task
+from cvxsnn.witnesses import Normal
 
 from .measure import console, make_table
 

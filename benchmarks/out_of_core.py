@@ -46,7 +46,9 @@ def draw_batches(n_rows: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 def solve_case(loss: str, n_rows: int) -> dict[str, float]:
     """Gather and solve in this process; tell what it took."""
-    witnesses = cs.gaussian_witnesses(10, (N_WITNESSES,), bias=cs.Normal(0.0, 0.5), decay=cs.Uniform(0.5, 1.0))
+    witnesses = cs.gaussian_witnesses(
+        10, (N_WITNESSES,), bias=cs.witnesses.Normal(0.0, 0.5), decay=cs.witnesses.Uniform(0.5, 1.0)
+    )
     spent = {"roll-out": 0.0}
     begin, begin_wall = time.process_time(), time.perf_counter()
     with patch.object(Block, "dictionary", _timed(Block.dictionary, spent, "roll-out")):

@@ -86,7 +86,7 @@ def run_case(case: Case) -> dict[str, object]:
     n_features = inputs.shape[2]
     family = {"decay": 0.1, "threshold": 0.1} if case.task.startswith("base-3") else {"decay": 1.0}
     witnesses = cs.gaussian_witnesses(
-        n_features, case.hidden, case.n_columns // case.hidden[-1], bias=cs.Normal(0.0, 0.5), **family
+        n_features, case.hidden, case.n_columns // case.hidden[-1], bias=cs.witnesses.Normal(0.0, 0.5), **family
     )
     cs.build_dictionary(witnesses, inputs[:64], readout)  # the first call of every library pays for the others
     before = psutil.Process().memory_info().rss / 1e9

@@ -22,9 +22,9 @@ PICTURE = Path("docs/images/pool-growth.png")
 def solve_size(n_witnesses: int) -> dict[str, float]:
     """First-last-XOR of 14 steps, 2,000 training sequences, over one pool, in this process."""
     task = cs.tasks.first_last_xor(14, encoding="one-hot", n_train=2000, n_val=2000, n_test=4000)
-    pool = cs.WitnessPool(2, FAMILY, n_witnesses)
+    pool = cs.witnesses.WitnessPool(2, FAMILY, n_witnesses)
     begin = time.perf_counter()
-    result = cs.solve_pool(pool, cs.TrainingSet.of(task.train), cs.Objective("logistic"), STRENGTH)
+    result = cs.training.solve_pool(pool, cs.data.TrainingSet.of(task.train), cs.convex.Objective("logistic"), STRENGTH)
     seconds = time.perf_counter() - begin
     network = cs.reconstruct(result.solution)
     predicted = {name: network.predict(data.inputs)["label"] for name, data in (("val", task.val), ("test", task.test))}

@@ -18,7 +18,7 @@ from .measure import console, make_table
 
 SEEDS = (0, 1, 2)
 BITS = (8, 4, 2)
-SEARCHED = cs.Tuning(512, readouts=("last", "mean"))
+SEARCHED = cs.training.Tuning(512, readouts=("last", "mean"))
 
 
 @dataclass(frozen=True)
@@ -26,31 +26,31 @@ class Case:
     """A task, its objective, the family of its neurons, and the method of training."""
 
     task: Callable[[int], Task]
-    objective: cs.Objective
-    family: dict[str, Any] | cs.Tuning
+    objective: cs.convex.Objective
+    family: dict[str, Any] | cs.training.Tuning
     method: str = "cvx"
 
 
 CASES = {
     "first-last-XOR, T = 6": Case(
         lambda seed: cs.tasks.first_last_xor(6, n_train=2000, n_val=500, n_test=4000, seed=seed),
-        cs.Objective("hinge"),
+        cs.convex.Objective("hinge"),
         {"hidden": (64, 256), "n_subnetworks": 2, "decay": 0.99},
     ),
     "digits, T = 8": Case(
         lambda seed: cs.tasks.digits_seq(8, seed=seed),
-        cs.Objective("softmax", "mean"),
+        cs.convex.Objective("softmax", "mean"),
         SEARCHED,
     ),
     "digits, T = 8, trained neurons": Case(
         lambda seed: cs.tasks.digits_seq(8, seed=seed),
-        cs.Objective("softmax", "mean"),
-        {"hidden": (128,), "decay": cs.Uniform(0.5, 1.0), "bias": cs.Normal(0.0, 0.5)},
+        cs.convex.Objective("softmax", "mean"),
+        {"hidden": (128,), "decay": cs.witnesses.Uniform(0.5, 1.0), "bias": cs.witnesses.Normal(0.0, 0.5)},
         "sg-cvx",
     ),
     "MNIST-Seq, T = 28": Case(
         lambda seed: cs.tasks.mnist_seq(28, n_train=2000, n_val=1000, n_test=4000, seed=seed),
-        cs.Objective("softmax", "mean"),
+        cs.convex.Objective("softmax", "mean"),
         SEARCHED,
     ),
 }
@@ -59,10 +59,10 @@ CASES = {
 def compare(case: Case, seed: int) -> BitsComparison:
     """Train once, round to every number of bits, test."""
     task = case.task(seed)
-    surrogate = cs.SurrogateSettings(epochs=50, seed=seed)
-    settings = cs.Settings(case.objective, case.family, n_strengths=10, surrogate=surrogate, seed=seed)
-    trained = cs.train_task(case.method, task, settings)
-    return compare_bits(trained, cs.TrainingSet.of(task.train), TaskScore(task, task.test), BITS)
+    surrogate = cs.training.SurrogateSettings(epochs=50, seed=seed)
+    settings = cs.training.Settings(case.objective, case.family, n_strengths=10, surrogate=surrogate, seed=seed)
+    trained = cs.training.train_task(case.method, task, settings)
+    return compare_bits(trained, cs.data.TrainingSet.of(task.train), TaskScore(task, task.test), BITS)
 
 
 def main() -> None:

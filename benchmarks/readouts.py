@@ -107,7 +107,7 @@ class Row:
     """What a read-out did to a network, and what more training did; pairs are of the network and of its layer."""
 
     epoch: int
-    result: cs.ReadoutResult
+    result: cs.exchange.ReadoutResult
     before: tuple[float, float]
     after: tuple[float, float]
     one_more: float

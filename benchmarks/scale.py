@@ -28,7 +28,9 @@ def solve_case(name: str) -> dict[str, object]:
     first, last = inputs[:, 0, 0] > 0, inputs[:, 1, 0] > 0
     labels = (first ^ last).double()
     begin = time.perf_counter()
-    witnesses = cs.gaussian_witnesses(10, (n_columns,), bias=cs.Normal(0.0, 0.5), decay=cs.Uniform(0.5, 1.0))
+    witnesses = cs.gaussian_witnesses(
+        10, (n_columns,), bias=cs.witnesses.Normal(0.0, 0.5), decay=cs.witnesses.Uniform(0.5, 1.0)
+    )
     dictionary = cs.build_dictionary(witnesses, inputs)
     built = time.perf_counter()
     problem = cs.ConvexProblem(dictionary, 2 * labels - 1 if loss == "squared" else labels, loss)

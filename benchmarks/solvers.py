@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cvxsnn import ConvexProblem, DataFileError, SpikeDictionary, build_dictionary, gaussian_witnesses
+from cvxsnn import ConvexProblem, SpikeDictionary, build_dictionary, gaussian_witnesses
+from cvxsnn.core.errors import DataFileError
 from cvxsnn.data.tasks import addition, first_last_xor, mnist_seq
 
 from . import solvers_report

@@ -28,33 +28,33 @@ class Case:
     """A task with its objective and the paper's family for it."""
 
     task: Task
-    objective: cs.Objective
+    objective: cs.convex.Objective
     family: dict[str, object]
 
 
 CASES: dict[str, Callable[[], Case]] = {
     "first-last-XOR, T = 14": lambda: Case(
         cs.tasks.first_last_xor(14, encoding="one-hot", n_train=2000, n_val=2000, n_test=4000),
-        cs.Objective("logistic"),
+        cs.convex.Objective("logistic"),
         {"decay": 0.99, "threshold": 1.0},
     ),
     "addition, base 10": lambda: Case(
         cs.tasks.addition(base=10, n_digits=5, n_train=2304, n_val=512, n_test=1024, ood_digits=(50,), n_test_ood=256),
-        cs.Objective({"sum": "softmax", "carry": "logistic"}, "all", timestep_weighting="ramped"),
+        cs.convex.Objective({"sum": "softmax", "carry": "logistic"}, "all", timestep_weighting="ramped"),
         {"decay": 0.9, "threshold": 1.0},
     ),
     "digits, T = 8": lambda: Case(
-        cs.tasks.digits_seq(n_steps=8), cs.Objective("softmax", "mean"), {"decay": 0.9, "threshold": 1.0}
+        cs.tasks.digits_seq(n_steps=8), cs.convex.Objective("softmax", "mean"), {"decay": 0.9, "threshold": 1.0}
     ),
 }
 
 
 def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
     """Test accuracy, columns, columns read and seconds of each way."""
-    task, data = case.task, cs.TrainingSet.of(case.task.train)
+    task, data = case.task, cs.data.TrainingSet.of(case.task.train)
     objective = case.objective.for_classes(task.n_classes)
     score = TaskScore(task, task.val)
-    split = cs.Split(data, score)
+    split = cs.training.Split(data, score)
     results: dict[str, tuple[float, int, int, float]] = {}
 
     def keep(name: str, solution: cs.Solution, begin: float) -> None:
@@ -63,8 +63,8 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
         seconds = time.perf_counter() - begin
         results[name] = (accuracy(network, task, task.test), columns, len(solution.support), seconds)
 
-    def settings(family: object, **options: object) -> cs.Settings:
-        return cs.Settings(objective, family, n_strengths=10, smallest_ratio=0.001, **options)  # type: ignore[arg-type]
+    def settings(family: object, **options: object) -> cs.training.Settings:
+        return cs.training.Settings(objective, family, n_strengths=10, smallest_ratio=0.001, **options)  # type: ignore[arg-type]
 
     sizes = {"hidden": (N_WITNESSES // 4, N_WITNESSES), "n_subnetworks": 1}
     begin = time.perf_counter()
@@ -72,8 +72,8 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
     keep("sampled, the paper's family", best_readout(sampled, split, settings({**case.family, **sizes})), begin)
 
     begin = time.perf_counter()
-    tuned = cs.tune_witnesses(data, objective, score, cs.Tuning(N_WITNESSES))
-    objective = cs.Objective(objective.loss, tuned.readout, objective.head_weights, objective.timestep_weighting)
+    tuned = cs.training.tune_witnesses(data, objective, score, cs.training.Tuning(N_WITNESSES))
+    objective = cs.convex.Objective(objective.loss, tuned.readout, objective.head_weights, objective.timestep_weighting)
     witnesses = cs.gaussian_witnesses(data.inputs.shape[2], **tuned.family)
     solution = best_readout(witnesses, split, settings(tuned.family))
     keep("tuned", solution, begin)
@@ -84,11 +84,11 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
 
     begin += time.perf_counter() - between
     strength = solution.problem.l1_strength
-    grown = cs.grow_witnesses(witnesses, data, objective, strength, n_rounds=5)
+    grown = cs.training.grow_witnesses(witnesses, data, objective, strength, n_rounds=5)
     keep("tuned, then climbing", grown.solution, begin)
 
     begin = time.perf_counter()
-    candidates = tuple(cs.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, patience=30) for rate in RATES)
+    candidates = tuple(cs.training.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, patience=30) for rate in RATES)
     gradient = settings({**case.family, "hidden": (256, 512), "n_subnetworks": 2}, surrogate=candidates)
     trained = train_together([task_training("sg-cvx", task, gradient)])[0]
     assert trained.solution is not None

@@ -57,7 +57,7 @@ def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tens
         optimizer.step()
 
 
-def solve_readout(model: nn.Module, images: Tensor, labels: Tensor) -> cs.ReadoutResult:
+def solve_readout(model: nn.Module, images: Tensor, labels: Tensor) -> cs.exchange.ReadoutResult:
     """The model takes a batch as it is, and the output neuron that spikes most often decides: nothing to explain."""
     return cs.reconstruct_readout(model, images, labels)
 

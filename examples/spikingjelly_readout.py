@@ -59,7 +59,7 @@ def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tens
         optimizer.step()
 
 
-def solve_readout(model: nn.Module, images: Tensor, labels: Tensor) -> cs.ReadoutResult:
+def solve_readout(model: nn.Module, images: Tensor, labels: Tensor) -> cs.exchange.ReadoutResult:
     """The model takes one step at a time, so it has to be told how a batch is played to it."""
     return cs.reconstruct_readout(model, images, labels, run=play)
 

@@ -31,13 +31,15 @@ LEARNING_RATES = (0.003, 0.01, 0.03)
 EPOCHS = 20
 
 
-def make_settings(loss: str, n_neurons: int, seed: int) -> cs.Settings:
+def make_settings(loss: str, n_neurons: int, seed: int) -> cs.training.Settings:
     """One layer of neurons that forget at all speeds, read by their mean spike counts."""
-    return cs.Settings(
-        cs.Objective(loss, readout="mean"),
-        {"hidden": (n_neurons,), "decay": cs.Uniform(0.5, 1.0), "bias": cs.Normal(0.0, 0.5)},
+    return cs.training.Settings(
+        cs.convex.Objective(loss, readout="mean"),
+        {"hidden": (n_neurons,), "decay": cs.witnesses.Uniform(0.5, 1.0), "bias": cs.witnesses.Normal(0.0, 0.5)},
         intercept=True,
-        surrogate=[cs.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, seed=seed) for rate in LEARNING_RATES],
+        surrogate=[
+            cs.training.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, seed=seed) for rate in LEARNING_RATES
+        ],
         seed=seed,
     )
 
@@ -48,13 +50,13 @@ def join(*splits: SequenceData) -> SequenceData:
     return SequenceData(*map(np.concatenate, parts))
 
 
-def make_data(recordings: SequenceData, loss: str) -> cs.TrainingSet:
+def make_data(recordings: SequenceData, loss: str) -> cs.data.TrainingSet:
     """Recordings to train on, with one column a digit for the squared loss."""
     targets = np.eye(10)[recordings.targets] if loss == "squared" else recordings.targets
-    return cs.TrainingSet(torch.from_numpy(recordings.inputs), {"digit": targets})
+    return cs.data.TrainingSet(torch.from_numpy(recordings.inputs), {"digit": targets})
 
 
-def train_again(trained: cs.Trained, data: cs.TrainingSet) -> cs.Trained:
+def train_again(trained: cs.training.Trained, data: cs.data.TrainingSet) -> cs.training.Trained:
     """Train on more data with what validation has chosen, the rate and the strength.
 
     With nothing left to validate on, gradients go on to their last epoch.
@@ -66,7 +68,7 @@ def train_again(trained: cs.Trained, data: cs.TrainingSet) -> cs.Trained:
         if stage.solution is not None:
             chosen = replace(chosen, l1_strength=stage.solution.problem.l1_strength)
     n_scored = count()
-    return cs.train(trained.method, cs.Split(data, lambda network: next(n_scored)), chosen)
+    return cs.train(trained.method, cs.training.Split(data, lambda network: next(n_scored)), chosen)
 
 
 def predict(network: cs.SpikingNetwork, data: SequenceData) -> np.ndarray:
@@ -80,7 +82,7 @@ def accuracy(network: cs.SpikingNetwork, data: SequenceData) -> float:
     return float((predict(network, data) == data.targets).mean())
 
 
-def print_stages(first: cs.Trained, final: cs.Trained, test: SequenceData) -> None:
+def print_stages(first: cs.training.Trained, final: cs.training.Trained, test: SequenceData) -> None:
     """A line for each stage: accuracy on validation data the first time, on test data when it is trained again."""
     print(f"{'stage':>8} {'validation':>11} {'test':>6} {'neurons read':>13} {'relative gap':>13} {'seconds':>8}")
     for before, after in zip(first.history, final.history, strict=True):
@@ -150,7 +152,7 @@ def main() -> None:
         task = cs.tasks.spoken_digits(split="speakers", test_speakers=[options.test_speaker])
     print(f"{len(task.train)} recordings to train on, {len(task.val)} to validate, {len(task.test)} to test")
     settings = make_settings(options.loss, 256 if options.quick else options.neurons, options.seed)
-    split = cs.Split(make_data(task.train, options.loss), lambda network: accuracy(network, task.val))
+    split = cs.training.Split(make_data(task.train, options.loss), lambda network: accuracy(network, task.val))
     first = cs.train(options.method, split, settings)
     trained = train_again(first, make_data(join(task.train, task.val), options.loss))
     print_stages(first, trained, task.test)

@@ -7,8 +7,8 @@ import torch
 from hypothesis import strategies as st
 from tolerances import ROUNDING
 
-from cvxsnn import ConvexProblem, Normal, Solution, Uniform, WitnessSet, build_dictionary, gaussian_witnesses, solve
-from cvxsnn.witnesses import Provenance
+from cvxsnn import ConvexProblem, Solution, WitnessSet, build_dictionary, gaussian_witnesses, solve
+from cvxsnn.witnesses import Normal, Provenance, Uniform
 
 NEURONS = ("lif", "threshold")
 READOUTS = ("last", "mean", "all")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tolerances import CERTIFIED_AGAIN
 
-from cvxsnn import SpikingClassifier, SpikingRegressor, SurrogateSettings
+from cvxsnn import SpikingClassifier, SpikingRegressor
+from cvxsnn.training import SurrogateSettings
 
 BRIEF = SurrogateSettings(epochs=2, batch_size=32)
 CONVEX_METHODS = ("cvx", "sg-cvx", "r-cvx")

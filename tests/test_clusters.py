@@ -14,14 +14,16 @@ import torch
 from joblib import parallel_config
 
 import cvxsnn as cs
-from cvxsnn import Normal, Objective, TrainingSet, Uniform
 from cvxsnn.app.experiments import RecordStore, run_all
 from cvxsnn.app.experiments.experiment import RunConfig
+from cvxsnn.convex import Objective
+from cvxsnn.data import TrainingSet
 from cvxsnn.training.search import Tuning
+from cvxsnn.witnesses import Normal, Uniform
 
 XOR = cs.tasks.first_last_xor(6, n_train=150, n_val=100, n_test=100)
 DATA = TrainingSet.of(XOR.train)
-POOL = cs.WitnessPool(2, {"hidden": (4, 16), "decay": Uniform(0, 1), "bias": Normal(0, 0.5)}, 8 * 4096)
+POOL = cs.witnesses.WitnessPool(2, {"hidden": (4, 16), "decay": Uniform(0, 1), "bias": Normal(0, 0.5)}, 8 * 4096)
 KEPT, DRAWN_AGAIN = 2**30, 1
 """Bytes for spikes: all of them, or none, so that every round draws the whole pool."""
 
@@ -98,7 +100,7 @@ def loky():
 
 
 def solve(memory_budget, report=None):
-    found = cs.solve_pool(POOL, DATA, Objective("logistic"), 0.01, memory_budget=memory_budget, report=report)
+    found = cs.training.solve_pool(POOL, DATA, Objective("logistic"), 0.01, memory_budget=memory_budget, report=report)
     return found.solution, found.members, [vars(moment) | {"seconds": None} for moment in found.rounds]
 
 
@@ -147,7 +149,9 @@ def tuned_alone():
 
 
 def tune():
-    found = cs.tune_witnesses(DATA, Objective("logistic"), lambda network: right(network), Tuning(64, n_trials=20))
+    found = cs.training.tune_witnesses(
+        DATA, Objective("logistic"), lambda network: right(network), Tuning(64, n_trials=20)
+    )
     trials = [(trial.family, trial.readout, trial.round, trial.n_rows, *trial.rank) for trial in found.trials]
     return found.family, found.readout, found.score, trials
 

@@ -8,10 +8,12 @@ from tolerances import CERTIFIED_AGAIN, FLOAT64_MEAN, REFITTED, ROUNDING
 from torch import nn
 
 import cvxsnn as cs
+from cvxsnn.app.rates import Rates, measure_rates
 from cvxsnn.convex.solvers import active_set
 from cvxsnn.convex.solvers.cholesky import solve_semidefinite
 from cvxsnn.convex.statistics import sums as statistics
 from cvxsnn.core import memory
+from cvxsnn.core.errors import BudgetError
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import count_dictionary
 from cvxsnn.network.evaluation import accuracy
@@ -53,14 +55,14 @@ def draw_regression(n_samples=400, n_outputs=10):
     return inputs, inputs.sum(1).double() @ mixing + noise + 0.5
 
 
-REGRESSING = cs.gaussian_witnesses(5, (150,), bias=cs.Normal(0.0, 0.5), seed=2)
+REGRESSING = cs.gaussian_witnesses(5, (150,), bias=cs.witnesses.Normal(0.0, 0.5), seed=2)
 
 
 @pytest.mark.parametrize("neuron", ["lif", "threshold"])
 @pytest.mark.parametrize("hidden", [(300,), (96, 160)])
 def test_spikes_on_cuda_equal_those_on_the_cpu(neuron, hidden):
     inputs = torch.randn(257, 9, 20, generator=torch.Generator().manual_seed(0))
-    witnesses = cs.gaussian_witnesses(20, hidden, 3, bias=cs.Normal(0.0, 0.3), neuron=neuron, seed=1)
+    witnesses = cs.gaussian_witnesses(20, hidden, 3, bias=cs.witnesses.Normal(0.0, 0.3), neuron=neuron, seed=1)
     on_cpu = cs.roll_out(witnesses.layers, inputs, "all")
     on_gpu = cs.roll_out(witnesses.layers, inputs.to(DEVICE), "all")
     assert on_gpu.device.type == DEVICE
@@ -200,7 +202,9 @@ def test_of_systems_solved_together_only_the_singular_ones_get_a_ridge():
 def test_a_path_on_cuda_has_the_certified_optima_of_the_cpu(loss):
     sequences = make_sequences(240)
     targets = classes_of(sequences, 4 if loss == "softmax" else 2)
-    witnesses = cs.gaussian_witnesses(3, (60,), decay=cs.Uniform(0.5, 1.0), bias=cs.Normal(0.0, 0.5))
+    witnesses = cs.gaussian_witnesses(
+        3, (60,), decay=cs.witnesses.Uniform(0.5, 1.0), bias=cs.witnesses.Normal(0.0, 0.5)
+    )
     here, there = (
         cs.ConvexProblem(
             cs.build_dictionary(witnesses, torch.from_numpy(sequences).to(place), "mean"), targets, loss, intercept=True
@@ -226,7 +230,7 @@ def test_statistics_gathered_on_cuda_are_those_of_the_cpu(readout, monkeypatch):
     gathered = []
     for place in PLACES:
         batches = zip(torch.split(inputs.to(place), 70), torch.split(targets, 70), strict=True)
-        gathered.append(cs.gather_statistics(REGRESSING, batches, readout))
+        gathered.append(cs.convex.gather_statistics(REGRESSING, batches, readout))
     here, there = gathered
     assert (there.n_rows, there.n_roundings, there.readout) == (here.n_rows, here.n_roundings, readout)
     for name in ("gram", "cross", "column_sums", "target_squares", "target_sums"):
@@ -242,13 +246,15 @@ def test_statistics_gathered_on_cuda_are_those_of_the_cpu(readout, monkeypatch):
 @pytest.mark.parametrize("intercept", [False, True])
 def test_ten_outputs_from_statistics_on_cuda_have_the_certified_optimum_of_the_cpu(intercept):
     inputs, targets = draw_regression()
-    here, there = (cs.gather_statistics(REGRESSING, [(inputs.to(place), targets.to(place))]) for place in PLACES)
-    path = cs.solve_statistics_path(here, n_strengths=6, smallest_ratio=0.01, intercept=intercept)
+    here, there = (cs.convex.gather_statistics(REGRESSING, [(inputs.to(place), targets.to(place))]) for place in PLACES)
+    path = cs.convex.solve_statistics_path(here, n_strengths=6, smallest_ratio=0.01, intercept=intercept)
     strengths = [solution.problem.l1_strength for solution in path]
-    for expected, solution in zip(path, cs.solve_statistics_path(there, strengths, intercept=intercept), strict=True):
+    for expected, solution in zip(
+        path, cs.convex.solve_statistics_path(there, strengths, intercept=intercept), strict=True
+    ):
         assert solution.has_converged
         assert_same_optimum(expected, solution)
-    alone = cs.solve_statistics(there, strengths[-1], intercept=intercept)
+    alone = cs.convex.solve_statistics(there, strengths[-1], intercept=intercept)
     assert alone.has_converged
     assert_same_optimum(path[-1], alone)
     assert alone.coef.any(0).all()
@@ -304,15 +310,15 @@ def test_jobs_side_by_side_on_cuda_are_scored_as_on_the_cpu():
     for seed in range(3):
         sizes = {"n_train": 96, "n_val": 64, "n_test": 8, "ood_digits": (6,), "n_test_ood": 4}
         task = cs.tasks.addition(base=3, n_digits=3, **sizes, seed=seed)
-        objective = cs.Objective(loss, "all").for_classes(task.n_classes)
-        data = cs.TrainingSet.of(task.train)
+        objective = cs.convex.Objective(loss, "all").for_classes(task.n_classes)
+        data = cs.data.TrainingSet.of(task.train)
         network = initial_network(cs.gaussian_witnesses(3, (16, 24), 2, seed=seed).layers, objective, data, seed)
         jobs += [
             Job(
                 network.to(DEVICE),
                 data.to(DEVICE),
                 objective,
-                cs.SurrogateSettings(epochs=5, learning_rate=rate),
+                cs.training.SurrogateSettings(epochs=5, learning_rate=rate),
                 score,
             )
             for rate, score in ((1e-2, TaskScore(task, task.val)), (1e-3, TaskScore(task, task.val)))
@@ -338,17 +344,17 @@ def test_dropout_hides_the_same_on_cuda_and_on_the_cpu(depth, dtype):
 def test_an_epoch_with_dropout_on_cuda_has_the_loss_of_the_cpu(readout, kind):
     sequences = make_sequences(120)
     lengths = torch.arange(120) % 4 + 1 if kind == "unequal" else None
-    data = cs.TrainingSet(Sequences(torch.from_numpy(sequences), lengths), {"label": classes_of(sequences, 3)})
-    objective = cs.Objective("softmax", readout)
-    witnesses = cs.gaussian_witnesses(3, (20, 24), decay=0.8, bias=cs.Normal(0.0, 0.3))
+    data = cs.data.TrainingSet(Sequences(torch.from_numpy(sequences), lengths), {"label": classes_of(sequences, 3)})
+    objective = cs.convex.Objective("softmax", readout)
+    witnesses = cs.gaussian_witnesses(3, (20, 24), decay=0.8, bias=cs.witnesses.Normal(0.0, 0.3))
     network = initial_network(witnesses.layers, objective, data)
 
     def train(place, **settings):
-        run = cs.train_surrogate(
+        run = cs.training.train_surrogate(
             network.to(place),
             data.to(place),
             objective,
-            cs.SurrogateSettings(epochs=1, batch_size=40, learning_rate=3e-3, **settings),
+            cs.training.SurrogateSettings(epochs=1, batch_size=40, learning_rate=3e-3, **settings),
             score=lambda _: 0.0,
         )
         assert run.network.weight.device.type == place
@@ -362,9 +368,12 @@ def test_an_epoch_with_dropout_on_cuda_has_the_loss_of_the_cpu(readout, kind):
 
 def test_a_pool_solved_on_cuda_has_the_certified_optimum_of_the_cpu():
     task = cs.tasks.first_last_xor(6, n_train=200, n_val=8, n_test=8)
-    pool = cs.WitnessPool(2, {"hidden": (8, 32), "decay": 1.0, "fan_in": 3}, 10_000)
+    pool = cs.witnesses.WitnessPool(2, {"hidden": (8, 32), "decay": 1.0, "fan_in": 3}, 10_000)
     here, there = (
-        cs.solve_pool(pool, cs.TrainingSet.of(task.train).to(place), cs.Objective("logistic"), 0.01) for place in PLACES
+        cs.training.solve_pool(
+            pool, cs.data.TrainingSet.of(task.train).to(place), cs.convex.Objective("logistic"), 0.01
+        )
+        for place in PLACES
     )
     assert_same_optimum(here.solution, there.solution)
     difference = abs(here.certificate.primal - there.certificate.primal)
@@ -409,7 +418,7 @@ def test_the_readout_of_a_model_on_cuda_has_the_certified_optimum_of_the_cpu(los
         cs.reconstruct_readout(Leaky().to(place), inputs, classes, loss=loss, l1_strength=0.005, batch_size=64)
         for place in PLACES
     )
-    assert isinstance(there.solution.problem.dictionary, cs.DenseDictionary if room else cs.SpikeDictionary)
+    assert isinstance(there.solution.problem.dictionary, cs.dictionary.DenseDictionary if room else cs.SpikeDictionary)
     assert there.solution.has_converged
     assert_same_optimum(here.solution, there.solution)
     assert there.before.loss == pytest.approx(here.before.loss, rel=CERTIFIED_AGAIN)
@@ -430,7 +439,7 @@ def test_a_model_on_cuda_is_improved_by_data_of_any_device_at_a_strength_that_is
     assert result.after.model_accuracy == float(right.double().mean()) > result.before.model_accuracy
 
 
-FAMILY = {"decay": cs.Uniform(0.5, 1.0), "bias": cs.Normal(0.0, 0.5)}
+FAMILY = {"decay": cs.witnesses.Uniform(0.5, 1.0), "bias": cs.witnesses.Normal(0.0, 0.5)}
 
 
 @pytest.mark.parametrize("kind", ["equal", "unequal"])
@@ -484,8 +493,10 @@ def test_an_estimator_that_tunes_or_trains_on_cuda_learns(method, device):
 def test_a_task_trained_on_cuda_comes_home_with_a_certificate():
     task = cs.tasks.first_last_xor(4, n_train=96, n_val=48, n_test=8)
     family = {"hidden": (24,), **FAMILY}
-    settings = cs.Settings(cs.Objective("logistic"), family, l1_strength=0.01, intercept=True, surrogate=BRIEF)
-    trained = cs.train_task("sg-cvx", task, settings, device=DEVICE)
+    settings = cs.training.Settings(
+        cs.convex.Objective("logistic"), family, l1_strength=0.01, intercept=True, surrogate=BRIEF
+    )
+    trained = cs.training.train_task("sg-cvx", task, settings, device=DEVICE)
     assert trained.network.weight.device.type == "cpu"
     assert trained.solution.has_converged
     assert trained.solution.coef.device.type == DEVICE
@@ -498,11 +509,11 @@ XOR = cs.tasks.first_last_xor(6, n_train=200, n_val=200, n_test=8)
 
 def test_tuning_on_cuda_tries_and_scores_the_families_that_the_cpu_does():
     here, there = (
-        cs.tune_witnesses(
-            cs.TrainingSet.of(XOR.train).to(place),
-            cs.Objective("logistic"),
+        cs.training.tune_witnesses(
+            cs.data.TrainingSet.of(XOR.train).to(place),
+            cs.convex.Objective("logistic"),
             lambda network: accuracy(network, XOR, XOR.val),
-            cs.Tuning(n_witnesses=64, n_trials=16, readouts=("last", "mean")),
+            cs.training.Tuning(n_witnesses=64, n_trials=16, readouts=("last", "mean")),
         )
         for place in PLACES
     )
@@ -520,12 +531,12 @@ def test_tuning_on_cuda_tries_and_scores_the_families_that_the_cpu_does():
 
 @pytest.mark.parametrize("readout", ["last", "mean"])
 def test_witnesses_grown_on_cuda_lower_the_certified_optimum(readout):
-    data = cs.TrainingSet.of(XOR.train).to(DEVICE)
-    start = cs.gaussian_witnesses(2, (7, 5), decay=0.8, bias=cs.Normal(0, 0.3), device=DEVICE)
-    objective, strength = cs.Objective("logistic", readout), 0.01
+    data = cs.data.TrainingSet.of(XOR.train).to(DEVICE)
+    start = cs.gaussian_witnesses(2, (7, 5), decay=0.8, bias=cs.witnesses.Normal(0, 0.3), device=DEVICE)
+    objective, strength = cs.convex.Objective("logistic", readout), 0.01
     before = cs.solve(objective.problem(cs.build_dictionary(start, data.inputs, readout), data, l1_strength=strength))
-    ascent = cs.Ascent(n_candidates=12, n_steps=10)
-    grown = cs.grow_witnesses(start, data, objective, strength, ascent=ascent, n_rounds=2)
+    ascent = cs.training.Ascent(n_candidates=12, n_steps=10)
+    grown = cs.training.grow_witnesses(start, data, objective, strength, ascent=ascent, n_rounds=2)
     assert len(grown.rounds) > 0
     assert all(moment.largest_price > strength for moment in grown.rounds)
     solution = grown.solution
@@ -560,7 +571,7 @@ def test_matrices_too_large_for_cuda_are_refused_in_one_sentence(loss, array, mo
     problem = problem.with_strength(0.01 * problem.critical_strength)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**10)
     monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)
-    with pytest.raises(cs.BudgetError, match=f"expected {array} .* to fit into the memory of {DEVICE}") as refusal:
+    with pytest.raises(BudgetError, match=f"expected {array} .* to fit into the memory of {DEVICE}") as refusal:
         cs.solve(problem)
     assert "\n" not in str(refusal.value)
     monkeypatch.undo()
@@ -573,7 +584,7 @@ def test_a_dictionary_too_large_for_cuda_is_refused_before_the_roll_out(monkeypa
     monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
     inputs = torch.zeros(20_000, 2, 3, device=DEVICE)
     sentence = rf"20,000 rows × 512 columns.* the memory of {DEVICE}.* needs 3\.67 MiB and 1 MiB are available"
-    with pytest.raises(cs.BudgetError, match=sentence):
+    with pytest.raises(BudgetError, match=sentence):
         cs.build_dictionary(cs.gaussian_witnesses(3, (512,)), inputs)
 
 
@@ -591,7 +602,7 @@ def test_what_has_no_room_for_a_gram_matrix_on_cuda_is_solved_without_one(monkey
 
 def test_rates_are_measured_on_cuda(monkeypatch):
     monkeypatch.setattr("cvxsnn.app.rates._SECONDS", 0.01)
-    rates = cs.measure_rates(DEVICE)
-    assert isinstance(rates, cs.Rates)
+    rates = measure_rates(DEVICE)
+    assert isinstance(rates, Rates)
     assert rates.device == DEVICE
     assert all(value > 0 for name, value in vars(rates).items() if name != "device")

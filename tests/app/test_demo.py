@@ -6,10 +6,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cvxsnn import Normal, Objective, Settings, SurrogateSettings
 from cvxsnn.app import cli, demo
 from cvxsnn.app import page as report
+from cvxsnn.convex import Objective
 from cvxsnn.data.tasks import addition
+from cvxsnn.training import Settings, SurrogateSettings
+from cvxsnn.witnesses import Normal
 
 TINY = demo.Experiment(
     "tiny addition",

@@ -9,9 +9,10 @@ import pytest
 from app.test_demo import TINY
 from small_models import assert_one_sentence
 
-from cvxsnn import DataFileError, InvalidInputError
+from cvxsnn import InvalidInputError
 from cvxsnn.app import demo
 from cvxsnn.app import page as report
+from cvxsnn.core.errors import DataFileError
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,11 @@ from dataclasses import fields, replace
 import pytest
 from typer.testing import CliRunner
 
-from cvxsnn import BudgetError, InvalidInputError
+from cvxsnn import InvalidInputError
 from cvxsnn.app import cli
 from cvxsnn.app.planning import Cluster, check_plan, format_seconds, plan
 from cvxsnn.app.rates import Rates, measure_rates
+from cvxsnn.core.errors import BudgetError
 from cvxsnn.core.memory import dictionary_bytes, gram_bytes
 
 GB = 10**9

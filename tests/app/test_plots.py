@@ -8,8 +8,9 @@ import torch
 from small_models import classes_of, classifier, make_sequences
 from tolerances import ROUNDING
 
-from cvxsnn import DictionaryHealth, InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer, solve_path
+from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer, solve_path
 from cvxsnn.app.plots import plot_gaps, plot_health, plot_membranes, plot_path, plot_raster, plot_readout
+from cvxsnn.dictionary import DictionaryHealth
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.neurons import roll_out
 

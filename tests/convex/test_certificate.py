@@ -8,10 +8,9 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn import Certificate, ConvexProblem, certify, solve
-from cvxsnn.convex import CertificateError
 from cvxsnn.convex.certificate import Candidate, certify_all
 from cvxsnn.convex.losses import Squared
-from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.core.errors import CertificateError, InvalidInputError
 
 KINDS = st.builds(
     Kind,

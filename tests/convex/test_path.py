@@ -7,8 +7,8 @@ import torch
 from convex.problems import LOSSES, Kind
 from tolerances import ROUNDING
 
-from cvxsnn import ConvergenceWarning, ConvexProblem, Path, solve, solve_path
-from cvxsnn.core.errors import InvalidInputError
+from cvxsnn import ConvexProblem, RegularizationPath, solve, solve_path
+from cvxsnn.core.errors import ConvergenceWarning, InvalidInputError
 
 TOL = 1e-7
 
@@ -97,6 +97,6 @@ def test_solutions_that_do_not_converge_are_warned_about() -> None:
         (lambda p: solve_path(p, tol=0.0), "tol between 0 and 1, got 0.0"),
     ],
 )
-def test_paths_that_mean_nothing_are_refused(call: Callable[[ConvexProblem], Path], message: str) -> None:
+def test_paths_that_mean_nothing_are_refused(call: Callable[[ConvexProblem], RegularizationPath], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call(Kind("logistic").draw(0))

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import ROUNDING
 
-from cvxsnn import Certificate, ConvergenceError, ConvergenceWarning, ConvexProblem, Solution, Status, solve
+from cvxsnn import Certificate, ConvexProblem, Solution, Status, solve
 from cvxsnn.convex.solvers import active_set
-from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
 
 KINDS = st.builds(
     Kind,

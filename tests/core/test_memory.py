@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from cvxsnn import BudgetError, ConvexProblem, InvalidInputError, build_dictionary, gaussian_witnesses, solve
+from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, gaussian_witnesses, solve
 from cvxsnn.convex.solvers.hessian import loss_hessian
 from cvxsnn.core import memory
+from cvxsnn.core.errors import BudgetError
 from cvxsnn.core.memory import available_bytes, check_fits, format_bytes, parse_bytes
 
 SHAPES = [(1, 1), (8, 3), (64, 5), (65, 7), (500, 33)]

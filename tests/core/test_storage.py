@@ -8,8 +8,8 @@ import pytest
 import torch
 from small_models import assert_one_sentence
 
-from cvxsnn import DataFileError
 from cvxsnn.core import storage
+from cvxsnn.core.errors import DataFileError
 
 SOURCE = Path(storage.__file__).parents[1]
 OLD = b"what was there before"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from small_models import assert_one_sentence
 
-from cvxsnn import CvxsnnError, DataFileError, InvalidInputError
+from cvxsnn import CvxsnnError, InvalidInputError
+from cvxsnn.core.errors import DataFileError
 from cvxsnn.data.npz import read_data
 
 X = np.arange(24.0).reshape(4, 3, 2)

@@ -6,7 +6,9 @@ import torch
 from tolerances import FLOAT64_MEAN
 
 import cvxsnn as cs
-from cvxsnn import InvalidInputError, Objective, TrainingSet, build_dictionary, gaussian_witnesses
+from cvxsnn import InvalidInputError, build_dictionary, gaussian_witnesses
+from cvxsnn.convex import Objective
+from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
 
 INPUTS = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))

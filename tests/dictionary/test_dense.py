@@ -5,8 +5,9 @@ from naive import assert_groups_equal
 from tolerances import FLOAT64_MEAN, FLOAT64_SUM
 
 import cvxsnn.dictionary.dense
-from cvxsnn import BudgetError, ConvexProblem, DenseDictionary, InvalidInputError, build_dictionary, solve, solve_path
-from cvxsnn.dictionary import count_dictionary
+from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, solve, solve_path
+from cvxsnn.core.errors import BudgetError
+from cvxsnn.dictionary import DenseDictionary, count_dictionary
 
 SOLVERS = {
     "squared": ("auto", "active-set", "newton", "proximal-gradient"),

@@ -13,10 +13,11 @@ from tolerances import FLOAT64_MEAN, FLOAT64_SUM
 
 import cvxsnn.dictionary.building
 import cvxsnn.dictionary.packed
-from cvxsnn import LIFLayer, Normal, Uniform, WitnessSet, build_dictionary, gaussian_witnesses, roll_out, stack_health
+from cvxsnn import LIFLayer, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
 from cvxsnn.core.errors import BudgetError, InvalidInputError
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.witnesses import Provenance
+from cvxsnn.dictionary import stack_health
+from cvxsnn.witnesses import Normal, Provenance, Uniform
 
 READOUTS = ["last", "all", "mean"]
 

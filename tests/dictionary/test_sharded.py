@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import cvxsnn as cs
 from cvxsnn.convex import SquaredStatistics
+from cvxsnn.core.errors import DataFileError
 from cvxsnn.core.storage import read_tensors
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import ShardedDictionary, open_dictionary, sharded, stream_dictionary
@@ -26,7 +27,9 @@ N_SAMPLES = 300
 @pytest.fixture(scope="module")
 def witnesses():
     """Dead and equal columns are among them."""
-    return cs.gaussian_witnesses(2, (48,), threshold=cs.Uniform(1.0, 9.0), bias=cs.Normal(0.0, 0.5), seed=1)
+    return cs.gaussian_witnesses(
+        2, (48,), threshold=cs.witnesses.Uniform(1.0, 9.0), bias=cs.witnesses.Normal(0.0, 0.5), seed=1
+    )
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +210,7 @@ def test_interrupted_writing_goes_on_where_it_stopped(tmp_path, witnesses, data)
     with pytest.raises(KeyboardInterrupt):
         stream_dictionary(witnesses, interrupted(data, after=200), tmp_path / "a", shard_rows=64)
     assert len(shards_of(tmp_path / "a")) == 3
-    with pytest.raises(cs.DataFileError, match="found nothing"):
+    with pytest.raises(DataFileError, match="found nothing"):
         open_dictionary(tmp_path / "a")
     (tmp_path / "a" / ".shard-000003.safetensors.x1").write_bytes(b"half a shard")
     with patch.object(Block, "dictionary", autospec=True, side_effect=Block.dictionary) as rolled:
@@ -228,7 +231,7 @@ def test_full_disk_is_one_sentence_and_no_loss(tmp_path, witnesses, data, monkey
 
     with monkeypatch.context() as full:
         full.setattr(os, "fsync", fill_up)
-        with pytest.raises(cs.DataFileError, match="No space left on device") as error:
+        with pytest.raises(DataFileError, match="No space left on device") as error:
             stream_dictionary(witnesses, batches(data), tmp_path, shard_rows=64)
     assert_one_sentence(error.value)
     assert [path.name for path in tmp_path.iterdir()] == [path.name for path in shards_of(tmp_path)]
@@ -253,7 +256,7 @@ def test_shards_of_other_data_are_kept_unless_told_otherwise(tmp_path, witnesses
     assert shards_of(tmp_path)[0].read_bytes() == before
     dictionary, _ = stream_dictionary(others, batches(data), tmp_path, shard_rows=128, restart=True)
     assert torch.equal(dictionary.columns(), cs.build_dictionary(others, inputs).columns())
-    with pytest.raises(cs.DataFileError, match="got others"):
+    with pytest.raises(DataFileError, match="got others"):
         ShardedDictionary(
             tmp_path, (64,), dictionary.atom_of_witness, dictionary.witness_of_atom, others, "last", 3
         ).gram()
@@ -273,11 +276,11 @@ def test_damaged_shard_is_one_sentence_and_made_again(tmp_path, witnesses, data,
     path.unlink()
     if harmed is not None:
         path.write_bytes(harmed)
-    with pytest.raises(cs.DataFileError, match=path.name) as error:
+    with pytest.raises(DataFileError, match=path.name) as error:
         open_dictionary(tmp_path)
     assert_one_sentence(error.value)
     if harm in ("truncate", "remove"):  # the rest shows when the folder is opened and checked
-        with pytest.raises(cs.DataFileError, match=path.name) as error:
+        with pytest.raises(DataFileError, match=path.name) as error:
             dictionary.gram()
         assert_one_sentence(error.value)
     if harm != "replace":
@@ -293,7 +296,7 @@ def test_only_the_samples_of_a_block_travel_to_another_process(data):
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path, witnesses, data):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(cs.DataFileError, match="expected a folder") as error:
+    with pytest.raises(DataFileError, match="expected a folder") as error:
         stream_dictionary(witnesses, batches(data), tmp_path / "taken")
     assert_one_sentence(error.value)
     with pytest.raises(cs.InvalidInputError, match="shard_rows"):

@@ -23,7 +23,9 @@ from small_models import (
 )
 from tolerances import EASY_SCORE, FLOAT64_MEAN, REFITTED, ROUNDING
 
-from cvxsnn import InvalidInputError, Normal, SpikingClassifier, SpikingRegressor, SurrogateSettings, Uniform
+from cvxsnn import InvalidInputError, SpikingClassifier, SpikingRegressor
+from cvxsnn.training import SurrogateSettings
+from cvxsnn.witnesses import Normal, Uniform
 
 SEQUENCES = make_sequences()
 LISTS = make_lists()

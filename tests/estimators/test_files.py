@@ -27,22 +27,20 @@ from small_models import (
 from tolerances import ROUNDING
 
 from cvxsnn import (
-    DataFileError,
     InvalidInputError,
     LIFLayer,
-    LogUniform,
-    Normal,
     SpikingClassifier,
     SpikingNetwork,
     SpikingRegressor,
-    SurrogateSettings,
-    Uniform,
     gaussian_witnesses,
     load,
     save,
 )
 from cvxsnn.core import storage
+from cvxsnn.core.errors import DataFileError
 from cvxsnn.network.spiking_network import OutputHead
+from cvxsnn.training import SurrogateSettings
+from cvxsnn.witnesses import LogUniform, Normal, Uniform
 
 SEQUENCES = make_sequences()
 LISTS = make_lists()

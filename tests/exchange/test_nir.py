@@ -9,8 +9,9 @@ from exchange.cases import CASES, N_FEATURES, as_network, draw_inputs, draw_tied
 from tolerances import FLOAT64_SUM
 from torch import nn
 
-from cvxsnn import DataFileError, InvalidInputError, LIFLayer, SpikingNetwork, build_dictionary
-from cvxsnn.exchange import LossyExchangeWarning, NIRNetwork, from_nir, nirtorch_node_map, to_nir, write_nir
+from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, build_dictionary
+from cvxsnn.core.errors import DataFileError, LossyExchangeWarning
+from cvxsnn.exchange import NIRNetwork, from_nir, nirtorch_node_map, to_nir, write_nir
 from cvxsnn.exchange.neighbours import import_neighbour
 
 nir = import_neighbour("nir", "nir")

@@ -9,7 +9,9 @@ from networks import NEURONS, READOUTS, Case
 from small_models import assert_close_certificates, classes_of, classifier, make_sequences, regressor, sums
 from tolerances import CERTIFIED_AGAIN, EASY_SCORE, ROUNDING
 
-from cvxsnn import InvalidInputError, Objective, Settings, Status, TrainingSet, load, reconstruct, save, train_task
+from cvxsnn import InvalidInputError, Status, load, reconstruct, save
+from cvxsnn.convex import Objective
+from cvxsnn.data import TrainingSet
 from cvxsnn.data.tasks import digits_seq, first_last_xor
 from cvxsnn.exchange.quantisation import (
     DECAY_GRID,
@@ -23,6 +25,7 @@ from cvxsnn.exchange.quantisation import (
 )
 from cvxsnn.network.proof import Proof
 from cvxsnn.neurons.exact import snap_weights
+from cvxsnn.training import Settings, train_task
 from cvxsnn.training.surrogate.crowd import TaskScore
 
 SEQUENCES = make_sequences()

@@ -24,18 +24,9 @@ from exchange.cases import (
 from small_models import assert_one_sentence
 from torch import nn
 
-from cvxsnn import BudgetError, InvalidInputError, LIFLayer, ThresholdLayer
-from cvxsnn.exchange import (
-    LossyExchangeWarning,
-    MissingLibraryError,
-    from_norse,
-    from_snntorch,
-    from_spikingjelly,
-    to_nir,
-    to_norse,
-    to_snntorch,
-    to_spikingjelly,
-)
+from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
+from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
+from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.neighbours import import_neighbour
 
 SIZES = (N_FEATURES, 6)

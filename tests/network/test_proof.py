@@ -6,7 +6,9 @@ import torch
 from tolerances import CERTIFIED_AGAIN, UNMISTAKABLE
 
 import cvxsnn as cs
-from cvxsnn import InvalidInputError, Objective, TrainingSet, build_dictionary, gaussian_witnesses, solve
+from cvxsnn import InvalidInputError, build_dictionary, gaussian_witnesses, solve
+from cvxsnn.convex import Objective
+from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.network.proof import Proof
 

@@ -13,7 +13,6 @@ from tolerances import ROUNDING
 
 import cvxsnn.network.reconstruction
 from cvxsnn import (
-    BudgetError,
     ConvexProblem,
     InvalidInputError,
     LIFLayer,
@@ -21,11 +20,11 @@ from cvxsnn import (
     WitnessSet,
     build_dictionary,
     reconstruct,
-    rescale_hidden,
     roll_out,
     solve,
-    weight_decay_objective,
 )
+from cvxsnn.core.errors import BudgetError
+from cvxsnn.network import rescale_hidden, weight_decay_objective
 from cvxsnn.network.reconstruction import weight_decay
 from cvxsnn.witnesses import Provenance
 

@@ -141,8 +141,8 @@ def test_padded_sequences_score_as_each_alone_whatever_the_padding(seed, neuron,
 @pytest.mark.parametrize("is_padded", [False, True])
 def test_means_count_more_spikes_than_a_byte_holds(n_steps, is_padded):
     # Some witnesses fire at every step, the others now and then.
-    family = {"decay": 0.9, "threshold": cs.Uniform(-1.0, 1.0)}
-    witnesses = cs.gaussian_witnesses(2, (6,), seed=0, bias=cs.Uniform(0.0, 3.0), **family)
+    family = {"decay": 0.9, "threshold": cs.witnesses.Uniform(-1.0, 1.0)}
+    witnesses = cs.gaussian_witnesses(2, (6,), seed=0, bias=cs.witnesses.Uniform(0.0, 3.0), **family)
     inputs = np.random.default_rng(0).normal(size=(5, n_steps, 2))
     lengths = np.array([n_steps, 1, 100, n_steps - 1, 254]) if is_padded else None
     spikes = cs.roll_out(witnesses.layers, Sequences(inputs, lengths), "all").sum(1).numpy()

@@ -6,9 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvxsnn import LIFLayer, Normal, Uniform, gaussian_witnesses, roll_out
+from cvxsnn import LIFLayer, gaussian_witnesses, roll_out
 from cvxsnn.neurons import lif_kernel
 from cvxsnn.neurons.lif import fire
+from cvxsnn.witnesses import Normal, Uniform
 
 # Worked by hand below: inputs 1, 0, 1, 0 into one neuron that starts at −1/2 and has just fired.
 INPUTS = torch.tensor([1.0, 0.0, 1.0, 0.0]).reshape(1, 4, 1)

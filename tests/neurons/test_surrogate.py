@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import FINITE_DIFFERENCE, ROUNDING
 
-from cvxsnn import LIFLayer, Normal, Uniform, gaussian_witnesses, roll_out
+from cvxsnn import LIFLayer, gaussian_witnesses, roll_out
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.surrogate import SURROGATES, make_trainable
+from cvxsnn.witnesses import Normal, Uniform
 
 DYNAMICS = frozenset({"decay", "threshold", "bias"})
 SPREAD = {"decay": Uniform(0, 1), "bias": Normal(0, 0.3), "threshold": Uniform(0, 2), "initial_membrane": Normal(0, 1)}

@@ -6,7 +6,8 @@ import pytest
 from convex.problems import COLUMNS, LOSSES, PENALTIES, TWO_HEADS, Columns, Kind
 from tolerances import CLARABEL, ROUNDING
 
-from cvxsnn import ConvergenceWarning, ConvexProblem, Solution, solve
+from cvxsnn import ConvexProblem, Solution, solve
+from cvxsnn.core.errors import ConvergenceWarning
 
 pytest.importorskip("cvxpy", reason="cvxpy is not installed: pip install cvxpy clarabel")
 

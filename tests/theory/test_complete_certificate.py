@@ -12,8 +12,6 @@ from cvxsnn import (
     ConvexProblem,
     LIFLayer,
     ThresholdLayer,
-    TrainingSet,
-    Uniform,
     WitnessSet,
     build_dictionary,
     certify,
@@ -23,9 +21,10 @@ from cvxsnn import (
 from cvxsnn.app import cli
 from cvxsnn.convex import certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.data import TrainingSet
 from cvxsnn.theory import LIFFamily, certify_complete, complete_dictionary
 from cvxsnn.theory.complete_certificate import family_of
-from cvxsnn.witnesses import Provenance
+from cvxsnn.witnesses import Provenance, Uniform
 
 SEQUENCES = make_sequences(6, 3, 1)
 TARGETS = np.random.default_rng(0).normal(size=6)

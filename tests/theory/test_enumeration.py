@@ -16,7 +16,7 @@ from theory.families import (
 )
 
 from cvxsnn import ThresholdLayer, build_dictionary
-from cvxsnn.core.errors import BudgetError, CvxsnnError, InvalidInputError
+from cvxsnn.core.errors import BudgetError, CvxsnnError, InvalidInputError, RealisationError
 from cvxsnn.theory import (
     LIFFamily,
     complete_dictionary,
@@ -27,7 +27,6 @@ from cvxsnn.theory import (
     enumerate_recurrent,
 )
 from cvxsnn.theory import enumeration as enumeration_module
-from cvxsnn.theory.enumeration import RealisationError
 from cvxsnn.theory.lif_family import LIFEvents
 
 READOUTS = ("last", "all", "mean")

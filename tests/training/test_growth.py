@@ -7,8 +7,10 @@ import torch
 from tolerances import ROUNDING
 
 import cvxsnn as cs
-from cvxsnn import Ascent, Objective, TrainingSet
+from cvxsnn.convex import Objective
+from cvxsnn.data import TrainingSet
 from cvxsnn.network.reconstruction import prune
+from cvxsnn.training import Ascent
 from cvxsnn.training.growth import climb_prices, grow_witnesses
 
 TASK = cs.tasks.first_last_xor(5, encoding="one-hot", n_train=60, n_val=20, n_test=20, seed=3)
@@ -18,7 +20,9 @@ QUICK = Ascent(n_candidates=12, n_steps=10)
 
 
 def draw(n=6, width=5, seed=0, **family):
-    return cs.gaussian_witnesses(2, (7, width), n, **{"decay": 0.8, "bias": cs.Normal(0, 0.3), **family}, seed=seed)
+    return cs.gaussian_witnesses(
+        2, (7, width), n, **{"decay": 0.8, "bias": cs.witnesses.Normal(0, 0.3), **family}, seed=seed
+    )
 
 
 def optimum(witnesses, objective=None, penalty="l1"):
@@ -33,13 +37,13 @@ def spikes(witnesses, steps="all"):
 
 def test_single_witnesses_fire_as_they_did_in_company():
     witnesses, chosen = draw(), torch.tensor([29, 3, 3, 17])
-    alone = cs.single_out(witnesses, chosen)
+    alone = cs.witnesses.single_out(witnesses, chosen)
     assert (alone.n_subnetworks, alone.hidden) == (4, (7, 1))
     assert torch.equal(spikes(alone), spikes(witnesses)[..., chosen])
 
 
 def test_pruned_witnesses_fire_as_before_with_fewer_neurons():
-    sparse = cs.single_out(draw(fan_in=2), torch.arange(10))
+    sparse = cs.witnesses.single_out(draw(fan_in=2), torch.arange(10))
     small = prune(sparse)
     assert small.hidden[0] <= 2 < sparse.hidden[0]
     assert torch.equal(spikes(small), spikes(sparse))
@@ -48,7 +52,7 @@ def test_pruned_witnesses_fire_as_before_with_fewer_neurons():
 def test_joined_sets_fire_as_each_did_whatever_their_lower_widths():
     narrow = cs.gaussian_witnesses(2, (3, 4), 2, seed=1)
     wide = draw(n=3, width=4, seed=2)
-    joined = cs.join_witnesses([narrow, wide, narrow])
+    joined = cs.witnesses.join_witnesses([narrow, wide, narrow])
     assert (joined.n_subnetworks, joined.hidden) == (7, (7, 4))
     assert torch.equal(spikes(joined), torch.cat([spikes(own) for own in (narrow, wide, narrow)], dim=-1))
 
@@ -64,13 +68,13 @@ def test_joined_sets_fire_as_each_did_whatever_their_lower_widths():
 )
 def test_sets_that_do_not_fit_are_refused_in_one_sentence(other):
     with pytest.raises(cs.InvalidInputError, match="to join, got several") as caught:
-        cs.join_witnesses([draw(), other])
+        cs.witnesses.join_witnesses([draw(), other])
     assert "\n" not in str(caught.value)
 
 
 def test_threshold_neurons_cannot_be_singled_out():
     with pytest.raises(cs.InvalidInputError, match="read each other"):
-        cs.single_out(cs.gaussian_witnesses(2, (4,), neuron="threshold"), torch.tensor([0]))
+        cs.witnesses.single_out(cs.gaussian_witnesses(2, (4,), neuron="threshold"), torch.tensor([0]))
 
 
 @pytest.mark.parametrize("readout", ["last", "mean"])
@@ -78,7 +82,7 @@ def test_threshold_neurons_cannot_be_singled_out():
 def test_prices_are_exact_and_only_what_has_climbed_above_the_strength_is_accepted(readout, penalty):
     objective = Objective("logistic", readout)
     solution = optimum(draw(n=1), objective, penalty)
-    starts = cs.single_out(draw(seed=9), torch.arange(20))
+    starts = cs.witnesses.single_out(draw(seed=9), torch.arange(20))
     climbed = climb_prices(starts, DATA, readout, solution, QUICK)
     columns = spikes(climbed.witnesses).double()
     columns = columns[:, -1] if readout == "last" else columns.mean(1)
@@ -95,7 +99,7 @@ def test_steps_of_the_trajectory_are_priced_too():
     data, objective = TrainingSet(DATA.inputs, {"bit": targets}), Objective("squared", "all")
     dictionary = cs.build_dictionary(draw(n=1), data.inputs, "all")
     solution = cs.solve(objective.problem(dictionary, data, l1_strength=0.01), 1e-9)
-    climbed = climb_prices(cs.single_out(draw(seed=9), torch.arange(8)), data, "all", solution, QUICK)
+    climbed = climb_prices(cs.witnesses.single_out(draw(seed=9), torch.arange(8)), data, "all", solution, QUICK)
     columns = spikes(climbed.witnesses).double().flatten(0, 1)
     torch.testing.assert_close(climbed.prices, (columns.T @ solution.dual_point)[:, 0].abs(), rtol=0, atol=ROUNDING)
 

@@ -9,10 +9,12 @@ from tolerances import ROUNDING
 
 import cvxsnn.training.convex_stage
 import cvxsnn.training.methods
-from cvxsnn import METHODS, InvalidInputError, Objective, Settings, SurrogateSettings, reconstruct, train_task
+from cvxsnn import InvalidInputError, reconstruct
+from cvxsnn.convex import Objective
 from cvxsnn.data import tasks
 from cvxsnn.data.training_set import TrainingSet
 from cvxsnn.network.evaluation import accuracy
+from cvxsnn.training import METHODS, Settings, SurrogateSettings, train_task
 from cvxsnn.training.methods import Trained, train
 from cvxsnn.training.search import Tuning
 from cvxsnn.training.settings import Split

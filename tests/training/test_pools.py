@@ -9,11 +9,14 @@ import torch
 from tolerances import CERTIFIED_AGAIN, FLOAT64_SUM, ROUNDING, UNMISTAKABLE
 
 import cvxsnn as cs
-from cvxsnn import InvalidInputError, Normal, Objective, TrainingSet, Uniform
+from cvxsnn import InvalidInputError
+from cvxsnn.convex import Objective
+from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary.pooled import PoolSpikes
 from cvxsnn.training import pools
 from cvxsnn.training.pools import solve_pool
+from cvxsnn.witnesses import Normal, Uniform
 from cvxsnn.witnesses import pool as witness_pool
 from cvxsnn.witnesses.pool import WitnessPool
 

@@ -9,7 +9,9 @@ from tolerances import ROUNDING
 
 import cvxsnn as cs
 import cvxsnn.training.reservoir
-from cvxsnn import InvalidInputError, LIFLayer, Objective, TrainingSet, WitnessSet, gaussian_witnesses
+from cvxsnn import InvalidInputError, LIFLayer, WitnessSet, gaussian_witnesses
+from cvxsnn.convex import Objective
+from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.training.reservoir import (
     DECAYS,

@@ -10,8 +10,10 @@ from sklearn.linear_model import Ridge
 from tolerances import ROUNDING
 
 import cvxsnn as cs
-from cvxsnn import InvalidInputError, Objective, TrainingSet
+from cvxsnn import InvalidInputError
+from cvxsnn.convex import Objective
 from cvxsnn.core.seeds import child_seed
+from cvxsnn.data import TrainingSet
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.training import search as tuning
 from cvxsnn.training.search import Tuning, fit_ridge_gcv, tune_witnesses
@@ -198,7 +200,7 @@ def test_the_tuner_takes_what_scores_best_whatever_that_is():
     # The score prefers the smallest decay of the first layer, whatever it does for the task.
     found = tune(Tuning(n_witnesses=32, n_trials=40), score=lambda network: -float(network.layers[0].decay.mean()))
     assert max(trial.score for trial in found.trials) == 0.0
-    assert found.family["decay"][0] == cs.Constant(0.0)
+    assert found.family["decay"][0] == cs.witnesses.Constant(0.0)
 
 
 def test_trials_have_the_shares_of_the_neurons_that_are_asked_for():

@@ -6,10 +6,10 @@ import pytest
 import torch
 from tolerances import SAMPLE_SD
 
-from cvxsnn import LogUniform, Normal, Uniform, gaussian_witnesses
+from cvxsnn import gaussian_witnesses
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import snap_weights
-from cvxsnn.witnesses import Provenance, regenerate
+from cvxsnn.witnesses import LogUniform, Normal, Provenance, Uniform, regenerate
 
 SPREAD = {
     "decay": Uniform(0.2, 0.8),

@@ -7,9 +7,9 @@ import pytest
 import torch
 from tolerances import WEIGHT_GRID
 
-from cvxsnn import Constant, LogUniform, Normal, Uniform, gaussian_witnesses, roll_out
+from cvxsnn import gaussian_witnesses, roll_out
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.witnesses import Provenance, regenerate
+from cvxsnn.witnesses import Constant, LogUniform, Normal, Provenance, Uniform, regenerate
 
 PARAMETERS = ("decay", "threshold", "bias", "initial_membrane")
 LAYERED = {

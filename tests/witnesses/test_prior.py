@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from cvxsnn import Constant, gaussian_witnesses, roll_out
+from cvxsnn import gaussian_witnesses, roll_out
+from cvxsnn.witnesses import Constant
 from cvxsnn.witnesses.prior import RELAY, FamilyDraw, draw_family, mutate_family
 
 DYNAMICS = ("decay", "threshold", "bias", "gain")

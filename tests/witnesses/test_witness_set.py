@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from cvxsnn import LIFLayer, ThresholdLayer, Uniform, WitnessSet, gaussian_witnesses, roll_out
+from cvxsnn import LIFLayer, ThresholdLayer, WitnessSet, gaussian_witnesses, roll_out
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.witnesses import Provenance
+from cvxsnn.witnesses import Provenance, Uniform
 
 WITNESSES = gaussian_witnesses(3, (8, 6), 4, decay=Uniform(0, 1))
 INPUTS = torch.randn(20, 5, 3, generator=torch.Generator().manual_seed(0))

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from ..convex import Path, Solution
+from ..convex import RegularizationPath, Solution
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..dictionary import DictionaryHealth
@@ -121,7 +121,7 @@ def plot_readout(readout: SpikingNetwork | Solution, axes: Axes | None = None) -
     return axes
 
 
-def plot_path(path: Path, axes: Axes | None = None) -> Axes:
+def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
     """Loss and number of atoms against the strength; the title has the largest certified gap.
 
     The atoms are on axes of their own, on the right.

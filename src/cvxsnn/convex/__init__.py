@@ -1,26 +1,29 @@
 """The convex program: problems, certificates, solvers."""
 
-from .certificate import Certificate, CertificateError, certify, certify_with_bound
+from .certificate import Certificate, certify, certify_with_bound
 from .losses import Loss, Softmax
-from .path import Path, solve_path
+from .objective import Objective
+from .path import RegularizationPath, solve_path
 from .problem import ConvexProblem
-from .solution import ConvergenceError, ConvergenceWarning, Progress, Solution, Status
+from .solution import Progress, Solution, Status
 from .solve import solve
-from .statistics.certificate import certify_statistics
-from .statistics.problem import StatisticsProblem
-from .statistics.solution import StatisticsSolution
-from .statistics.solve import solve_statistics, solve_statistics_path
-from .statistics.sums import SquaredStatistics, gather_statistics
+from .statistics import (
+    SquaredStatistics,
+    StatisticsProblem,
+    StatisticsSolution,
+    certify_statistics,
+    gather_statistics,
+    solve_statistics,
+    solve_statistics_path,
+)
 
 __all__ = [
     "Certificate",
-    "CertificateError",
-    "ConvergenceError",
-    "ConvergenceWarning",
     "ConvexProblem",
     "Loss",
-    "Path",
+    "Objective",
     "Progress",
+    "RegularizationPath",
     "Softmax",
     "Solution",
     "SquaredStatistics",

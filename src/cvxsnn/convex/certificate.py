@@ -13,14 +13,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..core.errors import CvxsnnError, InvalidInputError
+from ..core.errors import CertificateError, InvalidInputError
 from .problem import ConvexProblem
 
 Scope = Literal["sampled", "pool", "complete"]
-
-
-class CertificateError(CvxsnnError, ArithmeticError):
-    """A dual value above the primal value: the arithmetic behind a certificate is wrong."""
 
 
 @dataclass(frozen=True)

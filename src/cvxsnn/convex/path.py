@@ -21,7 +21,7 @@ _CERTIFIED_TOGETHER, _CERTIFIED_BYTES = 64, 2**29
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
+class RegularizationPath:
     """Solutions at falling strengths.
 
     Attributes
@@ -64,7 +64,7 @@ def solve_path(
     smallest_ratio: float = 1e-3,
     tol: float = 1e-6,
     solver: Solver = "auto",
-) -> Path:
+) -> RegularizationPath:
     """Solve at many strengths, each started from the one before where the solver can make use of it.
 
     Parameters
@@ -96,4 +96,4 @@ def solve_path(
         solutions += finish(runs[first : first + n_together], tol)
     for solution in solutions:
         judge(solution, tol, strict=False, stacklevel=3)
-    return Path(tuple(solutions), time.perf_counter() - begin)
+    return RegularizationPath(tuple(solutions), time.perf_counter() - begin)

@@ -6,17 +6,8 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from ..core.errors import CvxsnnError
 from .certificate import Certificate
 from .problem import ConvexProblem
-
-
-class ConvergenceWarning(UserWarning):
-    """A solve stopped before its certificate reached the tolerance."""
-
-
-class ConvergenceError(CvxsnnError, RuntimeError):
-    """The same, when the caller asked for it to be an error."""
 
 
 class Status(Enum):

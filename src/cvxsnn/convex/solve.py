@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..core.checks import check_choice, check_positive_int
-from ..core.errors import InvalidInputError
+from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
 from .certificate import Candidate, certify_all
 from .problem import ConvexProblem
-from .solution import ConvergenceError, ConvergenceWarning, Proven, Solution, Status
+from .solution import Proven, Solution, Status
 from .solvers.active_set import forms_gram, solve_squared
 from .solvers.group_newton import solve_group_newton
 from .solvers.interior_point import solve_hinge

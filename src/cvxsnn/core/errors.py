@@ -23,3 +23,31 @@ class DataFileError(CvxsnnError, OSError):
 
 class BudgetError(CvxsnnError, MemoryError):
     """The work asked for needs more memory than its stated budget."""
+
+
+class CertificateError(CvxsnnError, ArithmeticError):
+    """A dual value is above the primal value: the arithmetic behind a certificate is wrong."""
+
+
+class ConvergenceError(CvxsnnError, RuntimeError):
+    """A solve stopped before its certificate reached the tolerance, and ``strict=True`` asked for an error."""
+
+
+class FactorisationError(CvxsnnError, ArithmeticError):
+    """A matrix that should be positive semidefinite is not."""
+
+
+class RealisationError(CvxsnnError, ArithmeticError):
+    """A witness does not produce its pattern: the arithmetic behind an enumeration is wrong."""
+
+
+class MissingLibraryError(CvxsnnError, ImportError):
+    """An optional library is needed and not installed."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A solve stopped before its certificate reached the tolerance."""
+
+
+class LossyExchangeWarning(UserWarning):
+    """A network was exchanged with ``lossy=True`` and is not exactly the one it was made from."""

@@ -1,1 +1,16 @@
-"""TODO."""
+"""Sequences with their targets, and where they come from."""
+
+from .encoders import encode_delta, encode_latency, encode_rate
+from .sequences import Sequences
+from .tasks import SequenceData, Task
+from .training_set import TrainingSet
+
+__all__ = [
+    "SequenceData",
+    "Sequences",
+    "Task",
+    "TrainingSet",
+    "encode_delta",
+    "encode_latency",
+    "encode_rate",
+]

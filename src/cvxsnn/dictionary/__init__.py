@@ -4,6 +4,7 @@ from .building import build_dictionary, count_dictionary, stack_health
 from .dense import DenseDictionary
 from .health import DictionaryHealth
 from .packed import Readout, SpikeDictionary
+from .pooled import PoolSpikes
 from .sharded import ShardedDictionary, open_dictionary, stream_dictionary
 
 Dictionary = SpikeDictionary | DenseDictionary | ShardedDictionary
@@ -13,6 +14,7 @@ __all__ = [
     "DenseDictionary",
     "Dictionary",
     "DictionaryHealth",
+    "PoolSpikes",
     "Readout",
     "ShardedDictionary",
     "SpikeDictionary",

@@ -25,7 +25,8 @@ from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Provenance, WitnessSet, parse_distribution, regenerate
-from . import SpikingClassifier, SpikingRegressor
+from .classifier import SpikingClassifier
+from .regressor import SpikingRegressor
 
 Model = SpikingNetwork | SpikingClassifier | SpikingRegressor
 

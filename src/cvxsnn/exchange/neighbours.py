@@ -4,15 +4,7 @@ import importlib
 import warnings
 from typing import Any
 
-from ..core.errors import CvxsnnError, first_line
-
-
-class MissingLibraryError(CvxsnnError, ImportError):
-    """An optional library was asked for and is not there."""
-
-
-class LossyExchangeWarning(UserWarning):
-    """What was handed over is not what it was made of: it was asked for with ``lossy=True``."""
+from ..core.errors import LossyExchangeWarning, MissingLibraryError, first_line
 
 
 def import_neighbour(module: str, extra: str) -> Any:

@@ -5,4 +5,11 @@ from .lif import LIFLayer
 from .rollout import Stepper, roll_out
 from .threshold import ThresholdLayer
 
-__all__ = ["HiddenLayer", "LIFLayer", "LayerState", "Stepper", "ThresholdLayer", "roll_out"]
+__all__ = [
+    "HiddenLayer",
+    "LIFLayer",
+    "LayerState",
+    "Stepper",
+    "ThresholdLayer",
+    "roll_out",
+]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from ..core.checks import Array, check_positive_int
-from ..core.errors import BudgetError, CvxsnnError, InvalidInputError
+from ..core.errors import BudgetError, InvalidInputError, RealisationError
 from ..data.sequences import as_inputs
 from ..dictionary import Readout, SpikeDictionary, build_dictionary
 from ..neurons import HiddenLayer, ThresholdLayer
@@ -21,10 +21,6 @@ from .arrangement import MAX_PATTERNS, count_cells
 from .cones import Cone, Frontier, IntArray
 from .integers import as_integers
 from .lif_family import LIFFamily
-
-
-class RealisationError(CvxsnnError, ArithmeticError):
-    """A witness that does not produce its pattern: the arithmetic behind an enumeration is wrong."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from ..convex import ConvexProblem, Path, Solution, solve, solve_path
+from ..convex import ConvexProblem, RegularizationPath, Solution, solve, solve_path
 from ..core.checks import check_device
 from ..dictionary import build_dictionary
 from ..dictionary.pooled import PoolSpikes
@@ -72,7 +72,7 @@ def _best_over_pool(first: Solution, witnesses: WitnessSet, split: Split, settin
     return best[1].solution
 
 
-def _path(problem: ConvexProblem, settings: Settings) -> Path:
+def _path(problem: ConvexProblem, settings: Settings) -> RegularizationPath:
     if settings.l1_strength == "auto":
         return solve_path(
             problem, n_strengths=settings.n_strengths, smallest_ratio=settings.smallest_ratio, tol=settings.tol

@@ -15,12 +15,12 @@ from math import inf
 import torch
 from torch import Tensor
 
-from ..convex import Certificate, ConvergenceWarning, ConvexProblem, Solution, Status, certify_with_bound, solve
+from ..convex import Certificate, ConvexProblem, Solution, Status, certify_with_bound, solve
 from ..convex.certificate import checked_certificate
 from ..convex.objective import Objective
 from ..convex.penalties import Penalty
 from ..core import bits
-from ..core.errors import InvalidInputError
+from ..core.errors import ConvergenceWarning, InvalidInputError
 from ..core.parallel import one_thread
 from ..data.training_set import TrainingSet
 from ..dictionary import SpikeDictionary

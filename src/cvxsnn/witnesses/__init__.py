@@ -3,6 +3,7 @@
 from .distributions import Constant, Distribution, LogUniform, Normal, Uniform, parse_distribution
 from .gaussian import describe_family, gaussian_witnesses, regenerate
 from .joining import join_witnesses, single_out
+from .pool import WitnessPool
 from .witness_set import Neuron, Provenance, WitnessSet
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Normal",
     "Provenance",
     "Uniform",
+    "WitnessPool",
     "WitnessSet",
     "describe_family",
     "gaussian_witnesses",

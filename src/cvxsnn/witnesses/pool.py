@@ -11,7 +11,9 @@ from torch import Tensor
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import check_seed, child_seed
-from . import Provenance, WitnessSet, gaussian_witnesses, join_witnesses, single_out
+from .gaussian import gaussian_witnesses
+from .joining import join_witnesses, single_out
+from .witness_set import Provenance, WitnessSet
 
 _BLOCK = 4096
 """Witnesses drawn at once."""

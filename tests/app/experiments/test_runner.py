@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from cvxsnn import DataFileError
 from cvxsnn.app.experiments import RecordStore, run_all
 from cvxsnn.app.experiments.experiment import RunConfig, iterate_grid, parse_experiment
 from cvxsnn.app.experiments.run import execute, execute_together
 from cvxsnn.app.experiments.runner import _shared_out
+from cvxsnn.core.errors import DataFileError
 
 TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
 PARTS = {

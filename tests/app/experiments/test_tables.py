@@ -6,12 +6,12 @@ import pytest
 from app.experiments.test_report import HOSTILE, figure, records_of, table
 from typer.testing import CliRunner
 
-from cvxsnn import DataFileError
 from cvxsnn.app.cli import app
 from cvxsnn.app.experiments import RecordStore, experiment_names, load_experiment
 from cvxsnn.app.experiments.figures import draw_figure, draw_panel
 from cvxsnn.app.experiments.summary import summarise
 from cvxsnn.app.experiments.tables import write_tables
+from cvxsnn.core.errors import DataFileError
 
 EXPERIMENTS = [table(), figure()]
 LOST = sorted(EXPERIMENTS[0].runs())[:2]

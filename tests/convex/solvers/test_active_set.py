@@ -7,7 +7,7 @@ from tolerances import FACTORED, ROUNDING
 from cvxsnn import ConvexProblem, solve
 from cvxsnn.convex.solvers import active_set
 from cvxsnn.convex.solvers.active_set import follow, weighted_gram
-from cvxsnn.convex.solvers.cholesky import FactorisationError
+from cvxsnn.core.errors import FactorisationError
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -2,7 +2,8 @@ import pytest
 import torch
 from tolerances import ROUNDING
 
-from cvxsnn.convex.solvers.cholesky import FactorisationError, solve_semidefinite
+from cvxsnn.convex.solvers.cholesky import solve_semidefinite
+from cvxsnn.core.errors import FactorisationError
 
 
 @pytest.mark.parametrize("ridge", [1e-14, torch.full((6,), 1e-14).double()])

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from tolerances import ROUNDING
 from torch import Tensor
 
-from cvxsnn.convex.solvers.cholesky import FactorisationError
 from cvxsnn.convex.solvers.quadratic import minimise_l1_quadratic, minimise_l1_quadratics
+from cvxsnn.core.errors import FactorisationError
 
 TOLERANCE = 1e-9
 SIZES = st.tuples(st.integers(1, 12), st.integers(1, 12))

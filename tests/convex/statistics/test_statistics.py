@@ -24,6 +24,7 @@ from cvxsnn.convex import (
     solve_statistics_path,
 )
 from cvxsnn.convex.statistics import sums as statistics
+from cvxsnn.core.errors import BudgetError
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import DenseDictionary
 from cvxsnn.dictionary.blocks import Block
@@ -42,7 +43,9 @@ def small_blocks():
 @pytest.fixture(scope="module")
 def witnesses():
     """Few features and a high threshold: many of the columns are dead or equal."""
-    return cs.gaussian_witnesses(2, (48,), threshold=cs.Uniform(1.0, 9.0), bias=cs.Normal(0.0, 0.5), seed=1)
+    return cs.gaussian_witnesses(
+        2, (48,), threshold=cs.witnesses.Uniform(1.0, 9.0), bias=cs.witnesses.Normal(0.0, 0.5), seed=1
+    )
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +290,7 @@ def test_streams_that_mean_nothing_are_refused(witnesses, stream, message):
 
 def test_misuse_is_one_sentence(witnesses, data):
     found = gather_statistics(witnesses, batches(data, 50))
-    with pytest.raises(cs.BudgetError, match="stream_dictionary"):
+    with pytest.raises(BudgetError, match="stream_dictionary"):
         gather_statistics(cs.gaussian_witnesses(1, (30_000,)), [])
     with pytest.raises(cs.InvalidInputError, match="one a step"):
         gather_statistics(witnesses, batches(data, 50), "all")

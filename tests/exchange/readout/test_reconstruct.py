@@ -19,8 +19,10 @@ from tolerances import HALF_PRECISION, REFITTED, ROUNDING, SINGLE_PRECISION
 from torch import nn
 
 import cvxsnn.exchange.readout.reconstruct
-from cvxsnn import DenseDictionary, InvalidInputError, ReadoutResult, SpikeDictionary, reconstruct_readout
-from cvxsnn.convex import ConvergenceWarning
+from cvxsnn import InvalidInputError, SpikeDictionary, reconstruct_readout
+from cvxsnn.core.errors import ConvergenceWarning
+from cvxsnn.dictionary import DenseDictionary
+from cvxsnn.exchange import ReadoutResult
 
 
 def cross_entropy(model, inputs, classes):

@@ -9,8 +9,12 @@ import torch
 from tolerances import FEW_DRAWS_SD, ROUNDING, SINGLE_PRECISION, WEIGHT_GRID
 
 import cvxsnn as cs
-from cvxsnn import DataFileError, InvalidInputError, Objective, SurrogateSettings, TrainingSet, train_surrogate
+from cvxsnn import InvalidInputError
+from cvxsnn.convex import Objective
+from cvxsnn.core.errors import DataFileError
+from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
+from cvxsnn.training import SurrogateSettings, train_surrogate
 from cvxsnn.training.surrogate import trainer as surrogate_training
 from cvxsnn.training.surrogate.crowd import TaskScore
 from cvxsnn.training.surrogate.settings import average_networks, initial_network

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The solvers of the convex program."""

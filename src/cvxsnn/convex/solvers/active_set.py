@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from ...core.errors import FactorisationError
 from ...core.memory import available_bytes, check_fits, gram_bytes
 from ..problem import ConvexProblem
-from .cholesky import FactorisationError
 from .quadratic import minimise_l1_quadratics
 from .recorder import Recorder
 

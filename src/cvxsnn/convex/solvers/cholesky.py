@@ -3,16 +3,12 @@
 import torch
 from torch import Tensor
 
-from ...core.errors import CvxsnnError
+from ...core.errors import FactorisationError
 
 _MAX_ATTEMPTS = 20
 
 _WORTH_A_STREAM = 256
 """Size from which a GPU factorises matrices faster side by side than as a batch."""
-
-
-class FactorisationError(CvxsnnError, ArithmeticError):
-    """A matrix that should be positive semidefinite is not even close."""
 
 
 def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> Tensor:

@@ -8,13 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.errors import CvxsnnError
+from ...core.errors import MissingLibraryError
 from ..problem import ConvexProblem
 from ..solution import Status
-
-
-class MissingPackageError(CvxsnnError, ImportError):
-    """An optional package is needed and not installed."""
 
 
 def solve_reference(problem: ConvexProblem) -> tuple[Tensor, Tensor, Tensor, Status]:
@@ -22,7 +18,7 @@ def solve_reference(problem: ConvexProblem) -> tuple[Tensor, Tensor, Tensor, Sta
     try:
         import cvxpy as cp
     except ImportError:
-        raise MissingPackageError(
+        raise MissingLibraryError(
             "solver='reference' needs cvxpy: install it with pip install 'cvxsnn[test]'"
         ) from None
     columns = problem.dictionary.columns().cpu().numpy()

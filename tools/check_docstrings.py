@@ -1,0 +1,106 @@
+"""Check the docstrings of the public surface: numpydoc sections with a type and a sentence for every entry.
+
+The public surface is what ``__all__`` lists in ``cvxsnn`` and in its rooms, with the public methods of the classes in
+it. Everything in ``cvxsnn`` itself must have an example. Run it on all rooms, or on those named:
+
+    python tools/check_docstrings.py
+    python tools/check_docstrings.py cvxsnn.network cvxsnn.convex
+"""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from numpydoc.validate import validate
+
+PACKAGE = "cvxsnn"
+ROOMS = [
+    "data",
+    "neurons",
+    "witnesses",
+    "dictionary",
+    "convex",
+    "network",
+    "training",
+    "theory",
+    "estimators",
+    "exchange",
+]
+
+CHECKS = {
+    "GL08": "no docstring",
+    "SS02": "the summary does not start with a capital letter",
+    "SS03": "the summary does not end with a period",
+    "PR01": "a parameter is not documented",
+    "PR02": "a documented parameter does not exist",
+    "PR04": "a parameter has no type",
+    "PR07": "a parameter has no sentence",
+    "PR08": "a parameter's sentence does not start with a capital letter",
+    "PR09": "a parameter's sentence does not end with a period",
+    "RT01": "no Returns section",
+    "RT03": "a returned value has no sentence",
+    "RT04": "a returned value's sentence does not start with a capital letter",
+    "RT05": "a returned value's sentence does not end with a period",
+    "YD01": "no Yields section",
+}
+EXAMPLE = "EX01"
+TORCH = {"forward", "extra_repr", "get_extra_state", "set_extra_state"}
+"""Methods that torch calls; users do not."""
+
+
+def main(names: list[str]) -> int:
+    """Print what is missing; return the number of defects."""
+    n_defects = 0
+    for name, needs_example in public_names(names):
+        found = validate(name)
+        wanted = {*CHECKS, EXAMPLE} if needs_example else set(CHECKS)
+        for code, message in found["errors"]:
+            if code in wanted:
+                n_defects += 1
+                print(f"{name}: {code} {message}")
+    print(f"{n_defects} defects in public docstrings")
+    return n_defects
+
+
+def public_names(rooms: list[str]) -> Iterator[tuple[str, bool]]:
+    """Yield dotted names of public functions, classes and methods, and whether each needs an example."""
+    modules = [importlib.import_module(room) for room in rooms or [PACKAGE, *(f"{PACKAGE}.{room}" for room in ROOMS)]]
+    seen: set[int] = set()
+    for module in modules:
+        for name in module.__all__:
+            value = getattr(module, name)
+            if isinstance(value, ModuleType) or not callable(value) or id(value) in seen or not is_ours(value):
+                continue
+            seen.add(id(value))
+            yield f"{module.__name__}.{name}", module.__name__ == PACKAGE and not is_exception(value)
+            if inspect.isclass(value) and not is_exception(value):
+                for method in public_methods(value):
+                    yield f"{module.__name__}.{name}.{method}", False
+
+
+def public_methods(kind: type) -> list[str]:
+    """Return public methods and properties that the class, or a base class of ours, defines."""
+    own = {name for base in kind.__mro__ if is_ours(base) for name in vars(base) if not name.startswith("_")}
+    return sorted(name for name in own - TORCH if is_described(inspect.getattr_static(kind, name)))
+
+
+def is_described(value: Any) -> bool:
+    """Return whether a member of a class is a method or a property, rather than data."""
+    return isinstance(value, (property, classmethod, staticmethod)) or inspect.isfunction(value)
+
+
+def is_ours(value: Any) -> bool:
+    """Return whether something is defined in this package."""
+    return str(getattr(value, "__module__", "")).startswith(PACKAGE)
+
+
+def is_exception(value: Any) -> bool:
+    """Return whether something is an error or a warning."""
+    return inspect.isclass(value) and issubclass(value, BaseException)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) > 0)
