@@ -17,7 +17,9 @@ from typing import Any
 from numpydoc.validate import validate
 
 PACKAGE = "cvxsnn"
-ROOMS = [
+ROOMS = (
+    "data neurons witnesses dictionary convex network training theory estimators exchange"
+).split()  # noqa: SIM905
     "data",
     "neurons",
     "witnesses",

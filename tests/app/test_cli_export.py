@@ -59,7 +59,7 @@ def test_a_bare_network_is_exported_as_it_is():
     assert "input_mean" not in nir.read("out.nir").metadata
 
 
-@pytest.mark.filterwarnings("always::cvxsnn.exchange.LossyExchangeWarning")  # the command prints it
+@pytest.mark.filterwarnings("always::cvxsnn.core.errors.LossyExchangeWarning")  # the command prints it
 def test_a_lossy_graph_is_written_with_a_warning_only_when_asked_for():
     save(classifier(decay=0.9, threshold=1.0).fit(SEQUENCES, classes_of(SEQUENCES)), "model")
     exported = succeed("export", "model", "-o", "out.nir", "--lossy")
