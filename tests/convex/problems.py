@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxsnn import ConvexProblem
+from cvxsnn.convex import Penalty
 
 Columns = Literal["random", "few_rows", "equal_rows", "collinear"]
 
@@ -22,7 +23,7 @@ class Kind:
     """What a random problem is like; ``loss`` names one head or two."""
 
     loss: str
-    penalty: str = "l1"
+    penalty: str | Penalty = "l1"
     intercept: bool = False
     columns: Columns = "random"
     weighted: bool = False

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from tolerances import FINITE_DIFFERENCE, NUMERICAL_SUPREMUM, ROUNDING
 from torch import Tensor
 
-from cvxsnn.convex import Softmax
-from cvxsnn.convex.losses import Loss, make_loss
+from cvxsnn import ConvexProblem, solve
+from cvxsnn.convex.losses import Hinge, Loss, RoundedHinge, Softmax, Squared, make_loss
 from cvxsnn.core.errors import InvalidInputError
 
 BOUNDED_LOSSES = [name for name in LOSSES if name != "squared"]
@@ -245,3 +245,73 @@ def test_softmax_refuses_classes_beyond_their_number() -> None:
 def test_unknown_loss_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidInputError, match=r"loss to be one of 'squared', 'hinge', .*'softmax', got 'huber'"):
         make_loss("huber")
+
+
+@settings(max_examples=30)
+@given(st.floats(1e-3, 2.0), st.integers(0, 2**32 - 1))
+def test_the_rounded_hinge_is_at_most_half_its_width_above_the_hinge(width: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = 3 * torch.randn(20, 1, generator=generator, dtype=torch.float64)
+    targets = torch.where(torch.rand(20, 1, generator=generator) < 0.5, -1.0, 1.0).double()
+    above = RoundedHinge(width).value(scores, targets) - Hinge().value(scores, targets)
+    assert bool((above >= -ROUNDING).all())
+    assert bool((above <= width / 2 + ROUNDING).all())
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1))
+def test_the_rounded_hinge_has_the_slopes_it_says(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = 2 * torch.randn(20, 1, generator=generator, dtype=torch.float64)
+    targets = torch.where(torch.rand(20, 1, generator=generator) < 0.5, -1.0, 1.0).double()
+    rounded, step = RoundedHinge(0.5), 1e-5
+    ahead, behind = (rounded.value(scores + s * step, targets) for s in (1, -1))
+    gradient = rounded.gradient(scores, targets)
+    torch.testing.assert_close((ahead - behind) / (2 * step), gradient[:, 0], rtol=0, atol=FINITE_DIFFERENCE)
+    assert bool(Hinge().conjugate(gradient, targets).isfinite().all())
+    ahead, behind = (rounded.gradient(scores + s * step, targets) for s in (1, -1))
+    curvature = rounded.curvature(scores, targets)
+    torch.testing.assert_close((ahead - behind) / (2 * step), curvature, rtol=0, atol=FINITE_DIFFERENCE)
+
+
+class Huber(Squared):
+    """A loss of a user's own: quadratic near the target, linear beyond a distance of one."""
+
+    name = "huber"
+
+    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
+        distance = (scores - targets).abs()
+        return torch.where(distance <= 1, 0.5 * distance.square(), distance - 0.5).sum(1)
+
+    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
+        return (scores - targets).clamp(-1, 1)
+
+    def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
+        return ((scores - targets).abs() <= 1).to(scores)
+
+    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+        return (0.5 * dual.square() + dual * targets).masked_fill(dual.abs() > 1 + ROUNDING, torch.inf).sum(1)
+
+    def project(self, dual: Tensor, targets: Tensor) -> Tensor:
+        return dual.clamp(-1, 1)
+
+
+def test_a_loss_of_ones_own_is_solved_and_certified_and_never_mistaken_for_its_base_class() -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.random((60, 8)) < 0.5
+    targets = 3.0 * columns[:, 0] + rng.standard_t(1.5, size=60)
+    problem = ConvexProblem(columns, targets, Huber(), 0.05)
+    ours, slow = solve(problem, 1e-8), solve(problem, 1e-6, "proximal-gradient")
+    assert (ours.solver, ours.has_converged) == ("newton", True)
+    assert abs(ours.certificate.primal - slow.certificate.primal) <= slow.certificate.gap + ROUNDING
+    with pytest.raises(InvalidInputError, match="the loss 'squared' for solver 'active-set', got loss 'huber'"):
+        solve(problem, solver="active-set")
+
+
+def test_a_loss_that_no_solver_accepts_is_one_sentence() -> None:
+    class Kinked(Huber):
+        name, is_smooth = "kinked", False
+
+    problem = ConvexProblem(np.eye(4) == 1, np.arange(4.0), Kinked(), 0.01)
+    with pytest.raises(InvalidInputError, match=r"got loss 'kinked' .* 'newton' needs a smooth"):
+        solve(problem)

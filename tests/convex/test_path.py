@@ -50,7 +50,7 @@ def test_given_strengths_are_sorted() -> None:
 def test_the_loss_falls_and_the_norm_grows_along_the_path() -> None:
     path = solve_path(Kind("logistic").draw(0), n_strengths=10, tol=1e-9)
     losses = [float(solution.problem.loss_value(solution.scores())) for solution in path]
-    norms = [float(solution.problem.penalty.value(solution.coef)) for solution in path]
+    norms = [float(solution.problem.penalty.norm(solution.coef)) for solution in path]
     assert all(after <= before + ROUNDING for before, after in pairwise(losses))
     assert all(after >= before - ROUNDING for before, after in pairwise(norms))
 
@@ -92,7 +92,7 @@ def test_solutions_that_do_not_converge_are_warned_about() -> None:
         (lambda p: solve_path(p, n_strengths=0), "n_strengths to be a positive integer, got 0"),
         (lambda p: solve_path(p, smallest_ratio=1.0), "smallest_ratio between 0 and 1, got 1.0"),
         (lambda p: solve_path(p, smallest_ratio=0.0), "smallest_ratio between 0 and 1, got 0.0"),
-        (lambda p: solve_path(p, solver="interior-point"), "for solver 'interior-point', got 'logistic'"),
+        (lambda p: solve_path(p, solver="interior-point"), "for solver 'interior-point', got loss 'logistic'"),
         (lambda p: solve_path(p, solver="simplex"), "solver to be one of .* got 'simplex'"),
         (lambda p: solve_path(p, tol=0.0), "tol between 0 and 1, got 0.0"),
     ],

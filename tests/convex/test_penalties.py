@@ -1,11 +1,13 @@
 import pytest
 import torch
+from convex.problems import SMOOTH_LOSSES, Kind
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import ROUNDING
 from torch import Tensor
 
-from cvxsnn.convex.penalties import PENALTIES, make_penalty
+from cvxsnn import ConvexProblem, solve
+from cvxsnn.convex.penalties import L1, PENALTIES, GroupL2, Penalty, check_registered, make_penalty
 from cvxsnn.core.errors import InvalidInputError
 
 seeds = st.integers(0, 2**32 - 1)
@@ -27,7 +29,7 @@ def test_prox_beats_every_point_near_and_far(name: str, seed: int, step: float) 
     prox = penalty.prox(coef, step)
 
     def objective(other: Tensor) -> Tensor:
-        return 0.5 * (other - coef).square().sum() + step * penalty.value(other)
+        return 0.5 * (other - coef).square().sum() + step * penalty.norm(other)
 
     for size in (1e-4, 1e-2, 1.0):
         for direction in draw(seed + 1, 20):
@@ -55,7 +57,7 @@ def test_prox_and_projection_on_the_dual_ball_add_up(name: str, seed: int, step:
 def test_inner_product_is_at_most_norm_times_dual_norm(name: str, seed: int) -> None:
     penalty = make_penalty(name)
     correlation, coef = draw(seed, 2)
-    assert (correlation * coef).sum() <= penalty.dual_norm(correlation) * penalty.value(coef) + ROUNDING
+    assert (correlation * coef).sum() <= penalty.dual_norm(correlation) * penalty.norm(coef) + ROUNDING
 
 
 @pytest.mark.parametrize("name", PENALTIES)
@@ -69,7 +71,7 @@ def test_dual_norm_is_reached_on_the_unit_ball(name: str, seed: int) -> None:
         for direction in (*directions, *-directions):
             point = torch.zeros_like(correlation)
             point[atom] = direction
-            assert penalty.value(point) <= 1 + ROUNDING
+            assert penalty.norm(point) <= 1 + ROUNDING
             extreme_points.append(point)
     largest = max(float((correlation * point).sum()) for point in extreme_points)
     assert largest == pytest.approx(float(penalty.dual_norm(correlation)), rel=ROUNDING)
@@ -86,7 +88,7 @@ def test_dual_norm_is_the_largest_atom_norm(name: str) -> None:
 def test_penalties_of_one_output_are_the_same() -> None:
     coef = draw(0)[0][:, :1]
     l1, group = (make_penalty(name) for name in ("l1", "group"))
-    assert float(l1.value(coef)) == pytest.approx(float(group.value(coef)), rel=ROUNDING)
+    assert float(l1.norm(coef)) == pytest.approx(float(group.norm(coef)), rel=ROUNDING)
     torch.testing.assert_close(l1.prox(coef, 0.4), group.prox(coef, 0.4), rtol=0, atol=ROUNDING)
 
 
@@ -99,3 +101,67 @@ def test_prox_sets_small_coefficients_to_exact_zeros() -> None:
 def test_unknown_penalty_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidInputError, match="penalty to be one of 'l1', 'group', got 'l2'"):
         make_penalty("l2")
+
+
+class ElasticNet(L1):
+    """A penalty of a user's own: s·‖w‖₁ + ½r·‖w‖²."""
+
+    name = "elastic net"
+
+    def __init__(self, curvature: float) -> None:
+        self.curvature = curvature
+
+
+def draw_elastic(loss: str, seed: int, curvature: float, intercept: bool, ratio: float = 0.1) -> ConvexProblem:
+    problem = Kind(loss, ElasticNet(curvature), intercept=intercept, columns="collinear", weighted=True).draw(
+        seed, ratio
+    )
+    assert problem.penalty.curvature == curvature
+    return problem
+
+
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("curvature", [1e-3, 0.3])
+def test_a_penalty_of_ones_own_with_curvature_is_solved_and_certified(
+    loss: str, intercept: bool, curvature: float
+) -> None:
+    problem = draw_elastic(loss, 0, curvature, intercept)
+    ours, slow = solve(problem, 1e-9), solve(problem, 1e-6, "proximal-gradient")
+    assert ours.has_converged
+    assert slow.has_converged
+    assert abs(ours.certificate.primal - slow.certificate.primal) <= slow.certificate.gap + ROUNDING
+
+
+def test_curvature_makes_the_hinge_a_job_for_proximal_gradients() -> None:
+    solution = solve(draw_elastic("hinge", 1, 0.5, False), 1e-4)
+    assert (solution.solver, solution.has_converged) == ("proximal-gradient", True)
+
+
+@pytest.mark.parametrize("kind", [L1, GroupL2])
+@settings(max_examples=20)
+@given(seed=seeds, step=steps)
+def test_conjugate_and_proximal_point_of_a_penalty_with_curvature_are_those_of_the_definition(
+    kind: type[Penalty], seed: int, step: float
+) -> None:
+    penalty, strength = kind(), 0.4
+    penalty.curvature = 0.7
+    point = draw(seed)[0]
+    best = penalty.prox(point, strength) / penalty.curvature
+    conjugate = float(penalty.conjugate(point, strength))
+    assert conjugate == pytest.approx(float((point * best).sum() - penalty.value(best, strength)), abs=ROUNDING)
+    near = penalty.descend(point, step, strength)
+    for size in (1e-3, 0.1, 2.0):
+        for direction in draw(seed + 1, 10):
+            other = best + size * direction
+            assert float((point * other).sum() - penalty.value(other, strength)) <= conjugate + ROUNDING
+            moved = near + size * direction
+            assert 0.5 * (moved - point).square().sum() + step * penalty.value(moved, strength) >= (
+                0.5 * (near - point).square().sum() + step * penalty.value(near, strength) - ROUNDING
+            )
+
+
+def test_a_penalty_that_is_not_registered_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInputError, match="one of the penalties 'l1', 'group', got ElasticNet"):
+        check_registered(ElasticNet(0.1))
+    assert check_registered(make_penalty("group")) == "group"

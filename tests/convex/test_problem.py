@@ -1,3 +1,5 @@
+import copy
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +10,8 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, build_dictionary, certify, gaussian_witnesses, solve
-from cvxsnn.convex.heads import timestep_weights
+from cvxsnn.convex.objective import timestep_weights
+from cvxsnn.convex.solvers.active_set import weighted_gram
 from cvxsnn.core.errors import InvalidInputError
 
 COLUMNS = np.eye(4, dtype=bool)
@@ -158,13 +161,12 @@ def test_rows_with_equal_spikes_and_other_targets_stay_apart() -> None:
 
 
 @pytest.mark.parametrize(("penalty", "widths"), [("l1", [3, 1, 1]), ("group", [5])])
-def test_split_parts_add_up_to_the_whole(penalty: str, widths: list[int]) -> None:
+def test_independent_parts_add_up_to_the_whole(penalty: str, widths: list[int]) -> None:
     targets = {"digit": np.array([0, 1, 2, 0]), "amount": np.arange(8.0).reshape(4, 2)}
     problem = ConvexProblem(COLUMNS, targets, {"digit": "softmax", "amount": "squared"}, penalty=penalty)
     scores = draw_scores(problem)
-    parts = problem.split()
+    parts = [(problem.part(columns), columns) for columns in problem.independent_outputs()]
     assert [part.n_outputs for part, _ in parts] == widths
-    assert [columns for _, columns in parts] == problem.independent_outputs()
     total = sum(float(part.loss_value(scores[:, columns])) for part, columns in parts)
     assert total == pytest.approx(float(problem.loss_value(scores)), rel=ROUNDING)
 
@@ -234,3 +236,14 @@ def test_repr_names_sizes_and_terms() -> None:
 def test_problems_that_mean_nothing_are_refused(build: Callable[[], ConvexProblem], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         build()
+
+
+def test_strengths_share_a_workspace_and_solutions_and_copies_do_not_keep_it() -> None:
+    problem = Kind("squared", intercept=True).draw(0)
+    other = problem.with_strength(0.5 * problem.l1_strength)
+    solution = solve(other, 1e-9)
+    assert problem.row_workspace.has(weighted_gram)
+    assert problem.workspace is other.workspace
+    for kept in (solution.problem, pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)):
+        assert not kept.row_workspace.has(weighted_gram)
+    assert solve(solution.problem, 1e-9).certificate.primal == pytest.approx(solution.certificate.primal, rel=ROUNDING)

@@ -4,12 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from convex.linear_program import LinearProgram
 from convex.problems import COLUMNS, LOSSES, PENALTIES, SMOOTH_LOSSES, TWO_HEADS, Kind, draw_columns, draw_targets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import ROUNDING
 
 from cvxsnn import Certificate, ConvexProblem, Solution, Status, solve
+from cvxsnn.convex import Solver
 from cvxsnn.convex.solvers import active_set
 from cvxsnn.core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
 
@@ -68,15 +70,20 @@ def test_history_ends_with_the_certificate(loss: str) -> None:
         (
             "active-set",
             "logistic",
-            r"one of the losses \('squared',\) for solver 'active-set', got 'logistic': use solver",
+            "the loss 'squared' for solver 'active-set', got loss 'logistic' .* use solver='auto'",
         ),
-        ("newton", "hinge", r"one of the losses \('squared', .*\) for solver 'newton', got 'hinge'"),
-        ("interior-point", "softmax", r"one of the losses \('hinge',\) for solver 'interior-point', got 'softmax'"),
-        ("highs", "squared", r"one of the losses \('hinge',\) for solver 'highs', got 'squared'"),
-        ("newton", "hinge + squared_hinge", "for solver 'newton', got 'hinge'"),
+        ("newton", "hinge", "a smooth loss for solver 'newton', got loss 'hinge' with penalty 'l1'"),
+        ("interior-point", "softmax", "the loss 'hinge' for solver 'interior-point', got loss 'softmax'"),
+        (LinearProgram(), "squared", "the loss 'hinge' for solver 'highs', got loss 'squared'"),
+        ("newton", "hinge + squared_hinge", "for solver 'newton', got loss 'hinge'"),
+        (
+            "group-newton",
+            "softmax",
+            "the penalty 'group' for solver 'group-newton', got .* with penalty 'l1'",
+        ),
     ],
 )
-def test_a_solver_that_does_not_fit_the_loss_is_refused(solver: str, loss: str, message: str) -> None:
+def test_a_solver_that_does_not_fit_the_loss_is_refused(solver: str | Solver, loss: str, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         solve(Kind(loss).draw(0), solver=solver)
 
@@ -94,7 +101,7 @@ def test_a_solver_that_does_not_fit_the_loss_is_refused(solver: str, loss: str, 
         ),
         (
             lambda _: solve(Kind("softmax", "group").draw(0), solver="newton"),
-            "the L1 penalty for solver 'newton', got 'group': use solver='auto'",
+            "a separable penalty such as 'l1' for solver 'newton', got loss 'softmax' with penalty 'group'",
         ),
     ],
 )

@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 from convex.problems import COLUMNS, LOSSES, PENALTIES, TWO_HEADS, Columns, Kind
+from convex.reference import Reference
 from tolerances import CLARABEL, ROUNDING
 
 from cvxsnn import ConvexProblem, Solution, solve
@@ -20,7 +21,7 @@ def solve_both(problem: ConvexProblem, tol: float) -> Solution:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         ours = solve(problem, tol)
-        theirs = solve(problem, CLARABEL, "reference")
+        theirs = solve(problem, CLARABEL, Reference())
     assert theirs.certificate.relative_gap <= CLARABEL
     gap = max(ours.certificate.gap, theirs.certificate.gap)
     difference = abs(ours.certificate.primal - theirs.certificate.primal)
@@ -52,5 +53,5 @@ def test_group_objectives_agree_within_the_certified_gaps(
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
 def test_the_reference_is_certified_like_every_solver(loss: str, penalty: str) -> None:
-    solution = solve(Kind(loss, penalty, intercept=True, weighted=True).draw(2), CLARABEL, "reference")
+    solution = solve(Kind(loss, penalty, intercept=True, weighted=True).draw(2), CLARABEL, Reference())
     assert (solution.solver, solution.has_converged) == ("reference", True)

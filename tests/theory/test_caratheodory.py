@@ -40,7 +40,7 @@ def test_predictions_stay_the_norm_does_not_grow_and_the_support_is_within_the_b
     columns = problem.dictionary.columns()
     torch.testing.assert_close(columns @ reduced.coef, columns @ solution.coef, rtol=0, atol=FLOAT64_SUM)
     assert torch.equal(reduced.intercept, solution.intercept)
-    before, after = (float(problem.penalty.value(found.coef)) for found in (solution, reduced))
+    before, after = (float(problem.penalty.norm(found.coef)) for found in (solution, reduced))
     assert after <= before + FLOAT64_SUM
     assert len(reduced.support) <= min(problem.dictionary.n_rows * problem.n_outputs, len(solution.support))
     assert len(reduced.support) < support_bound(problem)

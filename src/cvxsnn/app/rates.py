@@ -10,8 +10,7 @@ from pathlib import Path
 
 import torch
 
-from ..convex.solvers.cholesky import solve_semidefinite
-from ..convex.solvers.hessian import self_product
+from ..convex.solvers.linear_algebra import self_product, solve_semidefinite
 from ..convex.solvers.quadratic import minimise_l1_quadratic
 from ..core.checks import check_device
 from ..dictionary import build_dictionary

@@ -1,12 +1,13 @@
 """The convex program: problems, certificates, solvers."""
 
 from .certificate import Certificate, certify, certify_with_bound
-from .losses import Loss, Softmax
+from .losses import LOSSES, Loss
 from .objective import Objective
-from .path import RegularizationPath, solve_path
+from .penalties import PENALTIES, Penalty
 from .problem import ConvexProblem
-from .solution import Progress, Solution, Status
-from .solve import solve
+from .solution import RegularizationPath, Solution
+from .solve import solve, solve_path
+from .solvers import SOLVERS, Progress, Solver, SolverResult, Status
 from .statistics import (
     SquaredStatistics,
     StatisticsProblem,
@@ -18,14 +19,19 @@ from .statistics import (
 )
 
 __all__ = [
+    "LOSSES",
+    "PENALTIES",
+    "SOLVERS",
     "Certificate",
     "ConvexProblem",
     "Loss",
     "Objective",
+    "Penalty",
     "Progress",
     "RegularizationPath",
-    "Softmax",
     "Solution",
+    "Solver",
+    "SolverResult",
     "SquaredStatistics",
     "StatisticsProblem",
     "StatisticsSolution",

@@ -1,8 +1,9 @@
 """The certificate: a proof, independent of any solver, of how far from optimal some coefficients are.
 
-For the problem  min_W,b  F(DW + b) + s·Ω(W)  every dual point Θ with Ω°(DᵀΘ) ≤ s (and zero column sums, where there is
-an intercept) gives the lower bound −F*(Θ) on the optimum. A candidate is made feasible by construction: balanced for
-the intercept, then shrunk until the constraint holds. All of it is computed in float64 on the un-reduced problem.
+For the problem  min_W,b  F(DW + b) + P(W)  every dual point Θ (with zero column sums, where there is an intercept)
+gives the lower bound −F*(Θ) − P*(−DᵀΘ) on the optimum. If the penalty is a norm, P = s·Ω, the last term is zero where
+Ω°(DᵀΘ) ≤ s and infinite elsewhere, so a candidate is made feasible by construction: balanced for the intercept, then
+shrunk until the constraint holds. All of it is computed in float64 on the un-reduced problem.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,17 +19,40 @@ from .problem import ConvexProblem
 
 Scope = Literal["sampled", "pool", "complete"]
 
+_WITNESSES: dict[Scope, str] = {
+    "sampled": "the sampled hidden neurons",
+    "pool": "hidden neurons that were all priced",
+    "complete": "every hidden neuron of the family",
+}
+_REMEDIES: dict[Scope, str] = {
+    "sampled": "Sample more of them, or solve over a pool.",
+    "pool": "A larger pool may hold better ones.",
+}
+_ZERO_GAP = 1e-13
+"""Relative gap that is nothing but the rounding of float64."""
+
 
 @dataclass(frozen=True)
 class Certificate:
     """Proven bounds on the optimum.
 
-    Attributes
+    Parameters
     ----------
-    primal : float, objective at the coefficients
-    dual : float, a lower bound on the objective at every coefficients
-    scope : "sampled" if over these witnesses, "pool" if over a pool that was priced, "complete" if over all witnesses
-    n_witnesses : int or None, of the pool
+    primal : float
+        The objective at the coefficients.
+    dual : float
+        A lower bound on the objective at any coefficients.
+    scope : "sampled", "pool" or "complete"
+        What the bound is over: these witnesses, a pool of witnesses that were all priced, or all witnesses of a family.
+    n_witnesses : int, optional
+        The size of the pool.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> certificate = cs.Certificate(primal=0.25, dual=0.2499)
+    >>> print(certificate)
+    objective 0.25, proven within 1.00e-04 (relative 4.00e-04) of the optimum over these witnesses
     """
 
     primal: float
@@ -38,7 +62,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """How much lower the optimum can be at most."""
+        """The most by which the optimum can be lower."""
         return self.primal - self.dual
 
     @property
@@ -46,19 +70,59 @@ class Certificate:
         """The gap as a share of the objective, which is never negative."""
         return self.gap / self.primal if self.primal > 0 else self.gap
 
-    def __str__(self) -> str:
-        """One line for a person."""
+    def explain(self) -> str:
+        """Return what is proven and what is not, in words for somebody who knows no duality.
+
+        Returns
+        -------
+        str
+            A few lines of text.
+
+        Examples
+        --------
+        >>> import cvxsnn as cs
+        >>> print(cs.Certificate(primal=0.25, dual=0.2499).explain())
+        Training minimises the objective: the loss on the training data plus the penalty on the weights.
+        For this model it is 0.25.
+        Proven: no output weights for these witnesses (the sampled hidden neurons) give less than 0.2499.
+        At most 0.0001, or 0.04 % of the objective, can still be gained.
+        Not proven: that other hidden neurons could not do better. Sample more of them, or solve over a pool.
+        Not proven: anything about new data. Test the model on data that it was not trained on.
+        """
+        share = 100 * self.relative_gap
+        gained = (
+            f"At most {max(self.gap, 0.0):.3g}, or {max(share, 0.0):.2g} % of the objective, can still be gained."
+            if self.gap > _ZERO_GAP * self.primal
+            else "The two agree to the precision of float64: nothing can be gained."
+        )
+        lines = [
+            "Training minimises the objective: the loss on the training data plus the penalty on the weights.",
+            f"For this model it is {self.primal:.6g}.",
+            f"Proven: no output weights for {self._over} witnesses ({_WITNESSES[self.scope]}) give less than "
+            f"{self.dual:.6g}.",
+            gained,
+        ]
+        if self.scope != "complete":
+            lines.append(f"Not proven: that other hidden neurons could not do better. {_REMEDIES[self.scope]}")
+        lines.append("Not proven: anything about new data. Test the model on data that it was not trained on.")
+        return "\n".join(lines)
+
+    @property
+    def _over(self) -> str:
         pool = f"a pool of {self.n_witnesses:,}" if self.n_witnesses is not None else "a pool of"
-        over = {"sampled": "these", "pool": pool, "complete": "all"}[self.scope]
+        return {"sampled": "these", "pool": pool, "complete": "all"}[self.scope]
+
+    def __str__(self) -> str:
+        """Return one line for a person."""
         return (
             f"objective {self.primal:.9g}, proven within {self.gap:.2e} (relative {self.relative_gap:.2e}) of the "
-            f"optimum over {over} witnesses"
+            f"optimum over {self._over} witnesses"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """What a solver found, before anybody believes it.
+    """What a solver found, before it is certified.
 
     Attributes
     ----------
@@ -77,21 +141,34 @@ class Candidate:
 def certify(
     problem: ConvexProblem, coef: Tensor, intercept: Tensor | None = None, dual_candidates: Sequence[Tensor] = ()
 ) -> tuple[Certificate, Tensor]:
-    """Prove how good ``coef`` is.
+    """Prove how good some coefficients are.
 
     Parameters
     ----------
     problem : ConvexProblem
+        The program.
     coef : Tensor of shape (n_atoms, n_outputs)
+        The coefficients.
     intercept : Tensor of shape (n_outputs,), optional
+        The intercept; zero when not given.
     dual_candidates : sequence of Tensor of shape (n_rows, n_outputs)
         Guesses λ of the dual point, of which the best is used; the gradient at ``coef`` is always one of them.
 
     Returns
     -------
-    Certificate
+    certificate : Certificate
+        The objective and the lower bound.
     dual_point : Tensor of shape (n_rows, n_outputs)
-        The feasible λ = −Θ behind the dual value: ``|λᵀd| ≤ l1_strength`` for every atom d.
+        The feasible λ = −Θ behind the lower bound: ``|λᵀd| ≤ l1_strength`` for every atom d if the penalty is a norm.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> certificate, dual_point = cs.certify(problem, torch.tensor([[1.85], [0.0]]))
+    >>> certificate.gap < 1e-6
+    True
     """
     expected = (problem.dictionary.n_atoms, problem.n_outputs)
     if tuple(coef.shape) != expected:
@@ -123,7 +200,7 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
     weighted = [candidates[o].problem.row_weight[:, None] * guess for o, guess in zip(owners, guesses, strict=True)]
     bounds: list[tuple[float, Tensor]] = [(-inf, torch.empty(0))] * len(candidates)
     for owner, guess, correlation in zip(owners, guesses, _each(dictionary.rmatvec, weighted), strict=True):
-        bound = shrink_to_feasible(candidates[owner].problem, guess, correlation)
+        bound = bound_at(candidates[owner].problem, guess, correlation)
         bounds[owner] = max(bounds[owner], bound, key=lambda found: found[0])
     return [
         _checked(candidate.problem, primal, *bound)
@@ -132,23 +209,34 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
 
 
 def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_bounds: Sequence[float]) -> float:
-    """A lower bound on the optimum over *more* atoms than the dictionary has.
+    """Return a lower bound on the optimum over *more* atoms than the dictionary has.
 
     Parameters
     ----------
     problem : ConvexProblem
-        Its dictionary gives the rows.
-    dual_point : Tensor of shape (n_rows, n_outputs), a guess λ
-    correlation_bounds : sequence of float, one an output
-        Proven: ``|λᵀd|`` is at most this for every atom d, in the dictionary or not.
+        The program; its dictionary gives the rows.
+    dual_point : Tensor of shape (n_rows, n_outputs)
+        A guess λ of the dual point.
+    correlation_bounds : sequence of float
+        One proven number per output: ``|λᵀd|`` is at most this for every atom d, in the dictionary or not.
+
+    Returns
+    -------
+    float
+        The bound.
     """
+    if problem.penalty.curvature:
+        raise InvalidInputError(
+            f"expected a norm for a bound over more atoms than there are, got the penalty {problem.penalty.name!r}, "
+            "whose bound adds up over the atoms: use 'l1' or 'group'"
+        )
     weight = problem.row_weight[:, None]
     unit = torch.where(weight > 0, -dual_point.to(weight) / weight, 0.0)
     domain = problem.dual_domain(unit)
     if not torch.allclose(domain, unit, rtol=1e-9, atol=1e-12):
         raise InvalidInputError("expected a dual point in the domain of the loss, such as a solution's own")
     largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
-    return shrink_to_feasible(problem, domain, largest)[0]
+    return bound_at(problem, domain, largest)[0]
 
 
 def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tensor) -> tuple[Certificate, Tensor]:
@@ -173,16 +261,19 @@ def _each(product: Callable[[Tensor], Tensor], matrices: Sequence[Tensor]) -> li
 
 
 def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tensor]:
-    """The dual value at a feasible point made from ``unit_dual``, and that point; duals are per unit of row weight."""
+    """Return the dual value at a feasible point made from ``unit_dual``, and that point, per unit of row weight."""
     unit_dual = problem.dual_domain(unit_dual)
-    return shrink_to_feasible(problem, unit_dual, problem.correlation(unit_dual))
+    return bound_at(problem, unit_dual, problem.correlation(unit_dual))
 
 
-def shrink_to_feasible(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
+def bound_at(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
     """:func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known."""
+    penalty, strength = problem.penalty, problem.l1_strength
+    if penalty.curvature:  # every dual point is feasible
+        return -float(problem.conjugate(unit_dual) + penalty.conjugate(correlation, strength)), unit_dual
     for columns in problem.independent_outputs():
-        norm = float(problem.penalty.dual_norm(correlation[:, columns]))
-        if norm > problem.l1_strength:
+        norm = float(penalty.dual_norm(correlation[:, columns]))
+        if norm > strength:
             unit_dual = unit_dual.clone()
-            unit_dual[:, columns] *= problem.l1_strength / norm
+            unit_dual[:, columns] *= strength / norm
     return -float(problem.conjugate(unit_dual)), unit_dual

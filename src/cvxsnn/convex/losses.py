@@ -12,62 +12,237 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, check_choice
+from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..core.registry import Registry
 
 _INFEASIBLE = 1e-12
 """How far outside its domain rounding may push the argument of a conjugate."""
 
 
 class Loss(ABC):
-    """One row's loss ℓ(f; y) for scores f of shape (n_rows, n_outputs)."""
+    """The contract of a loss: one row's ℓ(f; y), for scores f and encoded targets y of shape (n_rows, n_outputs).
+
+    The Hessian of a row is diag(c) − vvᵀ, with c from :meth:`curvature` and v from :meth:`coupling`.
+
+    Attributes
+    ----------
+    name : str
+        The name by which a problem asks for it.
+    is_smooth : bool
+        Whether the gradient is continuous, as Newton's method needs it.
+    is_separable : bool
+        Whether the loss is a sum over outputs, so that they can be solved one by one.
+    is_shift_invariant : bool
+        Whether adding one number to all scores of a row changes nothing.
+    max_curvature : float
+        The largest eigenvalue that the Hessian of a row can have.
+    """
 
     name: ClassVar[str]
     is_smooth: ClassVar[bool] = True
     is_separable: ClassVar[bool] = True
-    """Whether the loss is a sum over outputs, so that its Hessian is diagonal in them."""
+    is_shift_invariant: ClassVar[bool] = False
+    max_curvature: float = torch.inf
 
     @abstractmethod
     def encode(self, targets: Array) -> Tensor:
-        """Targets as the float64 matrix (n_rows, n_outputs) that the other methods take, or why they cannot be."""
+        """Return targets in the form that the other methods accept, or raise an error that says why they have none.
 
-    def lacks_contrast(self, targets: Tensor) -> bool:
-        """Whether encoded targets show one class only, so that a constant separates them."""
-        return False
+        Parameters
+        ----------
+        targets : array
+            As the user gave them, one entry or one row of entries per row.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs), float64
+            The encoded targets y.
+        """
 
     @abstractmethod
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """ℓ(f; y), shape (n_rows,)."""
+        """Return ℓ(f; y).
+
+        Parameters
+        ----------
+        scores : Tensor of shape (n_rows, n_outputs)
+            The scores f.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+
+        Returns
+        -------
+        Tensor of shape (n_rows,)
+            The loss of each row.
+        """
 
     @abstractmethod
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """∇ℓ(f; y) or a subgradient, shape (n_rows, n_outputs)."""
+        """Return ∇ℓ(f; y), or a subgradient.
 
-    @abstractmethod
-    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """ℓ*(u; y) = sup_f ⟨u, f⟩ − ℓ(f; y), shape (n_rows,); infinite outside the domain."""
+        Parameters
+        ----------
+        scores : Tensor of shape (n_rows, n_outputs)
+            The scores f.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
 
-    @abstractmethod
-    def project(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """A point of the conjugate's domain near ``dual``; points of the domain stay where they are."""
-
-    @abstractmethod
-    def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """A point of the conjugate's domain near ``dual`` whose weighted sum over the rows is zero.
-
-        This is what the dual of an unpenalised intercept asks for.
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            The gradient of each row.
         """
 
     @abstractmethod
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Diagonal of the Hessian for separable losses, the class probabilities p of diag(p) − ppᵀ for softmax."""
+        """Return the diagonal c of the Hessian diag(c) − vvᵀ.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (n_rows, n_outputs)
+            The scores f.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            The diagonal of each row.
+        """
+
+    def coupling(self, curvature: Tensor) -> Tensor | None:
+        """Return the vector v of the Hessian diag(c) − vvᵀ.
+
+        Parameters
+        ----------
+        curvature : Tensor of shape (n_rows, n_outputs)
+            The diagonal c.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs), or None
+            None for a separable loss, which has no such part.
+        """
+        return None
+
+    @abstractmethod
+    def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Return ℓ*(u; y) = sup_f ⟨u, f⟩ − ℓ(f; y).
+
+        Parameters
+        ----------
+        dual : Tensor of shape (n_rows, n_outputs)
+            The point u.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+
+        Returns
+        -------
+        Tensor of shape (n_rows,)
+            The conjugate of each row, infinite outside its domain.
+        """
+
+    @abstractmethod
+    def project(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Return a point of the conjugate's domain near u; points of the domain stay where they are.
+
+        Parameters
+        ----------
+        dual : Tensor of shape (n_rows, n_outputs)
+            The point u.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            A point with a finite conjugate.
+        """
+
+    @abstractmethod
+    def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
+        """Return a point of the conjugate's domain near u whose weighted sum over the rows is zero.
+
+        The dual of an unpenalised intercept requires this.
+
+        Parameters
+        ----------
+        dual : Tensor of shape (n_rows, n_outputs)
+            A point u of the domain.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+        row_weight : Tensor of shape (n_rows,)
+            The weights of the rows.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            The balanced point.
+        """
+
+    def lacks_contrast(self, targets: Tensor) -> bool:
+        """Return whether encoded targets show one class only, so that a constant separates them.
+
+        Parameters
+        ----------
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+
+        Returns
+        -------
+        bool
+            False for real targets.
+        """
+        return False
+
+    def smoothed(self, width: float) -> "Loss":
+        """Return a smooth loss that is at most ``width / 2`` above this one.
+
+        Parameters
+        ----------
+        width : float
+            The width over which corners are rounded.
+
+        Returns
+        -------
+        Loss
+            The loss itself if it is smooth.
+        """
+        return self
 
     def null_intercept(self, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """The best constant scores, shape (n_outputs,), for a problem with an intercept and no active atom."""
+        """Return the best constant scores, for a problem with an intercept and no active atom.
+
+        Parameters
+        ----------
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+        row_weight : Tensor of shape (n_rows,)
+            The weights of the rows.
+
+        Returns
+        -------
+        Tensor of shape (n_outputs,)
+            The scores.
+        """
         return _minimise_intercept(self, targets, row_weight)
 
     def null_dual(self, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """An optimal dual point of the best constant, shape (n_rows, n_outputs)."""
+        """Return an optimal dual point of the best constant.
+
+        Parameters
+        ----------
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+        row_weight : Tensor of shape (n_rows,)
+            The weights of the rows.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            The dual point, per unit of row weight.
+        """
         constant = self.null_intercept(targets, row_weight).expand_as(targets)
         return self.balance(self.gradient(constant, targets), targets, row_weight)
 
@@ -76,6 +251,7 @@ class Squared(Loss):
     """½ (f − y)², summed over outputs."""
 
     name = "squared"
+    max_curvature = 1.0
 
     def encode(self, targets: Array) -> Tensor:
         """Real targets, one column an output."""
@@ -170,15 +346,51 @@ class Hinge(_Margin):
         """The label of the majority."""
         return torch.where(row_weight @ targets >= 0, 1.0, -1.0).to(targets)
 
+    def smoothed(self, width: float) -> Loss:
+        """Return the hinge with a rounded corner."""
+        return RoundedHinge(width)
+
     def null_dual(self, targets: Tensor, row_weight: Tensor) -> Tensor:
         """Full duals for the minority, an equal share for the majority, whose margin is exactly one."""
         return self.balance(-targets, targets, row_weight)
+
+
+class RoundedHinge(Hinge):
+    """½ (z + √(z² + width²)) with z = 1 − yf: at most ``width / 2`` above the hinge, and smooth.
+
+    Gradients are feasible dual points of the hinge itself.
+    """
+
+    is_smooth = True
+    name = "rounded hinge"
+
+    def __init__(self, width: float) -> None:
+        self.width, self.max_curvature = width, 0.5 / width
+
+    def value(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """½ (z + √(z² + width²))."""
+        short = 1 - targets * scores
+        return 0.5 * (short + self.rounded(short)).sum(1)
+
+    def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """−½ y (1 + z / √(z² + width²))."""
+        short = 1 - targets * scores
+        return -0.5 * targets * (1 + short / self.rounded(short))
+
+    def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """½ width² / (z² + width²)^{3/2}."""
+        return 0.5 * self.width**2 / self.rounded(1 - targets * scores) ** 3
+
+    def rounded(self, short: Tensor) -> Tensor:
+        """√(z² + width²)."""
+        return (short.square() + self.width**2).sqrt()
 
 
 class SquaredHinge(_Margin):
     """max(0, 1 − yf)²."""
 
     name = "squared_hinge"
+    max_curvature = 2.0
     largest_dual = torch.inf
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
@@ -203,6 +415,7 @@ class Logistic(_Margin):
     """log(1 + exp(−yf))."""
 
     name = "logistic"
+    max_curvature = 0.25
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
         """log(1 + exp(−yf))."""
@@ -229,6 +442,8 @@ class Softmax(Loss):
 
     name = "softmax"
     is_separable = False
+    is_shift_invariant = True
+    max_curvature = 0.5
 
     def __init__(self, n_classes: int | None = None) -> None:
         self.n_classes = n_classes
@@ -291,16 +506,24 @@ class Softmax(Loss):
         return (row_weight @ targets / row_weight.sum()).clamp_min(_INFEASIBLE**2).log()
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The class probabilities p: the Hessian is diag(p) − ppᵀ."""
+        """Return the class probabilities p."""
         return torch.softmax(scores, 1)
 
+    def coupling(self, curvature: Tensor) -> Tensor:
+        """Return the class probabilities p once more: the Hessian is diag(p) − ppᵀ."""
+        return curvature
 
-LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Hinge, SquaredHinge, Logistic, Softmax)}
+
+LOSSES: Registry[type[Loss]] = Registry("loss")
+"""Kinds of losses by name."""
+
+for _kind in (Squared, Hinge, SquaredHinge, Logistic, Softmax):
+    LOSSES.register(_kind.name, _kind)
 
 
 def make_loss(loss: str | Loss) -> Loss:
-    """The loss of that name."""
-    return loss if isinstance(loss, Loss) else LOSSES[check_choice("loss", loss, tuple(LOSSES))]()
+    """Return the loss of that name, or the one given."""
+    return loss if isinstance(loss, Loss) else LOSSES.find(loss)()
 
 
 def as_numbers(targets: Array | Sequence[object]) -> Tensor:
@@ -340,11 +563,11 @@ def _minimise_intercept(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tens
         shifted = intercept.expand_as(targets)
         slope = row_weight @ loss.gradient(shifted, targets)
         curvature = row_weight @ loss.curvature(shifted, targets)
-        if loss.is_separable:
+        coupling = loss.coupling(loss.curvature(shifted, targets))
+        if coupling is None:
             step = slope / curvature.clamp_min(1e-12)
         else:
-            p = loss.curvature(shifted, targets)
-            hessian = torch.diag(curvature) - p.T @ (row_weight[:, None] * p)
+            hessian = torch.diag(curvature) - coupling.T @ (row_weight[:, None] * coupling)
             step = torch.linalg.lstsq(hessian + 1e-12 * torch.eye(len(slope)).to(hessian), slope).solution
         step = step.clamp(-5.0, 5.0)
         intercept = intercept - step

@@ -1,17 +1,126 @@
-"""What training minimises on a training set, for gradients and for the convex program alike."""
+"""The loss part of an objective: one loss per head, its targets, and the weights of the rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Literal, Self
 
+import torch
 from torch import Tensor
 
+from ..core.checks import Array, check_choice
+from ..core.errors import InvalidInputError
 from ..data.training_set import TrainingSet
-from ..dictionary import Readout, SpikeDictionary
-from .heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight
-from .losses import Loss, Softmax
-from .penalties import Penalty
-from .problem import ConvexProblem
+from ..dictionary import Readout
+from .losses import Loss, Softmax, as_numbers, make_loss
+
+TimestepWeighting = Literal["uniform", "ramped"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the rows of a problem stand for.
+
+    Attributes
+    ----------
+    n_rows : int
+    n_steps : int, rows a sequence has
+    are_steps : bool, whether there is one row for each step; ``n_steps`` is 1 otherwise
+    device : torch.device
+    """
+
+    n_rows: int
+    n_steps: int
+    are_steps: bool
+    device: torch.device
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One loss of the objective, on its own output columns.
+
+    Attributes
+    ----------
+    name : str
+    loss : Loss
+    weight : float, multiplies the loss
+    columns : slice of the outputs
+    targets : Tensor of shape (n_rows, n_columns), encoded by the loss
+    """
+
+    name: str
+    loss: Loss
+    weight: float
+    columns: slice
+    targets: Tensor
+
+
+def weighted_loss(heads: Sequence[Head], row_weight: Tensor, scores: Tensor) -> Tensor:
+    """Σ_h λ_h Σ_i ω_i ℓ_h at scores of shape (n_rows, n_outputs)."""
+    return torch.stack([h.weight * (row_weight @ h.loss.value(scores[:, h.columns], h.targets)) for h in heads]).sum()
+
+
+def timestep_weights(weighting: TimestepWeighting, n_steps: int) -> Tensor:
+    """Relative weight of each step, shape (n_steps,): 1, or t for t = 1 ... n_steps."""
+    check_choice("timestep_weighting", weighting, ("uniform", "ramped"))
+    if weighting == "ramped":
+        return torch.arange(1, n_steps + 1, dtype=torch.float64)
+    return torch.ones(n_steps, dtype=torch.float64)
+
+
+def make_heads(
+    rows: Rows,
+    targets: Array | Mapping[str, Array],
+    loss: str | Loss | Mapping[str, str | Loss],
+    head_weights: Mapping[str, float],
+) -> tuple[Head, ...]:
+    """The losses of an objective, one for each named array of targets."""
+    named = targets if isinstance(targets, Mapping) else {"label": targets}
+    if not named:
+        raise InvalidInputError("expected targets for at least one head, got none")
+    unknown = (set(head_weights) | set(loss if isinstance(loss, Mapping) else ())) - set(named)
+    if unknown:
+        raise InvalidInputError(f"expected losses and weights for heads {sorted(named)}, got {sorted(unknown)} too")
+    heads: list[Head] = []
+    for name, values in named.items():
+        if isinstance(loss, Mapping) and name not in loss:
+            raise InvalidInputError(f"expected a loss for head {name!r}, got none")
+        kind = make_loss(loss[name] if isinstance(loss, Mapping) else loss)
+        weight = float(head_weights.get(name, 1.0))
+        if not 0 < weight < float("inf"):
+            raise InvalidInputError(f"expected the weight of head {name!r} to be above zero, got {weight}")
+        encoded = kind.encode(_one_a_row(name, values, rows)).to(rows.device)
+        start = heads[-1].columns.stop if heads else 0
+        heads.append(Head(name, kind, weight, slice(start, start + encoded.shape[1]), encoded))
+    return tuple(heads)
+
+
+def _one_a_row(name: str, values: Array, rows: Rows) -> Tensor:
+    """Targets with one entry a row; (n_samples, n_steps) is flattened where each step has a row."""
+    values = as_numbers(values)
+    shape = tuple(values.shape)
+    if rows.n_steps > 1 and shape[:2] == (rows.n_rows // rows.n_steps, rows.n_steps):
+        values = values.reshape(rows.n_rows, *shape[2:])
+    if len(values.shape) == 0 or values.shape[0] != rows.n_rows:
+        raise InvalidInputError(
+            f"expected one target for each of {rows.n_rows} rows in head {name!r}, got shape {shape}"
+        )
+    return values
+
+
+def make_row_weight(rows: Rows, given: Array | None, weighting: TimestepWeighting) -> Tensor:
+    """Weights of the rows, which sum to one."""
+    steps = timestep_weights(weighting, rows.n_steps)
+    if weighting == "ramped" and not rows.are_steps:
+        raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")
+    weight = steps.repeat(rows.n_rows // len(steps))
+    if given is not None:
+        given = torch.as_tensor(given).to(torch.float64).cpu()
+        if given.shape != weight.shape:
+            raise InvalidInputError(f"expected row_weight of shape {tuple(weight.shape)}, got {tuple(given.shape)}")
+        if not bool((given >= 0).all() and torch.isfinite(given).all() and given.sum() > 0):
+            raise InvalidInputError("expected row_weight to be finite, non-negative and not all zero")
+        weight = weight * given
+    return (weight / weight.sum()).to(rows.device)
 
 
 @dataclass(frozen=True)
@@ -21,9 +130,13 @@ class Objective:
     Parameters
     ----------
     loss : str, Loss, or a mapping of heads to them
+        The loss of each head: "squared", "hinge", "squared_hinge", "logistic", "softmax", or one of your own.
     readout : "last", "all" or "mean"
+        Which spikes are read: those of the last step, of every step, or their mean over the steps.
     head_weights : mapping of heads to float
+        The weight of each head's loss; 1 when not given.
     timestep_weighting : "uniform" or "ramped"
+        For readout "all": whether step t has weight 1 or t.
     """
 
     loss: str | Loss | Mapping[str, str | Loss]
@@ -32,7 +145,18 @@ class Objective:
     timestep_weighting: TimestepWeighting = "uniform"
 
     def for_classes(self, n_classes: Mapping[str, int]) -> Self:
-        """The objective with as many softmax outputs as there are classes, whether all occur in the data or not."""
+        """Return the objective with as many softmax outputs as there are classes, whether all occur or not.
+
+        Parameters
+        ----------
+        n_classes : mapping of heads to int
+            The number of classes of each head.
+
+        Returns
+        -------
+        Objective
+            The objective with the softmax losses that know it.
+        """
         named = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(n_classes, self.loss)
         known = {
             head: Softmax(n_classes[head]) if loss == "softmax" and head in n_classes else loss
@@ -41,37 +165,47 @@ class Objective:
         return replace(self, loss=known)
 
     def heads(self, data: TrainingSet) -> tuple[tuple[Head, ...], Tensor]:
-        """The losses with their targets, one row for each value that the network puts out, and the rows' weights."""
+        """Return the losses with their targets, and the weights of the rows.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            Sequences with targets; there is one row per sequence, or one per step for readout "all".
+
+        Returns
+        -------
+        heads : tuple of Head
+            One loss per head, with its encoded targets.
+        row_weight : Tensor of shape (n_rows,)
+            Weights that sum to one.
+        """
         n_samples, n_steps, _ = data.inputs.shape
         are_steps = self.readout == "all"
         rows = Rows(
             n_samples * n_steps if are_steps else n_samples, n_steps if are_steps else 1, are_steps, data.inputs.device
         )
         heads = make_heads(rows, data.targets, self.loss, self.head_weights)
-        return heads, make_row_weight(rows, self._row_weight(data, rows), self.timestep_weighting)
+        return heads, make_row_weight(rows, self.row_weight(data, rows.n_steps), self.timestep_weighting)
 
-    def problem(
-        self,
-        dictionary: SpikeDictionary,
-        data: TrainingSet,
-        *,
-        l1_strength: float = 1.0,
-        penalty: str | Penalty = "l1",
-        intercept: bool = False,
-    ) -> ConvexProblem:
-        """The convex program over a dictionary that was built from these sequences."""
-        rows = Rows(dictionary.n_rows, dictionary.n_rows // len(data), self.readout == "all", dictionary.device)
-        return ConvexProblem(
-            dictionary,
-            data.targets,
-            self.loss,
-            l1_strength,
-            penalty=penalty,
-            intercept=intercept,
-            row_weight=self._row_weight(data, rows),
-            timestep_weighting=self.timestep_weighting,
-            head_weights=self.head_weights,
-        )
+    def row_weight(self, data: TrainingSet, n_steps: int) -> Tensor | None:
+        """Return the sample weights as weights of the rows.
 
-    def _row_weight(self, data: TrainingSet, rows: Rows) -> Tensor | None:
-        return None if data.sample_weight is None else data.sample_weight.repeat_interleave(rows.n_steps)
+        Parameters
+        ----------
+        data : TrainingSet
+            Sequences with their weights.
+        n_steps : int
+            The number of rows per sequence.
+
+        Returns
+        -------
+        Tensor of shape (n_rows,), or None
+            None if all sequences have the same weight.
+        """
+        return None if data.sample_weight is None else data.sample_weight.repeat_interleave(n_steps)
+
+    def problem(self, dictionary: "Any", data: TrainingSet, **options: "Any") -> "Any":
+        """TEMPORARY."""
+        from .problem import ConvexProblem
+
+        return ConvexProblem.of(self, dictionary, data, **options)

@@ -1,6 +1,6 @@
 """The convex program: dictionary, targets, loss, penalty. A value that checks itself once."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
@@ -8,24 +8,22 @@ import torch
 from torch import Tensor
 
 from ..core.checks import Array
-from ..core.errors import BudgetError, InvalidInputError
-from ..core.memory import DENSE_COPIES, check_fits, dense_bytes
+from ..core.errors import InvalidInputError
+from ..data.training_set import TrainingSet
 from ..dictionary import DenseDictionary, Dictionary, ShardedDictionary, SpikeDictionary, build_dictionary
-from .heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .losses import Loss
+from .objective import Head, Objective, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .penalties import Penalty, make_penalty
 
-T = TypeVar("T")
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 _ROUNDING = 1e-14
 """Share of the dual's mass below which a correlation is nothing but rounding."""
 
-_DENSE_BUDGET = 4 * 2**30
-"""Bytes for a matrix of float64 that a solver may hold."""
-
 
 class ConvexProblem:
-    r"""Minimise a loss plus a norm over coefficients W and, where wanted, an intercept b.
+    r"""Minimise a loss plus a penalty over coefficients W and, where wanted, an intercept b.
 
     .. math:: \sum_h \lambda_h \sum_i \omega_i\, \ell_h\big((DW + b)_{i,h}; y_{i,h}\big) + s\,\Omega(W)
 
@@ -33,18 +31,19 @@ class ConvexProblem:
 
     Parameters
     ----------
-    dictionary : SpikeDictionary, DenseDictionary, ShardedDictionary, or a 0/1 array of shape (n_rows, n_columns)
+    dictionary : Dictionary, or a 0/1 array of shape (n_rows, n_columns)
         With ``readout="last"`` this is the paper's finite convex formulation; with ``readout="all"`` the per-timestep
         program with a shared output layer, one row for each step of each sample.
     targets : array, or a mapping of heads to arrays
-        One entry a row: (n_rows,), or (n_samples, n_steps) for a trajectory dictionary; real targets or binary labels
+        One entry per row: (n_rows,), or (n_samples, n_steps) for a trajectory dictionary; real targets or binary labels
         may have several columns, (n_rows, n_outputs).
     loss : str, Loss, or a mapping of heads to them
-        "squared", "hinge", "squared_hinge", "logistic" or "softmax".
+        The loss: "squared", "hinge", "squared_hinge", "logistic", "softmax", or one of your own.
     l1_strength : float
         The number s that multiplies the norm. Nothing else is scaled.
-    penalty : "l1" or "group"
-        Sum of absolute values, or sum over atoms of the Euclidean norm of their outputs.
+    penalty : str or Penalty
+        The penalty: "l1", the sum of absolute values; "group", the sum over atoms of the Euclidean norm of their
+        outputs; or one of your own.
     intercept : bool
         Whether to add an unpenalised constant to the scores.
     row_weight : array of shape (n_rows,), optional
@@ -53,6 +52,14 @@ class ConvexProblem:
         For trajectory dictionaries: weight step t by 1, or by t (so that the last step of T counts T times the first).
     head_weights : mapping of heads to float, optional
         The λ of each head; 1 when not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> D = np.array([[1, 0], [1, 1], [0, 1], [0, 0]])
+    >>> cs.ConvexProblem(D, [1, 1, 0, 0], loss="logistic", l1_strength=0.05)
+    ConvexProblem(4 rows × 2 atoms → 1 outputs, logistic + 0.05·l1)
     """
 
     def __init__(
@@ -78,10 +85,54 @@ class ConvexProblem:
         rows = Rows(self.dictionary.n_rows, n_steps, are_steps, self.dictionary.device)
         self.heads = make_heads(rows, targets, loss, head_weights or {})
         self.row_weight = make_row_weight(rows, row_weight, timestep_weighting)
-        self._shared: dict[str, Any] = {}
-        self._shared_rows: dict[str, Any] = {}
+        self.workspace, self.row_workspace = Workspace(), Workspace()
         if self.intercept:
             _check_contrast(self.heads, self.row_weight)
+
+    @classmethod
+    def of(
+        cls,
+        objective: Objective,
+        dictionary: Dictionary,
+        data: TrainingSet,
+        *,
+        l1_strength: float = 1.0,
+        penalty: str | Penalty = "l1",
+        intercept: bool = False,
+    ) -> "ConvexProblem":
+        """Return the program of a training objective, over a dictionary that was built from its sequences.
+
+        Parameters
+        ----------
+        objective : Objective
+            The loss part.
+        dictionary : Dictionary
+            What some witnesses do on the sequences of ``data``.
+        data : TrainingSet
+            Sequences with their targets.
+        l1_strength : float
+            The number that multiplies the norm.
+        penalty : str or Penalty
+            The penalty.
+        intercept : bool
+            Whether to add an unpenalised constant to the scores.
+
+        Returns
+        -------
+        ConvexProblem
+            The program.
+        """
+        return cls(
+            dictionary,
+            data.targets,
+            objective.loss,
+            l1_strength,
+            penalty=penalty,
+            intercept=intercept,
+            row_weight=objective.row_weight(data, dictionary.n_rows // len(data)),
+            timestep_weighting=objective.timestep_weighting,
+            head_weights=objective.head_weights,
+        )
 
     @property
     def n_outputs(self) -> int:
@@ -90,53 +141,135 @@ class ConvexProblem:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """``(n_rows, n_atoms, n_outputs)``."""
+        """The sizes ``(n_rows, n_atoms, n_outputs)``."""
         return *self.dictionary.shape, self.n_outputs
 
     def with_strength(self, l1_strength: float) -> Self:
-        """The same problem at another strength; what was computed from the data alone is shared."""
-        return self._replace(l1_strength=check_strength(l1_strength), _shared=self._shared)
+        """Return the same problem at another strength; what was computed from the data alone is shared.
+
+        Parameters
+        ----------
+        l1_strength : float
+            The number that multiplies the norm.
+
+        Returns
+        -------
+        ConvexProblem
+            The other problem.
+        """
+        return self._replace(l1_strength=check_strength(l1_strength))
 
     def with_heads(self, heads: tuple[Head, ...]) -> Self:
-        """The same rows and atoms with other losses."""
-        return self._replace(heads=heads, _shared={})
+        """Return a problem over the same rows and atoms with other losses.
 
-    def share(self, name: str, compute: Callable[[], T]) -> T:
-        """A value that depends on the data and not on the strength, computed once for all strengths."""
-        if name not in self._shared:
-            self._shared[name] = compute()
-        value: T = self._shared[name]
-        return value
+        Parameters
+        ----------
+        heads : tuple of Head
+            The losses with their targets.
 
-    def share_rows(self, name: str, compute: Callable[[], T]) -> T:
-        """A value that depends on the dictionary and the row weights alone, computed once for all losses as well."""
-        if name not in self._shared_rows:
-            self._shared_rows[name] = compute()
-        value: T = self._shared_rows[name]
-        return value
+        Returns
+        -------
+        ConvexProblem
+            The other problem.
+        """
+        return self._replace(heads=heads, workspace=Workspace())
 
-    def has_rows(self, name: str) -> bool:
-        """Whether :meth:`share_rows` has computed this already."""
-        return name in self._shared_rows
+    def simplified(self) -> Self:
+        """Return the problem with the simplest penalty that is equal to its own.
+
+        Returns
+        -------
+        ConvexProblem
+            The same program.
+        """
+        penalty = self.penalty.for_outputs(self.n_outputs)
+        return self if penalty is self.penalty else self._replace(penalty=penalty)
+
+    def without_workspace(self) -> Self:
+        """Return the problem without anything that was computed from it, as a solution keeps it.
+
+        Returns
+        -------
+        ConvexProblem
+            The same program.
+        """
+        return self._replace(workspace=Workspace(), row_workspace=Workspace())
 
     def loss_value(self, scores: Tensor) -> Tensor:
-        """The weighted loss at scores of shape (n_rows, n_outputs)."""
+        """Return the weighted loss.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (n_rows, n_outputs)
+            The scores DW + b.
+
+        Returns
+        -------
+        Tensor
+            A scalar.
+        """
         return weighted_loss(self.heads, self.row_weight, scores)
 
     def objective(self, coef: Tensor, scores: Tensor) -> float:
-        """The weighted loss at ``scores`` plus the penalty of the coefficients that gave them."""
-        return float(self.loss_value(scores) + self.l1_strength * self.penalty.value(coef))
+        """Return the weighted loss plus the penalty.
+
+        Parameters
+        ----------
+        coef : Tensor of shape (n_atoms, n_outputs)
+            The coefficients W.
+        scores : Tensor of shape (n_rows, n_outputs)
+            The scores DW + b that they give.
+
+        Returns
+        -------
+        float
+            The objective.
+        """
+        return float(self.loss_value(scores) + self.penalty.value(coef, self.l1_strength))
 
     def unit_dual(self, scores: Tensor) -> Tensor:
-        """Gradient of the loss at ``scores``, divided by the row weights; shape (n_rows, n_outputs)."""
+        """Return the gradient of the loss, divided by the row weights.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (n_rows, n_outputs)
+            The scores DW + b.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            A dual point per unit of row weight.
+        """
         return self._by_head(lambda h: h.weight * h.loss.gradient(scores[:, h.columns], h.targets))
 
     def curvature(self, scores: Tensor) -> Tensor:
-        """What each loss says of its Hessian at ``scores``, weightless; shape (n_rows, n_outputs)."""
+        """Return the diagonal of each loss's Hessian, without weights.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (n_rows, n_outputs)
+            The scores DW + b.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            The diagonals.
+        """
         return self._by_head(lambda h: h.loss.curvature(scores[:, h.columns], h.targets))
 
     def conjugate(self, unit_dual: Tensor) -> Tensor:
-        """Conjugate of the weighted loss at ``row_weight * unit_dual``."""
+        """Return the conjugate of the weighted loss at ``row_weight * unit_dual``.
+
+        Parameters
+        ----------
+        unit_dual : Tensor of shape (n_rows, n_outputs)
+            A dual point per unit of row weight.
+
+        Returns
+        -------
+        Tensor
+            A scalar.
+        """
         weightless = self.row_weight == 0  # zero at zero, whatever their unit dual
 
         def of_head(head: Head) -> Tensor:
@@ -146,7 +279,18 @@ class ConvexProblem:
         return torch.stack([of_head(head) for head in self.heads]).sum()
 
     def dual_domain(self, unit_dual: Tensor) -> Tensor:
-        """A nearby dual point with a finite conjugate and, where there is an intercept, orthogonal to it."""
+        """Return a nearby dual point with a finite conjugate and, with an intercept, orthogonal to it.
+
+        Parameters
+        ----------
+        unit_dual : Tensor of shape (n_rows, n_outputs)
+            A dual point per unit of row weight.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            A point of the domain.
+        """
 
         def project(head: Head) -> Tensor:
             dual = head.loss.project(unit_dual[:, head.columns] / head.weight, head.targets)
@@ -155,18 +299,24 @@ class ConvexProblem:
         return self._by_head(project)
 
     def correlation(self, unit_dual: Tensor) -> Tensor:
-        """Gradient of the loss with respect to the coefficients, shape (n_atoms, n_outputs)."""
+        """Return the gradient of the loss with respect to the coefficients.
+
+        Parameters
+        ----------
+        unit_dual : Tensor of shape (n_rows, n_outputs)
+            The gradient with respect to the scores, per unit of row weight.
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_outputs)
+            The correlation of each atom with the dual point.
+        """
         return self.dictionary.rmatvec(self.row_weight[:, None] * unit_dual)
 
     @property
     def null_intercept(self) -> Tensor:
         """The best intercept when no atom is active, shape (n_outputs,); zero without one."""
-        if not self.intercept:
-            return self.row_weight.new_zeros(self.n_outputs)
-        return self.share(
-            "null_intercept",
-            lambda: torch.cat([h.loss.null_intercept(h.targets, self.row_weight) for h in self.heads]),
-        )
+        return self.workspace.get(_null_intercept, self)
 
     @property
     def null_dual(self) -> Tensor:
@@ -181,18 +331,12 @@ class ConvexProblem:
 
         The smallest such strength, save for the hinge with an intercept, whose subgradient at zero is not unique.
         """
-
-        def measure() -> float:
-            norm = float(self.penalty.dual_norm(self.null_correlation))
-            mass = float((self.row_weight @ self.null_dual.abs()).max())
-            return norm if norm > _ROUNDING * mass else 0.0  # constant atoms beside an intercept explain nothing
-
-        return self.share("critical_strength", measure)
+        return self.workspace.get(_critical_strength, self)
 
     @property
     def null_correlation(self) -> Tensor:
         """Gradient with respect to the coefficients where all are zero, shape (n_atoms, n_outputs)."""
-        return self.share("null_correlation", lambda: self.correlation(self.null_dual))
+        return self.workspace.get(_null_correlation, self)
 
     @property
     def reduced(self) -> "ReducedProblem":
@@ -202,67 +346,42 @@ class ConvexProblem:
         """
         if isinstance(self.dictionary, ShardedDictionary):
             return ReducedProblem(self, torch.arange(self.dictionary.n_rows))
-        reduced = self.share("reduced", self._merge_rows)
+        reduced = self.workspace.get(_merge_rows, self)
         return replace(reduced, problem=reduced.problem.with_strength(self.l1_strength))
 
-    def check_dense(self, purpose: str) -> None:
-        """Refuse work that needs the whole matrix as numbers where that would not fit."""
-        needed = dense_bytes(*self.dictionary.shape)
-        if needed > _DENSE_BUDGET:
-            raise BudgetError(
-                f"expected at most {_DENSE_BUDGET / 2**30:.0f} GiB for {purpose}, but {self.dictionary.n_rows:,} "
-                f"distinct rows × {self.dictionary.n_atoms:,} atoms need {needed / 2**30:.1f} GiB: use "
-                "loss='squared_hinge' with penalty='l1', which works in blocks, or fewer witnesses"
-            )
-        check_fits(DENSE_COPIES * needed, self.dictionary.device, purpose)
+    def independent_outputs(self) -> list[slice]:
+        """Return the output columns of the smallest parts into which the objective falls apart.
 
-    def independent_outputs(self, kept: Collection[str] = ()) -> list[slice]:
-        """Output columns of the largest parts into which the objective falls apart, save for the losses ``kept``."""
-        if self.penalty.name != "l1":
+        Returns
+        -------
+        list of slice
+            One per part; a single one if the penalty couples the outputs.
+        """
+        if not self.penalty.is_separable:
             return [slice(0, self.n_outputs)]
         parts = []
         for head in self.heads:
-            width = 1 if head.loss.is_separable and head.loss.name not in kept else head.targets.shape[1]
+            width = 1 if head.loss.is_separable else head.targets.shape[1]
             starts = range(head.columns.start, head.columns.stop, width)
             parts += [slice(start, start + width) for start in starts]
         return parts
 
-    def split(self, kept: Collection[str] = ()) -> list[tuple[Self, slice]]:
-        """A problem for each of the independent outputs, with their columns; their objectives add up to the whole.
+    def part(self, columns: slice) -> "ConvexProblem":
+        """Return the problem of some outputs of one head alone, where the penalty is separable.
 
-        Outputs of one head stay together if its loss is among those ``kept``.
+        Parameters
+        ----------
+        columns : slice
+            Columns of one head.
+
+        Returns
+        -------
+        ConvexProblem
+            The problem; the objectives of parts that cover all columns add up to that of the whole.
         """
-        columns_of = self.independent_outputs(kept)
-        if len(columns_of) == 1:
-            return [(self, columns_of[0])]
-        parts = self.share(f"parts {columns_of}", lambda: [self._part(columns) for columns in columns_of])
-        return [
-            (part.with_strength(self.l1_strength), columns) for part, columns in zip(parts, columns_of, strict=True)
-        ]
-
-    def _part(self, columns: slice) -> Self:
-        head = next(head for head in self.heads if columns.start < head.columns.stop)
-        inside = slice(columns.start - head.columns.start, columns.stop - head.columns.start)
-        part = replace(head, columns=slice(0, columns.stop - columns.start), targets=head.targets[:, inside])
-        return self.with_heads((part,))
-
-    def _merge_rows(self) -> "ReducedProblem":
-        labels = torch.cat([h.targets for h in self.heads], dim=1)
-        weightless = (self.row_weight == 0).to(labels)[:, None]
-        groups = self.dictionary.group_rows(torch.cat((labels, weightless), dim=1))
-        weight = torch.zeros_like(self.row_weight[: len(groups.first)]).index_add_(0, groups.inverse, self.row_weight)
-        kept = torch.nonzero(weight > 0).squeeze(1)
-        place = torch.zeros_like(groups.inverse[: len(weight)])
-        place[kept] = torch.arange(len(kept), device=kept.device)
-        rows = groups.first[kept]
-        problem = self._replace(
-            dictionary=self.dictionary.take_rows(rows),
-            row_weight=weight[kept],
-            heads=tuple(replace(h, targets=h.targets[rows]) for h in self.heads),
-            _shared={},
-            _shared_rows={},
-        )
-        return ReducedProblem(problem, place[groups.inverse])
+        if columns == slice(0, self.n_outputs):
+            return self
+        return self.workspace.get(_part, self, columns.start, columns.stop).with_strength(self.l1_strength)
 
     def _by_head(self, function: Callable[[Head], Tensor]) -> Tensor:
         return torch.cat([function(head) for head in self.heads], dim=1)
@@ -273,7 +392,7 @@ class ConvexProblem:
         return other
 
     def __repr__(self) -> str:
-        """Sizes and terms on one line."""
+        """Return sizes and terms on one line."""
         losses = " + ".join(head.loss.name for head in self.heads)
         n_rows, n_atoms, n_outputs = self.shape
         return (
@@ -297,6 +416,33 @@ class ReducedProblem:
     row_of: Tensor
 
 
+class Workspace:
+    """Results of functions of a problem's data, each computed once.
+
+    A problem has two: one that it shares with the same problem at other strengths, and one for what depends on the
+    dictionary and the row weights alone, which it shares with other losses too. A solution keeps neither.
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[Hashable, ...], Any] = {}
+
+    def get(self, function: Callable[..., Result], argument: Argument, *key: Hashable) -> Result:
+        """Return ``function(argument, *key)``, computed the first time that this function and key are asked for."""
+        place = (function, *key)
+        if place not in self._results:
+            self._results[place] = function(argument, *key)
+        result: Result = self._results[place]
+        return result
+
+    def has(self, function: Callable[..., Any]) -> bool:
+        """Return whether the result of a function is there."""
+        return (function,) in self._results
+
+    def __reduce__(self) -> tuple[type["Workspace"], tuple[()]]:
+        """Pickle and copy as an empty workspace."""
+        return Workspace, ()
+
+
 def check_strength(strength: float) -> float:
     """Return a strength that is finite and above zero."""
     if not strength > 0 or strength == float("inf"):
@@ -304,6 +450,49 @@ def check_strength(strength: float) -> float:
             f"expected l1_strength to be a finite number above zero, got {strength!r}: without it no dual bound exists"
         )
     return float(strength)
+
+
+def _null_intercept(problem: ConvexProblem) -> Tensor:
+    if not problem.intercept:
+        return problem.row_weight.new_zeros(problem.n_outputs)
+    return torch.cat([h.loss.null_intercept(h.targets, problem.row_weight) for h in problem.heads])
+
+
+def _null_correlation(problem: ConvexProblem) -> Tensor:
+    return problem.correlation(problem.null_dual)
+
+
+def _critical_strength(problem: ConvexProblem) -> float:
+    norm = float(problem.penalty.dual_norm(problem.null_correlation))
+    mass = float((problem.row_weight @ problem.null_dual.abs()).max())
+    return norm if norm > _ROUNDING * mass else 0.0  # constant atoms beside an intercept explain nothing
+
+
+def _part(problem: ConvexProblem, start: int, stop: int) -> ConvexProblem:
+    head = next(head for head in problem.heads if start < head.columns.stop)
+    inside = slice(start - head.columns.start, stop - head.columns.start)
+    part = replace(head, columns=slice(0, stop - start), targets=head.targets[:, inside])
+    return problem.with_heads((part,))
+
+
+def _merge_rows(problem: ConvexProblem) -> ReducedProblem:
+    labels = torch.cat([h.targets for h in problem.heads], dim=1)
+    weightless = (problem.row_weight == 0).to(labels)[:, None]
+    groups = problem.dictionary.group_rows(torch.cat((labels, weightless), dim=1))
+    weight = torch.zeros_like(problem.row_weight[: len(groups.first)])
+    weight = weight.index_add_(0, groups.inverse, problem.row_weight)
+    kept = torch.nonzero(weight > 0).squeeze(1)
+    place = torch.zeros_like(groups.inverse[: len(weight)])
+    place[kept] = torch.arange(len(kept), device=kept.device)
+    rows = groups.first[kept]
+    reduced = problem._replace(
+        dictionary=problem.dictionary.take_rows(rows),
+        row_weight=weight[kept],
+        heads=tuple(replace(h, targets=h.targets[rows]) for h in problem.heads),
+        workspace=Workspace(),
+        row_workspace=Workspace(),
+    )
+    return ReducedProblem(reduced, place[groups.inverse])
 
 
 def _check_contrast(heads: tuple[Head, ...], row_weight: Tensor) -> None:

@@ -1,34 +1,18 @@
 """What a solve returns: coefficients, a dual point, a typed status, the certificate, and how it went."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .certificate import Certificate
 from .problem import ConvexProblem
+from .solvers.base import Progress, Status
 
 
-class Status(Enum):
-    """How a solve ended."""
-
-    CONVERGED = "the certified relative gap is within the tolerance"
-    ITERATION_LIMIT = "the solver used up its iterations"
-    STALLED = "the solver could not improve further in float64"
-    STOPPED = "it was stopped before the end"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One moment of a solve, as the solver saw it: seconds since the start, relative gap, active coefficients."""
-
-    seconds: float
-    relative_gap: float
-    n_active: int
-
-
-class Proven:
+class Certified:
     """What coefficients with a certificate have in common, whatever the program is over."""
 
     coef: Tensor
@@ -47,26 +31,43 @@ class Proven:
         return torch.nonzero(self.coef.any(1)).squeeze(1)
 
     def __repr__(self) -> str:
-        """Status, support and certificate on one line."""
+        """Return status, support and certificate on one line."""
         size = f"{len(self.support)} of {len(self.coef)} atoms"
         return f"{type(self).__name__}({self.status.name}, {size}, {self.certificate})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Solution(Proven):
-    """Coefficients with proof.
+class Solution(Certified):
+    """Coefficients with a certificate.
 
-    Attributes
+    Parameters
     ----------
     problem : ConvexProblem
+        The program that was solved.
     coef : Tensor of shape (n_atoms, n_outputs), float64
-    intercept : Tensor of shape (n_outputs,), zero for problems without one
-    dual_point : Tensor of shape (n_rows, n_outputs), feasible: ``|dual_pointᵀ d| ≤ l1_strength`` for every atom d
+        The coefficients.
+    intercept : Tensor of shape (n_outputs,)
+        The intercept, zero for problems without one.
+    dual_point : Tensor of shape (n_rows, n_outputs)
+        The point λ behind the lower bound. If the penalty is a norm, ``|λᵀd| ≤ l1_strength`` for every atom d.
     status : Status
+        How the solve ended.
     certificate : Certificate
+        The proof of how good the coefficients are.
     solver : str
+        The solver that ran, or several if heads have different ones.
     history : tuple of Progress
+        The gap that the solver saw, over time.
     seconds : float
+        The time that it took, certificate included.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> solution = cs.solve(problem)
+    >>> solution.support.tolist()
+    [0]
     """
 
     problem: ConvexProblem
@@ -80,5 +81,67 @@ class Solution(Proven):
     seconds: float
 
     def scores(self) -> Tensor:
-        """Fitted scores on the dictionary's rows, shape (n_rows, n_outputs)."""
+        """Return the fitted scores on the dictionary's rows.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            The scores DW + b.
+        """
         return self.problem.dictionary.matvec(self.coef) + self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class RegularizationPath:
+    """Solutions at falling strengths.
+
+    Parameters
+    ----------
+    solutions : tuple of Solution
+        One per strength, each with its certificate.
+    seconds : float
+        The time for all of them.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared")
+    >>> path = cs.solve_path(problem, [1.0, 0.1])
+    >>> [len(solution.support) for solution in path]
+    [1, 1]
+    """
+
+    solutions: tuple[Solution, ...]
+    seconds: float
+
+    @property
+    def strengths(self) -> Tensor:
+        """The strengths, falling."""
+        return torch.tensor([solution.problem.l1_strength for solution in self.solutions], dtype=torch.float64)
+
+    def __len__(self) -> int:
+        """Return the number of strengths."""
+        return len(self.solutions)
+
+    def __iter__(self) -> Iterator[Solution]:
+        """Go from the largest strength to the smallest."""
+        return iter(self.solutions)
+
+    def __getitem__(self, index: int) -> Solution:
+        """Return the solution at one strength."""
+        return self.solutions[index]
+
+    def select(self, score: Callable[[Solution], Any]) -> Solution:
+        """Return the solution with the highest score, for example accuracy on validation data.
+
+        Parameters
+        ----------
+        score : callable
+            Accepts a solution and returns a number, or anything else that can be compared.
+
+        Returns
+        -------
+        Solution
+            The best one; of equal ones that of the largest strength.
+        """
+        return max(self.solutions, key=score)

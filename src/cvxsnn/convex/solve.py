@@ -2,80 +2,145 @@
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.checks import check_choice, check_positive_int
+from ..core.checks import check_positive_int
 from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
+from ..core.memory import dense_bytes
 from .certificate import Candidate, certify_all
 from .problem import ConvexProblem
-from .solution import Proven, Solution, Status
-from .solvers.active_set import forms_gram, solve_squared
-from .solvers.group_newton import solve_group_newton
-from .solvers.interior_point import solve_hinge
-from .solvers.linear_program import solve_highs
-from .solvers.newton import solve_newton
-from .solvers.proximal_gradient import solve_proximal_gradient
-from .solvers.recorder import Recorder
-from .solvers.reference import solve_reference
-
-Solver = Literal[
-    "auto", "active-set", "newton", "interior-point", "highs", "group-newton", "proximal-gradient", "reference"
-]
-
-_LOSSES_OF = {
-    "active-set": ("squared",),
-    "newton": ("squared", "squared_hinge", "logistic", "softmax"),
-    "interior-point": ("hinge",),
-    "highs": ("hinge",),
-}
-"""Losses that each of the L1 solvers takes. The others take everything."""
-
-_TAKE_EVERYTHING = ("group-newton", "proximal-gradient", "reference")
+from .solution import Certified, RegularizationPath, Solution
+from .solvers import SOLVERS, Solver, Status
+from .solvers.base import Recorder
 
 _TOLERANCE_LEFT_TO_SOLVER = 0.5
 """Solvers stop at this share of the tolerance, so that rounding in the certificate does not undo their work."""
+
+_CERTIFIED_TOGETHER, _CERTIFIED_BYTES = 64, 2**29
+"""Most solutions whose certificates share one pass over the dictionary, and the room for their scores."""
 
 
 def solve(
     problem: ConvexProblem,
     tol: float = 1e-6,
-    solver: Solver = "auto",
+    solver: str | Solver = "auto",
     *,
     start: Solution | None = None,
     max_iterations: int | None = None,
     strict: bool = False,
 ) -> Solution:
-    """Solve a convex program to a certified relative gap of ``tol``.
+    """Solve a convex program to a certified relative gap.
 
     Parameters
     ----------
     problem : ConvexProblem
+        The program.
     tol : float
-        On the certificate's relative gap.
-    solver : str
-        "auto" takes the fastest for the loss: "active-set" for squared, "newton" for logistic, squared hinge and
-        softmax, "interior-point" for hinge, "group-newton" for every loss with the group penalty. "proximal-gradient"
-        takes every loss and penalty, "highs" is a linear program for the hinge, "reference" goes through cvxpy.
+        The relative gap of the certificate to reach.
+    solver : str or Solver
+        "auto" chooses the fastest: "active-set" for squared, "newton" for logistic, squared hinge and softmax,
+        "interior-point" for hinge, "group-newton" for every loss with the group penalty. "proximal-gradient" accepts
+        every loss and penalty. A solver of your own is passed as it is.
     start : Solution, optional
-        Of a problem with the same atoms and outputs, to start from; not used if zero coefficients are better.
+        Where to start: a solution of a problem with the same atoms and outputs. Not used if zero coefficients are
+        better.
     max_iterations : int, optional
+        Iterations after which the solver gives up.
     strict : bool
         Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
+
+    Returns
+    -------
+    Solution
+        Coefficients with their certificate.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> solution = cs.solve(problem)
+    >>> solution.coef.round(decimals=3).flatten().tolist()
+    [1.85, 0.0]
     """
     run = minimise(problem, tol, solver, start, max_iterations)
     (solution,) = finish([run], tol)
-    judge(solution, tol, strict, stacklevel=3)
+    report_gap(solution, tol, strict, stacklevel=3)
     return solution
+
+
+def solve_path(
+    problem: ConvexProblem,
+    strengths: Sequence[float] | None = None,
+    *,
+    n_strengths: int = 50,
+    smallest_ratio: float = 1e-3,
+    tol: float = 1e-6,
+    solver: str | Solver = "auto",
+) -> RegularizationPath:
+    """Solve at many strengths, each started from the one before where the solver can make use of it.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        The program; its own strength is not used.
+    strengths : sequence of float, optional
+        The strengths. By default ``n_strengths`` in geometric progression from the strength at which all coefficients
+        vanish down to ``smallest_ratio`` times that.
+    n_strengths : int
+        The number of strengths, where none are given.
+    smallest_ratio : float
+        The smallest strength relative to the largest, where none are given.
+    tol : float
+        The relative gap of each certificate to reach.
+    solver : str or Solver
+        As for :func:`solve`.
+
+    Returns
+    -------
+    RegularizationPath
+        One certified solution per strength.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared")
+    >>> path = cs.solve_path(problem, n_strengths=3, smallest_ratio=0.01)
+    >>> path.strengths.round(decimals=4).tolist()
+    [1.3333, 0.1333, 0.0133]
+    """
+    begin = time.perf_counter()
+    if strengths is None:
+        check_positive_int("n_strengths", n_strengths)
+        if not 0 < smallest_ratio < 1:
+            raise InvalidInputError(f"expected smallest_ratio between 0 and 1, got {smallest_ratio!r}")
+        largest = problem.critical_strength or 1.0
+        strengths = np.geomspace(largest, largest * smallest_ratio, n_strengths).tolist()
+    elif len(strengths) == 0:
+        raise InvalidInputError("expected at least one strength, got none")
+    for part in _parts(problem.simplified(), solver):
+        part.solver.prepare(part.problem)
+    runs: list[Run] = []
+    for strength in sorted(strengths, reverse=True):
+        runs.append(minimise(problem.with_strength(strength), tol, solver, start=runs[-1] if runs else None))
+        runs[-1].recorder.stop()
+    solutions: list[Solution] = []
+    scores = dense_bytes(problem.dictionary.n_rows, problem.n_outputs)
+    n_together = max(1, min(_CERTIFIED_TOGETHER, _CERTIFIED_BYTES // scores))
+    for first in range(0, len(runs), n_together):
+        solutions += finish(runs[first : first + n_together], tol)
+    for solution in solutions:
+        report_gap(solution, tol, strict=False, stacklevel=3)
+    return RegularizationPath(tuple(solutions), time.perf_counter() - begin)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A solver's outcome, not yet certified."""
+    """What solvers found, not yet certified."""
 
     candidate: Candidate
     status: Status
@@ -86,16 +151,17 @@ class Run:
 def minimise(
     problem: ConvexProblem,
     tol: float,
-    solver: Solver,
+    solver: str | Solver,
     start: Solution | Run | None = None,
     max_iterations: int | None = None,
 ) -> Run:
     """Run a solver."""
-    check_choice("solver", solver, ("auto", *_LOSSES_OF, *_TAKE_EVERYTHING))
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     if max_iterations is not None:
         check_positive_int("max_iterations", max_iterations)
+    if isinstance(solver, str) and solver != "auto":
+        solver = _find(solver)
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     intercept = problem.null_intercept.clone()
@@ -113,8 +179,7 @@ def minimise(
         )
         if is_better or _objective(problem, *begin) < _objective(problem, coef, intercept):
             coef, intercept = begin
-    coef, intercept, duals, status, name = _minimise(problem, coef, intercept, recorder, tol, solver, max_iterations)
-    return Run(Candidate(problem, coef, intercept, tuple(duals)), status, name, recorder)
+    return _run_parts(problem, coef, intercept, recorder, tol, solver, max_iterations)
 
 
 def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
@@ -133,7 +198,7 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
         recorder.record(certificate.primal, certificate.dual, int((found.coef != 0).sum()))
         solutions.append(
             Solution(
-                problem=found.problem,
+                problem=found.problem.without_workspace(),
                 coef=found.coef,
                 intercept=found.intercept,
                 dual_point=dual_point,
@@ -147,7 +212,8 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
     return solutions
 
 
-def judge(solution: Proven, tol: float, strict: bool, stacklevel: int) -> None:
+def report_gap(solution: Certified, tol: float, strict: bool, stacklevel: int) -> None:
+    """Warn, or raise if ``strict``, when a certificate has not reached the tolerance."""
     if solution.has_converged:
         return
     message = (
@@ -159,91 +225,102 @@ def judge(solution: Proven, tol: float, strict: bool, stacklevel: int) -> None:
     warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
 
 
-def _minimise(
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Outputs that one solver is given at once."""
+
+    problem: ConvexProblem
+    columns: slice
+    solver: Solver
+
+
+def _run_parts(
     problem: ConvexProblem,
     coef: Tensor,
     intercept: Tensor,
     recorder: Recorder,
     tol: float,
-    solver: Solver,
+    solver: str | Solver,
     max_iterations: int | None,
-) -> tuple[Tensor, Tensor, list[Tensor], Status, str]:
-    """Coefficients, intercept, dual candidates on the full rows, status, and the solvers' names."""
-    tolerance = _TOLERANCE_LEFT_TO_SOLVER * tol
-    limit = {} if max_iterations is None else {"max_iterations": max_iterations}
-    # For one output the two penalties are the same.
-    is_l1 = problem.penalty.name == "l1" or problem.n_outputs == 1
-    name: str = "group-newton" if solver == "auto" and not is_l1 else solver
-    if name == "group-newton" and problem.penalty.name == "l1" and problem.n_outputs > 1:
-        raise InvalidInputError("expected the group penalty for solver 'group-newton', got 'l1': use solver='auto'")
-    if name in _TAKE_EVERYTHING:
-        whole = problem.reduced.problem
-        coef, intercept, dual, status = _solve_whole(whole, coef, intercept, recorder, tolerance, name, limit)
-        return coef, intercept, [_spread(problem, dual)], status, name
-    if not is_l1:
-        raise InvalidInputError(
-            f"expected the L1 penalty for solver {solver!r}, got {problem.penalty.name!r}: use solver='auto'"
-        )
+) -> Run:
+    """Solve the independent parts of a problem one after the other."""
     coef, intercept = coef.clone(), intercept.clone()
     dual = torch.full_like(problem.row_weight[:, None].expand(-1, problem.n_outputs), torch.nan)
     statuses, names = [], []
-    # Outputs with the squared loss share a Gram matrix, and are told apart by the solver itself.
-    kept = ("squared",) if solver == "active-set" or (solver == "auto" and forms_gram(problem)) else ()
-    for part, columns in problem.split(kept):
-        (head,) = part.heads
-        name = _solver_for(part, head.loss.name) if solver == "auto" else solver
-        if name in _LOSSES_OF and head.loss.name not in _LOSSES_OF[name]:
-            raise InvalidInputError(
-                f"expected one of the losses {_LOSSES_OF[name]} for solver {name!r}, got {head.loss.name!r}: "
-                "use solver='auto'"
-            )
-        names.append(name)
-        status = Status.CONVERGED
-        if name == "active-set":
-            coef[:, columns], intercept[columns] = solve_squared(part, coef[:, columns], intercept[columns], recorder)
-        elif name == "newton":
-            coef[:, columns], intercept[columns], status = solve_newton(
-                part.reduced.problem, coef[:, columns], intercept[columns], recorder, tolerance=tolerance, **limit
-            )
-        else:
-            small = part.reduced.problem
-            coef[:, columns], intercept[columns], part_dual, status = (
-                solve_highs(small) if name == "highs" else solve_hinge(small, recorder, tolerance=tolerance, **limit)
-            )
-            dual[:, columns] = _spread(part, part_dual)
-        statuses.append(status)
+    for part in _parts(problem.simplified(), solver):
+        own, columns = part.problem, part.columns
+        result = part.solver.solve(
+            own.reduced.problem if part.solver.merges_rows else own,
+            coef[:, columns],
+            intercept[columns],
+            tolerance=_TOLERANCE_LEFT_TO_SOLVER * tol,
+            max_iterations=max_iterations or part.solver.max_iterations,
+            callback=recorder.record,
+        )
+        coef[:, columns], intercept[columns] = result.coef, result.intercept
+        if result.dual is not None:
+            dual[:, columns] = _spread(own, result.dual) if part.solver.merges_rows else result.dual
+        statuses.append(result.status)
+        names.append(part.solver.name)
     # Where a dual point is known for some outputs only, the gradient, which certifies smooth losses, is the rest of it.
     unknown = dual.isnan()
     if bool(unknown.any()) and not bool(unknown.all()):
         scores = problem.dictionary.matvec(coef) + intercept
         dual = torch.where(unknown, -problem.row_weight[:, None] * problem.unit_dual(scores), dual)
-    duals = [] if bool(dual.isnan().any()) else [dual]
-    return coef, intercept, duals, max(statuses, key=list(Status).index), " + ".join(dict.fromkeys(names))
+    duals = () if bool(dual.isnan().any()) else (dual,)
+    status = max(statuses, key=list(Status).index)
+    return Run(Candidate(problem, coef, intercept, duals), status, " + ".join(dict.fromkeys(names)), recorder)
 
 
-def _solve_whole(
-    problem: ConvexProblem,
-    coef: Tensor,
-    intercept: Tensor,
-    recorder: Recorder,
-    tolerance: float,
-    name: str,
-    limit: dict[str, int],
-) -> tuple[Tensor, Tensor, Tensor, Status]:
-    if name == "reference":
-        return solve_reference(problem)
-    search = solve_group_newton if name == "group-newton" else solve_proximal_gradient
-    return search(problem, coef, intercept, recorder, tolerance=tolerance, **limit)
+def _parts(problem: ConvexProblem, solver: str | Solver) -> Iterator[_Part]:
+    """Yield what to solve, and by which solver: as much at once as the solver wants, and the penalty allows."""
+    everything = slice(0, problem.n_outputs)
+    chosen = _find(solver) if isinstance(solver, str) and solver != "auto" else solver
+    is_whole = isinstance(chosen, Solver) and chosen.solves == "problem"
+    if is_whole or not problem.penalty.is_separable:
+        yield _Part(problem, everything, _choose(problem, chosen))
+        return
+    for head in problem.heads:
+        whole = problem.part(head.columns)
+        own = _choose(whole, chosen)
+        if own.solves == "head" or not head.loss.is_separable:
+            yield _Part(whole, head.columns, own)
+            continue
+        for place in range(head.columns.start, head.columns.stop):
+            column = slice(place, place + 1)
+            yield _Part(problem.part(column), column, own)
 
 
-def _solver_for(problem: ConvexProblem, loss: str) -> str:
-    if loss == "squared" and forms_gram(problem):
-        return "active-set"
-    return "interior-point" if loss == "hinge" else "newton"
+def _find(name: str) -> Solver:
+    if name not in SOLVERS:
+        known = ", ".join(map(repr, ("auto", *SOLVERS)))
+        raise InvalidInputError(f"expected solver to be one of {known}, got {name!r}")
+    return SOLVERS[name]
+
+
+def _choose(problem: ConvexProblem, solver: str | Solver) -> Solver:
+    """Return the solver asked for, if it accepts the problem, or the first that does and is fast for it."""
+    losses = " + ".join(repr(head.loss.name) for head in problem.heads)
+    if isinstance(solver, Solver):
+        lacking = solver.refusal(problem)
+        if lacking is not None:
+            raise InvalidInputError(
+                f"expected {lacking} for solver {solver.name!r}, got loss {losses} with penalty "
+                f"{problem.penalty.name!r}: use solver='auto'"
+            )
+        return solver
+    accepting = [own for own in SOLVERS.values() if own.refusal(problem) is None]
+    if not accepting:
+        needs = "; ".join(f"{own.name!r} needs {own.refusal(problem)}" for own in SOLVERS.values())
+        raise InvalidInputError(
+            f"expected a problem that some solver accepts, got loss {losses} with penalty {problem.penalty.name!r}: "
+            f"{needs}"
+        )
+    return next((own for own in accepting if own.is_fast_for(problem)), accepting[0])
 
 
 def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:
-    """A dual point of the reduced rows, shared out over the full rows in proportion to their weights."""
+    """Return a dual point of the full rows: that of each reduced row, shared in proportion to the weights."""
     reduced = problem.reduced
     unit = dual / reduced.problem.row_weight[:, None]
     return problem.row_weight[:, None] * unit[reduced.row_of]

@@ -11,9 +11,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from ..convex.heads import weighted_loss
 from ..convex.losses import LOSSES, Loss, Softmax
-from ..convex.objective import Objective
+from ..convex.objective import Objective, weighted_loss
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
 from ..data.conversion import FloatArray

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..convex.heads import Head
-from ..convex.objective import Objective
+from ..convex.objective import Head, Objective
 from ..convex.ridge import RidgePath
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError

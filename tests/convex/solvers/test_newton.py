@@ -7,7 +7,7 @@ from convex.problems import COLUMNS, SMOOTH_LOSSES, Kind
 from tolerances import NEWTON_HISTORY, ROUNDING
 
 from cvxsnn import ConvexProblem, solve
-from cvxsnn.convex import Softmax
+from cvxsnn.convex.losses import Softmax
 
 
 @pytest.mark.parametrize("intercept", [False, True])

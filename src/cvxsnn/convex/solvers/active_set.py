@@ -1,13 +1,15 @@
-"""Squared loss with few columns: one Gram matrix, then exact active-set steps on it."""
+"""Squared loss with few columns and a separable penalty: one Gram matrix, then exact active-set steps on it."""
 
 import torch
 from torch import Tensor
 
 from ...core.errors import FactorisationError
-from ...core.memory import available_bytes, check_fits, gram_bytes
+from ...core.memory import available_bytes, check_fits
+from ..losses import Squared
 from ..problem import ConvexProblem
+from .base import Callback, Solver, SolverResult, Status
+from .linear_algebra import gram_bytes
 from .quadratic import minimise_l1_quadratics
-from .recorder import Recorder
 
 MAX_ATOMS, MAX_ATOMS_GPU = 6000, 20_000
 """Atoms up to which the whole Gram matrix is formed: 288 MB; on a GPU, which makes it in no time, 3.2 GB."""
@@ -19,57 +21,79 @@ their time."""
 _FIRST, _GROWTH, _SLACK = 48, 2.0, 1e-9
 """Atoms of the first working set, by how much it grows, and the relative violation that rounding may leave."""
 
-_IN_STEP = 16
-"""Outputs that a GPU solves for at once: each has a matrix of its active atoms at hand."""
+_SIMULTANEOUS = 16
+"""Outputs that a GPU solves for at once: each has a matrix of its active atoms."""
 
 _FALL = 0.3
 """Factor between the strengths on the way to the one asked for."""
 
 
-def solve_squared(problem: ConvexProblem, coef: Tensor, intercept: Tensor, recorder: Recorder) -> tuple[Tensor, Tensor]:
-    """Minimise to rounding; outputs are independent of each other.
+class ActiveSet(Solver):
+    """Active-set steps on the Gram matrix, for the squared loss and a separable penalty; exact up to rounding."""
 
-    Parameters
-    ----------
-    problem : ConvexProblem
-        One head with the squared loss and the L1 penalty.
-    coef, intercept : where to start
-    """
-    (head,) = problem.heads
-    strength = problem.l1_strength / head.weight
-    linear = -problem.null_correlation / head.weight
-    few = problem.l1_strength >= _FEW_ABOVE * problem.critical_strength and not problem.has_rows("gram")
-    coef = coef.clone()
-    done = 0
-    while few and done < problem.n_outputs:
-        found = _solve_few(problem, done, linear[:, done], strength)
-        if found is None:
-            break
-        coef[:, done] = found
-        done += 1
-    if done < problem.n_outputs:
-        gram = problem.share_rows("gram", lambda: weighted_gram(problem))
-        coef[:, done:] = follow(gram, linear[:, done:], strength, coef[:, done:])
-    if problem.intercept:
-        intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
-    return coef, intercept
+    name = "active-set"
+    solves = "head"
+    merges_rows = False
+    max_iterations = 1
+
+    def refusal(self, problem: ConvexProblem) -> str | None:
+        """Return what the problem lacks."""
+        if not problem.penalty.is_separable:
+            return "a separable penalty such as 'l1'"
+        return None if all(type(head.loss) is Squared for head in problem.heads) else "the loss 'squared'"
+
+    def is_fast_for(self, problem: ConvexProblem) -> bool:
+        """Return whether the whole Gram matrix is there, or worth its memory."""
+        return forms_gram(problem)
+
+    def prepare(self, problem: ConvexProblem) -> None:
+        """Form the Gram matrix at once: a path begins with few active atoms and ends with many."""
+        if forms_gram(problem):
+            problem.row_workspace.get(weighted_gram, problem)
+
+    def solve(
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        *,
+        tolerance: float,
+        max_iterations: int,
+        callback: Callback,
+    ) -> SolverResult:
+        """Minimise a problem of one head to rounding; outputs are independent of each other."""
+        (head,) = problem.heads
+        linear = -problem.null_correlation / head.weight
+        few = problem.l1_strength >= _FEW_ABOVE * problem.critical_strength and not has_gram(problem)
+        coef = coef.clone()
+        done = 0
+        while few and done < problem.n_outputs:
+            found = _solve_few(problem, done, linear[:, done])
+            if found is None:
+                break
+            coef[:, done] = found
+            done += 1
+        if done < problem.n_outputs:
+            gram = _with_curvature(problem, problem.row_workspace.get(weighted_gram, problem))
+            coef[:, done:] = follow(gram, linear[:, done:], problem.l1_strength / head.weight, coef[:, done:])
+        if problem.intercept:
+            intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
+        return SolverResult(coef, intercept, Status.CONVERGED)
+
+
+def has_gram(problem: ConvexProblem) -> bool:
+    """Return whether the Gram matrix was formed already."""
+    return problem.row_workspace.has(weighted_gram)
 
 
 def forms_gram(problem: ConvexProblem) -> bool:
-    """Whether the whole Gram matrix is there, or worth its memory."""
+    """Return whether the whole Gram matrix is there, or worth its memory."""
     n_atoms, device = problem.dictionary.n_atoms, problem.dictionary.device
-    if problem.has_rows("gram"):
+    if has_gram(problem):
         return True
     if device.type != "cuda":
         return n_atoms <= MAX_ATOMS
     return n_atoms <= MAX_ATOMS_GPU and gram_bytes(n_atoms) <= (available_bytes(device) or 0)
-
-
-def prepare_path(problem: ConvexProblem) -> None:
-    """Form the Gram matrix at once: a path begins with few active atoms and ends with many."""
-    is_squared = any(head.loss.name == "squared" for head in problem.heads)
-    if is_squared and problem.penalty.name == "l1" and forms_gram(problem):
-        problem.share_rows("gram", lambda: weighted_gram(problem))
 
 
 def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor:
@@ -87,17 +111,31 @@ def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor
         for rows, block in dictionary.iterate_rows(atoms=atoms):
             gram.addmm_((block * weight[rows, None]).T, block)
     if problem.intercept:
-        means = problem.share_rows("means", lambda: dictionary.rmatvec(weight[:, None])[:, 0])
+        means = problem.row_workspace.get(_column_means, problem)
         means = means if atoms is None else means[atoms]
         gram = gram - means[:, None] * means
     return gram
 
 
-def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, strength: float) -> Tensor | None:
+def _column_means(problem: ConvexProblem) -> Tensor:
+    return problem.dictionary.rmatvec(problem.row_weight[:, None])[:, 0]
+
+
+def _with_curvature(problem: ConvexProblem, gram: Tensor) -> Tensor:
+    """Return the Gram matrix plus the curvature of the penalty, which is divided by the weight of the head as well."""
+    curvature = problem.penalty.curvature / problem.heads[0].weight
+    if not curvature:
+        return gram
+    gram = gram.clone()
+    gram.diagonal().add_(curvature)
+    return gram
+
+
+def _solve_few(problem: ConvexProblem, output: int, linear: Tensor) -> Tensor | None:
     """Solve over the atoms that are likely to be active, and add what violates optimality; None if they are many."""
     (head,) = problem.heads
     dictionary, weight = problem.dictionary, problem.row_weight
-    targets = head.targets[:, output]
+    targets, strength = head.targets[:, output], problem.l1_strength / head.weight
     coef, gradient = torch.zeros_like(linear), -linear
     chosen = torch.zeros_like(linear, dtype=torch.bool)
     n_new = _FIRST
@@ -108,11 +146,12 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, strength: fl
             return coef
         chosen[torch.topk(violation, min(n_new, n_violating)).indices] = True
         atoms = torch.nonzero(chosen).squeeze(1)
-        sub = weighted_gram(problem, atoms)
+        sub = _with_curvature(problem, weighted_gram(problem, atoms))
         coef[atoms] = follow(sub, linear[atoms, None], strength, coef[atoms, None])[:, 0]
         residual = dictionary.matvec(coef[:, None])[:, 0] - targets
         if problem.intercept:
             residual = residual - weight @ residual
+        # Of atoms that are not chosen, whose coefficients are zero: the curvature of the penalty adds nothing there.
         gradient = dictionary.rmatvec((weight * residual)[:, None])[:, 0]
         n_new = int(_GROWTH * n_new)
     return None
@@ -132,7 +171,7 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tens
     Tensor of shape (n_atoms, n_outputs)
     """
     # A GPU takes as long for several outputs as for one; a processor is better off with one at a time.
-    n_most = _IN_STEP if gram.is_cuda else 1
+    n_most = _SIMULTANEOUS if gram.is_cuda else 1
     if start.shape[1] > n_most:
         groups = zip(torch.split(linear, n_most, dim=1), torch.split(start, n_most, dim=1), strict=True)
         return torch.cat([follow(gram, own, strength, x) for own, x in groups], dim=1)

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from ..certificate import lower_bound
+from ..losses import Hinge
+from ..penalties import L1, GroupL2
 from ..problem import ConvexProblem
-from ..solution import Status
-from .cholesky import solve_semidefinite
-from .hessian import loss_hessian
-from .recorder import Recorder
-from .rounded_hinge import NARROWEST, smoothed
+from .base import Callback, Solver, SolverResult, Status
+from .linear_algebra import loss_hessian, solve_semidefinite
+from .smoothing import NARROWEST, smoothed
 
 _MAX_BACKTRACKS = 40
 _MAX_IDLE = 100
@@ -36,32 +36,49 @@ _ROUGH_ABOVE = 1e-3
 """Relative gap above which Hessians in float32 are good enough: half the work."""
 
 
-def solve_group_newton(
-    problem: ConvexProblem,
-    coef: Tensor,
-    intercept: Tensor,
-    recorder: Recorder,
-    *,
-    tolerance: float,
-    max_iterations: int = 1000,
-) -> tuple[Tensor, Tensor, Tensor, Status]:
-    """Minimise a problem with the group penalty; give coef, intercept, dual candidate and status."""
-    search = _Search(problem, coef, intercept, tolerance)
-    best_gap, n_idle, status = inf, 0, Status.ITERATION_LIMIT
-    for _ in range(max_iterations):
-        search.assess()
-        gap = search.relative_gap
-        recorder.record(search.best_primal, search.best_bound, int(search.best_coef.any(1).sum()))
-        n_idle = 0 if gap < 0.95 * best_gap else n_idle + 1
-        best_gap = min(best_gap, gap)
-        if gap <= tolerance or n_idle > _MAX_IDLE:
-            status = Status.CONVERGED if gap <= tolerance else Status.STALLED
-            break
-        search.advance()
-    return search.best_coef, search.best_intercept, -problem.row_weight[:, None] * search.best_dual, status
+class GroupNewton(Solver):
+    """Newton's method on a rounded norm, for every loss with the group penalty."""
+
+    name = "group-newton"
+    solves = "problem"
+    max_iterations = 1000
+
+    def refusal(self, problem: ConvexProblem) -> str | None:
+        """Return what the problem lacks."""
+        is_same_norm = type(problem.penalty) is L1 and problem.n_outputs == 1
+        if type(problem.penalty) is not GroupL2 and not is_same_norm:
+            return "the penalty 'group'"
+        has_known_corners = all(head.loss.is_smooth or type(head.loss) is Hinge for head in problem.heads)
+        return None if has_known_corners else "smooth losses or the loss 'hinge'"
+
+    def solve(
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        *,
+        tolerance: float,
+        max_iterations: int,
+        callback: Callback,
+    ) -> SolverResult:
+        """Minimise a whole problem."""
+        search = _RoundedSearch(problem, coef, intercept, tolerance)
+        best_gap, n_idle, status = inf, 0, Status.ITERATION_LIMIT
+        for _ in range(max_iterations):
+            search.assess()
+            gap = search.relative_gap
+            callback(search.best_primal, search.best_bound, int(search.best_coef.any(1).sum()))
+            n_idle = 0 if gap < 0.95 * best_gap else n_idle + 1
+            best_gap = min(best_gap, gap)
+            if gap <= tolerance or n_idle > _MAX_IDLE:
+                status = Status.CONVERGED if gap <= tolerance else Status.STALLED
+                break
+            search.advance()
+        dual = -problem.row_weight[:, None] * search.best_dual
+        return SolverResult(search.best_coef, search.best_intercept, status, dual)
 
 
-class _Search:
+class _RoundedSearch:
     """The iterate and the best points seen.
 
     ``allowance`` is what rounding may add to the objective. ``slope`` is u, one row for each atom, and ``lean`` its

@@ -14,10 +14,10 @@ drive to zero, and what rounding takes from feasibility. Each step costs one Cho
 import torch
 from torch import Tensor
 
+from ..losses import Hinge
 from ..problem import ConvexProblem
-from ..solution import Status
-from .hessian import self_product
-from .recorder import Recorder
+from .base import Callback, Solver, SolverResult, Status, check_dense
+from .linear_algebra import self_product
 
 _CENTRING_POWER = 3
 _STEP_TO_BOUNDARY = 0.995
@@ -28,41 +28,61 @@ _POLISH_BELOW = 1e-6
 """Relative gap below which the active sets are worth guessing."""
 
 
-def solve_hinge(
-    problem: ConvexProblem, recorder: Recorder, *, tolerance: float, max_iterations: int = 200
-) -> tuple[Tensor, Tensor, Tensor, Status]:
-    """Minimise a problem of one head and one output; give coef, intercept, dual candidate and status."""
-    problem.check_dense("the interior-point method")
-    (head,) = problem.heads
-    labels, weight, strength = head.targets[:, 0], head.weight * problem.row_weight, problem.l1_strength
-    columns = problem.dictionary.columns()
-    if problem.intercept:
-        columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
-    margin = columns * labels[:, None]
-    is_free = torch.zeros(margin.shape[1], dtype=torch.bool, device=margin.device)
-    if problem.intercept:
-        is_free[-1] = True
-    state = _State.feasible(margin, weight, strength, is_free)
-    best = _Best(margin, weight, strength, is_free)
-    status = Status.ITERATION_LIMIT
-    for _ in range(max_iterations):
-        coef = state.sparse_coef(strength)
-        best.offer(coef, state.alpha)
-        if tolerance < best.relative_gap < _POLISH_BELOW:
-            best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
-        recorder.record(best.primal, max(best.dual, 0.0), int((coef != 0).sum()))
-        if best.relative_gap <= tolerance:
-            status = Status.CONVERGED
-            break
-        # The balance that an intercept asks for is an equation, and float32 would leave it unsolved.
-        is_rough = best.relative_gap > _ROUGH_ABOVE and not problem.intercept
-        has_moved = is_rough and state.advance(margin, weight, strength, torch.float32)
-        if not has_moved and not state.advance(margin, weight, strength, torch.float64):
-            best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
-            status = Status.CONVERGED if best.relative_gap <= tolerance else Status.STALLED
-            break
-    n_atoms = problem.dictionary.n_atoms
-    return best.coef[:n_atoms, None], best.coef[n_atoms:].sum()[None], (labels * best.alpha)[:, None], status
+class InteriorPoint(Solver):
+    """A primal-dual interior-point method, for the hinge loss with the L1 norm."""
+
+    name = "interior-point"
+    max_iterations = 200
+
+    def refusal(self, problem: ConvexProblem) -> str | None:
+        """Return what the problem lacks."""
+        if not problem.penalty.is_separable or problem.penalty.curvature:
+            return "the penalty 'l1'"
+        return None if all(type(head.loss) is Hinge for head in problem.heads) else "the loss 'hinge'"
+
+    def solve(
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        *,
+        tolerance: float,
+        max_iterations: int,
+        callback: Callback,
+    ) -> SolverResult:
+        """Minimise a problem of one output. The start is not used."""
+        check_dense(problem, "the interior-point method")
+        (head,) = problem.heads
+        labels, weight, strength = head.targets[:, 0], head.weight * problem.row_weight, problem.l1_strength
+        columns = problem.dictionary.columns()
+        if problem.intercept:
+            columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
+        margin = columns * labels[:, None]
+        is_free = torch.zeros(margin.shape[1], dtype=torch.bool, device=margin.device)
+        if problem.intercept:
+            is_free[-1] = True
+        state = _State.feasible(margin, weight, strength, is_free)
+        best = _Best(margin, weight, strength, is_free)
+        status = Status.ITERATION_LIMIT
+        for _ in range(max_iterations):
+            coef = state.sparse_coef(strength)
+            best.offer(coef, state.alpha)
+            if tolerance < best.relative_gap < _POLISH_BELOW:
+                best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
+            callback(best.primal, max(best.dual, 0.0), int((coef != 0).sum()))
+            if best.relative_gap <= tolerance:
+                status = Status.CONVERGED
+                break
+            # The balance that an intercept asks for is an equation, and float32 would leave it unsolved.
+            is_rough = best.relative_gap > _ROUGH_ABOVE and not problem.intercept
+            has_moved = is_rough and state.advance(margin, weight, strength, torch.float32)
+            if not has_moved and not state.advance(margin, weight, strength, torch.float64):
+                best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
+                status = Status.CONVERGED if best.relative_gap <= tolerance else Status.STALLED
+                break
+        n_atoms = problem.dictionary.n_atoms
+        constant, dual = best.coef[n_atoms:].sum()[None], (labels * best.alpha)[:, None]
+        return SolverResult(best.coef[:n_atoms, None], constant, status, dual)
 
 
 class _Best:

@@ -1,6 +1,6 @@
-"""Smooth losses: proximal Newton steps on a working set of coefficients.
+"""Smooth losses with separable penalties: proximal Newton steps on a working set of coefficients.
 
-At scores f the loss is replaced by its second-order model, which with the L1 norm is the problem that
+At scores f the loss is replaced by its second-order model, which with the penalty is the problem that
 :mod:`.quadratic` solves. The model covers only the coefficients that are active or violate optimality, so Hessians stay
 small; rows with equal spikes and targets were merged before, so they are also cheap to form.
 """
@@ -11,13 +11,11 @@ from math import inf
 import torch
 from torch import Tensor
 
-from ..certificate import lower_bound, shrink_to_feasible
-from ..losses import Softmax
+from ..certificate import bound_at, lower_bound
 from ..problem import ConvexProblem
-from ..solution import Status
-from .hessian import loss_hessian
+from .base import Callback, Solver, SolverResult, Status
+from .linear_algebra import loss_hessian
 from .quadratic import minimise_l1_quadratic
-from .recorder import Recorder
 
 _MAX_BACKTRACKS = 40
 _TINY = 1e-10
@@ -46,55 +44,67 @@ class _Point:
         )
 
 
-def solve_newton(
-    problem: ConvexProblem,
-    coef: Tensor,
-    intercept: Tensor,
-    recorder: Recorder,
-    *,
-    tolerance: float,
-    max_iterations: int = 500,
-) -> tuple[Tensor, Tensor, Status]:
-    """Minimise a problem of one head with a smooth loss and the L1 penalty to a relative gap of ``tolerance``."""
-    point = _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
-    gap, best_gap, stalled = inf, inf, 0
-    level = inf
-    for _ in range(max_iterations):
-        dual = problem.unit_dual(point.scores)
-        correlation = problem.correlation(dual)
-        largest = float(correlation.abs().max())
-        # Far from the goal, aim at a larger strength first: the working set then grows towards its size from below.
-        level = max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
-        if level == problem.l1_strength:
-            primal = _objective(problem, point, level)
-            # The gradient is in the dual domain already, save for the balance that an intercept asks for.
-            bound, _ = (
-                lower_bound(problem, dual) if problem.intercept else shrink_to_feasible(problem, dual, correlation)
-            )
-            recorder.record(primal, bound, int((point.coef != 0).sum()))
-            gap = (primal - bound) / max(primal, 1e-300)
-            if gap <= tolerance:
-                return point.coef, point.intercept, Status.CONVERGED
-            stalled = 0 if gap < 0.9 * best_gap else stalled + 1
-            best_gap = min(gap, best_gap)
-            if stalled >= 15:
-                break
-        precision = torch.float32 if gap > _ROUGH_ABOVE and stalled == 0 else torch.float64
-        target = _newton_point(problem, point, correlation, level, precision)
-        moved = _line_search(problem, point, target, level)
-        if moved is None:
-            if level == problem.l1_strength and precision == torch.float64:
-                break
-            level *= _LEVEL_FACTOR
+class Newton(Solver):
+    """Proximal Newton steps, for a smooth loss and a separable penalty."""
+
+    name = "newton"
+    max_iterations = 500
+
+    def refusal(self, problem: ConvexProblem) -> str | None:
+        """Return what the problem lacks."""
+        if not problem.penalty.is_separable:
+            return "a separable penalty such as 'l1'"
+        return None if all(head.loss.is_smooth for head in problem.heads) else "a smooth loss"
+
+    def solve(
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        *,
+        tolerance: float,
+        max_iterations: int,
+        callback: Callback,
+    ) -> SolverResult:
+        """Minimise a problem of one head."""
+        point = _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
+        gap, best_gap, stalled = inf, inf, 0
+        level = inf
+        for _ in range(max_iterations):
+            dual = problem.unit_dual(point.scores)
+            correlation = problem.correlation(dual)
+            curvature = problem.penalty.curvature
+            largest = float((correlation + curvature * point.coef if curvature else correlation).abs().max())
+            # Far from the goal, aim at a larger strength first: the working set then grows towards its size from below.
+            level = max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
+            if level == problem.l1_strength:
+                primal = _objective(problem, point, level)
+                # The gradient is in the dual domain already, save for the balance that an intercept asks for.
+                bound, _ = lower_bound(problem, dual) if problem.intercept else bound_at(problem, dual, correlation)
+                callback(primal, bound, int((point.coef != 0).sum()))
+                gap = (primal - bound) / max(primal, 1e-300)
+                if gap <= tolerance:
+                    return SolverResult(point.coef, point.intercept, Status.CONVERGED)
+                stalled = 0 if gap < 0.9 * best_gap else stalled + 1
+                best_gap = min(gap, best_gap)
+                if stalled >= 15:
+                    break
+            precision = torch.float32 if gap > _ROUGH_ABOVE and stalled == 0 else torch.float64
+            target = _newton_point(problem, point, correlation, level, precision)
+            moved = _line_search(problem, point, target, level)
+            if moved is None:
+                if level == problem.l1_strength and precision == torch.float64:
+                    break
+                level *= _LEVEL_FACTOR
+            else:
+                point = moved
         else:
-            point = moved
-    else:
-        return point.coef, point.intercept, Status.ITERATION_LIMIT
-    return point.coef, point.intercept, Status.STALLED
+            return SolverResult(point.coef, point.intercept, Status.ITERATION_LIMIT)
+        return SolverResult(point.coef, point.intercept, Status.STALLED)
 
 
 def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
-    return float(problem.loss_value(point.scores) + strength * point.coef.abs().sum())
+    return float(problem.loss_value(point.scores) + problem.penalty.value(point.coef, strength))
 
 
 def _newton_point(
@@ -107,8 +117,8 @@ def _newton_point(
     if problem.intercept:
         ones = torch.arange(problem.n_outputs, device=outputs.device)
         (head,) = problem.heads
-        if isinstance(head.loss, Softmax):
-            # Probabilities do not change when all classes move together: that of the largest stays where it is.
+        if head.loss.is_shift_invariant:
+            # Nothing changes when all outputs move together: that of the largest class stays where it is.
             ones = ones[ones != (problem.row_weight @ head.targets).argmax()]
         outputs = torch.cat((outputs, ones))
         place = torch.cat((place, torch.full_like(ones, len(distinct))))
@@ -121,9 +131,10 @@ def _newton_point(
     slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
     slope[is_coef] = correlation[coef_place]
     hessian = loss_hessian(problem, problem.curvature(point.scores), distinct, place, outputs, precision)
-    solved = minimise_l1_quadratic(
-        hessian, hessian @ value - slope, strength * is_coef.to(value), value, tolerance=1e-10 * strength
-    )
+    linear = hessian @ value - slope  # the penalty's own curvature adds as much to the product as to the slope
+    if problem.penalty.curvature:
+        hessian.diagonal().add_(problem.penalty.curvature * is_coef.to(hessian))
+    solved = minimise_l1_quadratic(hessian, linear, strength * is_coef.to(value), value, tolerance=1e-10 * strength)
     coef, intercept = torch.zeros_like(point.coef), point.intercept.clone()
     coef[coef_place] = solved[is_coef]
     intercept[outputs[~is_coef]] = solved[~is_coef]
@@ -148,9 +159,8 @@ def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength
     """Backtrack from the full step until the objective falls enough; None if it cannot."""
     here = _objective(problem, point, strength)
     gradient = problem.row_weight[:, None] * problem.unit_dual(point.scores)
-    predicted = float((gradient * (target.scores - point.scores)).sum()) + strength * float(
-        target.coef.abs().sum() - point.coef.abs().sum()
-    )
+    predicted = float((gradient * (target.scores - point.scores)).sum())
+    predicted += float(problem.penalty.value(target.coef, strength) - problem.penalty.value(point.coef, strength))
     # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
     slack = _TINY * here if -predicted <= _TINY * here else 0.0
     step = 1.0

@@ -1,6 +1,6 @@
-"""Accelerated proximal gradient: the fallback that takes every loss and every penalty.
+"""Accelerated proximal gradient: the fallback that accepts every loss and every penalty.
 
-The hinge is not smooth; with its corner rounded it is, and is followed towards the hinge as the width shrinks.
+A loss that is not smooth is followed with rounded corners, whose width shrinks.
 """
 
 from math import inf
@@ -9,53 +9,59 @@ import torch
 from torch import Tensor
 
 from ..certificate import lower_bound
-from ..losses import Loss
 from ..problem import ConvexProblem
-from ..solution import Status
-from .recorder import Recorder
-from .rounded_hinge import NARROWEST, RoundedHinge, has_hinge, smoothed
+from .base import Callback, Solver, SolverResult, Status, check_dense
+from .smoothing import NARROWEST, is_smooth, smoothed
 
 _CHECK_EVERY = 20
 
 
-def _max_curvature(loss: Loss) -> float:
-    """Largest eigenvalue that the Hessian of one row can have."""
-    if isinstance(loss, RoundedHinge):
-        return 0.5 / loss.width
-    return {"squared": 1.0, "squared_hinge": 2.0, "logistic": 0.25, "softmax": 0.5}[loss.name]
+class ProximalGradient(Solver):
+    """Accelerated proximal gradient steps, for every loss of bounded curvature and every penalty."""
+
+    name = "proximal-gradient"
+    solves = "problem"
+    max_iterations = 50_000
+
+    def refusal(self, problem: ConvexProblem) -> str | None:
+        """Return what the problem lacks."""
+        if not is_smooth(smoothed(problem, 1.0)):
+            return "losses that are smooth, or that have a smoothed form"
+        bounded = all(head.loss.max_curvature < inf for head in smoothed(problem, 1.0).heads)
+        return None if bounded else "losses that say their max_curvature"
+
+    def solve(
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        *,
+        tolerance: float,
+        max_iterations: int,
+        callback: Callback,
+    ) -> SolverResult:
+        """Minimise a whole problem."""
+        check_dense(problem, "proximal gradient")
+        search = _Descent(problem, coef, intercept, callback, tolerance)
+        if is_smooth(problem):
+            search.run(problem, max_iterations)
+        else:
+            width = 1.0
+            while width >= NARROWEST and not search.has_converged and search.n_iterations < max_iterations:
+                search.run(smoothed(problem, width), max_iterations, until_width=width)
+                width *= 0.3
+        status = Status.CONVERGED if search.has_converged else Status.ITERATION_LIMIT
+        dual = -problem.row_weight[:, None] * search.best_dual
+        return SolverResult(search.best_coef, search.best_intercept, status, dual)
 
 
-def solve_proximal_gradient(
-    problem: ConvexProblem,
-    coef: Tensor,
-    intercept: Tensor,
-    recorder: Recorder,
-    *,
-    tolerance: float,
-    max_iterations: int = 50_000,
-) -> tuple[Tensor, Tensor, Tensor, Status]:
-    """Minimise; give coef, intercept, dual candidate and status."""
-    problem.check_dense("proximal gradient")
-    search = _Search(problem, coef, intercept, recorder, tolerance)
-    if not has_hinge(problem):
-        search.run(problem, max_iterations)
-    else:
-        width = 1.0
-        while width >= NARROWEST and not search.has_converged and search.n_iterations < max_iterations:
-            search.run(smoothed(problem, width), max_iterations, until_width=width)
-            width *= 0.3
-    status = Status.CONVERGED if search.has_converged else Status.ITERATION_LIMIT
-    weight = problem.row_weight[:, None]
-    return search.best_coef, search.best_intercept, -weight * search.best_dual, status
-
-
-class _Search:
+class _Descent:
     """The state that survives from one width to the next: iterate, best primal and best dual points."""
 
     def __init__(
-        self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, recorder: Recorder, tolerance: float
+        self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, callback: Callback, tolerance: float
     ) -> None:
-        self.problem, self.recorder, self.tolerance = problem, recorder, tolerance
+        self.problem, self.callback, self.tolerance = problem, callback, tolerance
         self.columns = problem.dictionary.columns()
         self.coef, self.intercept = coef, intercept
         self.best_coef, self.best_intercept = coef, intercept
@@ -70,14 +76,14 @@ class _Search:
 
     def run(self, problem: ConvexProblem, max_iterations: int, until_width: float = 0.0) -> None:
         """Iterate on a smooth problem until the gap of the real one is small, or no larger than its width."""
-        curvature = max(head.weight * _max_curvature(head.loss) for head in problem.heads)
+        curvature = max(head.weight * head.loss.max_curvature for head in problem.heads)
         step = 1.0 / (curvature * self.norm)
         coef, intercept = self.coef, self.intercept
         ahead_coef, ahead_intercept, momentum = coef, intercept, 1.0
         while self.n_iterations < max_iterations:
             self.n_iterations += 1
             dual = problem.unit_dual(self.columns @ ahead_coef + ahead_intercept) * problem.row_weight[:, None]
-            moved = problem.penalty.prox(ahead_coef - step * (self.columns.T @ dual), step * problem.l1_strength)
+            moved = problem.penalty.descend(ahead_coef - step * (self.columns.T @ dual), step, problem.l1_strength)
             shifted = ahead_intercept - step * dual.sum(0) if problem.intercept else intercept
             # Restart when the momentum points uphill.
             uphill = ((ahead_coef - moved) * (moved - coef)).sum()
@@ -95,14 +101,13 @@ class _Search:
     def _look(self, smooth: ConvexProblem, coef: Tensor, intercept: Tensor) -> float:
         """Update the best points of the real problem; give the gap between the present ones."""
         scores = self.columns @ coef + intercept
-        penalty = self.problem.l1_strength * float(self.problem.penalty.value(coef))
-        primal = float(self.problem.loss_value(scores)) + penalty
+        primal = self.problem.objective(coef, scores)
         bound, feasible = lower_bound(self.problem, smooth.unit_dual(scores))
         if primal < self.best_primal:
             self.best_primal, self.best_coef, self.best_intercept = primal, coef, intercept
         if bound > self.best_bound:
             self.best_bound, self.best_dual = bound, feasible
-        self.recorder.record(self.best_primal, self.best_bound, int(coef.any(1).sum()))
+        self.callback(self.best_primal, self.best_bound, int(coef.any(1).sum()))
         return primal - bound
 
     def _squared_norm(self) -> float:

@@ -8,8 +8,8 @@ of Lee, Battle, Raina and Ng, 2006, with blocks of coordinates). The objective f
 sign patterns is finite. Spike dictionaries are nearly collinear, which ruins methods that look at one coordinate at a
 time, but their active sets are small, and a Cholesky factor of those does not mind.
 
-Problems that share a Gram matrix are solved in step, each as if it were alone, save for how many newcomers it admits at
-once: a GPU takes as long for ten as for one.
+Problems that share a Gram matrix are solved simultaneously, each as if it were alone, save for how many newcomers it
+admits at once: a GPU needs as long for ten as for one.
 """
 
 from math import inf
@@ -17,7 +17,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from .cholesky import solve_semidefinite
+from .linear_algebra import solve_semidefinite
 
 _RIDGE = 1e-13
 """Proximal term relative to the largest diagonal entry, so that singular Gram matrices have a factor; the fixed point
@@ -53,7 +53,7 @@ def minimise_l1_quadratic(
         Largest violation of the optimality conditions that is left.
     """
     limits = linear.new_full((1,), tolerance)
-    search = _Search(gram, linear[None], strength[None], start[None], limits)
+    search = _ActiveSets(gram, linear[None], strength[None], start[None], limits)
     return search.run(max_iterations)[0]
 
 
@@ -68,10 +68,10 @@ def minimise_l1_quadratics(
     linear, strength, start : Tensor of shape (m, p)
     tolerance : Tensor of shape (m,)
     """
-    return _Search(gram, linear, strength, start, tolerance).run(max_iterations)
+    return _ActiveSets(gram, linear, strength, start, tolerance).run(max_iterations)
 
 
-class _Search:
+class _ActiveSets:
     """Problems on their way, one a row, and how far each has got."""
 
     def __init__(self, gram: Tensor, linear: Tensor, strength: Tensor, start: Tensor, tolerance: Tensor) -> None:

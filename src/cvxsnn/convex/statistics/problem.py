@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ...dictionary import Readout
 from ...witnesses import WitnessSet
-from ..heads import Head
 from ..losses import Squared
+from ..objective import Head
 from ..problem import check_strength
 from .sums import SquaredStatistics
 

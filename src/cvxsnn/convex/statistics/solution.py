@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..certificate import Certificate
-from ..solution import Proven, Status
+from ..solution import Certified
+from ..solvers.base import Status
 from .problem import StatisticsProblem
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StatisticsSolution(Proven):
+class StatisticsSolution(Certified):
     """Coefficients with proof, for a problem whose rows are gone.
 
     Attributes

@@ -8,9 +8,9 @@ import torch
 
 from ...core.checks import check_positive_int
 from ...core.errors import InvalidInputError
-from ..solution import Status
-from ..solve import judge
+from ..solve import report_gap
 from ..solvers.active_set import follow
+from ..solvers.base import Status
 from .certificate import certify_statistics
 from .problem import StatisticsProblem
 from .solution import StatisticsSolution
@@ -40,7 +40,7 @@ def solve_statistics(
         Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
     """
     (solution,) = _solve_falling(StatisticsProblem(statistics, l1_strength, intercept), [l1_strength], tol)
-    judge(solution, tol, strict, stacklevel=3)
+    report_gap(solution, tol, strict, stacklevel=3)
     return solution
 
 
@@ -78,7 +78,7 @@ def solve_statistics_path(
     falling = sorted(strengths, reverse=True)
     path = _solve_falling(StatisticsProblem(statistics, falling[0], intercept), falling, tol)
     for solution in path:
-        judge(solution, tol, strict=False, stacklevel=3)
+        report_gap(solution, tol, strict=False, stacklevel=3)
     return path
 
 

@@ -8,8 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...convex.heads import Head
-from ...convex.objective import Objective
+from ...convex.objective import Head, Objective
 from ...core.checks import check_choice, check_positive_int
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed, child_generator
