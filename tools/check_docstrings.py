@@ -11,6 +11,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from types import ModuleType
 from typing import Any
 
@@ -62,7 +63,9 @@ def public_names(rooms: list[str]) -> Iterator[tuple[str, bool]]:
     for module in modules:
         for name in module.__all__:
             value = getattr(module, name)
-            if isinstance(value, ModuleType) or not callable(value) or id(value) in seen or not is_ours(value):
+            if isinstance(value, ModuleType) or not callable(value) or not is_ours(value):
+                continue
+            if id(value) in seen or (inspect.isclass(value) and issubclass(value, Enum)):
                 continue
             seen.add(id(value))
             yield f"{module.__name__}.{name}", module.__name__ == PACKAGE and not is_exception(value)

@@ -36,7 +36,7 @@ class Status(Enum):
 class SolverResult:
     """What a solver found, before it is certified.
 
-    Attributes
+    Parameters
     ----------
     coef : Tensor of shape (n_atoms, n_outputs)
         The coefficients.
@@ -77,14 +77,42 @@ class Solver(ABC):
 
     @abstractmethod
     def refusal(self, problem: ConvexProblem) -> str | None:
-        """Return what the problem lacks for this solver, for example "a smooth loss"; None if it is accepted."""
+        """Return what the problem lacks for this solver.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            What would be solved.
+
+        Returns
+        -------
+        str or None
+            For example "a smooth loss"; None if the problem is accepted.
+        """
 
     def is_fast_for(self, problem: ConvexProblem) -> bool:
-        """Return whether ``solver="auto"`` should choose this solver for a problem that it accepts."""
+        """Return whether ``solver="auto"`` should choose this solver for a problem that it accepts.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            What would be solved.
+
+        Returns
+        -------
+        bool
+            True unless a solver knows better.
+        """
         return True
 
     def prepare(self, problem: ConvexProblem) -> None:
-        """Compute what all strengths of a path share."""
+        """Compute what all strengths of a path share.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            The problem at any strength.
+        """
         return
 
     @abstractmethod
@@ -98,7 +126,28 @@ class Solver(ABC):
         max_iterations: int,
         callback: Callback,
     ) -> SolverResult:
-        """Minimise to a relative gap of ``tolerance``, from given coefficients."""
+        """Minimise to a relative gap of ``tolerance``.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            As much of a problem as the attribute ``solves`` says.
+        coef : Tensor of shape (n_atoms, n_outputs)
+            Coefficients to start from.
+        intercept : Tensor of shape (n_outputs,)
+            The intercept to start from.
+        tolerance : float
+            The relative gap to reach.
+        max_iterations : int
+            Iterations after which to give up.
+        callback : callable
+            Called as ``callback(primal, bound, n_active)`` after an iteration.
+
+        Returns
+        -------
+        SolverResult
+            The best point found.
+        """
 
 
 class Recorder:
@@ -133,7 +182,7 @@ class Recorder:
 class Progress:
     """One moment of a solve, as the solver saw it.
 
-    Attributes
+    Parameters
     ----------
     seconds : float
         Time since the start.

@@ -29,16 +29,20 @@ def certify_statistics(
     Parameters
     ----------
     problem : StatisticsProblem
+        The program.
     coef : Tensor of shape (n_atoms, n_outputs)
+        The coefficients.
     intercept : Tensor of shape (n_outputs,), optional
+        The intercept; zero when not given.
 
     Returns
     -------
-    Certificate
+    certificate : Certificate
+        The objective and the lower bound.
     dual_scale : Tensor of shape (n_outputs,)
         The numbers τ: the dual point is λ = −τ (r − r̄) / n, one row for each that was summed.
     dual_correlation : Tensor of shape (n_atoms, n_outputs)
-        λᵀd for every atom d, at most ``l1_strength`` in absolute value.
+        The products λᵀd for every atom d, at most ``l1_strength`` in absolute value.
     """
     expected = (problem.n_atoms, problem.n_outputs)
     if tuple(coef.shape) != expected:

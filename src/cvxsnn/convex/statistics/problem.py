@@ -25,8 +25,11 @@ class StatisticsProblem:
     Parameters
     ----------
     statistics : SquaredStatistics
+        The sums over the rows.
     l1_strength : float
+        The number s that multiplies the norm.
     intercept : bool
+        Whether to add an unpenalised constant to the scores.
     """
 
     statistics: SquaredStatistics
@@ -94,9 +97,16 @@ class StatisticsProblem:
         return self.statistics.target_squares
 
     def quadratic(self) -> tuple[Tensor, Tensor]:
-        """Matrix G and vectors c, one a column, such that the loss is ½ wᵀGw − cᵀw and a constant for each output.
+        """Return the loss of each output as ½ wᵀGw − cᵀw and a constant.
 
         An optimal intercept makes the residual's mean zero, which is the same as centring columns and targets.
+
+        Returns
+        -------
+        gram : Tensor of shape (n_atoms, n_atoms)
+            The matrix G.
+        linear : Tensor of shape (n_atoms, n_outputs)
+            The vectors c, one per column.
         """
         gram, linear = self.gram[:-1, :-1] / self.n_rows, self.cross[:-1] / self.n_rows
         if self.intercept:
@@ -105,13 +115,35 @@ class StatisticsProblem:
         return gram, linear
 
     def best_intercept(self, coef: Tensor) -> Tensor:
-        """The best constant beside coefficients of shape (n_atoms, n_outputs); zero without one."""
+        """Return the best constant beside some coefficients.
+
+        Parameters
+        ----------
+        coef : Tensor of shape (n_atoms, n_outputs)
+            The coefficients.
+
+        Returns
+        -------
+        Tensor of shape (n_outputs,)
+            The intercept; zero for a problem without one.
+        """
         if not self.intercept:
             return coef.new_zeros(self.n_outputs)
         return (self.cross[-1] - self.gram[-1, :-1] @ coef) / self.n_rows
 
     def with_strength(self, l1_strength: float) -> "StatisticsProblem":
-        """The same problem at another strength; what was computed from the data alone is shared."""
+        """Return the same problem at another strength; what was computed from the data alone is shared.
+
+        Parameters
+        ----------
+        l1_strength : float
+            The number that multiplies the norm.
+
+        Returns
+        -------
+        StatisticsProblem
+            The other problem.
+        """
         other = replace(self, l1_strength=l1_strength)
         other.__dict__.update({name: self.__dict__[name] for name in ("gram", "cross") if name in self.__dict__})
         return other

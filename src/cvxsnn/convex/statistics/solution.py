@@ -12,21 +12,28 @@ from .problem import StatisticsProblem
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StatisticsSolution(Certified):
-    """Coefficients with proof, for a problem whose rows are gone.
+    """Coefficients with a certificate, for a problem whose rows are gone.
 
-    Attributes
+    Parameters
     ----------
     problem : StatisticsProblem
+        The program that was solved.
     coef : Tensor of shape (n_atoms, n_outputs), float64
-    intercept : Tensor of shape (n_outputs,), zero for problems without one
+        The coefficients.
+    intercept : Tensor of shape (n_outputs,)
+        The intercept, zero for problems without one.
     dual_scale : Tensor of shape (n_outputs,)
         The dual point is λ = −τ (r − r̄) / n for the residuals r = DW + b − Y and these numbers τ.
     dual_correlation : Tensor of shape (n_atoms, n_outputs)
-        λᵀd for every atom d, at most ``l1_strength`` in absolute value.
+        The products λᵀd for every atom d, at most ``l1_strength`` in absolute value.
     status : Status
+        How the solve ended.
     certificate : Certificate
+        The proof of how good the coefficients are.
     solver : str
+        The solver that ran.
     seconds : float
+        The time that it took.
     """
 
     problem: StatisticsProblem

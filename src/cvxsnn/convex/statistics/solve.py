@@ -30,14 +30,20 @@ def solve_statistics(
     Parameters
     ----------
     statistics : SquaredStatistics
+        The sums over the rows.
     l1_strength : float
-        As for :class:`ConvexProblem`.
+        The number that multiplies the norm.
     tol : float
-        On the certificate's relative gap, which includes what rounding may have done to the sums.
+        The relative gap of the certificate to reach, which includes what rounding may have done to the sums.
     intercept : bool
         Whether to add an unpenalised constant to the scores.
     strict : bool
         Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
+
+    Returns
+    -------
+    StatisticsSolution
+        Coefficients with their certificate.
     """
     (solution,) = _solve_falling(StatisticsProblem(statistics, l1_strength, intercept), [l1_strength], tol)
     report_gap(solution, tol, strict, stacklevel=3)
@@ -57,14 +63,24 @@ def solve_statistics_path(
 
     Parameters
     ----------
+    statistics : SquaredStatistics
+        The sums over the rows.
     strengths : sequence of float, optional
-        By default ``n_strengths`` in geometric progression from the strength at which all coefficients vanish down to
-        ``smallest_ratio`` times that.
+        The strengths. By default ``n_strengths`` in geometric progression from the strength at which all coefficients
+        vanish down to ``smallest_ratio`` times that.
+    tol : float
+        The relative gap of each certificate to reach.
+    intercept : bool
+        Whether to add an unpenalised constant to the scores.
+    n_strengths : int
+        The number of strengths, where none are given.
+    smallest_ratio : float
+        The smallest strength relative to the largest, where none are given.
 
     Returns
     -------
     tuple of StatisticsSolution
-        ``max(path, key=score)`` is the one with the highest score; ties go to the larger strength.
+        One per strength; ``max(path, key=score)`` is the one with the highest score; ties go to the larger strength.
     """
     if strengths is None:
         check_positive_int("n_strengths", n_strengths)

@@ -37,20 +37,26 @@ _PARTS = 3
 class SquaredStatistics:
     """Sufficient statistics of the squared loss over rows of equal weight; those of two sets of rows can be added.
 
-    Attributes
+    Parameters
     ----------
     gram : Tensor of shape (n_witnesses, n_witnesses), float64
-        DᵀD, counts of common spikes for readouts "last" and "all".
+        The products DᵀD, counts of common spikes for readouts "last" and "all".
     cross : Tensor of shape (n_witnesses, n_outputs), float64
-        DᵀY.
+        The products DᵀY.
     column_sums : Tensor of shape (n_witnesses,), float64
-    target_squares, target_sums : Tensor of shape (n_outputs,), float64
-        Σ y² and Σ y over the rows.
+        The sums of the columns.
+    target_squares : Tensor of shape (n_outputs,), float64
+        The sums Σ y² over the rows.
+    target_sums : Tensor of shape (n_outputs,), float64
+        The sums Σ y over the rows.
     n_rows : int
+        The number of rows.
     n_roundings : int
         The longest chain of roundings behind any of these sums; spikes' own products have none.
-    witnesses : WitnessSet or None
+    witnesses : WitnessSet, optional
+        The witnesses that made the columns.
     readout : "last", "all" or "mean"
+        Which spikes are read.
     """
 
     gram: Tensor
@@ -65,12 +71,19 @@ class SquaredStatistics:
 
     @classmethod
     def of(cls, dictionary: Dictionary, targets: Array) -> "SquaredStatistics":
-        """The statistics of rows that are in a dictionary, one column for each of its witnesses.
+        """Return the statistics of rows that are in a dictionary, one column for each of its witnesses.
 
         Parameters
         ----------
         dictionary : Dictionary
+            The columns.
         targets : array of shape (n_rows,) or (n_rows, n_outputs)
+            Real targets, one per row.
+
+        Returns
+        -------
+        SquaredStatistics
+            The sums.
         """
         encoded = Squared().encode(targets).to(dictionary.device)
         if len(encoded) != dictionary.n_rows:
@@ -155,13 +168,20 @@ def gather_statistics(
     Parameters
     ----------
     witnesses : WitnessSet
+        The hidden neurons.
     batches : iterable of (inputs, targets) or (inputs, targets, lengths)
-        Gone through once: a DataLoader, a generator. Inputs (n_samples, n_steps, n_features), real targets (n_samples,)
+        The data, read once: a DataLoader, a generator. Inputs (n_samples, n_steps, n_features), real targets (n_samples,)
         or (n_samples, n_outputs), with readout "all" (n_samples, n_steps) or (n_samples, n_steps, n_outputs).
     readout : "last", "all" or "mean"
+        Which spikes are read.
     n_jobs : int
-        Processes; -1 for one a core. With spikes the statistics are the same to the bit for any number of them, and
-        for any size of the batches.
+        Number of processes; -1 for one per core. With spikes the statistics are the same to the bit for any number of
+        them, and for any size of the batches.
+
+    Returns
+    -------
+    SquaredStatistics
+        The sums over all rows.
     """
     check_choice("readout", readout, ("last", "all", "mean"))
     needed = 8 * witnesses.n_witnesses**2
