@@ -10,7 +10,7 @@ from torch import nn
 import cvxsnn as cs
 from cvxsnn.app.rates import Rates, measure_rates
 from cvxsnn.convex.solvers import active_set
-from cvxsnn.convex.solvers.linear_algebra import solve_semidefinite
+from cvxsnn.convex.solvers.quadratic import solve_semidefinite
 from cvxsnn.convex.statistics import sums as statistics
 from cvxsnn.core import memory
 from cvxsnn.core.errors import BudgetError

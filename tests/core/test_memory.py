@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, gaussian_witnesses, solve
-from cvxsnn.convex.solvers.linear_algebra import loss_hessian
+from cvxsnn.convex.solvers.newton import loss_hessian
 from cvxsnn.core import memory
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.core.memory import available_bytes, check_fits, format_bytes, parse_bytes

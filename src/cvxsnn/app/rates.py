@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from ..convex.solvers.linear_algebra import self_product, solve_semidefinite
-from ..convex.solvers.quadratic import minimise_l1_quadratic
+from ..convex.solvers.newton import self_product
+from ..convex.solvers.quadratic import minimise_l1_quadratic, solve_semidefinite
 from ..core.checks import check_device
 from ..dictionary import build_dictionary
 from ..neurons import roll_out

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.checks import Array
+from ..core.checks import Array, Registry
 from ..core.errors import InvalidInputError
-from ..core.registry import Registry
 
 _INFEASIBLE = 1e-12
 """How far outside its domain rounding may push the argument of a conjugate."""

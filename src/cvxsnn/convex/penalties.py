@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..core.checks import Registry
 from ..core.errors import InvalidInputError
-from ..core.registry import Registry
 
 
 class Penalty(ABC):

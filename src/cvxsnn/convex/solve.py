@@ -309,14 +309,21 @@ def _choose(problem: ConvexProblem, solver: str | Solver) -> Solver:
                 f"{problem.penalty.name!r}: use solver='auto'"
             )
         return solver
-    accepting = [own for own in SOLVERS.values() if own.refusal(problem) is None]
-    if not accepting:
-        needs = "; ".join(f"{own.name!r} needs {own.refusal(problem)}" for own in SOLVERS.values())
+    refusals = {}
+    accepted = None
+    for own in SOLVERS.values():
+        refusals[own.name] = own.refusal(problem)
+        if refusals[own.name] is None:
+            accepted = accepted or own
+            if own.is_fast_for(problem):
+                return own
+    if accepted is None:
+        needs = "; ".join(f"{name!r} needs {lacking}" for name, lacking in refusals.items())
         raise InvalidInputError(
             f"expected a problem that some solver accepts, got loss {losses} with penalty {problem.penalty.name!r}: "
             f"{needs}"
         )
-    return next((own for own in accepting if own.is_fast_for(problem)), accepting[0])
+    return accepted
 
 
 def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:

@@ -1,12 +1,15 @@
-"""Checks of arguments that several stages share. Each failure is one sentence."""
+"""Checks of arguments that several stages share, and registries of named choices. Each failure is one sentence."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from .errors import InvalidInputError
+
+T = TypeVar("T")
 
 Array = npt.NDArray[Any] | torch.Tensor
 """What users hand over: a NumPy array or a tensor."""
@@ -68,3 +71,49 @@ def check_device(device: Any) -> torch.device:
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError("expected a machine with a CUDA device, found none: use device='cpu'")
     return place
+
+
+class Registry(Mapping[str, T]):
+    """Values known by name, in the order in which they were registered.
+
+    Parameters
+    ----------
+    what : str
+        What the values are, for error messages: "loss", "solver".
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._values: dict[str, T] = {}
+
+    def register(self, name: str, value: T) -> T:
+        """Add a value under a new name, and return it."""
+        if name in self._values:
+            raise InvalidInputError(
+                f"expected a new name for a {self._what}, got {name!r}, which is registered already"
+            )
+        self._values[name] = value
+        return value
+
+    def unregister(self, name: str) -> None:
+        """Remove a value, for example one that a test has registered."""
+        del self._values[name]
+
+    def find(self, name: Any) -> T:
+        """Return the value of that name; one sentence lists the names if there is none."""
+        if not isinstance(name, str) or name not in self._values:
+            known = ", ".join(map(repr, self._values))
+            raise InvalidInputError(f"expected {self._what} to be one of {known}, got {name!r}")
+        return self._values[name]
+
+    def __getitem__(self, name: str) -> T:
+        """Return the value of that name."""
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return len(self._values)

@@ -3,11 +3,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from convex.problems import COLUMNS, SMOOTH_LOSSES, Kind
-from tolerances import NEWTON_HISTORY, ROUNDING
+import torch
+from convex.problems import COLUMNS, SMOOTH_LOSSES, TWO_HEADS, Kind
+from tolerances import FINITE_DIFFERENCE, NEWTON_HISTORY, ROUNDING, SINGLE_PRECISION
+from torch import Tensor
 
 from cvxsnn import ConvexProblem, solve
 from cvxsnn.convex.losses import Softmax
+from cvxsnn.convex.solvers import newton as module
+from cvxsnn.convex.solvers.newton import loss_hessian, self_product
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -79,3 +83,65 @@ def test_columns_that_differ_in_one_row_are_no_obstacle() -> None:
 def test_singular_hessians_are_no_obstacle(loss: str, seed: int) -> None:
     problem = Kind(loss, intercept=seed % 2 == 0, columns=COLUMNS[1 + seed % 3], weighted=True).draw(seed, 1e-3)
     assert solve(problem, 1e-8).has_converged
+
+
+STEP = 1e-5
+
+
+def draw_entries(problem: ConvexProblem) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scores, all atoms, and the place and output of every coefficient."""
+    n_rows, n_atoms, n_outputs = problem.shape
+    scores = torch.randn(n_rows, n_outputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    place, outputs = torch.arange(n_atoms).repeat(n_outputs), torch.arange(n_outputs).repeat_interleave(n_atoms)
+    return scores, torch.arange(n_atoms), place, outputs
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [(torch.float32, SINGLE_PRECISION), (torch.float64, FINITE_DIFFERENCE)]
+)
+@pytest.mark.parametrize("loss", [*SMOOTH_LOSSES, *TWO_HEADS[:2]])
+def test_hessian_is_the_slope_of_the_gradient(loss: str, precision: torch.dtype, tolerance: float) -> None:
+    problem = Kind(loss, columns="few_rows", weighted=True).draw(0)
+    scores, atoms, place, outputs = draw_entries(problem)
+    hessian = loss_hessian(problem, problem.curvature(scores), atoms, place, outputs, precision)
+    for entry, (atom, output) in enumerate(zip(place, outputs, strict=True)):
+        move = torch.zeros_like(scores)
+        move[:, output] = STEP * problem.dictionary.columns()[:, atom]
+        ahead, behind = (problem.correlation(problem.unit_dual(scores + sign * move)) for sign in (1, -1))
+        slope = ((ahead - behind) / (2 * STEP)).T.flatten()
+        torch.testing.assert_close(hessian[entry], slope, rtol=0, atol=tolerance)
+
+
+def test_intercepts_are_a_column_of_ones() -> None:
+    problem = Kind("softmax", intercept=True, weighted=True).draw(0)
+    scores, *_ = draw_entries(problem)
+    outputs = torch.arange(3)
+    hessian = loss_hessian(problem, problem.curvature(scores), torch.arange(0), torch.zeros_like(outputs), outputs)
+    probability, weight = torch.softmax(scores, 1), problem.row_weight[:, None]
+    expected = torch.diag((weight * probability).sum(0)) - probability.T @ (weight * probability)
+    torch.testing.assert_close(hessian, expected, rtol=0, atol=ROUNDING)
+
+
+def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Kind("softmax", weighted=True).draw(0)
+    scores, *entries = draw_entries(problem)
+    whole = loss_hessian(problem, problem.curvature(scores), *entries)
+    monkeypatch.setattr(module, "_BLOCK", 1)
+    blocked = loss_hessian(problem, problem.curvature(scores), *entries)
+    torch.testing.assert_close(blocked, whole, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_rough_hessians_of_singular_problems_are_not_indefinite(loss: str) -> None:
+    problem = Kind(loss, columns="collinear").draw(0)
+    scores, *entries = draw_entries(problem)
+    hessian = loss_hessian(problem, problem.curvature(scores), *entries, torch.float32)
+    assert float(torch.linalg.eigvalsh(hessian)[0]) > 0
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, SINGLE_PRECISION), (torch.float64, ROUNDING)])
+@pytest.mark.parametrize("size", [0, 1, 7, 200])
+def test_self_product_is_the_product_with_the_transpose(size: int, dtype: torch.dtype, tolerance: float) -> None:
+    factor = torch.randn(30, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 30**0.5
+    product = self_product(factor.to(dtype))
+    torch.testing.assert_close(product.double(), factor.T @ factor, rtol=0, atol=tolerance)

@@ -1,6 +1,6 @@
 """The solvers of the convex program, by name."""
 
-from ...core.registry import Registry
+from ...core.checks import Registry
 from .active_set import ActiveSet
 from .base import Progress, Solver, SolverResult, Status
 from .group_newton import GroupNewton

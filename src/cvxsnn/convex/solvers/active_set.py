@@ -4,15 +4,17 @@ import torch
 from torch import Tensor
 
 from ...core.errors import FactorisationError
-from ...core.memory import available_bytes, check_fits
+from ...core.memory import available_bytes, check_fits, symmetric_bytes
 from ..losses import Squared
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
-from .linear_algebra import gram_bytes
 from .quadratic import minimise_l1_quadratics
 
 MAX_ATOMS, MAX_ATOMS_GPU = 6000, 20_000
 """Atoms up to which the whole Gram matrix is formed: 288 MB; on a GPU, which makes it in no time, 3.2 GB."""
+
+GRAM_COPIES = 3
+"""Matrices alive while a Gram matrix is centred: counts or products, the product of means, and the result."""
 
 _FEW_ABOVE = 1 / 15
 """Strength, relative to the critical one, above which so few atoms are active that the others' products are not worth
@@ -34,13 +36,8 @@ class ActiveSet(Solver):
     name = "active-set"
     solves = "head"
     merges_rows = False
+    loss_kinds = (Squared,)
     max_iterations = 1
-
-    def refusal(self, problem: ConvexProblem) -> str | None:
-        """Return what the problem lacks."""
-        if not problem.penalty.is_separable:
-            return "a separable penalty such as 'l1'"
-        return None if all(type(head.loss) is Squared for head in problem.heads) else "the loss 'squared'"
 
     def is_fast_for(self, problem: ConvexProblem) -> bool:
         """Return whether the whole Gram matrix is there, or worth its memory."""
@@ -79,6 +76,11 @@ class ActiveSet(Solver):
         if problem.intercept:
             intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
         return SolverResult(coef, intercept, Status.CONVERGED)
+
+
+def gram_bytes(n_atoms: int) -> int:
+    """Return the peak of forming a Gram matrix, in bytes."""
+    return GRAM_COPIES * symmetric_bytes(n_atoms)
 
 
 def has_gram(problem: ConvexProblem) -> bool:

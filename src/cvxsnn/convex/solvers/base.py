@@ -5,12 +5,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from ...core.errors import BudgetError
 from ...core.memory import check_fits, dense_bytes
+from ..losses import Loss
+from ..penalties import Penalty
 from ..problem import ConvexProblem
 
 Callback = Callable[[float, float, int], None]
@@ -55,27 +58,44 @@ class SolverResult:
 
 
 class Solver(ABC):
-    """The contract of a solver.
+    """The contract of a solver, and what it accepts.
 
     Attributes
     ----------
     name : str
         The name by which :func:`cvxsnn.solve` asks for it.
+    max_iterations : int
+        Iterations after which it gives up, unless the caller says otherwise.
     solves : "output", "head" or "problem"
         What it is given at once where the penalty is separable: one output (all of a loss that couples them), one head,
         or the whole problem.
     merges_rows : bool
         Whether it is given the reduced problem, with equal rows merged.
-    max_iterations : int
-        Iterations after which it gives up, unless the caller says otherwise.
+    loss_kinds : tuple of Loss types, or None
+        The losses that it accepts, by exact type; None for all smooth ones and those in ``corner_kinds``.
+    corner_kinds : tuple of Loss types
+        Losses that are not smooth and accepted all the same.
+    smooths_losses : bool
+        Whether it also accepts every other loss whose ``smoothed`` form is smooth and of bounded curvature.
+    penalty_kinds : tuple of Penalty types, or None
+        The penalties that it accepts, by exact type; None for all separable ones.
+    accepts_any_penalty : bool
+        Whether it accepts every penalty.
+    accepts_curvature : bool
+        Whether the penalty may have a quadratic part.
     """
 
     name: ClassVar[str]
+    max_iterations: ClassVar[int]
     solves: ClassVar[Literal["output", "head", "problem"]] = "output"
     merges_rows: ClassVar[bool] = True
-    max_iterations: ClassVar[int]
+    loss_kinds: ClassVar[tuple[type[Loss], ...] | None] = None
+    corner_kinds: ClassVar[tuple[type[Loss], ...]] = ()
+    smooths_losses: ClassVar[bool] = False
+    penalty_kinds: ClassVar[tuple[type[Penalty], ...] | None] = None
+    accepts_any_penalty: ClassVar[bool] = False
+    accepts_curvature: ClassVar[bool] = True
 
-    @abstractmethod
     def refusal(self, problem: ConvexProblem) -> str | None:
         """Return what the problem lacks for this solver.
 
@@ -89,6 +109,34 @@ class Solver(ABC):
         str or None
             For example "a smooth loss"; None if the problem is accepted.
         """
+        return self._penalty_refusal(problem) or next(
+            filter(None, (self._loss_refusal(h.loss) for h in problem.heads)), None
+        )
+
+    def _loss_refusal(self, loss: Loss) -> str | None:
+        if self.loss_kinds is not None:
+            names = " or ".join(repr(kind.name) for kind in self.loss_kinds)
+            return None if type(loss) in self.loss_kinds else f"the loss {names}"
+        if self.smooths_losses:
+            smooth = loss.smoothed(1.0)
+            return (
+                None
+                if smooth.is_smooth and smooth.max_curvature < inf
+                else "a loss of bounded curvature, when smoothed"
+            )
+        return None if loss.is_smooth or type(loss) in self.corner_kinds else "a smooth loss"
+
+    def _penalty_refusal(self, problem: ConvexProblem) -> str | None:
+        penalty = problem.penalty
+        if self.accepts_any_penalty:
+            return None
+        if penalty.curvature and not self.accepts_curvature:
+            return "a penalty without a quadratic part"
+        if self.penalty_kinds is None:
+            return None if penalty.is_separable else "a separable penalty such as 'l1'"
+        kinds = {type(kind().for_outputs(problem.n_outputs)) for kind in self.penalty_kinds} | {*self.penalty_kinds}
+        names = " or ".join(repr(kind.name) for kind in self.penalty_kinds)
+        return None if type(penalty) in kinds else f"the penalty {names}"
 
     def is_fast_for(self, problem: ConvexProblem) -> bool:
         """Return whether ``solver="auto"`` should choose this solver for a problem that it accepts.

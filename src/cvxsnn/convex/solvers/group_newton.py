@@ -13,10 +13,11 @@ from torch import Tensor
 
 from ..certificate import lower_bound
 from ..losses import Hinge
-from ..penalties import L1, GroupL2
+from ..penalties import GroupL2
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
-from .linear_algebra import loss_hessian, solve_semidefinite
+from .newton import loss_hessian
+from .quadratic import solve_semidefinite
 from .smoothing import NARROWEST, smoothed
 
 _MAX_BACKTRACKS = 40
@@ -41,15 +42,10 @@ class GroupNewton(Solver):
 
     name = "group-newton"
     solves = "problem"
+    corner_kinds = (Hinge,)
+    penalty_kinds = (GroupL2,)
+    accepts_curvature = False
     max_iterations = 1000
-
-    def refusal(self, problem: ConvexProblem) -> str | None:
-        """Return what the problem lacks."""
-        is_same_norm = type(problem.penalty) is L1 and problem.n_outputs == 1
-        if type(problem.penalty) is not GroupL2 and not is_same_norm:
-            return "the penalty 'group'"
-        has_known_corners = all(head.loss.is_smooth or type(head.loss) is Hinge for head in problem.heads)
-        return None if has_known_corners else "smooth losses or the loss 'hinge'"
 
     def solve(
         self,

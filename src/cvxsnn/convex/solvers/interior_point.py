@@ -17,7 +17,7 @@ from torch import Tensor
 from ..losses import Hinge
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status, check_dense
-from .linear_algebra import self_product
+from .newton import self_product
 
 _CENTRING_POWER = 3
 _STEP_TO_BOUNDARY = 0.995
@@ -32,13 +32,9 @@ class InteriorPoint(Solver):
     """A primal-dual interior-point method, for the hinge loss with the L1 norm."""
 
     name = "interior-point"
+    loss_kinds = (Hinge,)
+    accepts_curvature = False
     max_iterations = 200
-
-    def refusal(self, problem: ConvexProblem) -> str | None:
-        """Return what the problem lacks."""
-        if not problem.penalty.is_separable or problem.penalty.curvature:
-            return "the penalty 'l1'"
-        return None if all(type(head.loss) is Hinge for head in problem.heads) else "the loss 'hinge'"
 
     def solve(
         self,

@@ -21,14 +21,9 @@ class ProximalGradient(Solver):
 
     name = "proximal-gradient"
     solves = "problem"
+    smooths_losses = True
+    accepts_any_penalty = True
     max_iterations = 50_000
-
-    def refusal(self, problem: ConvexProblem) -> str | None:
-        """Return what the problem lacks."""
-        if not is_smooth(smoothed(problem, 1.0)):
-            return "losses that are smooth, or that have a smoothed form"
-        bounded = all(head.loss.max_curvature < inf for head in smoothed(problem, 1.0).heads)
-        return None if bounded else "losses that say their max_curvature"
 
     def solve(
         self,

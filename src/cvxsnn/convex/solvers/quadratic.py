@@ -17,7 +17,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from .linear_algebra import solve_semidefinite
+from ...core.errors import FactorisationError
 
 _RIDGE = 1e-13
 """Proximal term relative to the largest diagonal entry, so that singular Gram matrices have a factor; the fixed point
@@ -34,6 +34,12 @@ _SETTLED = 0.1
 _LEAST_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
 """Newcomers that are admitted at once: so many, or this share of the support. Near-copies of a useful coordinate
 violate optimality as much as it does, until it has been let in."""
+
+_MAX_ATTEMPTS = 20
+"""Ridges to try before a matrix is called indefinite."""
+
+_WORTH_A_STREAM = 256
+"""Size from which a GPU factorises matrices faster in parallel streams than as a batch."""
 
 _FEW = 0.25
 """Share of the coordinates below which products take the Gram matrix's rows of these alone."""
@@ -244,3 +250,49 @@ def _restricted(quadratic: Tensor, stays: Tensor) -> Tensor:
     """The matrices with a one on the diagonal, and nothing beside it, where a coordinate does not stay."""
     identity = torch.eye(quadratic.shape[1], dtype=quadratic.dtype, device=quadratic.device)
     return torch.where(stays[:, :, None] & stays[:, None, :], quadratic, identity)
+
+
+def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> Tensor:
+    """Solve ``(matrix + diag(ridge)) x = right``, with a larger ridge where the matrix has no Cholesky factor yet.
+
+    Parameters
+    ----------
+    matrix : Tensor of shape (n, n), or (m, n, n) for several systems
+    right : Tensor of shape (n,), or (m, n)
+    ridge : float, or Tensor of the shape of ``right``
+    """
+    ridge = torch.as_tensor(ridge, dtype=matrix.dtype, device=matrix.device)
+    for _ in range(_MAX_ATTEMPTS):
+        shifted = matrix.clone()
+        shifted.diagonal(dim1=-2, dim2=-1).add_(ridge)
+        solved, info = _solve(shifted, right)
+        if not bool(info.any()):
+            return solved
+        ridge = torch.where(info[..., None] > 0, 100 * ridge, ridge)
+    raise FactorisationError(
+        "expected a positive semidefinite matrix, got NaN, infinite or very negative numbers: scale the targets and "
+        "weights so that their squares do not overflow"
+    )
+
+
+def _solve(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Solutions, and what is not zero where a matrix has no Cholesky factor."""
+    if matrix.is_cuda and matrix.ndim == 3 and len(matrix) > 1 and matrix.shape[1] >= _WORTH_A_STREAM:
+        return _solve_in_streams(matrix, right)
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    return torch.cholesky_solve(right[..., None], factor)[..., 0], info
+
+
+def _solve_in_streams(matrices: Tensor, rights: Tensor) -> tuple[Tensor, Tensor]:
+    """Each system in a CUDA stream of its own."""
+    caller = torch.cuda.current_stream(matrices.device)
+    streams = [torch.cuda.Stream(matrices.device) for _ in matrices]  # type: ignore[no-untyped-call]
+    solved, info = torch.empty_like(rights), torch.empty(len(matrices), dtype=torch.int32, device=matrices.device)
+    for number, stream in enumerate(streams):
+        stream.wait_stream(caller)
+        with torch.cuda.stream(stream):
+            factor, info[number] = torch.linalg.cholesky_ex(matrices[number])
+            solved[number] = torch.cholesky_solve(rights[number, :, None], factor)[:, 0]
+    for stream in streams:
+        caller.wait_stream(stream)
+    return solved, info

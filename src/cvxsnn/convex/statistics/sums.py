@@ -170,8 +170,9 @@ def gather_statistics(
     witnesses : WitnessSet
         The hidden neurons.
     batches : iterable of (inputs, targets) or (inputs, targets, lengths)
-        The data, read once: a DataLoader, a generator. Inputs (n_samples, n_steps, n_features), real targets (n_samples,)
-        or (n_samples, n_outputs), with readout "all" (n_samples, n_steps) or (n_samples, n_steps, n_outputs).
+        The data, read once: a DataLoader, a generator. Inputs have shape (n_samples, n_steps, n_features), real targets
+        (n_samples,) or (n_samples, n_outputs), with readout "all" (n_samples, n_steps) or
+        (n_samples, n_steps, n_outputs).
     readout : "last", "all" or "mean"
         Which spikes are read.
     n_jobs : int
