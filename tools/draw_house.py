@@ -90,10 +90,10 @@ def draw(axes: Axes) -> None:
                 alpha=0.75,
             )
         )
-    axes.set_xlim(-1, WIDTH + 38)
+    axes.set_xlim(-1, WIDTH + 44)
     axes.set_ylim(top, 1.5)
     axes.set_axis_off()
-    axes.text(WIDTH + 37, 0.6, "imports: all of them go down", ha="right", fontsize=9, color=INK)
+    axes.text(WIDTH + 43, 0.6, "imports: all of them go down", ha="right", fontsize=9, color=INK)
 
 
 def draw_room(axes: Axes, room: str, top: float) -> float:
