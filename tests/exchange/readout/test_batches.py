@@ -105,7 +105,7 @@ def bad_calls():
         "one class": ((inputs, torch.zeros_like(classes)), {}, "at least two classes"),
         "real targets of another width": ((inputs, inputs[:, 0, :2]), {}, "3 finite targets"),
         "real targets that are not finite": ((inputs, nan[:, 0, :3]), {}, "3 finite targets"),
-        "real targets with softmax": ((inputs, inputs[:, 0, :3]), {"loss": "softmax"}, "whole number a sample"),
+        "real targets with softmax": ((inputs, inputs[:, 0, :3]), {"loss": "softmax"}, "one integer per sample"),
         "generator": (((own for own in good),), {}, "more than once.*got generator"),
         "iterator": ((iter(good),), {}, "more than once"),
         "empty loader": (([],), {}, "empty loader"),

@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 from tolerances import HALF_PRECISION, REFITTED, ROUNDING, SINGLE_PRECISION
 from torch import nn
 
-import cvxsnn.exchange.readout.reconstruct
+import cvxsnn.exchange.readout.solving
 from cvxsnn import InvalidInputError, SpikeDictionary, reconstruct_readout
 from cvxsnn.core.errors import ConvergenceWarning
 from cvxsnn.dictionary import DenseDictionary
 from cvxsnn.exchange import ReadoutResult
+from cvxsnn.exchange.readout.batches import Batches
+from cvxsnn.exchange.readout.options import ReadoutOptions
+from cvxsnn.exchange.readout.reconstruct import reconstruct_with
 
 
 def cross_entropy(model, inputs, classes):
@@ -245,13 +248,13 @@ def test_features_that_stop_being_spikes_in_a_later_batch_are_real():
     assert torch.equal(result.solution.problem.dictionary.columns(), inputs.double())
 
 
-def test_counts_that_would_not_fit_as_numbers_are_packed_and_give_the_same(monkeypatch):
-    (inputs, classes), model = draw_data(), Looped()
-    results = []
-    for n_bytes in (2**30, 1):
-        monkeypatch.setattr(cvxsnn.exchange.readout.reconstruct, "_DENSE_BYTES", n_bytes)
-        results.append(reconstruct_readout(model, inputs, classes, l1_strength=0.01, copy_model=True))
-    dense, packed = results
+def test_counts_that_would_not_fit_as_numbers_are_packed_and_give_the_same():
+    inputs, classes = draw_data()
+    batches = Batches(inputs, classes, 128)
+    dense, packed = (
+        reconstruct_with(Looped(), batches, ReadoutOptions(l1_strength=0.01, dense_bytes=n_bytes))
+        for n_bytes in (2**30, 1)
+    )
     assert isinstance(dense.solution.problem.dictionary, DenseDictionary)
     assert isinstance(packed.solution.problem.dictionary, SpikeDictionary)
     gap = max(dense.certificate.gap, packed.certificate.gap)
@@ -402,7 +405,7 @@ def test_output_neurons_are_driven_within_their_range():
     assert result.after.model_accuracy >= accuracy(unscaled, inputs, classes)
 
 
-def test_progress_is_told_stage_by_stage():
+def test_progress_is_reported_stage_by_stage():
     (inputs, classes), told = draw_data(), []
     reconstruct_readout(CountingNeurons(), inputs, classes, batch_size=20, report=lambda *news: told.append(news))
     stages = list(dict.fromkeys(stage for stage, _, _ in told))
@@ -435,9 +438,9 @@ def test_strength_that_is_named_is_the_strength_that_is_used():
 
 def test_a_solve_that_stalls_warns_and_still_never_raises_the_loss(monkeypatch):
     inputs, classes = static_data()
-    solve = cvxsnn.exchange.readout.reconstruct.solve
+    solve = cvxsnn.exchange.readout.solving.solve
     monkeypatch.setattr(
-        cvxsnn.exchange.readout.reconstruct, "solve", lambda *args, **more: solve(*args, max_iterations=1, **more)
+        cvxsnn.exchange.readout.solving, "solve", lambda *args, **more: solve(*args, max_iterations=1, **more)
     )
     model = draw_static()
     with pytest.warns(ConvergenceWarning):
@@ -461,7 +464,7 @@ def test_samples_are_not_changed_by_models_that_work_in_place():
     assert accuracy(model, inputs.clone(), classes) == result.after.accuracy
 
 
-def test_spikes_in_memory_that_is_used_again_are_heard_as_they_were():
+def test_spikes_in_memory_that_is_used_again_are_recorded_as_they_were():
     class OneBuffer(Looped):
         def forward(self, x):
             line, outputs = torch.empty(len(x), N_HIDDEN), []

@@ -88,7 +88,7 @@ WAYS = {
 
 @pytest.mark.parametrize("batch_size", [4, 5, 25, 60], ids=lambda size: f"batches of {size}")
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_through_time_is_heard_alike(way, batch_size):
+def test_every_way_through_time_is_recorded_alike(way, batch_size):
     # Batches as long as sequences, among them the last of 25, 25 and 10: neither axis can be told by its size.
     (inputs, classes), (kind, layout) = draw_data(n_steps=10 if batch_size == 25 else N_STEPS), WAYS[way]
     model = kind()
@@ -103,7 +103,7 @@ def test_every_way_through_time_is_heard_alike(way, batch_size):
 
 @pytest.mark.parametrize("n_steps", [6, 7])
 @pytest.mark.parametrize("way", WAYS)
-def test_sequences_as_long_as_the_opening_are_heard_alike(way, n_steps):
+def test_sequences_as_long_as_the_opening_are_recorded_alike(way, n_steps):
     (inputs, classes), (kind, layout) = draw_data(n_samples=35, n_steps=n_steps), WAYS[way]
     model = kind()
     result = reconstruct_readout(model, inputs, classes, layout=layout, batch_size=7, l1_strength=0.01)
