@@ -10,7 +10,7 @@ from torch import nn
 
 from cvxsnn import LIFLayer, SpikingNetwork, roll_out
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
-from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.exchange.libraries import import_library
 from cvxsnn.network.spiking_network import OutputHead
 
 logging.getLogger("torch._library.triton").setLevel(logging.ERROR)  # SpikingJelly asks for a GPU's compiler
@@ -18,11 +18,11 @@ logging.getLogger("torch._library.triton").setLevel(logging.ERROR)  # SpikingJel
 for library in ("snntorch", "spikingjelly", "norse", "nir", "nirtorch"):
     pytest.importorskip(library, reason=f"{library} is not installed: pip install 'cvxsnn[interop]'")
 
-snntorch = import_neighbour("snntorch", "snntorch")
-neuron = import_neighbour("spikingjelly.activation_based.neuron", "spikingjelly")
-norse_box = import_neighbour("norse.torch.functional.lif_box", "norse")
-norse_cell = import_neighbour("norse.torch.module.lif_box", "norse")
-norse_reset = import_neighbour("norse.torch.functional.reset", "norse")
+snntorch = import_library("snntorch", "snntorch")
+neuron = import_library("spikingjelly.activation_based.neuron", "spikingjelly")
+norse_box = import_library("norse.torch.functional.lif_box", "norse")
+norse_cell = import_library("norse.torch.module.lif_box", "norse")
+norse_reset = import_library("norse.torch.functional.reset", "norse")
 
 N_FEATURES, N_SAMPLES, N_STEPS, N_BLANK = 12, 64, 60, 4
 WIDTH = 300  # 64 · 60 · 300 = 1,152,000 decisions to fire or not

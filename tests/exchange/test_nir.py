@@ -12,10 +12,10 @@ from torch import nn
 from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, build_dictionary
 from cvxsnn.core.errors import DataFileError, LossyExchangeWarning
 from cvxsnn.exchange import NIRNetwork, from_nir, nirtorch_node_map, to_nir, write_nir
-from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.exchange.libraries import import_library
 
-nir = import_neighbour("nir", "nir")
-nirtorch = import_neighbour("nirtorch", "nir")
+nir = import_library("nir", "nir")
+nirtorch = import_library("nirtorch", "nir")
 INPUTS = draw_inputs()
 DT = 1e-4
 
@@ -212,7 +212,7 @@ def test_a_snntorch_export_runs_here_spike_for_spike():
     leaky = snntorch.Leaky(**settings, init_hidden=True, reset_delay=False)
     model = nn.Sequential(nn.Linear(N_FEATURES, 50), leaky).double()
     nn.init.normal_(model[0].weight)
-    export = import_neighbour("snntorch.export_nir", "nir").export_to_nir
+    export = import_library("snntorch.export_nir", "nir").export_to_nir
     graph = export(model, INPUTS[:1, 0], ignore_dims=[0])
     leaky.reset_mem()
     with torch.no_grad():

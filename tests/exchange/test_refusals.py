@@ -27,7 +27,7 @@ from torch import nn
 from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
 from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
-from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.exchange.libraries import import_library
 
 SIZES = (N_FEATURES, 6)
 
@@ -87,7 +87,7 @@ def test_norse_neurons_faster_than_their_step_are_refused():
 
 
 def test_other_norse_neurons_are_refused():
-    cell = import_neighbour("norse.torch.module.lif", "norse").LIFCell()
+    cell = import_library("norse.torch.module.lif", "norse").LIFCell()
     refuse("expected LIFBoxCell, got LIFCell", from_norse, [nn.Linear(*SIZES), cell])
 
 

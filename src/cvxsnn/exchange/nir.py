@@ -33,8 +33,8 @@ from ..core.storage import write_atomically
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import LIFLayer
 from .dynamics import silent_start, tilt
+from .libraries import import_library, warn_lossy
 from .merging import lif_layers, merge_subnetworks
-from .neighbours import import_neighbour, warn_lossy
 from .nir_modules import DT
 from .nir_network import NIRNetwork
 
@@ -60,10 +60,10 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
     -------
     nir.NIRGraph, for :func:`write_nir` or ``nir.write``
     """
-    nir = import_neighbour("nir", "nir")
+    nir = import_library("nir", "nir")
     if not 0 < dt < inf:
         raise InvalidInputError(f"expected dt to be a positive number of seconds, got {dt!r}")
-    merged = merge_subnetworks(network)
+    merged = merge_subnetworks(network, "NIR")
     nodes: dict[str, Any] = {"input": nir.Input(np.array([merged.n_features]))}
     edges: list[tuple[str, str]] = []
     source, build = "input", _plain_layer if lossy else _exact_layer
@@ -104,7 +104,7 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
     -------
     SpikingNetwork for an exact graph of ours, :class:`NIRNetwork` for any other
     """
-    nir = import_neighbour("nir", "nir")
+    nir = import_library("nir", "nir")
     if isinstance(graph, (str, Path)):
         graph = _read_file(nir.read, Path(graph))
     if not isinstance(graph, nir.NIRGraph):
@@ -125,7 +125,7 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
 def write_nir(graph: Any, path: Path | str) -> None:
     """Write a graph to a file; an existing one is replaced only once the new one is whole."""
     buffer = io.BytesIO()
-    import_neighbour("nir", "nir").write(buffer, graph)
+    import_library("nir", "nir").write(buffer, graph)
     write_atomically(Path(path), buffer.getvalue())
 
 

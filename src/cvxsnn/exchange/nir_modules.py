@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from .neighbours import import_neighbour
+from .libraries import import_library
 
 DT = 1e-4
 """Seconds a step, as in snnTorch and SpikingJelly."""
@@ -27,7 +27,7 @@ def nirtorch_node_map(dt: float = DT) -> NodeMap:
     dt : float
         Seconds a step: NIR's equations are in continuous time, and its files do not say.
     """
-    nir = import_neighbour("nir", "nir")
+    nir = import_library("nir", "nir")
     return {
         nir.Affine: _affine,
         nir.Linear: _affine,

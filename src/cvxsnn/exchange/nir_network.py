@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError, first_line
-from .neighbours import import_neighbour
+from .libraries import import_library
 from .nir_modules import nirtorch_node_map
 
 
@@ -24,7 +24,7 @@ class NIRNetwork(nn.Module):
 
     def __init__(self, graph: Any, dt: float, dtype: torch.dtype) -> None:
         super().__init__()
-        nirtorch = import_neighbour("nirtorch", "nir")
+        nirtorch = import_library("nirtorch", "nir")
         try:
             with torch.random.fork_rng(devices=[]):  # layers are drawn before they are filled
                 self.graph: nn.Module = nirtorch.nir_to_torch(graph, nirtorch_node_map(dt), dtype=dtype)
@@ -67,6 +67,6 @@ def _last_spiking_node(graph: Any) -> str | None:
     reached = [name for name, node in graph.nodes.items() if type(node).__name__ == "Output"]
     for name in reached:  # grows as it is read
         if type(graph.nodes[name]).__name__ in kinds:
-            return str(import_neighbour("nirtorch.nir_interpreter", "nir")._sanitize_name(name))
+            return str(import_library("nirtorch.nir_interpreter", "nir")._sanitize_name(name))
         reached += [source for source, target in graph.edges if target == name and source not in reached]
     return None
