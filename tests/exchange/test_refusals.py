@@ -21,7 +21,7 @@ from exchange.cases import (
     norse_reset,
     snntorch,
 )
-from small_models import assert_one_sentence
+from small_models import assert_one_sentence, classifier
 from torch import nn
 
 from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
@@ -110,6 +110,22 @@ def test_what_is_no_stack_of_linear_layers_and_neurons_is_refused(model):
 @pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
 def test_threshold_neurons_stay_at_home(export):
     refuse("expected LIF neurons, got ThresholdLayer as layer 1", export, as_network([ThresholdLayer(draw_weight())]))
+
+
+@pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
+def test_an_unknown_neuron_model_stays_at_home_also_if_it_is_derived_from_lif(export):
+    class Resonator(LIFLayer):
+        """Another equation."""
+
+    lower = LIFLayer(draw_weight(), decay=0.5)
+    network = as_network([lower, Resonator(draw_weight(lower.width), decay=0.5)])
+    refuse("expected LIF neurons, got Resonator as layer 2: .* cannot represent them", export, network)
+
+
+@pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
+@pytest.mark.parametrize("stranger", [nn.Linear(2, 2), classifier(), None], ids=lambda own: type(own).__name__)
+def test_what_is_no_network_of_ours_is_refused(export, stranger):
+    refuse(f"expected a SpikingNetwork, got {type(stranger).__name__}", export, stranger)
 
 
 @pytest.mark.parametrize("export", [to_norse, to_spikingjelly])

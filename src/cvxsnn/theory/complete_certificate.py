@@ -76,7 +76,7 @@ def certify_complete(
 def family_of(witnesses: WitnessSet) -> LIFFamily:
     """The family that witnesses were drawn from, if it is one that can be priced."""
     layer = witnesses.layers[0]
-    if len(witnesses.layers) > 1 or not isinstance(layer, LIFLayer):
+    if len(witnesses.layers) > 1 or type(layer) is not LIFLayer:  # a subclass may follow another equation
         raise InvalidInputError(
             f"expected one hidden layer of LIF neurons to price all of them, got {witnesses!r}: fit with hidden=(n,)"
         )
