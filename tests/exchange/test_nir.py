@@ -239,7 +239,7 @@ def test_files_that_are_missing_or_damaged_are_refused_in_one_sentence(tmp_path)
     with pytest.raises(DataFileError, match="found none"):
         from_nir(tmp_path / "nothing.nir")
     (tmp_path / "text.nir").write_text("not a graph")
-    with pytest.raises(DataFileError, match=r"expected a NIR file at .*, which says"):
+    with pytest.raises(DataFileError, match=r"expected a NIR file at .*, which fails with"):
         from_nir(tmp_path / "text.nir")
 
 
