@@ -107,6 +107,18 @@ def test_what_is_no_stack_of_linear_layers_and_neurons_is_refused(model):
     refuse("expected linear layers and snnTorch neurons in turn", from_snntorch, model)
 
 
+@pytest.mark.parametrize("load", [from_snntorch, from_spikingjelly, from_norse])
+@pytest.mark.parametrize(("stranger", "name"), [(None, "NoneType"), ("model.pt", "str"), ([1, 2], "int")])
+def test_what_is_no_module_is_refused(load, stranger, name):
+    refuse(f"expected a torch.nn.Module or a sequence of them, got {name}", load, stranger)
+
+
+def test_bits_that_no_layer_has_are_refused():
+    refuse(
+        "expected weight_bits between 2 and 32, got 0", from_snntorch, make_stock_snntorch(sizes=SIZES), weight_bits=0
+    )
+
+
 @pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
 def test_threshold_neurons_stay_at_home(export):
     refuse("expected LIF neurons, got ThresholdLayer as layer 1", export, as_network([ThresholdLayer(draw_weight())]))

@@ -1,6 +1,6 @@
 """Reading a stack of linear layers and neurons of another library, described by a :class:`Library`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
@@ -21,7 +21,7 @@ _NO_ACTION = (nn.Identity, nn.Dropout, nn.Flatten)
 
 _FINEST_BITS = 32
 _REAL_INPUT_BITS = 20
-"""Real inputs are read in units of 2⁻¹⁶; four bits more leave room for values up to 16."""
+"""Real inputs are multiples of 2⁻¹⁶; four more bits leave room for values up to 16."""
 _SUM_BITS = 53
 
 ReadNeuron = Callable[[Tensor, Tensor, Any, Tensor | None], Mapping[str, Any]]
@@ -64,7 +64,7 @@ def read_stack(
     if not is_stack or not all(isinstance(neuron, library.neuron_type) for neuron in neurons):
         names = ", ".join(type(module).__name__ for module in modules) or "none"
         raise InvalidInputError(
-            f"expected linear layers and {library.name} neurons in turn, got {names}: of other networks, record "
+            f"expected linear layers and {library.name} neurons in turn, got {names}: for other networks, record "
             "the spikes and pass them to build_dictionary as an array"
         )
     ours = model if isinstance(model, PeerNetwork) else None
@@ -74,7 +74,8 @@ def read_stack(
         start = None if start is None else start.double()
         arguments = dict(library.read_neuron(*_parameters(linear), neuron, start))
         weight = arguments.pop("weight")
-        bits = weight_bits or (_roomy_bits(weight) if depth == 0 else _FINEST_BITS)
+        finest = _roomy_bits(weight) if depth == 0 else _FINEST_BITS
+        bits = finest if weight_bits is None else weight_bits
         layers.append(LIFLayer(weight[None], weight_bits=bits, **arguments).to(dtype=dtype))
     if output is None:
         return WitnessSet(tuple(layers), Provenance("pretrained", {"library": library.name}))
@@ -92,6 +93,10 @@ def _leaves(model: nn.Module | Sequence[nn.Module], neuron_type: type) -> Iterat
             yield model
             return
         model = children
+    if not isinstance(model, Iterable) or isinstance(model, str):
+        raise InvalidInputError(
+            f"expected a torch.nn.Module or a sequence of them, got {type(model).__name__}: pass a model or its layers"
+        )
     for module in model:
         yield from _leaves(module, neuron_type)
 

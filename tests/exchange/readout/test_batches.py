@@ -100,7 +100,7 @@ def bad_calls():
         "not a number in a loader": (([good[0], (nan, classes)],), {}, "finite inputs"),
         "objects": ((np.array([None] * 60), classes), {}, "array of numbers"),
         "names in a loader": (([(["a", "b"], [0, 1])],), {}, "array of numbers"),
-        "list beside targets": ((inputs.tolist(), classes), {}, "array or a tensor beside targets y, got list"),
+        "list beside targets": ((inputs.tolist(), classes), {}, "array or a tensor with targets y, got list"),
         "loader and targets": ((good, classes), {}, "leave y out"),
         "string labels": ((inputs, names), {}, "LabelEncoder"),
         "object labels": ((inputs, names.astype(object)), {}, "LabelEncoder"),

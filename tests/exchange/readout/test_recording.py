@@ -42,9 +42,7 @@ def test_features_that_are_no_spikes_are_solved_for_with_a_note():
     inputs, classes = static_data()
     model = nn.Sequential(nn.Linear(N_FEATURES, N_HIDDEN), nn.Tanh(), nn.Linear(N_HIDDEN, N_CLASSES))
     result = reconstruct_readout(model, inputs, classes)
-    assert result.notes == (
-        "what enters the layer are not spikes but real numbers; the program is convex all the same",
-    )
+    assert result.notes == ("the layer reads real numbers, not spikes; the program is convex all the same",)
     assert result.after.loss < result.before.loss
     assert result.solution.has_converged
 

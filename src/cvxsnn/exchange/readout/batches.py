@@ -42,7 +42,7 @@ class Batches:
         if not isinstance(inputs, (np.ndarray, Tensor)):
             if targets is not None:
                 raise InvalidInputError(
-                    f"expected an array or a tensor beside targets y, got {type(inputs).__name__}: convert it, or "
+                    f"expected an array or a tensor with targets y, got {type(inputs).__name__}: convert it, or "
                     "leave y out where it is a loader, whose batches have targets"
                 )
             if not isinstance(inputs, Iterable) or isinstance(inputs, Iterator):
@@ -52,7 +52,7 @@ class Batches:
                 )
             return
         if targets is None:
-            raise InvalidInputError("expected targets y beside an array of inputs, got none")
+            raise InvalidInputError("expected targets y with an array of inputs, got none")
         _check_lengths(inputs, targets)
 
     def __iter__(self) -> Iterator[tuple[Tensor, npt.NDArray[Any]]]:

@@ -1,4 +1,4 @@
-"""Running a stranger's network without leaving a trace on it."""
+"""Running a user's network without leaving a trace on it."""
 
 import inspect
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _STRUCTURE = ("_modules", "training")
 def untouched(model: nn.Module, seed: int) -> Iterator[None]:
     """Run in evaluation mode, without gradients, with random numbers from ``seed``; then restore the model's state.
 
-    Weights are restored too: a stranger's ``reset`` may be one that initialises them.
+    Weights are restored too: a user's ``reset`` may be one that initialises them.
     """
     kept = [(module, module.training, _State(module)) for module in model.modules()]
     cuda = sorted({value.get_device() for value in model.parameters() if value.is_cuda})

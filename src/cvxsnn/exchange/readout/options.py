@@ -59,6 +59,6 @@ class ReadoutOptions:
             )
 
     def notify(self, stage: str, done: int, total: int) -> None:
-        """Report progress, if anybody asked for it."""
+        """Report progress to the user's callback, if there is one."""
         if self.report is not None:
             self.report(stage, done, total)

@@ -55,7 +55,7 @@ def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[Mod
     if not _are_equal(calls, driven) and _are_equal(calls, attempt(0.0)[1]):
         raise InvalidInputError(
             f"expected what enters layer {layer.name!r} not to depend on its weights, but it does: the layer is used "
-            "more than once, shares its weights, or what it gives is fed back; name another with layer="
+            "more than once, shares its weights, or its output is fed back; name another with layer="
         )
     notes = []
     scores = runner.scores(output, n_samples, n_outputs)

@@ -156,11 +156,13 @@ def reconstruct_with(model: nn.Module, batches: Batches, options: ReadoutOptions
         after = replace(after, model_accuracy=fitted.model_accuracy)
     else:
         after = before
-        notes.append("the optimum at this strength has a higher training loss than the model's weights, which stay")
+        notes.append(
+            "the optimum at this strength has a higher training loss than the model's own weights, which are kept"
+        )
     if (fitted.scale, fitted.shift) != (1.0, 0.0):
         notes.append(
             f"output neurons follow the layer: it holds {fitted.scale:.3g} times the solution plus {fitted.shift:.3g} "
-            "for all outputs, a range in which they tell classes apart"
+            "for all outputs, a range in which they distinguish classes"
         )
     return ReadoutResult(
         model=model,
@@ -191,6 +193,6 @@ def _copied(model: nn.Module) -> nn.Module:
         return copy.deepcopy(model)
     except Exception as error:
         raise InvalidInputError(
-            f"expected a model that can be copied, but it says {type(error).__name__}: {first_line(error)}; reset "
+            f"expected a model that can be copied, but it raises {type(error).__name__}: {first_line(error)}; reset "
             "neurons that still hold the graph of a training step, or pass copy_model=False"
         ) from error

@@ -96,13 +96,13 @@ def record(runner: ModelRunner, layer: LinearLayer, batches: Batches) -> Recordi
     checked = check_targets(np.concatenate(targets), n_outputs, options.loss)
     notes = checked.notes
     if not are_spikes:
-        notes += ("what enters the layer are not spikes but real numbers; the program is convex all the same",)
+        notes += ("the layer reads real numbers, not spikes; the program is convex all the same",)
     known = [own for own in decisions if own is not None]
     accuracy = None
     if checked.classes is not None and len(known) == len(decisions):
         accuracy = float((torch.cat(known) == checked.classes).double().mean())
     elif checked.classes is not None:
-        notes += ("what the model decides cannot be told from its output: pass decide=lambda output: ...",)
+        notes += ("the model's decisions cannot be derived from its output: pass decide=lambda output: ...",)
     return Recording(_as_dictionary(sums, n_steps, are_spikes, options.dense_bytes), checked, accuracy, notes)
 
 

@@ -1,4 +1,4 @@
-"""Running somebody else's network on batches, recording what enters one of its layers, and reading its output."""
+"""Running a network on batches, recording what enters one of its layers, and interpreting its output."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +56,7 @@ class ModelRunner:
         except Exception as error:
             raise InvalidInputError(
                 f"expected the model to run on a {batch.dtype} batch of shape {tuple(batch.shape)} on {home} with "
-                f"layout={options.layout!r}, but it says {type(error).__name__}: {first_line(error)}; choose another "
+                f"layout={options.layout!r}, but it raises {type(error).__name__}: {first_line(error)}; choose another "
                 "layout, pass run=lambda model, batch: ..., or bring the model, its state and the inputs to one "
                 "device and type"
             ) from error
@@ -111,12 +111,12 @@ class ModelRunner:
                 chosen = torch.as_tensor(decide(output)).cpu()
             except Exception as error:
                 raise InvalidInputError(
-                    f"expected decide to give a class for each sample, but it says {type(error).__name__}: "
+                    f"expected decide to return a class for each sample, but it raises {type(error).__name__}: "
                     f"{first_line(error)}"
                 ) from error
             if tuple(chosen.shape) != (n_samples,):
                 raise InvalidInputError(
-                    f"expected decide to give a class for each of {n_samples} samples, got shape {tuple(chosen.shape)}"
+                    f"expected decide to return one class for each of {n_samples} samples, got {tuple(chosen.shape)}"
                 )
             return chosen
         scores = self.scores(output, n_samples, n_outputs)
