@@ -24,7 +24,7 @@ from cvxsnn.exchange import (
     to_snntorch,
     to_spikingjelly,
 )
-from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.exchange.libraries import import_library
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.neurons.exact import snap_inputs
 
@@ -85,25 +85,25 @@ CASES = (
 
 
 def _stock_snntorch(case: Case) -> nn.Module:
-    leaky = import_neighbour("snntorch", "snntorch").Leaky
+    leaky = import_library("snntorch", "snntorch").Leaky
     neuron: nn.Module = leaky(beta=case.decay, threshold=case.threshold)
     return neuron
 
 
 def _stock_spikingjelly(case: Case) -> nn.Module:
-    node = import_neighbour("spikingjelly.activation_based.neuron", "spikingjelly").LIFNode
+    node = import_library("spikingjelly.activation_based.neuron", "spikingjelly").LIFNode
     neuron: nn.Module = node(tau=1 / (1 - case.decay), v_threshold=case.threshold, v_reset=None, step_mode="m")
     return neuron
 
 
 def _stock_norse(case: Case) -> nn.Module:
-    box = import_neighbour("norse.torch.functional.lif_box", "norse")
+    box = import_library("norse.torch.functional.lif_box", "norse")
     parameters = box.LIFBoxParameters(
         tau_mem_inv=torch.as_tensor((1 - case.decay) / 1e-3),
         v_th=torch.as_tensor(case.threshold),
-        reset_method=import_neighbour("norse.torch.functional.reset", "norse").reset_subtract,
+        reset_method=import_library("norse.torch.functional.reset", "norse").reset_subtract,
     )
-    neuron: nn.Module = import_neighbour("norse.torch.module.lif_box", "norse").LIFBoxCell(parameters)
+    neuron: nn.Module = import_library("norse.torch.module.lif_box", "norse").LIFBoxCell(parameters)
     return neuron
 
 

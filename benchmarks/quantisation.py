@@ -11,7 +11,7 @@ import numpy as np
 
 import cvxsnn as cs
 from cvxsnn.data.tasks import Task
-from cvxsnn.exchange.quantisation import BitsComparison, compare_bits
+from cvxsnn.exchange import BitsComparison, compare_bits
 from cvxsnn.training.surrogate.crowd import TaskScore
 
 from .measure import console, make_table

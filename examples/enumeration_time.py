@@ -1,4 +1,4 @@
-"""Time to enumerate every pattern of random points, against the number of patterns, on log-log axes.
+"""Plot the time to enumerate all patterns of random points against their number, on log-log axes.
 
 python examples/enumeration_time.py                          # up to 20,000 patterns, writes enumeration-time.png
 python examples/enumeration_time.py --patterns 500 -o a.png  # a small one
@@ -18,17 +18,17 @@ import torch
 from cvxsnn.theory import count_cells, enumerate_patterns
 
 DIMENSIONS = (3, 4)
-SIZES_A_DECADE = 4
+SIZES_PER_DECADE = 4
 
 
 def sizes(dimension: int, most: int) -> list[int]:
-    """Numbers of points whose numbers of cells are spread evenly over the decades from 100 up to ``most``."""
-    wanted = np.geomspace(100, most, max(2, round(SIZES_A_DECADE * np.log10(most / 100)) + 1))
+    """Return numbers of points whose numbers of cells are spaced evenly, on a log scale, from 100 to ``most``."""
+    wanted = np.geomspace(100, most, max(2, round(SIZES_PER_DECADE * np.log10(most / 100)) + 1))
     return sorted({max(n for n in range(1, 2000) if count_cells(n, dimension) <= count + 1e-6) for count in wanted})
 
 
 def measure(dimension: int, n_points: int) -> tuple[int, float]:
-    """Number of patterns of random points, and the seconds of one processor that it takes to find them all."""
+    """Return the number of patterns of random points, and the processor seconds to enumerate them."""
     rng = np.random.default_rng(n_points)
     points = np.rint(1024 * rng.normal(size=(n_points, dimension)))
     begin = time.process_time()

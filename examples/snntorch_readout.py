@@ -2,9 +2,9 @@
 
 python examples/snntorch_readout.py                # 12,000 images of MNIST, one epoch
 python examples/snntorch_readout.py --epochs 5     # trained for longer
-python examples/snntorch_readout.py --quick        # scikit-learn's 8x8 digits, as without MNIST
+python examples/snntorch_readout.py --quick        # scikit-learn's 8x8 digits instead of MNIST
 
-MNIST is looked for in the folder that the environment variable CVXSNN_DATA names, and downloaded otherwise.
+MNIST is read from the folder in the environment variable CVXSNN_DATA, or downloaded.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Net(nn.Module):
         self.fc2, self.lif2 = nn.Linear(N_HIDDEN, 10), snn.Leaky(beta=DECAY)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Spikes and membranes of the output neurons, both (n_steps, n_samples, 10)."""
+        """Return spikes and membranes of the output neurons, both (n_steps, n_samples, 10)."""
         hidden, output, steps = self.lif1.init_leaky(), self.lif2.init_leaky(), []
         for _ in range(N_STEPS):
             spikes, hidden = self.lif1(self.fc1(images), hidden)
@@ -48,7 +48,7 @@ class Net(nn.Module):
 
 
 def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
-    """Once through the images in a random order."""
+    """Train on all images once, in random order."""
     model.train()
     for rows in torch.randperm(len(images)).split(BATCH_SIZE):
         _, membranes = model(images[rows])
@@ -58,20 +58,20 @@ def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tens
 
 
 def solve_readout(model: nn.Module, images: Tensor, labels: Tensor) -> cs.exchange.ReadoutResult:
-    """The model takes a batch as it is, and the output neuron that spikes most often decides: nothing to explain."""
+    """Solve for the read-out. The model accepts a batch, and the output that spikes most decides: no options needed."""
     return cs.reconstruct_readout(model, images, labels)
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Share of images that the model decides rightly."""
+    """Return the share of images that the model classifies correctly."""
     model.eval()
     decided = torch.cat([model(batch)[0].sum(0).argmax(1) for batch in images.split(500)])
     return float((decided == labels).double().mean())
 
 
 def load_images(quick: bool, n_images: int) -> list[Tensor]:
-    """Images with pixels from 0 to 1 and labels, to train on and to test."""
+    """Return images with pixels from 0 to 1 and labels, for training and testing."""
     (images, labels), scale = load_digits(return_X_y=True), 16
     parts = [(images[:1300], labels[:1300]), (images[1300:], labels[1300:])]
     if not quick:
@@ -79,7 +79,7 @@ def load_images(quick: bool, n_images: int) -> list[Tensor]:
             images, labels = read_mnist("train")
             parts, scale = [(images[:n_images], labels[:n_images]), read_mnist("t10k")], 255
         except cs.CvxsnnError as error:
-            print(f"{error}\nscikit-learn's digits take the place of MNIST")
+            print(f"{error}\nusing scikit-learn's digits instead of MNIST")
     return [
         torch.tensor(own) for images, labels in parts for own in ((images / scale).astype("f4"), labels.astype("i8"))
     ]

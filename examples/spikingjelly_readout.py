@@ -3,9 +3,9 @@
 python examples/spikingjelly_readout.py                  # 12,000 images of MNIST, one epoch
 python examples/spikingjelly_readout.py --epochs 5       # trained for longer
 python examples/spikingjelly_readout.py --hidden 200     # with a hidden layer
-python examples/spikingjelly_readout.py --quick          # scikit-learn's 8x8 digits, as without MNIST
+python examples/spikingjelly_readout.py --quick          # scikit-learn's 8x8 digits instead of MNIST
 
-MNIST is looked for in the folder that the environment variable CVXSNN_DATA names, and downloaded otherwise.
+MNIST is read from the folder in the environment variable CVXSNN_DATA, or downloaded.
 """
 
 import argparse
@@ -34,7 +34,7 @@ encode = encoding.PoissonEncoder()
 
 
 class Net(nn.Sequential):
-    """Weights without a bias and leaky neurons; once, as in the tutorial, or twice, with neurons in between."""
+    """One layer of weights without bias and leaky neurons, as in the tutorial, or two of them."""
 
     def __init__(self, n_pixels: int, n_hidden: int = 0) -> None:
         layers = [layer.Flatten()]
@@ -44,36 +44,36 @@ class Net(nn.Sequential):
         super().__init__(*layers)
 
 
-def play(model: nn.Module, images: Tensor) -> Tensor:
-    """Firing rates of the output neurons, (n_samples, 10); the loop over the steps is outside the model."""
+def run_steps(model: nn.Module, images: Tensor) -> Tensor:
+    """Return firing rates of the output neurons, (n_samples, 10); the loop over the steps is outside the model."""
     functional.reset_net(model)
     return sum(model(encode(images)) for _ in range(N_STEPS)) / N_STEPS
 
 
 def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
-    """Once through the images in a random order."""
+    """Train on all images once, in random order."""
     model.train()
     for rows in torch.randperm(len(images)).split(BATCH_SIZE):
         optimizer.zero_grad()
-        mse_loss(play(model, images[rows]), one_hot(labels[rows], 10).float()).backward()
+        mse_loss(run_steps(model, images[rows]), one_hot(labels[rows], 10).float()).backward()
         optimizer.step()
 
 
 def solve_readout(model: nn.Module, images: Tensor, labels: Tensor) -> cs.exchange.ReadoutResult:
-    """The model takes one step at a time, so it has to be told how a batch is played to it."""
-    return cs.reconstruct_readout(model, images, labels, run=play)
+    """Solve for the read-out. The model accepts one step at a time, so ``run`` has the loop over the steps."""
+    return cs.reconstruct_readout(model, images, labels, run=run_steps)
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Share of images that the model decides rightly."""
+    """Return the share of images that the model classifies correctly."""
     model.eval()
-    decided = torch.cat([play(model, batch).argmax(1) for batch in images.split(500)])
+    decided = torch.cat([run_steps(model, batch).argmax(1) for batch in images.split(500)])
     return float((decided == labels).double().mean())
 
 
 def load_images(quick: bool, n_images: int) -> list[Tensor]:
-    """Images with pixels from 0 to 1 and labels, to train on and to test."""
+    """Return images with pixels from 0 to 1 and labels, for training and testing."""
     (images, labels), scale = load_digits(return_X_y=True), 16
     parts = [(images[:1300], labels[:1300]), (images[1300:], labels[1300:])]
     if not quick:
@@ -81,7 +81,7 @@ def load_images(quick: bool, n_images: int) -> list[Tensor]:
             images, labels = read_mnist("train")
             parts, scale = [(images[:n_images], labels[:n_images]), read_mnist("t10k")], 255
         except cs.CvxsnnError as error:
-            print(f"{error}\nscikit-learn's digits take the place of MNIST")
+            print(f"{error}\nusing scikit-learn's digits instead of MNIST")
     return [
         torch.tensor(own) for images, labels in parts for own in ((images / scale).astype("f4"), labels.astype("i8"))
     ]

@@ -1,12 +1,12 @@
 """Spoken digits: from wav files to a spiking classifier with a certificate, and pictures of it.
 
 python examples/spoken_digits.py                                    # the dataset's own split
-python examples/spoken_digits.py --test-speaker theo                # a speaker who was never heard
+python examples/spoken_digits.py --test-speaker theo                # an unseen speaker
 python examples/spoken_digits.py --method sg-cvx --seed 1           # first trained by surrogate gradients
 python examples/spoken_digits.py --wav recording.wav                # and what does this one say?
 python examples/spoken_digits.py --quick                            # a small one
 
-The dataset is looked for in the folder that the environment variable CVXSNN_DATA names, and downloaded otherwise.
+The dataset is read from the folder in the environment variable CVXSNN_DATA, or downloaded.
 """
 
 import argparse
@@ -32,7 +32,7 @@ EPOCHS = 20
 
 
 def make_settings(loss: str, n_neurons: int, seed: int) -> cs.training.Settings:
-    """One layer of neurons that forget at all speeds, read by their mean spike counts."""
+    """Return settings for one layer of neurons with a range of decays, read by their mean spike counts."""
     return cs.training.Settings(
         cs.convex.Objective(loss, readout="mean"),
         {"hidden": (n_neurons,), "decay": cs.witnesses.Uniform(0.5, 1.0), "bias": cs.witnesses.Normal(0.0, 0.5)},
@@ -45,21 +45,21 @@ def make_settings(loss: str, n_neurons: int, seed: int) -> cs.training.Settings:
 
 
 def join(*splits: SequenceData) -> SequenceData:
-    """The recordings of several splits."""
+    """Return the recordings of several splits, joined."""
     parts = ([getattr(own, name) for own in splits] for name in ("inputs", "targets"))
     return SequenceData(*map(np.concatenate, parts))
 
 
 def make_data(recordings: SequenceData, loss: str) -> cs.data.TrainingSet:
-    """Recordings to train on, with one column a digit for the squared loss."""
+    """Return recordings to train on, with one target column per digit for the squared loss."""
     targets = np.eye(10)[recordings.targets] if loss == "squared" else recordings.targets
     return cs.data.TrainingSet(torch.from_numpy(recordings.inputs), {"digit": targets})
 
 
 def train_again(trained: cs.training.Trained, data: cs.data.TrainingSet) -> cs.training.Trained:
-    """Train on more data with what validation has chosen, the rate and the strength.
+    """Train on more data with the learning rate and strength that validation has chosen.
 
-    With nothing left to validate on, gradients go on to their last epoch.
+    Without validation data, gradients train until the last epoch.
     """
     chosen = trained.settings
     for stage in trained.history:
@@ -72,18 +72,18 @@ def train_again(trained: cs.training.Trained, data: cs.data.TrainingSet) -> cs.t
 
 
 def predict(network: cs.SpikingNetwork, data: SequenceData) -> np.ndarray:
-    """The digits that a network hears."""
+    """Return the digits that a network predicts."""
     with torch.no_grad():
         return network(data.inputs).argmax(1).numpy()
 
 
 def accuracy(network: cs.SpikingNetwork, data: SequenceData) -> float:
-    """The share of digits that it hears right."""
+    """Return the share of digits that it predicts correctly."""
     return float((predict(network, data) == data.targets).mean())
 
 
 def print_stages(first: cs.training.Trained, final: cs.training.Trained, test: SequenceData) -> None:
-    """A line for each stage: accuracy on validation data the first time, on test data when it is trained again."""
+    """Print a line per stage: validation accuracy of the first training, test accuracy of the second."""
     print(f"{'stage':>8} {'validation':>11} {'test':>6} {'neurons read':>13} {'relative gap':>13} {'seconds':>8}")
     for before, after in zip(first.history, final.history, strict=True):
         gap = "none" if after.solution is None else f"{after.solution.certificate.relative_gap:.1e}"
@@ -94,7 +94,7 @@ def print_stages(first: cs.training.Trained, final: cs.training.Trained, test: S
 
 
 def draw_hearing(network: cs.SpikingNetwork, path: Path) -> None:
-    """A recording as decibels, and the spikes that it causes."""
+    """Draw a recording in decibels, and the spikes that it causes."""
     recording = next(own for own in read_recordings() if own.digit == 7)
     axes = plt.subplots(2, figsize=(7, 7), height_ratios=(2, 3), layout="constrained")[1]
     decibels = mel_spectrogram(recording.waveform, SAMPLE_RATE, n_mels=32)
@@ -106,7 +106,7 @@ def draw_hearing(network: cs.SpikingNetwork, path: Path) -> None:
 
 
 def draw_confusion(network: cs.SpikingNetwork, data: SequenceData, path: Path) -> None:
-    """Which digits are taken for which."""
+    """Draw the confusion matrix of the test recordings."""
     counts = np.zeros((10, 10), dtype=int)
     np.add.at(counts, (data.targets, predict(network, data)), 1)
     axes = plt.subplots(figsize=(5, 5), layout="constrained")[1]
@@ -119,7 +119,7 @@ def draw_confusion(network: cs.SpikingNetwork, data: SequenceData, path: Path) -
 
 
 def draw_strengths(solution: cs.Solution, data: SequenceData, path: Path) -> None:
-    """Validation accuracy, and neurons that it takes, at every strength of the path."""
+    """Draw validation accuracy and number of neurons for every strength of the path."""
     solutions = cs.solve_path(solution.problem, n_strengths=12).solutions[1:]
     networks = [cs.reconstruct(own) for own in solutions]
     strengths = [own.problem.l1_strength for own in solutions]

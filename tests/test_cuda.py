@@ -16,6 +16,9 @@ from cvxsnn.core import memory
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import count_dictionary
+from cvxsnn.exchange.readout.batches import Batches
+from cvxsnn.exchange.readout.options import ReadoutOptions
+from cvxsnn.exchange.readout.reconstruct import reconstruct_with
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.neurons.lif import LIFLayer
 from cvxsnn.training.surrogate.crowd import TaskScore
@@ -411,13 +414,9 @@ def draw_classes():
 
 @pytest.mark.parametrize("room", [2**30, 0], ids=["as numbers", "packed"])
 @pytest.mark.parametrize("loss", ["softmax", "squared", "logistic"])
-def test_the_readout_of_a_model_on_cuda_has_the_certified_optimum_of_the_cpu(loss, room, monkeypatch):
-    monkeypatch.setattr("cvxsnn.exchange.readout.reconstruct._DENSE_BYTES", room)
-    inputs, classes = draw_classes()
-    here, there = (
-        cs.reconstruct_readout(Leaky().to(place), inputs, classes, loss=loss, l1_strength=0.005, batch_size=64)
-        for place in PLACES
-    )
+def test_the_readout_of_a_model_on_cuda_has_the_certified_optimum_of_the_cpu(loss, room):
+    batches, options = Batches(*draw_classes(), 64), ReadoutOptions(loss=loss, l1_strength=0.005, dense_bytes=room)
+    here, there = (reconstruct_with(Leaky().to(place), batches, options) for place in PLACES)
     assert isinstance(there.solution.problem.dictionary, cs.dictionary.DenseDictionary if room else cs.SpikeDictionary)
     assert there.solution.has_converged
     assert_same_optimum(here.solution, there.solution)

@@ -9,20 +9,23 @@ import torch
 from torch import nn
 
 from cvxsnn import LIFLayer, SpikingNetwork, roll_out
+from cvxsnn.convex import Objective
+from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
-from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.exchange.libraries import import_library
 from cvxsnn.network.spiking_network import OutputHead
+from cvxsnn.training import Settings, train_task
 
 logging.getLogger("torch._library.triton").setLevel(logging.ERROR)  # SpikingJelly asks for a GPU's compiler
 
 for library in ("snntorch", "spikingjelly", "norse", "nir", "nirtorch"):
     pytest.importorskip(library, reason=f"{library} is not installed: pip install 'cvxsnn[interop]'")
 
-snntorch = import_neighbour("snntorch", "snntorch")
-neuron = import_neighbour("spikingjelly.activation_based.neuron", "spikingjelly")
-norse_box = import_neighbour("norse.torch.functional.lif_box", "norse")
-norse_cell = import_neighbour("norse.torch.module.lif_box", "norse")
-norse_reset = import_neighbour("norse.torch.functional.reset", "norse")
+snntorch = import_library("snntorch", "snntorch")
+neuron = import_library("spikingjelly.activation_based.neuron", "spikingjelly")
+norse_box = import_library("norse.torch.functional.lif_box", "norse")
+norse_cell = import_library("norse.torch.module.lif_box", "norse")
+norse_reset = import_library("norse.torch.functional.reset", "norse")
 
 N_FEATURES, N_SAMPLES, N_STEPS, N_BLANK = 12, 64, 60, 4
 WIDTH = 300  # 64 · 60 · 300 = 1,152,000 decisions to fire or not
@@ -155,3 +158,10 @@ def assert_same_spikes(network, peer, inputs):
     assert 0.02 < expected.double().mean() < 0.98
     found = peer.spikes(inputs)[..., network.neurons]
     assert int((found.bool() != expected).sum()) == 0
+
+
+def train_xor():
+    """A small task, and a model of two layers trained on it."""
+    task = first_last_xor(4, n_train=200, n_val=100, n_test=200)
+    family = {"hidden": (8, 48), "n_subnetworks": 2, "decay": 0.99}
+    return task, train_task("cvx", task, Settings(Objective("hinge"), family, n_strengths=5))

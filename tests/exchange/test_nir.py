@@ -12,10 +12,10 @@ from torch import nn
 from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, build_dictionary
 from cvxsnn.core.errors import DataFileError, LossyExchangeWarning
 from cvxsnn.exchange import NIRNetwork, from_nir, nirtorch_node_map, to_nir, write_nir
-from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.exchange.libraries import import_library
 
-nir = import_neighbour("nir", "nir")
-nirtorch = import_neighbour("nirtorch", "nir")
+nir = import_library("nir", "nir")
+nirtorch = import_library("nirtorch", "nir")
 INPUTS = draw_inputs()
 DT = 1e-4
 
@@ -212,7 +212,7 @@ def test_a_snntorch_export_runs_here_spike_for_spike():
     leaky = snntorch.Leaky(**settings, init_hidden=True, reset_delay=False)
     model = nn.Sequential(nn.Linear(N_FEATURES, 50), leaky).double()
     nn.init.normal_(model[0].weight)
-    export = import_neighbour("snntorch.export_nir", "nir").export_to_nir
+    export = import_library("snntorch.export_nir", "nir").export_to_nir
     graph = export(model, INPUTS[:1, 0], ignore_dims=[0])
     leaky.reset_mem()
     with torch.no_grad():
@@ -239,7 +239,7 @@ def test_files_that_are_missing_or_damaged_are_refused_in_one_sentence(tmp_path)
     with pytest.raises(DataFileError, match="found none"):
         from_nir(tmp_path / "nothing.nir")
     (tmp_path / "text.nir").write_text("not a graph")
-    with pytest.raises(DataFileError, match=r"expected a NIR file at .*, which says"):
+    with pytest.raises(DataFileError, match=r"expected a NIR file at .*, which fails with"):
         from_nir(tmp_path / "text.nir")
 
 

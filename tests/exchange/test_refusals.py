@@ -21,13 +21,13 @@ from exchange.cases import (
     norse_reset,
     snntorch,
 )
-from small_models import assert_one_sentence
+from small_models import assert_one_sentence, classifier
 from torch import nn
 
 from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
 from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
-from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.exchange.libraries import import_library
 
 SIZES = (N_FEATURES, 6)
 
@@ -87,7 +87,7 @@ def test_norse_neurons_faster_than_their_step_are_refused():
 
 
 def test_other_norse_neurons_are_refused():
-    cell = import_neighbour("norse.torch.module.lif", "norse").LIFCell()
+    cell = import_library("norse.torch.module.lif", "norse").LIFCell()
     refuse("expected LIFBoxCell, got LIFCell", from_norse, [nn.Linear(*SIZES), cell])
 
 
@@ -107,9 +107,37 @@ def test_what_is_no_stack_of_linear_layers_and_neurons_is_refused(model):
     refuse("expected linear layers and snnTorch neurons in turn", from_snntorch, model)
 
 
+@pytest.mark.parametrize("load", [from_snntorch, from_spikingjelly, from_norse])
+@pytest.mark.parametrize(("stranger", "name"), [(None, "NoneType"), ("model.pt", "str"), ([1, 2], "int")])
+def test_what_is_no_module_is_refused(load, stranger, name):
+    refuse(f"expected a torch.nn.Module or a sequence of them, got {name}", load, stranger)
+
+
+def test_bits_that_no_layer_has_are_refused():
+    refuse(
+        "expected weight_bits between 2 and 32, got 0", from_snntorch, make_stock_snntorch(sizes=SIZES), weight_bits=0
+    )
+
+
 @pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
 def test_threshold_neurons_stay_at_home(export):
     refuse("expected LIF neurons, got ThresholdLayer as layer 1", export, as_network([ThresholdLayer(draw_weight())]))
+
+
+@pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
+def test_an_unknown_neuron_model_stays_at_home_also_if_it_is_derived_from_lif(export):
+    class Resonator(LIFLayer):
+        """Another equation."""
+
+    lower = LIFLayer(draw_weight(), decay=0.5)
+    network = as_network([lower, Resonator(draw_weight(lower.width), decay=0.5)])
+    refuse("expected LIF neurons, got Resonator as layer 2: .* cannot represent them", export, network)
+
+
+@pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
+@pytest.mark.parametrize("stranger", [nn.Linear(2, 2), classifier(), None], ids=lambda own: type(own).__name__)
+def test_what_is_no_network_of_ours_is_refused(export, stranger):
+    refuse(f"expected a SpikingNetwork, got {type(stranger).__name__}", export, stranger)
 
 
 @pytest.mark.parametrize("export", [to_norse, to_spikingjelly])

@@ -3,7 +3,7 @@ import torch
 from networks import NEURONS, Case
 
 from cvxsnn import LIFLayer, SpikingNetwork, reconstruct
-from cvxsnn.exchange.quantisation import quantise, quantise_readout
+from cvxsnn.exchange import quantise, quantise_readout
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.network.summary import summarise
 

@@ -58,7 +58,9 @@ def test_every_round_bounds_the_complete_optimum_and_none_is_worse_than_the_last
     rng = np.random.default_rng(seed)
     inputs, targets = draw_sequences(rng, 5, 2, 1), rng.normal(size=5)
     told = []
-    found = solve_complete(inputs, targets, family, "squared", 0.01, tol=TOL, n_start=1, seed=seed, report=told.append)
+    found = solve_complete(
+        inputs, targets, family, "squared", 0.01, tol=TOL, n_start=1, seed=seed, callback=told.append
+    )
     complete = optimum(inputs, targets, family, "squared", 0.01, "last").certificate
     assert tuple(told) == found.rounds
     for bounds in found.rounds:

@@ -119,8 +119,17 @@ def test_the_family_has_what_the_neurons_have():
     for odd in ({"initial_membrane": -1.0}, {"initial_spikes": 1.0}, {"tie": "gt"}):
         with pytest.raises(InvalidInputError, match="start at rest and fire at ties"):
             family(LIFLayer(weight, decay=0.5, **odd))
-    with pytest.raises(InvalidInputError, match="one hidden layer of LIF"):
+    with pytest.raises(InvalidInputError, match=r"one hidden layer of LIF neurons .* got ThresholdLayer"):
         family(ThresholdLayer(weight))
+
+
+def test_an_unknown_neuron_model_is_not_priced_as_lif():
+    class Resonator(LIFLayer):
+        """Another equation."""
+
+    with pytest.raises(InvalidInputError, match=r"one hidden layer of LIF neurons .* got Resonator") as caught:
+        family_of(WitnessSet((Resonator(torch.ones(1, 1, 3), decay=0.5),), Provenance("pretrained")))
+    assert_one_sentence(caught.value)
 
 
 def test_scope_says_whether_the_dictionary_is_complete():

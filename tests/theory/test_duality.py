@@ -1,3 +1,5 @@
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -19,8 +21,13 @@ DICTIONARIES = {
 }
 
 
+@cache
+def complete(kind, readout):
+    return DICTIONARIES[kind](INPUTS, readout)
+
+
 def draw_problem(kind, readout="last", loss="squared", n_outputs=1, strength=0.02):
-    dictionary = DICTIONARIES[kind](INPUTS, readout)
+    dictionary = complete(kind, readout)
     n_samples = 3 if kind in ("deep lif", "recurrent") else 5
     targets = np.random.default_rng(0).normal(size=(dictionary.n_rows, n_outputs))
     if loss != "squared":
@@ -60,7 +67,7 @@ def test_over_sampled_witnesses_the_values_agree_and_say_so():
 
 
 def test_several_outputs_with_the_l1_penalty_and_intercepts_are_refused():
-    dictionary = DICTIONARIES["lif"](INPUTS, "last")
+    dictionary = complete("lif", "last")
     with pytest.raises(InvalidInputError, match="one output or the group penalty, got 2 outputs with the L1 penalty"):
         verify_strong_duality(ConvexProblem(dictionary, np.ones((5, 2)), "squared", 0.1), INPUTS)
     with pytest.raises(InvalidInputError, match="without intercept"):

@@ -59,7 +59,7 @@ def test_parameters_that_no_weights_of_32_bits_stand_for_are_refused():
         [[[1.0, 1.0]], [[-1.0, -1.0]]]
     )  # only w1 = -w2 fires on both, and 2w1 = -w2·(2 + 2**-40) does not
     events = LIFFamily(0.0).on(np.concatenate((inputs, [[[32768.0, -32768.0 - 2.0**-16]]])))
-    with pytest.raises(InvalidInputError, match=r"32 bits can tell apart.*round the inputs to fewer bits"):
+    with pytest.raises(InvalidInputError, match=r"32 bits can represent.*round the inputs to fewer bits"):
         events.layer(np.array([[2**31 + 1, 2**31, 0]], dtype=object) * [1, -1, 1])
 
 

@@ -1,10 +1,11 @@
 """What the estimators have in common: settings, data, and how they are fitted and certified."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from math import inf
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +114,36 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> CompleteCertificate:
         """Bound how much *any* LIF neurons with the same decay could gain, by pricing all of them exactly."""
         return certify_complete(self._checked_proof(), self._training_set(X, y, sample_weight), max_seconds=max_seconds)
+
+    def with_refitted_readout(
+        self,
+        refit: Callable[[Proof, TrainingSet], tuple[SpikingNetwork, Proof]],
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Return a copy with another network and its proof, found on the data of the fit.
+
+        Parameters
+        ----------
+        refit : callable
+            ``refit(proof, data)`` returns the new network and its proof.
+        X : array or sequence of arrays
+            The inputs that the model was fitted to.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            The targets that it was fitted to.
+        sample_weight : array of shape (n_samples,), optional
+            The weights that it was fitted with.
+
+        Returns
+        -------
+        SpikingEstimator
+            The copy.
+        """
+        twin = copy(self)
+        twin.network_, twin._proof = refit(self._checked_proof(), self._training_set(X, y, sample_weight))
+        twin.certificate_ = twin._proof.certificate
+        return twin
 
     def _checked_proof(self) -> Proof:
         check_is_fitted(self)

@@ -1,21 +1,50 @@
-"""Our neuron as other libraries would put it: where it starts, and on which side of its threshold a tie is.
+"""The LIF neuron in the conventions of other libraries: its initial state, and on which side of its threshold ties are.
 
-Others measure the membrane from another zero, or reset it within the step. Each mapping is an identity of real numbers
-and stands in the module of its library; what is common to them is here.
+Other libraries measure the membrane from another zero, or reset it within the step. Each mapping is an identity of real
+numbers and is in the module of its library; this module has what they share.
 """
+
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInputError
-from ..neurons import LIFLayer
+from ..neurons import HiddenLayer, LIFLayer
 from ..neurons.lif import Tie, fire
 
 _TIE_ULPS = 16
 
 
+def check_neurons(layer: HiddenLayer, depth: int, known: tuple[type[HiddenLayer], ...], reason: str) -> None:
+    """Refuse a neuron model that is not among the known ones.
+
+    Types are compared exactly: a subclass may follow another equation.
+
+    Parameters
+    ----------
+    layer : HiddenLayer
+        A hidden layer.
+    depth : int
+        Its number, from 1.
+    known : tuple of type
+        The layer types that are accepted.
+    reason : str
+        Why others are not.
+    """
+    if type(layer) not in known:
+        names = " or ".join(kind.__name__.removesuffix("Layer") for kind in known)
+        raise InvalidInputError(f"expected {names} neurons, got {type(layer).__name__} as layer {depth}: {reason}")
+
+
+def check_lif(layer: HiddenLayer, depth: int, library: str) -> LIFLayer:
+    """Return a layer of LIF neurons, or refuse one that ``library`` cannot hold."""
+    check_neurons(layer, depth, (LIFLayer,), f"{library} cannot represent them")
+    return cast(LIFLayer, layer)
+
+
 def tilt(threshold: Tensor, tie: Tie, least: float | None = None) -> Tensor:
-    """A threshold moved by 16 units in the last place, so that a tie lies on the side where it is decided.
+    """Return a threshold moved by 16 units in the last place, so that ties are decided as they should be.
 
     Ties are no accident: on a blank frame, all neurons without a bias that start at their threshold are tied. Another
     library decides ties its own way, and measures from another zero, so that rounding moves them to either side.
@@ -23,9 +52,16 @@ def tilt(threshold: Tensor, tie: Tie, least: float | None = None) -> Tensor:
     Parameters
     ----------
     threshold : Tensor
+        The thresholds.
     tie : "ge" or "gt"
+        Whether a tie fires or not.
     least : float, optional
         How far to move a threshold of zero: to the next normal number by default.
+
+    Returns
+    -------
+    Tensor
+        The moved thresholds.
     """
     info = torch.finfo(threshold.dtype)
     step = _TIE_ULPS * info.eps * threshold.abs() + (info.tiny if least is None else least)
@@ -33,18 +69,18 @@ def tilt(threshold: Tensor, tie: Tie, least: float | None = None) -> Tensor:
 
 
 def reset_within_step(layer: LIFLayer) -> Tensor:
-    r"""What to subtract at once, for a library in which the reset leaks with the membrane: :math:`U_{thr} / \beta`."""
+    r"""Return the reset for a library in which it leaks with the membrane: :math:`U_{thr} / \beta`."""
     decay, threshold = layer.decay[0], layer.threshold[0]
     if bool(((decay == 0) & (threshold != 0)).any()):
         raise InvalidInputError(
             "expected decays above 0, got neurons of decay 0 with a reset: where the reset leaks with the membrane, "
-            "they would forget it; to_snntorch does not"
+            "they would forget it; use to_snntorch"
         )
     return torch.where(threshold == 0, threshold, threshold / decay)
 
 
 def silent_start(layer: LIFLayer) -> Tensor:
-    r"""The initial membrane with the same first step but no spikes before it: :math:`U^0 - S^0 U_{thr} / \beta`."""
+    r"""Return the initial membrane with the same first step but no spike before: :math:`U^0 - S^0 U_{thr} / \beta`."""
     membrane, spikes = layer.initial_membrane[0], layer.initial_spikes[0]
     if not bool(spikes.any()):
         return membrane
@@ -52,9 +88,9 @@ def silent_start(layer: LIFLayer) -> Tensor:
 
 
 def consistent_start(layer: LIFLayer) -> Tensor:
-    r"""The initial membrane that fires or not as the initial spikes say, and gives the same first step.
+    r"""Return the initial membrane that agrees with the initial spikes and has the same first step.
 
-    For a library that works the last spikes out from the membrane. Where the two disagree, and they do in every
+    For a library that derives the last spikes from the membrane. Where the two disagree, and they do in every
     neuron that starts at its threshold without having fired, :math:`U^0 \pm U_{thr}/\beta` with the other spike is the
     same start.
     """
@@ -69,6 +105,6 @@ def consistent_start(layer: LIFLayer) -> Tensor:
     if bool((fire(start, layer.tie) != torch.where(agrees, spikes, 1 - spikes))[threshold != 0].any()):
         raise InvalidInputError(
             "expected initial spikes that follow from a membrane, got some that no membrane gives because their "
-            "neuron's threshold is negative: to_nir keeps them"
+            "neuron's threshold is negative: use to_nir"
         )
     return start

@@ -1,4 +1,4 @@
-"""Parallel subnetworks as one wide network, which is what other libraries and formats know."""
+"""Parallel subnetworks as one wide network, the form that other libraries and formats have."""
 
 from typing import cast
 
@@ -8,30 +8,38 @@ from torch import Tensor
 from ..core.errors import BudgetError, InvalidInputError
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
+from .dynamics import check_lif
 
 _MAX_WEIGHTS = 2**28
 """Weights of a dense block matrix: 2 GiB of float64."""
 
 
-def merge_subnetworks(network: SpikingNetwork) -> SpikingNetwork:
-    """The same spikes and scores from a single subnetwork, in float64.
+def merge_subnetworks(network: SpikingNetwork, library: str) -> SpikingNetwork:
+    """Return a network with the same spikes and scores in a single subnetwork, in float64.
 
-    Subnetworks side by side read the same inputs, and above that each only itself: weights become block-diagonal. All
-    neurons of the last layer are read, those that were not with weight zero.
+    In the first layer all subnetworks read the same inputs; above it each reads only itself, so that weights become
+    block-diagonal. All neurons of the last layer are read, with weight zero where they were not read before.
 
     Parameters
     ----------
     network : SpikingNetwork
-        Of LIF neurons; threshold neurons are refused, because no other library has them.
+        A network of LIF neurons; others are refused.
+    library : str
+        The library that the network is merged for.
+
+    Returns
+    -------
+    SpikingNetwork
+        The merged network.
     """
+    if not isinstance(network, SpikingNetwork):
+        raise InvalidInputError(
+            f"expected a SpikingNetwork, got {type(network).__name__}: pass the network_ of a fitted estimator, or the "
+            "network that reconstruct returns"
+        )
     layers: list[LIFLayer] = []
     for depth, layer in enumerate(network.layers, 1):
-        if not isinstance(layer, LIFLayer):
-            raise InvalidInputError(
-                f"expected LIF neurons, got {type(layer).__name__} as layer {depth}: other libraries have no recurrent "
-                "threshold neurons"
-            )
-        wide = layer.to(dtype=torch.float64)
+        wide = check_lif(layer, depth, library).to(dtype=torch.float64)
         weight = _side_by_side(wide.weight) if depth == 1 else _block_diagonal(wide.weight)
         row = {name: value.reshape(1, -1) for name, value in wide.tensors().items() if name != "weight"}
         layers.append(wide.with_tensors({"weight": weight[None], **row}))
@@ -41,7 +49,7 @@ def merge_subnetworks(network: SpikingNetwork) -> SpikingNetwork:
 
 
 def lif_layers(network: SpikingNetwork) -> tuple[LIFLayer, ...]:
-    """The layers of a merged network, which are known to be LIF layers."""
+    """Return the layers of a merged network, which are known to be LIF layers."""
     return cast(tuple[LIFLayer, ...], network.layers)
 
 

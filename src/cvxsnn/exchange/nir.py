@@ -6,13 +6,13 @@ NIR's own LIF neuron resets to a value, ours by subtraction. A graph of smaller 
                ▲          │
                └── Scale ◄┘   minus the threshold, one step late
 
-Readers start at zero, so that the membrane is measured from where it starts: with :math:`V = U - U^0`,
+Readers start at zero, so the membrane is measured from its initial value: with :math:`V = U - U^0`,
 
 .. math::
     V^t = \beta V^{t-1} + \big(I^t - (1 - \beta) U^0\big) - U_{thr} S^{t-1}, \qquad S^t = 1\{V^t \ge -U^0\},
 
 and LI's Euler step has :math:`\tau = \Delta t / (1 - \beta)` and :math:`R = 1 / (1 - \beta)`. Neurons that do not leak
-are integrated by a node I beside LI; each neuron has one of the two, and zero comes out of the other.
+are integrated by a node I next to LI; each neuron uses one of the two, and the other outputs zero.
 """
 
 import io
@@ -33,8 +33,8 @@ from ..core.storage import write_atomically
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import LIFLayer
 from .dynamics import silent_start, tilt
+from .libraries import import_library, warn_lossy
 from .merging import lif_layers, merge_subnetworks
-from .neighbours import import_neighbour, warn_lossy
 from .nir_modules import DT
 from .nir_network import NIRNetwork
 
@@ -44,31 +44,32 @@ _LOSS = "neurons of the NIR graph reset to zero instead of by subtraction, start
 
 
 def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> Any:
-    """The network as a NIR graph that puts out scores at every step.
+    """Convert a network to a NIR graph that outputs scores at every step.
 
     Parameters
     ----------
     network : SpikingNetwork
-        Of LIF neurons.
+        A network of LIF neurons.
     lossy : bool
-        Give a plain graph of LIF nodes instead, which more readers and chips know. Its neurons reset to zero, and its
-        spikes differ. A warning says so, and so does the metadata.
+        Whether to return a plain graph of LIF nodes instead, which more readers and chips support. Its neurons reset to
+        zero, so its spikes differ. A warning and the metadata say so.
     dt : float
-        Seconds a step. Readers must use the same: NIR is in continuous time. It is in the metadata.
+        Seconds per step. NIR is in continuous time, so readers must use the same value; the metadata has it.
 
     Returns
     -------
-    nir.NIRGraph, for :func:`write_nir` or ``nir.write``
+    nir.NIRGraph
+        The graph, for :func:`write_nir` or ``nir.write``.
     """
-    nir = import_neighbour("nir", "nir")
+    nir = import_library("nir", "nir")
     if not 0 < dt < inf:
         raise InvalidInputError(f"expected dt to be a positive number of seconds, got {dt!r}")
-    merged = merge_subnetworks(network)
+    merged = merge_subnetworks(network, "NIR")
     nodes: dict[str, Any] = {"input": nir.Input(np.array([merged.n_features]))}
     edges: list[tuple[str, str]] = []
     source, build = "input", _plain_layer if lossy else _exact_layer
     for depth, layer in enumerate(lif_layers(merged), 1):
-        # nirtorch takes nodes in the order of their names, and none may come before those it needs.
+        # nirtorch reads nodes in the order of their names, and none may precede those that it depends on.
         name = f"layer{depth:02}_{{}}".format
         own, own_edges = build(nir, layer, dt, network.layers[0].weight.dtype)
         nodes |= {name(kind): own[kind] for kind in sorted(own)}
@@ -90,21 +91,23 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
 
 
 def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.float64) -> nn.Module:
-    """A NIR graph as a torch module.
+    """Convert a NIR graph to a torch module.
 
     Parameters
     ----------
-    graph : nir.NIRGraph, or path of a file
+    graph : nir.NIRGraph, str or Path
+        The graph, or the path of its file.
     dt : float, optional
-        Seconds a step; what the graph's metadata say, or 1e-4, by default.
+        Seconds per step; by default the value in the graph's metadata, or 1e-4.
     dtype : torch.dtype
-        What a graph of others is computed in.
+        Type in which graphs of other libraries are computed.
 
     Returns
     -------
-    SpikingNetwork for an exact graph of ours, :class:`NIRNetwork` for any other
+    SpikingNetwork or NIRNetwork
+        A network for an exact graph that cvxsnn wrote, a :class:`NIRNetwork` for any other.
     """
-    nir = import_neighbour("nir", "nir")
+    nir = import_library("nir", "nir")
     if isinstance(graph, (str, Path)):
         graph = _read_file(nir.read, Path(graph))
     if not isinstance(graph, nir.NIRGraph):
@@ -116,28 +119,36 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
             return _network_in(graph.nodes, json.loads(metadata["network"]), step)
         except (KeyError, TypeError, ValueError, CvxsnnError) as error:
             raise InvalidInputError(
-                "expected a whole network in a graph that says it is ours, got one that does not fit together: "
+                "expected a complete network in a graph that cvxsnn wrote, got one that does not fit together: "
                 f"{first_line(error)}"
             ) from None
     return NIRNetwork(graph, step, dtype)
 
 
 def write_nir(graph: Any, path: Path | str) -> None:
-    """Write a graph to a file; an existing one is replaced only once the new one is whole."""
+    """Write a graph to a file; an existing file is replaced only when the new one is complete.
+
+    Parameters
+    ----------
+    graph : nir.NIRGraph
+        The graph.
+    path : Path or str
+        Path of the file.
+    """
     buffer = io.BytesIO()
-    import_neighbour("nir", "nir").write(buffer, graph)
+    import_library("nir", "nir").write(buffer, graph)
     write_atomically(Path(path), buffer.getvalue())
 
 
 Built = tuple[dict[str, Any], list[tuple[str, str]]]
-"""Nodes of a layer, of which "1_affine" is the first and "4_spikes" the last, and the edges between them."""
+"""The nodes of a layer, from "1_affine" to "4_spikes", and the edges between them."""
 
 
 def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Built:
     decay, start = layer.decay[0], silent_start(layer)
     nodes = {
         "1_affine": nir.Affine(_numpy(layer.weight[0].T), _numpy(layer.bias[0] - (1 - decay) * start)),
-        # Readers compute in the network's own type, if not in a finer one, and its ties must stand out in it.
+        # Readers compute in the network's own type or a finer one, in which ties must be visible.
         "4_spikes": nir.Threshold(
             _numpy(tilt(-start.to(dtype), layer.tie, _TINY)), metadata={"initial_membrane": _numpy(start)}
         ),
@@ -159,12 +170,12 @@ def _plain_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Bu
     decay, threshold = layer.decay[0], layer.threshold[0]
     if bool((threshold <= 0).any()):
         raise InvalidInputError(
-            f"expected thresholds above 0 for neurons that start at rest, got {threshold.min():g}: the exact graph "
-            "keeps them, without lossy"
+            f"expected thresholds above 0 for neurons that start at rest, got {threshold.min():g}: the exact graph, "
+            "without lossy, keeps them"
         )
     if bool((decay == 1).any() and (decay < 1).any()):
         raise InvalidInputError(
-            "expected a layer whose neurons all leak or none, got both: the exact graph keeps them, without lossy"
+            "expected a layer whose neurons all leak or none, got both: the exact graph, without lossy, keeps them"
         )
     v_threshold, zeros = _numpy(threshold), np.zeros(layer.width)
     if bool((decay == 1).all()):
@@ -176,7 +187,7 @@ def _plain_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Bu
 
 
 def _header(network: SpikingNetwork) -> dict[str, Any]:
-    """What a SpikingNetwork has beside what its graph says."""
+    """Return what a SpikingNetwork has besides its graph."""
     layers = [{"tie": layer.tie, "weight_bits": layer.weight_bits} for layer in lif_layers(network)]
     return {
         "format": _FORMAT,
@@ -203,7 +214,7 @@ def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: f
     leak = nodes.get(f"layer{depth:02}_2_leak")
     if leak is not None:
         decay = torch.where(_torch(leak.r) == 0, 1.0, 1 - dt / _torch(leak.tau))
-    start = _torch(spikes.metadata["initial_membrane"])  # minus the threshold, but for its tilt
+    start = _torch(spikes.metadata["initial_membrane"])  # minus the threshold, up to its tilt
     return LIFLayer(
         _torch(affine.weight).T[None],
         _torch(affine.bias) + (1 - decay) * start,
@@ -219,8 +230,8 @@ def _read_file(read: Callable[[Path], Any], path: Path) -> Any:
         raise DataFileError(f"expected a NIR file at {path}, found none")
     try:
         return read(path)
-    except Exception as error:  # whatever HDF5 and NIR raise on a file that is not theirs
-        raise DataFileError(f"expected a NIR file at {path}, which says {first_line(error)}") from None
+    except Exception as error:  # HDF5 and NIR raise all kinds of errors on other files
+        raise DataFileError(f"expected a NIR file at {path}, which fails with {first_line(error)}") from None
 
 
 def _numpy(value: Tensor) -> npt.NDArray[np.float64]:

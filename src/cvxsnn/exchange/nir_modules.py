@@ -1,4 +1,4 @@
-"""NIR's nodes as torch modules that go step by step, by forward Euler."""
+"""NIR's nodes as torch modules that advance step by step, by forward Euler."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,26 +8,31 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from .neighbours import import_neighbour
+from .libraries import import_library
 
 DT = 1e-4
-"""Seconds a step, as in snnTorch and SpikingJelly."""
+"""Seconds per step, as in snnTorch and SpikingJelly."""
 
 NodeMap = dict[type, Callable[[Any], nn.Module]]
 
 
 def nirtorch_node_map(dt: float = DT) -> NodeMap:
-    """What each kind of NIR node becomes, for ``nirtorch.nir_to_torch(graph, nirtorch_node_map(), dtype=...)``.
+    """Return a map of node types for ``nirtorch.nir_to_torch(graph, nirtorch_node_map(), dtype=...)``.
 
-    All kinds but Delay. Affine and convolutions are here because nirtorch 2.6 gets them wrong: it sets the bias of an
-    Affine nowhere, so that a random one remains, and swaps the channels of a convolution.
+    It has all types but Delay. Affine and convolutions are included because nirtorch 2.6 gets them wrong: it never sets
+    the bias of an Affine, so that a random one remains, and it swaps the channels of a convolution.
 
     Parameters
     ----------
     dt : float
-        Seconds a step: NIR's equations are in continuous time, and its files do not say.
+        Seconds per step: NIR's equations are in continuous time, and its files do not contain a step.
+
+    Returns
+    -------
+    dict of type to callable
+        For each type of node, a function that converts it to a module.
     """
-    nir = import_neighbour("nir", "nir")
+    nir = import_library("nir", "nir")
     return {
         nir.Affine: _affine,
         nir.Linear: _affine,
@@ -48,7 +53,7 @@ def nirtorch_node_map(dt: float = DT) -> NodeMap:
 
 
 class Integrator(nn.Module):
-    r"""One Euler step of a leaky integrator: ``decay · level + gain · input + shift``."""
+    """One Euler step of a leaky integrator: ``decay · level + gain · input + shift``."""
 
     decay: Tensor
     gain: Tensor
@@ -60,21 +65,21 @@ class Integrator(nn.Module):
             self.register_buffer(name, _tensor(value))
 
     def forward(self, inputs: Tensor, level: Tensor) -> Tensor:
-        """The level one step later."""
+        """Return the level one step later."""
         return self.decay * level + self.gain * inputs + self.shift
 
 
 class Neuron(nn.Module):
-    """A chain of integrators that start at zero; with a threshold, what comes out are spikes.
+    """A chain of integrators that start at zero; with a threshold, the output is spikes.
 
     Parameters
     ----------
     stages : sequence of Integrator
-        A synapse, if there is one, and the membrane.
+        The synapse, if there is one, and the membrane.
     threshold : array, optional
         The neuron fires strictly above it.
     v_reset : array, optional
-        Where the membrane goes when it has fired.
+        The membrane after a spike.
     """
 
     threshold: Tensor | None
@@ -87,7 +92,7 @@ class Neuron(nn.Module):
         self.register_buffer("v_reset", None if v_reset is None else _tensor(v_reset))
 
     def forward(self, inputs: Tensor, state: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
-        """Output and state one step later."""
+        """Return output and state one step later."""
         levels = []
         value = inputs
         for stage, level in zip(self.stages, state or [torch.zeros_like(inputs)] * len(self.stages), strict=True):
@@ -110,12 +115,12 @@ class Threshold(nn.Module):
         self.register_buffer("threshold", _tensor(threshold))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Spikes."""
+        """Return spikes."""
         return (inputs > self.threshold).to(inputs.dtype)
 
 
 class Scale(nn.Module):
-    """A factor for each value."""
+    """Multiplies each value by a factor."""
 
     scale: Tensor
 
@@ -124,7 +129,7 @@ class Scale(nn.Module):
         self.register_buffer("scale", _tensor(scale))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Scaled values."""
+        """Return the scaled values."""
         return inputs * self.scale
 
 
@@ -177,7 +182,7 @@ def _filled(module: nn.Module, weight: Any, bias: Any) -> nn.Module:
 
 
 def _sizes(value: Any) -> Any:
-    """A string, an int, or a tuple of ints, whatever array it was read as."""
+    """Return a string, an int or a tuple of ints from any form in which it was read."""
     if isinstance(value, (str, bytes)):
         return value if isinstance(value, str) else value.decode()
     plain = np.asarray(value).tolist()
@@ -185,7 +190,7 @@ def _sizes(value: Any) -> Any:
 
 
 def _after_batch(axis: Any) -> int:
-    """NIR counts axes of one sample, torch those of a batch."""
+    """Convert an axis of a sample, as in NIR, to one of a batch, as in torch."""
     return int(axis) + 1 if axis >= 0 else int(axis)
 
 

@@ -1,4 +1,4 @@
-"""NIR graphs of others, run by nirtorch."""
+"""NIR graphs of other libraries, run by nirtorch."""
 
 from typing import Any
 
@@ -7,26 +7,28 @@ from torch import Tensor, nn
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError, first_line
-from .neighbours import import_neighbour
+from .libraries import import_library
 from .nir_modules import nirtorch_node_map
 
 
 class NIRNetwork(nn.Module):
-    """A NIR graph that goes through sequences: a source of spikes for a dictionary, or a network to compare with.
+    """A NIR graph that runs on sequences: a source of spikes for a dictionary, or a network to compare with.
 
     Parameters
     ----------
     graph : nir.NIRGraph
+        The graph.
     dt : float
-        Seconds a step.
+        Seconds per step.
     dtype : torch.dtype
+        Type in which it is computed.
     """
 
     def __init__(self, graph: Any, dt: float, dtype: torch.dtype) -> None:
         super().__init__()
-        nirtorch = import_neighbour("nirtorch", "nir")
+        nirtorch = import_library("nirtorch", "nir")
         try:
-            with torch.random.fork_rng(devices=[]):  # layers are drawn before they are filled
+            with torch.random.fork_rng(devices=[]):  # new layers draw random weights
                 self.graph: nn.Module = nirtorch.nir_to_torch(graph, nirtorch_node_map(dt), dtype=dtype)
         except (ValueError, NotImplementedError) as error:
             raise InvalidInputError(f"expected a graph that nirtorch can run, got {first_line(error)!r}") from None
@@ -34,7 +36,7 @@ class NIRNetwork(nn.Module):
         self._spiking = _last_spiking_node(graph)
 
     def forward(self, inputs: Array) -> Tensor:
-        """Outputs (n_samples, n_steps, ...) for inputs (n_samples, n_steps, ...), from a fresh state."""
+        """Return outputs (n_samples, n_steps, ...) for inputs (n_samples, n_steps, ...), from the initial state."""
         inputs = torch.as_tensor(inputs).to(self.dtype)
         state, outputs = None, []
         for step in inputs.unbind(1):
@@ -44,7 +46,18 @@ class NIRNetwork(nn.Module):
 
     @torch.no_grad()
     def spikes(self, inputs: Array) -> Tensor:
-        """Spikes of the neurons nearest to the output, shape (n_samples, n_steps, n_neurons), dtype bool."""
+        """Return the spikes of the neurons nearest to the output.
+
+        Parameters
+        ----------
+        inputs : array of shape (n_samples, n_steps, ...)
+            The sequences.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_steps, n_neurons), dtype bool
+            The spikes.
+        """
         if self._spiking is None:
             raise InvalidInputError("expected a graph with IF, LIF, CubaLIF or Threshold nodes, got none")
         steps: list[Tensor] = []
@@ -62,11 +75,11 @@ class NIRNetwork(nn.Module):
 
 
 def _last_spiking_node(graph: Any) -> str | None:
-    """The name, as nirtorch writes it, of the spiking node with the shortest way to the output."""
+    """Return the name, as nirtorch spells it, of the spiking node with the shortest path to the output."""
     kinds = ("IF", "LIF", "CubaLIF", "Threshold")
     reached = [name for name, node in graph.nodes.items() if type(node).__name__ == "Output"]
     for name in reached:  # grows as it is read
         if type(graph.nodes[name]).__name__ in kinds:
-            return str(import_neighbour("nirtorch.nir_interpreter", "nir")._sanitize_name(name))
+            return str(import_library("nirtorch.nir_interpreter", "nir")._sanitize_name(name))
         reached += [source for source, target in graph.edges if target == name and source not in reached]
     return None

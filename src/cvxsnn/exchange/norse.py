@@ -1,8 +1,9 @@
 r"""Exchange with Norse's ``LIFBoxCell``.
 
 Its Euler step :math:`v + \Delta t\, \tau^{-1} (x + v_{leak} - v)` is ours with :math:`\beta = 1 - \Delta t\, \tau^{-1}`
-and inputs :math:`x = I / (1 - \beta)`. It resets within the step by a method of one's choice, so that its membrane can
-be measured from the threshold as ours is: :math:`v_{th} = v_{leak} = 0`, and :math:`U_{thr} / \beta` is subtracted.
+and inputs :math:`x = I / (1 - \beta)`. It resets within the step, by a method that can be chosen, so that its
+membrane can be measured from the threshold as ours is: :math:`v_{th} = v_{leak} = 0`, and :math:`U_{thr} / \beta` is
+subtracted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,28 +15,28 @@ from torch import Tensor, nn
 from ..core.errors import InvalidInputError
 from ..dictionary import Readout
 from ..network.spiking_network import SpikingNetwork
+from ..neurons import LIFLayer
 from ..witnesses import WitnessSet
 from .dynamics import reset_within_step, silent_start, tilt
-from .merging import lif_layers, merge_subnetworks
-from .neighbours import import_neighbour
+from .libraries import import_library
 from .peer_network import PeerLayer, PeerNetwork, make_linear, shared
-from .stack import StackReader
+from .stack import Library, read_stack
 
 DT = 1e-3
-"""Norse's own time step, in seconds. Only dt / tau counts."""
+"""Norse's own time step, in seconds. Only dt / tau matters."""
 
 
 def subtract_v_reset(spikes: Tensor, membrane: Tensor, v_reset: Tensor, v_th: Tensor) -> Tensor:
-    """A reset method for Norse that subtracts ``v_reset``."""
+    """Subtract ``v_reset`` after a spike: a reset method for Norse."""
     return membrane - spikes * v_reset
 
 
 class NorseNetwork(PeerNetwork):
-    """Our network in layers of ``nn.Linear`` and Norse's ``LIFBoxCell``."""
+    """A network in layers of ``nn.Linear`` and Norse's ``LIFBoxCell``."""
 
     def scan(self, neuron: nn.Module, drive: Tensor, membrane: Tensor) -> Tensor:
-        """One call a step."""
-        box = import_neighbour("norse.torch.functional.lif_box", "norse")
+        """Call the neuron once per step."""
+        box = import_library("norse.torch.functional.lif_box", "norse")
         state, spikes = box.LIFBoxFeedForwardState(v=membrane), []
         for step in drive:
             fired, state = neuron(step, state)
@@ -43,7 +44,7 @@ class NorseNetwork(PeerNetwork):
         return torch.stack(spikes)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Take the cells' parameters along, which Norse keeps in a tuple that torch does not know of."""
+        """Apply ``fn`` to the cells' parameters too, which Norse keeps in a tuple that torch does not see."""
         cells: list[Any] = list(self.layers)[1::2]
         for cell in cells:
             cell.p = type(cell.p)(*(fn(value) if isinstance(value, Tensor) else value for value in cell.p))
@@ -52,26 +53,31 @@ class NorseNetwork(PeerNetwork):
 
 
 def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, time_first: bool = False) -> NorseNetwork:
-    """The network in Norse's layers.
+    """Convert a network to Norse's layers.
 
     Parameters
     ----------
     network : SpikingNetwork
-        Of LIF neurons with decays below 1, and above 0 where there is a reset.
+        A network of LIF neurons with decays below 1, and above 0 where there is a reset.
     dtype : torch.dtype
-        In float32, rounding flips a spike now and then (``docs/exchange.md`` has how often).
+        Type of the parameters. In float32, rounding occasionally flips a spike (``docs/exchange.md`` says how often).
     time_first : bool
-        See :class:`PeerNetwork`.
+        Whether inputs and outputs are (n_steps, n_samples, ...), as is usual in the library, or (n_samples, n_steps,
+        ...), as in cvxsnn.
+
+    Returns
+    -------
+    NorseNetwork
+        A module with the same spikes and scores.
     """
-    box = import_neighbour("norse.torch.functional.lif_box", "norse")
-    cell = import_neighbour("norse.torch.module.lif_box", "norse").LIFBoxCell
-    merged = merge_subnetworks(network)
-    layers = []
-    for depth, layer in enumerate(lif_layers(merged), 1):
+    box = import_library("norse.torch.functional.lif_box", "norse")
+    cell = import_library("norse.torch.module.lif_box", "norse").LIFBoxCell
+
+    def convert(layer: LIFLayer, depth: int) -> PeerLayer:
         decay = layer.decay[0]
         if bool((decay == 1).any()):
             raise InvalidInputError(
-                f"expected decays below 1 in layer {depth}, got 1: Norse multiplies inputs by 1 − decay; take "
+                f"expected decays below 1 in layer {depth}, got 1: Norse multiplies inputs by 1 − decay; use "
                 "to_snntorch"
             )
         linear = make_linear(layer.weight[0] / (1 - decay), layer.bias[0] / (1 - decay), dtype)
@@ -82,8 +88,9 @@ def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, tim
             v_reset=shared(reset_within_step(layer).to(dtype)),
             reset_method=subtract_v_reset,
         )
-        layers.append(PeerLayer(linear, cell(parameters, dt=DT), silent_start(layer)))
-    return NorseNetwork(layers, merged, time_first)
+        return PeerLayer(linear, cell(parameters, dt=DT), silent_start(layer))
+
+    return NorseNetwork.of(network, "Norse", convert, time_first)
 
 
 def from_norse(
@@ -94,30 +101,39 @@ def from_norse(
     weight_bits: int | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> WitnessSet | SpikingNetwork:
-    """Hidden layers of a Norse model, and its read-out if it ends in a linear layer.
+    """Convert the hidden layers of a Norse model, and its read-out if it ends in a linear layer.
 
     Parameters
     ----------
     model : Module or sequence of Modules
-        ``Linear`` and ``LIFBoxCell`` with ``reset_method=reset_subtract`` in turn, in the order in which they are
-        applied.
-    readout, loss, weight_bits, dtype
-        See :class:`StackReader`.
+        Alternating ``Linear`` and ``LIFBoxCell`` modules with ``reset_method=reset_subtract``, in the order in which
+        they are applied.
+    readout : "last", "all" or "mean"
+        How a last linear layer reads the spikes.
+    loss : str, optional
+        Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
+    weight_bits : int, optional
+        Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
+        power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
+        many, up to 32, as leave room for real inputs up to 16.
+    dtype : torch.dtype
+        Type of the membranes.
 
     Returns
     -------
-    WitnessSet, or SpikingNetwork where a linear layer comes last
+    WitnessSet or SpikingNetwork
+        The hidden layers; with a last linear layer, a network with that read-out.
     """
-    cell = import_neighbour("norse.torch.module.snn", "norse").SNNCell
-    return StackReader("Norse", cell, _read_cell, readout, loss, weight_bits, dtype).read(model)
+    cell = import_library("norse.torch.module.snn", "norse").SNNCell
+    return read_stack(Library("Norse", cell, _read_cell), model, readout, loss, weight_bits, dtype)
 
 
 def _read_cell(weight: Tensor, bias: Tensor, cell: Any, membrane: Tensor | None) -> Mapping[str, Any]:
-    if type(cell) is not import_neighbour("norse.torch.module.lif_box", "norse").LIFBoxCell:
+    if type(cell) is not import_library("norse.torch.module.lif_box", "norse").LIFBoxCell:
         raise InvalidInputError(f"expected LIFBoxCell, got {type(cell).__name__}: its dynamics differ from ours")
     p = cell.p
     resets = {
-        import_neighbour("norse.torch.functional.reset", "norse").reset_subtract: p.v_th,
+        import_library("norse.torch.functional.reset", "norse").reset_subtract: p.v_th,
         subtract_v_reset: p.v_reset,
     }
     if p.reset_method not in resets:

@@ -1,8 +1,8 @@
-"""Our network in another library's layers."""
+"""A network in another library's layers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -10,19 +10,26 @@ from torch import Tensor, nn
 from ..core.checks import Array
 from ..data.sequences import as_inputs
 from ..network.spiking_network import SpikingNetwork
+from ..neurons import LIFLayer
 from ..neurons.exact import snap_inputs
+from .merging import lif_layers, merge_subnetworks
 
 
 class PeerLayer(NamedTuple):
-    """A hidden layer as another library has it, and its membranes (width,) before the first step."""
+    """A hidden layer of another library, its membranes (width,) before the first step, and what was lost."""
 
     linear: nn.Linear
     neuron: nn.Module
     initial_membrane: Tensor
+    loss: str = ""
+
+
+ConvertLayer = Callable[[LIFLayer, int], PeerLayer]
+"""Converts a layer of a merged network, given its number from 1."""
 
 
 class PeerNetwork(nn.Module, ABC):
-    """A stack of another library's layers that gives the spikes and the scores of one of our networks.
+    """A stack of another library's layers with the spikes and scores of a :class:`cvxsnn.SpikingNetwork`.
 
     Attributes
     ----------
@@ -31,19 +38,17 @@ class PeerNetwork(nn.Module, ABC):
     output : Linear
         Reads the last neurons.
     heads, readout
-        Those of our network.
+        Those of the original network.
     time_first : bool
         Whether inputs and outputs are (n_steps, n_samples, ...), as is usual in the libraries, or (n_samples,
-        n_steps, ...), as in ours.
+        n_steps, ...), as in cvxsnn.
     loss_of_exchange : str
-        What is not as it was; empty for an exact exchange.
+        How it differs from the original; empty for an exact exchange.
     """
 
     output: nn.Linear
 
-    def __init__(
-        self, layers: Sequence[PeerLayer], source: SpikingNetwork, time_first: bool, loss_of_exchange: str = ""
-    ) -> None:
+    def __init__(self, layers: Sequence[PeerLayer], source: SpikingNetwork, time_first: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList(module for layer in layers for module in (layer.linear, layer.neuron))
         dtype = layers[0].linear.weight.dtype
@@ -51,26 +56,33 @@ class PeerNetwork(nn.Module, ABC):
         for depth, layer in enumerate(layers):
             self.register_buffer(f"initial_membrane{depth}", layer.initial_membrane.to(dtype))
         self.heads, self.readout = source.heads, source.readout
-        self.time_first, self.loss_of_exchange = time_first, loss_of_exchange
+        self.time_first = time_first
+        self.loss_of_exchange = "; ".join(layer.loss for layer in layers if layer.loss)
         self.to(source.weight.device).eval()
+
+    @classmethod
+    def of(cls, network: SpikingNetwork, library: str, convert: ConvertLayer, time_first: bool) -> Self:
+        """Convert a network layer by layer, after merging its subnetworks."""
+        merged = merge_subnetworks(network, library)
+        return cls([convert(layer, depth) for depth, layer in enumerate(lif_layers(merged), 1)], merged, time_first)
 
     @abstractmethod
     def scan(self, neuron: nn.Module, drive: Tensor, membrane: Tensor) -> Tensor:
-        """Spikes of a neuron for a drive of the same shape (n_steps, n_samples, width), from an initial membrane."""
+        """Return the spikes of a neuron for a drive of shape (n_steps, n_samples, width), from an initial membrane."""
 
     @property
     def initial_membranes(self) -> list[Tensor]:
-        """The state before the first step, layer by layer."""
+        """The membranes before the first step, per layer."""
         return [self.get_buffer(f"initial_membrane{depth}") for depth in range(len(self.layers) // 2)]
 
     def spikes(self, inputs: Array) -> Tensor:
-        """Spikes of the last hidden layer at all steps, as floats, in the layout of the inputs."""
+        """Return the spikes of the last hidden layer at all steps, as floats, in the layout of the inputs."""
         return self._in_layout(self._spikes(inputs))
 
     def forward(self, inputs: Array) -> Tensor:
-        """Scores (n_samples, n_outputs), or of all steps in the layout of the inputs where our network reads all.
+        """Return scores (n_samples, n_outputs), or those of all steps, in the layout of the inputs, for read-out "all".
 
-        Inputs are read in units of 2⁻¹⁶, as our network reads them.
+        Inputs are rounded to multiples of 2⁻¹⁶, as in the original network.
         """
         spikes = self._spikes(inputs)
         if self.readout == "all":
@@ -95,8 +107,8 @@ class PeerNetwork(nn.Module, ABC):
 def make_linear(
     weight: Tensor, bias: Tensor, dtype: torch.dtype, kind: Callable[[int, int], nn.Linear] = nn.Linear
 ) -> nn.Linear:
-    """A linear layer of weights (fan_in, width), as we write them, and a bias (width,)."""
-    with torch.random.fork_rng(devices=[]):  # a layer is drawn before it is filled
+    """Build a linear layer from weights of shape (fan_in, width) and a bias of shape (width,)."""
+    with torch.random.fork_rng(devices=[]):  # new layers draw random weights
         linear = kind(*weight.shape).to(dtype)
     with torch.no_grad():
         linear.weight.copy_(weight.T)
@@ -105,8 +117,9 @@ def make_linear(
 
 
 def shared(values: Tensor) -> Tensor:
-    """One number where all neurons have the same.
+    """Return one number where all neurons have the same value.
 
-    It keeps its axis: torch lets a number without one be rounded to what it meets, and snnTorch's spikes are float32.
+    It keeps its axis: torch would round a number without one to the type of its partner, and snnTorch's spikes are
+    float32.
     """
     return values[:1].clone() if bool((values == values[0]).all()) else values.clone()

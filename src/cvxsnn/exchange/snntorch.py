@@ -1,6 +1,6 @@
 r"""Exchange with snnTorch's ``Leaky``.
 
-Its membrane V is measured from rest and ours from the threshold; the reset is subtracted one step late in both. With
+Its membrane V is measured from rest and ours from the threshold; both subtract the reset one step late. With
 :math:`V = U + U_{thr}`,
 
 .. math::
@@ -18,20 +18,20 @@ from torch import Tensor, nn
 from ..core.errors import InvalidInputError
 from ..dictionary import Readout
 from ..network.spiking_network import SpikingNetwork
+from ..neurons import LIFLayer
 from ..neurons.lif import fire
 from ..witnesses import WitnessSet
 from .dynamics import consistent_start, tilt
-from .merging import lif_layers, merge_subnetworks
-from .neighbours import import_neighbour
+from .libraries import import_library
 from .peer_network import PeerLayer, PeerNetwork, make_linear, shared
-from .stack import StackReader, probe_tie
+from .stack import Library, probe_tie, read_stack
 
 
 class SnnTorchNetwork(PeerNetwork):
-    """Our network in layers of ``nn.Linear`` and ``snntorch.Leaky``."""
+    """A network in layers of ``nn.Linear`` and ``snntorch.Leaky``."""
 
     def scan(self, neuron: nn.Module, drive: Tensor, membrane: Tensor) -> Tensor:
-        """One call a step."""
+        """Call the neuron once per step."""
         spikes = []
         for step in drive:
             fired, membrane = neuron(step, membrane)
@@ -42,27 +42,33 @@ class SnnTorchNetwork(PeerNetwork):
 def to_snntorch(
     network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, time_first: bool = False
 ) -> SnnTorchNetwork:
-    """The network in snnTorch's layers; nothing is lost.
+    """Convert a network to snnTorch's layers, without loss.
 
     Parameters
     ----------
     network : SpikingNetwork
-        Of LIF neurons, of any decays, thresholds, biases and initial membranes.
+        A network of LIF neurons, with any decays, thresholds, biases and initial membranes.
     dtype : torch.dtype
-        In float32, rounding flips a spike now and then (``docs/exchange.md`` has how often).
+        Type of the parameters. In float32, rounding occasionally flips a spike (``docs/exchange.md`` says how often).
     time_first : bool
-        See :class:`PeerNetwork`.
+        Whether inputs and outputs are (n_steps, n_samples, ...), as is usual in the library, or (n_samples, n_steps,
+        ...), as in cvxsnn.
+
+    Returns
+    -------
+    SnnTorchNetwork
+        A module with the same spikes and scores.
     """
-    leaky = import_neighbour("snntorch", "snntorch").Leaky
-    merged = merge_subnetworks(network)
-    layers = []
-    for layer in lif_layers(merged):
+    leaky = import_library("snntorch", "snntorch").Leaky
+
+    def convert(layer: LIFLayer, depth: int) -> PeerLayer:
         decay, threshold = layer.decay[0], layer.threshold[0]
         linear = make_linear(layer.weight[0], layer.bias[0] + (1 - decay) * threshold, dtype)
         firing_at = tilt(threshold.to(dtype), layer.tie)
         neuron = leaky(beta=shared(decay.to(dtype)), threshold=shared(firing_at), reset_mechanism="subtract")
-        layers.append(PeerLayer(linear, neuron, consistent_start(layer) + threshold))
-    return SnnTorchNetwork(layers, merged, time_first)
+        return PeerLayer(linear, neuron, consistent_start(layer) + threshold)
+
+    return SnnTorchNetwork.of(network, "snnTorch", convert, time_first)
 
 
 def from_snntorch(
@@ -73,26 +79,35 @@ def from_snntorch(
     weight_bits: int | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> WitnessSet | SpikingNetwork:
-    """Hidden layers of a snnTorch model, and its read-out if it ends in a linear layer.
+    """Convert the hidden layers of an snnTorch model, and its read-out if it ends in a linear layer.
 
     Parameters
     ----------
     model : Module or sequence of Modules
-        ``Linear`` and ``Leaky`` in turn, in the order in which they are applied.
-    readout, loss, weight_bits, dtype
-        See :class:`StackReader`.
+        Alternating ``Linear`` and ``Leaky`` modules, in the order in which they are applied.
+    readout : "last", "all" or "mean"
+        How a last linear layer reads the spikes.
+    loss : str, optional
+        Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
+    weight_bits : int, optional
+        Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
+        power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
+        many, up to 32, as leave room for real inputs up to 16.
+    dtype : torch.dtype
+        Type of the membranes.
 
     Returns
     -------
-    WitnessSet, or SpikingNetwork where a linear layer comes last
+    WitnessSet or SpikingNetwork
+        The hidden layers; with a last linear layer, a network with that read-out.
     """
-    snn = import_neighbour("snntorch", "snntorch")
-    reader = StackReader("snnTorch", snn.SpikingNeuron, _read_leaky, readout, loss, weight_bits, dtype)
-    return reader.read(model)
+    snn = import_library("snntorch", "snntorch")
+    library = Library("snnTorch", snn.SpikingNeuron, _read_leaky)
+    return read_stack(library, model, readout, loss, weight_bits, dtype)
 
 
 def _read_leaky(weight: Tensor, bias: Tensor, neuron: Any, membrane: Tensor | None) -> Mapping[str, Any]:
-    if type(neuron) is not import_neighbour("snntorch", "snntorch").Leaky:
+    if type(neuron) is not import_library("snntorch", "snntorch").Leaky:
         raise InvalidInputError(f"expected snntorch.Leaky neurons, got {type(neuron).__name__}: their dynamics differ")
     if neuron.reset_mechanism != "subtract":
         raise InvalidInputError(
@@ -115,6 +130,6 @@ def _read_leaky(weight: Tensor, bias: Tensor, neuron: Any, membrane: Tensor | No
         "decay": decay,
         "threshold": reset.double(),
         "initial_membrane": initial_membrane,
-        "initial_spikes": fire(initial_membrane, tie),  # snnTorch asks the membrane whether the neuron has just fired
+        "initial_spikes": fire(initial_membrane, tie),  # snnTorch derives the last spike from the membrane
         "tie": tie,
     }

@@ -23,17 +23,16 @@ from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..witnesses import WitnessSet
 from .dynamics import reset_within_step, silent_start, tilt
-from .merging import lif_layers, merge_subnetworks
-from .neighbours import import_neighbour, warn_lossy
+from .libraries import import_library, warn_lossy
 from .peer_network import PeerLayer, PeerNetwork, make_linear
-from .stack import StackReader, probe_tie
+from .stack import Library, probe_tie, read_stack
 
 
 class SpikingJellyNetwork(PeerNetwork):
-    """Our network in SpikingJelly's ``Linear`` and ``LIFNode`` (or ``IFNode``), in multi-step mode."""
+    """A network in SpikingJelly's ``Linear`` and ``LIFNode`` (or ``IFNode``), in multi-step mode."""
 
     def scan(self, neuron: nn.Module, drive: Tensor, membrane: Tensor) -> Tensor:
-        """One call for all steps; no state is left behind."""
+        """Call the neuron once for all steps, and reset its state afterwards."""
         node: Any = neuron
         node.reset()
         node.v = membrane.clone()
@@ -45,42 +44,48 @@ class SpikingJellyNetwork(PeerNetwork):
 def to_spikingjelly(
     network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, time_first: bool = False, lossy: bool = False
 ) -> SpikingJellyNetwork:
-    """The network in SpikingJelly's layers.
+    """Convert a network to SpikingJelly's layers.
 
     Parameters
     ----------
     network : SpikingNetwork
-        Of LIF neurons with one decay above 0 for each layer, and thresholds that are all positive or all the same.
+        A network of LIF neurons with one decay above 0 per layer, and thresholds that are all positive or all equal.
     dtype : torch.dtype
-        In float32, rounding flips a spike now and then (``docs/exchange.md`` has how often).
+        Type of the parameters. In float32, rounding occasionally flips a spike (``docs/exchange.md`` says how often).
     time_first : bool
-        See :class:`PeerNetwork`.
+        Whether inputs and outputs are (n_steps, n_samples, ...), as is usual in the library, or (n_samples, n_steps,
+        ...), as in cvxsnn.
     lossy : bool
-        Give the neurons of a layer its mean decay where theirs differ. A warning says so, and so does
-        ``loss_of_exchange``.
+        Whether to replace decays that differ within a layer by their mean. A warning and ``loss_of_exchange`` say so.
+
+    Returns
+    -------
+    SpikingJellyNetwork
+        A module with the same spikes and scores, unless the exchange was lossy.
     """
-    sj_layer = import_neighbour("spikingjelly.activation_based.layer", "spikingjelly")
-    merged = merge_subnetworks(network)
-    layers, losses = [], []
-    for depth, layer in enumerate(lif_layers(merged), 1):
+    sj_layer = import_library("spikingjelly.activation_based.layer", "spikingjelly")
+
+    def convert(layer: LIFLayer, depth: int) -> PeerLayer:
+        loss = ""
         if bool((layer.decay != layer.decay[0, 0]).any()):
             if not lossy:
                 raise InvalidInputError(
                     f"expected one decay for all neurons of layer {depth}, got {layer.decay.min():g} to "
-                    f"{layer.decay.max():g}: SpikingJelly has one a layer; pass lossy=True for the mean, or take "
+                    f"{layer.decay.max():g}: SpikingJelly has one per layer; pass lossy=True for the mean, or use "
                     "to_snntorch"
                 )
-            losses.append(f"layer {depth} has its mean decay instead of {layer.decay.min():g} to {layer.decay.max():g}")
+            loss = f"layer {depth} has its mean decay instead of {layer.decay.min():g} to {layer.decay.max():g}"
             layer = layer.with_tensors({"decay": layer.decay.mean()})
         decay, reset, scale = layer.decay[0], reset_within_step(layer), _scale(layer, depth)
         bias = layer.bias[0] + (1 - decay) * reset
         linear = make_linear(layer.weight[0] / scale, bias / scale, dtype, partial(sj_layer.Linear, step_mode="m"))
         node = _node(float(decay[0]), float(tilt((reset / scale).to(dtype), layer.tie)[0]))
-        layers.append(PeerLayer(linear, node, (silent_start(layer) + reset) / scale))
-    loss_of_exchange = "; ".join(losses)
-    if losses:
-        warn_lossy(loss_of_exchange)
-    return SpikingJellyNetwork(layers, merged, time_first, loss_of_exchange)
+        return PeerLayer(linear, node, (silent_start(layer) + reset) / scale, loss)
+
+    converted = SpikingJellyNetwork.of(network, "SpikingJelly", convert, time_first)
+    if converted.loss_of_exchange:
+        warn_lossy(converted.loss_of_exchange)
+    return converted
 
 
 def from_spikingjelly(
@@ -91,25 +96,35 @@ def from_spikingjelly(
     weight_bits: int | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> WitnessSet | SpikingNetwork:
-    """Hidden layers of a SpikingJelly model, and its read-out if it ends in a linear layer.
+    """Convert the hidden layers of a SpikingJelly model, and its read-out if it ends in a linear layer.
 
     Parameters
     ----------
     model : Module or sequence of Modules
-        ``Linear`` and ``LIFNode`` or ``IFNode`` with ``v_reset=None`` in turn, in the order in which they are applied.
-    readout, loss, weight_bits, dtype
-        See :class:`StackReader`.
+        Alternating ``Linear`` and ``LIFNode`` or ``IFNode`` modules with ``v_reset=None``, in the order in which they
+        are applied.
+    readout : "last", "all" or "mean"
+        How a last linear layer reads the spikes.
+    loss : str, optional
+        Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
+    weight_bits : int, optional
+        Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
+        power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
+        many, up to 32, as leave room for real inputs up to 16.
+    dtype : torch.dtype
+        Type of the membranes.
 
     Returns
     -------
-    WitnessSet, or SpikingNetwork where a linear layer comes last
+    WitnessSet or SpikingNetwork
+        The hidden layers; with a last linear layer, a network with that read-out.
     """
-    memory = import_neighbour("spikingjelly.activation_based.base", "spikingjelly").MemoryModule
-    return StackReader("SpikingJelly", memory, _read_node, readout, loss, weight_bits, dtype).read(model)
+    memory = import_library("spikingjelly.activation_based.base", "spikingjelly").MemoryModule
+    return read_stack(Library("SpikingJelly", memory, _read_node), model, readout, loss, weight_bits, dtype)
 
 
 def _node(decay: float, threshold: float) -> nn.Module:
-    neuron = import_neighbour("spikingjelly.activation_based.neuron", "spikingjelly")
+    neuron = import_library("spikingjelly.activation_based.neuron", "spikingjelly")
     settings: dict[str, Any] = {"v_threshold": threshold, "v_reset": None, "step_mode": "m"}
     if decay == 1:
         node: nn.Module = neuron.IFNode(**settings)
@@ -121,20 +136,20 @@ def _node(decay: float, threshold: float) -> nn.Module:
 
 
 def _scale(layer: LIFLayer, depth: int) -> Tensor:
-    """What to divide each neuron's membrane by for all to have one threshold; it fires as before."""
+    """Return what to divide each neuron's membrane by, so that all have one threshold and fire as before."""
     threshold = layer.threshold[0]
     if bool((threshold == threshold[0]).all()):
         return torch.ones_like(threshold)
     if bool((threshold <= 0).any()):
         raise InvalidInputError(
             f"expected thresholds of layer {depth} that are all positive or all the same, got {threshold.min():g} to "
-            f"{threshold.max():g}: SpikingJelly has one a layer; take to_snntorch"
+            f"{threshold.max():g}: SpikingJelly has one per layer; use to_snntorch"
         )
     return threshold
 
 
 def _read_node(weight: Tensor, bias: Tensor, node: Any, membrane: Tensor | None) -> Mapping[str, Any]:
-    neuron = import_neighbour("spikingjelly.activation_based.neuron", "spikingjelly")
+    neuron = import_library("spikingjelly.activation_based.neuron", "spikingjelly")
     if type(node) not in (neuron.LIFNode, neuron.IFNode):
         raise InvalidInputError(f"expected LIFNode or IFNode, got {type(node).__name__}: its dynamics differ from ours")
     if node.v_reset is not None:

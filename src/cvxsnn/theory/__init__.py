@@ -1,4 +1,4 @@
-"""The theory, exactly: complete dictionaries, strong duality, certificates over all witnesses."""
+"""The theory in exact arithmetic: complete dictionaries, strong duality, certificates over all witnesses."""
 
 from .arrangement import Patterns, count_cells, enumerate_patterns
 from .caratheodory import reduce_support, support_bound

@@ -1,4 +1,4 @@
-"""Every pattern that a hyperplane through the origin cuts out of some points, exactly."""
+"""All patterns that hyperplanes through the origin cut out of a set of points, in exact arithmetic."""
 
 from dataclasses import dataclass
 from math import comb
@@ -8,49 +8,77 @@ import numpy.typing as npt
 
 from ..core.checks import Array
 from ..core.errors import BudgetError, InvalidInputError
-from .cones import Cone, Frontier, IntArray
-from .integers import as_integers
+from .cones import Cone, Frontier
+from .integers import IntArray, as_integers
 
 MAX_PATTERNS = 2_000_000
-"""Patterns beyond which an enumeration is refused, unless the caller says otherwise."""
+"""Largest number of patterns that an enumeration accepts by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """Distinct patterns with a witness each.
+    """Distinct patterns, each with a witness.
 
-    Attributes
+    Parameters
     ----------
     patterns : array of shape (n_patterns, n_points), dtype bool
-    witnesses : array of shape (n_patterns, dimension), integers of any size
-        ``patterns[k] == (Z @ witnesses[k] >= 0)``, exactly.
+        The patterns.
+    witnesses : array of shape (n_patterns, dimension)
+        Integers of any size such that ``patterns[k] == (Z @ witnesses[k] >= 0)``, exactly.
     """
 
     patterns: npt.NDArray[np.bool_]
     witnesses: IntArray
 
     def __len__(self) -> int:
-        """Number of patterns."""
+        """Return the number of patterns."""
         return len(self.patterns)
 
 
 def count_cells(n_points: int, dimension: int) -> int:
-    """Cover's formula: the parts into which n hyperplanes through the origin, in general position, cut the space."""
+    """Return the number of cells into which hyperplanes through the origin, in general position, cut the space.
+
+    This is Cover's formula.
+
+    Parameters
+    ----------
+    n_points : int
+        Number of hyperplanes: one per point.
+    dimension : int
+        Dimension of the space.
+
+    Returns
+    -------
+    int
+        The number of cells.
+    """
     return 2 * sum(comb(n_points - 1, k) for k in range(min(dimension, n_points)))
 
 
 def enumerate_patterns(points: Array, *, max_patterns: int = MAX_PATTERNS) -> Patterns:
-    """Every pattern ``1{Zu ≥ 0}`` over all vectors u, each once, with a u that gives it.
+    """Enumerate all patterns ``1{Zu ≥ 0}`` over all vectors u, each with a u that produces it.
 
-    Ties fire, so beside the cells that Cover's formula counts there may be patterns that only ties produce, such as
+    Ties fire, so besides the cells that Cover's formula counts there may be patterns that only ties produce, such as
     the one of u = 0, which is all ones. Points may be repeated, collinear or zero.
 
     Parameters
     ----------
     points : array Z of shape (n_points, dimension)
-        Floating-point numbers are taken for exactly what they are.
+        The points. Floating-point numbers are used exactly as they are.
     max_patterns : int
-        Refuse the work when more are to be expected.
+        Raise an error if more patterns are to be expected.
+
+    Returns
+    -------
+    Patterns
+        The distinct patterns and their witnesses.
+
+    Examples
+    --------
+    >>> from cvxsnn.theory import enumerate_patterns
+    >>> found = enumerate_patterns([[1, 0], [0, 1]])
+    >>> len(found)
+    4
     """
     rows, _ = as_integers(points)
     if rows.ndim != 2:

@@ -1,4 +1,4 @@
-"""Carathéodory's theorem at work: as few atoms as the dimension of the predictions asks for."""
+"""Carathéodory's theorem: solutions with no more atoms than the dimension of the predictions requires."""
 
 from dataclasses import replace
 
@@ -11,10 +11,20 @@ _TINY = 1e-9
 
 
 def reduce_support(solution: Solution) -> Solution:
-    """A solution with the same predictions, no larger norm, and at most ``n_rows · n_outputs`` atoms.
+    """Return a solution with the same predictions, no larger norm, and at most ``n_rows · n_outputs`` atoms.
 
-    As long as the atoms in use are linearly dependent, coefficients are moved along a dependency, in the direction in
-    which the norm does not grow, until one of them vanishes. The certificate is computed anew.
+    As long as the active atoms are linearly dependent, coefficients are moved along a dependency, in the direction in
+    which the norm does not grow, until one of them vanishes. The certificate is computed again.
+
+    Parameters
+    ----------
+    solution : Solution
+        A solution of a convex program.
+
+    Returns
+    -------
+    Solution
+        The reduced solution, with its own certificate.
     """
     problem = solution.problem
     columns = problem.dictionary.columns(solution.support)
@@ -29,12 +39,23 @@ def reduce_support(solution: Solution) -> Solution:
 
 
 def support_bound(problem: ConvexProblem) -> int:
-    """The theorem's n·d_out + 1, for a trajectory dictionary nT·d_out + 1."""
+    """Return the theorem's bound on the number of atoms: n·d_out + 1, or nT·d_out + 1 for a trajectory dictionary.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        The convex program.
+
+    Returns
+    -------
+    int
+        The bound.
+    """
     return problem.dictionary.n_rows * problem.n_outputs + 1
 
 
 def _reduce_entries(columns: Tensor, coef: Tensor) -> Tensor:
-    """Entrywise L1 norm: each output by itself."""
+    """Reduce each output by itself, for the entrywise L1 norm."""
     for output in range(coef.shape[1]):
         used = torch.nonzero(coef[:, output]).squeeze(1)
         coef[used, output] = _reduce(columns[:, used], coef[used, output])
@@ -42,7 +63,7 @@ def _reduce_entries(columns: Tensor, coef: Tensor) -> Tensor:
 
 
 def _reduce_groups(columns: Tensor, coef: Tensor) -> Tensor:
-    """Group norm: an atom with its direction in the outputs is one column, its length the coefficient."""
+    """Reduce for the group norm: an atom with its direction in the outputs is a column, its length the coefficient."""
     length = coef.norm(dim=1)
     direction = coef / length[:, None]
     joint = torch.einsum("na,ac->nca", columns, direction).flatten(0, 1)
@@ -51,7 +72,7 @@ def _reduce_groups(columns: Tensor, coef: Tensor) -> Tensor:
 
 
 def _reduce(columns: Tensor, coef: Tensor) -> Tensor:
-    """Coefficients over linearly independent columns, with the same sum and no larger L1 norm."""
+    """Return coefficients over linearly independent columns, with the same sum and no larger L1 norm."""
     coef = coef.clone()
     while True:
         used = torch.nonzero(coef).squeeze(1)
@@ -62,7 +83,7 @@ def _reduce(columns: Tensor, coef: Tensor) -> Tensor:
         if float((value.sign() * dependency).sum()) > 0:
             dependency = -dependency
         shrinks = value * dependency < 0
-        if not bool(shrinks.any()):  # the norm is level along the dependency: the other way then shrinks some
+        if not bool(shrinks.any()):  # the norm is constant along the dependency: the opposite direction shrinks some
             dependency = -dependency
             shrinks = value * dependency < 0
         steps = torch.where(shrinks, -value / dependency, torch.inf)
@@ -72,7 +93,7 @@ def _reduce(columns: Tensor, coef: Tensor) -> Tensor:
 
 
 def _dependency(columns: Tensor) -> Tensor | None:
-    """A vector in the null space, or None where the columns are independent."""
+    """Return a vector in the null space, or None where the columns are independent."""
     n_columns = columns.shape[1]
     if n_columns == 0:
         return None

@@ -1,4 +1,4 @@
-"""Optima over *all* neurons of a family without enumerating them: solve, price, add, until nothing is left to gain."""
+"""Optima over *all* neurons of a family without enumerating them: solve, price, add, until nothing can be gained."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from ..core.seeds import child_generator
 from ..data.sequences import as_inputs
 from ..dictionary import Readout, build_dictionary
 from ..witnesses import Provenance, WitnessSet
-from .cones import IntArray
+from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily
 from .pricing import Price, price
 
@@ -27,12 +27,18 @@ from .pricing import Price, price
 class Round:
     """One round of column generation.
 
-    Attributes
+    Parameters
     ----------
     n_atoms : int
-    primal, dual : float, bounds on the complete optimum: the best so far
-    n_cones : int, looked at while pricing
-    seconds : float, since the start
+        Number of atoms in the dictionary.
+    primal : float
+        The best upper bound on the complete optimum so far.
+    dual : float
+        The best lower bound so far.
+    n_cones : int
+        Number of cones examined while pricing.
+    seconds : float
+        Time since the start.
     """
 
     n_atoms: int
@@ -46,11 +52,14 @@ class Round:
 class CompleteSolution:
     """An optimum over all neurons of a family.
 
-    Attributes
+    Parameters
     ----------
-    solution : Solution, over the neurons that were generated; its own certificate is about those
-    certificate : Certificate, with scope "complete"
+    solution : Solution
+        The solution over the generated neurons; its own certificate is about those.
+    certificate : Certificate
+        The certificate over all neurons, with scope "complete".
     rounds : tuple of Round
+        The rounds of column generation.
     """
 
     solution: Solution
@@ -72,30 +81,47 @@ def solve_complete(
     max_cones: int = 200_000,
     max_seconds: float = inf,
     seed: int = 0,
-    report: Callable[[Round], None] | None = None,
+    callback: Callable[[Round], None] | None = None,
 ) -> CompleteSolution:
     """Solve the convex program over every LIF neuron of a family.
 
-    Each round solves over the neurons at hand, prices the dual point over all neurons, and adds those that violate it.
-    The proven bound on the price turns the dual point into one of the complete problem, so that the certificate is
-    valid whenever it stops.
+    Each round solves over the neurons generated so far, prices the dual point over all neurons, and adds those that
+    violate it. The proven bound on the price turns the dual point into one of the complete problem, so the certificate
+    is valid whenever the search stops.
 
     Parameters
     ----------
     inputs : array of shape (n_samples, n_steps, n_features)
-    targets, loss, l1_strength
-        As for :class:`cvxsnn.ConvexProblem`; one output.
+        The sequences.
+    targets : array of shape (n_rows,)
+        The targets, as for :class:`cvxsnn.ConvexProblem`; one output.
     family : LIFFamily
+        The neurons to optimise over.
+    loss : str or Loss
+        The loss, as for :class:`cvxsnn.ConvexProblem`.
+    l1_strength : float
+        Strength of the penalty.
     readout : "last", "all" or "mean"
+        Which steps the read-out sees.
     tol : float
         Relative gap of the complete problem to reach.
     n_start : int
-        Random neurons to start with.
-    max_rounds, max_cones, max_seconds
-        Limits on rounds, on the cones that one pricing looks at, and on time.
+        Number of random neurons to start with.
+    max_rounds : int
+        Limit on the rounds.
+    max_cones : int
+        Limit on the cones that one pricing examines.
+    max_seconds : float
+        Limit on the time.
     seed : int
-    report : function, optional
-        Told of every round.
+        Seed of the random neurons.
+    callback : callable, optional
+        Called with each :class:`Round`.
+
+    Returns
+    -------
+    CompleteSolution
+        The solution with a certificate over all neurons of the family.
     """
     begin = time.monotonic()
     inputs = as_inputs(inputs).cpu()
@@ -116,14 +142,14 @@ def solve_complete(
         found = price_solution(events, solution, tol=0.1 * tol, max_cones=max_cones, max_seconds=left)
         best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, [found.bound]))
         rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_cones, time.monotonic() - begin))
-        if report is not None:
-            report(rounds[-1])
+        if callback is not None:
+            callback(rounds[-1])
         certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
         is_late = time.monotonic() - begin >= max_seconds
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
         fresh = events.representable(found.parameters)
-        if len(fresh) == 0:  # neurons that no float64 layer can hold prove nothing wrong, but cannot be read either
+        if len(fresh) == 0:  # no float64 layer can hold these neurons: the bound stays valid, but they cannot be read
             break
         parameters = np.concatenate((parameters, fresh))
     assert best is not None
@@ -138,7 +164,26 @@ def price_solution(
     max_cones: int = 200_000,
     max_seconds: float = inf,
 ) -> Price:
-    """Price a solution's dual point over all neurons of a family."""
+    """Price a solution's dual point over all neurons of a family.
+
+    Parameters
+    ----------
+    events : LIFEvents
+        The family on the sequences of the solution, from :meth:`LIFFamily.on`.
+    solution : Solution
+        A solution with one output.
+    tol : float
+        Stop once the price is proven to exceed the strength by at most this share.
+    max_cones : int
+        Limit on the cones that one pricing examines.
+    max_seconds : float
+        Limit on the time.
+
+    Returns
+    -------
+    Price
+        The largest price found and a bound on all prices.
+    """
     dictionary = solution.problem.dictionary
     dual = spread_over_steps(solution.dual_point[:, 0], dictionary.readout, events)
     enough = (1 + tol) * solution.problem.l1_strength
@@ -146,7 +191,7 @@ def price_solution(
 
 
 def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:
-    """The dual point as weights of single spikes, shape (n_samples, n_steps)."""
+    """Return the dual point as weights of single spikes, of shape (n_samples, n_steps)."""
     values = dual.detach().cpu().numpy()
     if readout == "all":
         return values.reshape(events.n_samples, events.n_steps)
@@ -159,7 +204,7 @@ def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.
 
 
 def witnesses_of(events: LIFEvents, parameters: IntArray) -> WitnessSet:
-    """Neurons with these parameters as witnesses."""
+    """Return neurons with these parameters as witnesses."""
     return WitnessSet((events.layer(parameters),), Provenance("pretrained", {"method": "pricing"}))
 
 

@@ -1,4 +1,4 @@
-"""How far a read-out over sampled neurons is from the optimum over all neurons of their family."""
+"""Bounds on how far a read-out over sampled neurons is from the optimum over all neurons of their family."""
 
 from dataclasses import dataclass
 from math import inf
@@ -16,13 +16,16 @@ from .pricing import Price, price
 
 @dataclass(frozen=True, eq=False)
 class CompleteCertificate:
-    """What is proven of a read-out beyond its own neurons.
+    """What is proven about a read-out over all neurons of a family.
 
-    Attributes
+    Parameters
     ----------
-    certificate : Certificate, with scope "complete"
-    family : LIFFamily, the neurons that it is about
-    prices : tuple of Price, one an output
+    certificate : Certificate
+        The certificate, with scope "complete".
+    family : LIFFamily
+        The neurons that it covers.
+    prices : tuple of Price
+        One price per output.
     """
 
     certificate: Certificate
@@ -31,7 +34,7 @@ class CompleteCertificate:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the search went to its end; else more time may prove more."""
+        """Whether the search was completed; otherwise more time may give a tighter bound."""
         return all(found.is_finished for found in self.prices)
 
 
@@ -43,10 +46,18 @@ def certify_complete(
     Parameters
     ----------
     proof : Proof
-        Of a read-out over one layer of LIF neurons with one common decay.
-    data : TrainingSet, that it was solved on
-    max_cones, max_seconds
-        Limits of the search for each output; a search that stops early proves less, and nothing wrong.
+        The proof of a read-out over one layer of LIF neurons with one common decay.
+    data : TrainingSet
+        The data that it was solved on.
+    max_cones : int
+        Limit on the cones examined per output. A search that stops early gives a weaker bound, but a valid one.
+    max_seconds : float
+        Limit on the time per output.
+
+    Returns
+    -------
+    CompleteCertificate
+        The certificate over all neurons, and how it was found.
     """
     family = family_of(proof.witnesses)
     if data.sequences.lengths is not None:
@@ -74,11 +85,13 @@ def certify_complete(
 
 
 def family_of(witnesses: WitnessSet) -> LIFFamily:
-    """The family that witnesses were drawn from, if it is one that can be priced."""
+    """Return the family of neurons that witnesses belong to, if it is one that can be priced."""
     layer = witnesses.layers[0]
-    if len(witnesses.layers) > 1 or not isinstance(layer, LIFLayer):
+    if len(witnesses.layers) > 1 or type(layer) is not LIFLayer:  # a subclass may follow another equation
+        names = ", ".join(type(own).__name__ for own in witnesses.layers)
         raise InvalidInputError(
-            f"expected one hidden layer of LIF neurons to price all of them, got {witnesses!r}: fit with hidden=(n,)"
+            f"expected one hidden layer of LIF neurons to price all of them, got {names}: fit with hidden=(n,) and "
+            "neuron='lif'"
         )
     decay = float(layer.decay.flatten()[0])
     if bool((layer.decay != decay).any()):

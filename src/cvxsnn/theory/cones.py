@@ -1,10 +1,10 @@
-"""Exact polyhedral cones, many at once, cut by hyperplanes through the origin.
+"""Exact polyhedral cones, processed in batches, cut by hyperplanes through the origin.
 
 A cone is kept by its generators, which are integer vectors: lines (both directions) and extreme rays. A cut keeps the
 rays on its side and adds one for each pair of adjacent rays on opposite sides (the double description method). Nothing
-is ever rounded: coordinates are 64-bit integers as long as products fit, and Python's after that.
+is ever rounded: coordinates are 64-bit integers as long as products fit, and Python integers after that.
 
-Sets here are *half-open*: a spike is ``a·u ≥ 0`` and silence is ``a·u < 0``, so ties are told apart from cells. A set
+Sets here are *half-open*: a spike is ``a·u ≥ 0`` and silence is ``a·u < 0``, so ties and cells are distinguished. A set
 is its closure together with the constraints that must be strict; it is non-empty exactly when no strict constraint is
 tight at all rays, and then the sum of the rays lies in it.
 """
@@ -18,19 +18,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[Any]
-"""Integers: int64, or Python's own in an array of objects."""
+from .integers import IntArray
 
 Vector = tuple[int, ...]
 
 _NOT_ZERO = 1
-"""The first bit of a mask stands for "u is not zero": no ray has it, the apex has."""
+"""The first bit of a mask means "u is not zero": the apex violates it, no ray does."""
 
 WALL = 2
-"""The second bit is for a constraint that a family of neurons puts on its parameters from the start."""
+"""The second bit is a constraint that a family of neurons imposes on its parameters from the start."""
 
 _EVERYWHERE = -1
-"""The mask of the apex: it is tight at every constraint there will ever be."""
+"""The mask of the apex: every constraint is tight there."""
 
 _SAFE = 2**62
 
@@ -39,11 +38,14 @@ _SAFE = 2**62
 class Cone:
     """One cone.
 
-    Attributes
+    Parameters
     ----------
-    rays : list of extreme rays, without common factors
-    tight : list of int, for each ray a bit mask of the constraints that hold with equality there
-    lines : list of vectors whose multiples of either sign belong to the cone
+    rays : list of tuple of int
+        The extreme rays, without common factors.
+    tight : list of int
+        For each ray, a bit mask of the constraints that hold with equality there.
+    lines : list of tuple of int
+        Vectors whose multiples of either sign belong to the cone.
     """
 
     rays: list[Vector]
@@ -52,11 +54,11 @@ class Cone:
 
     @classmethod
     def whole_space(cls, dimension: int) -> "Cone":
-        """No constraint."""
+        """Return the cone without constraints."""
         return cls([], [], [tuple(int(i == j) for j in range(dimension)) for i in range(dimension)])
 
     def cut(self, normal: Vector, bit: int) -> tuple["Cone", "Cone"]:
-        """The closed parts where ``normal·u ≥ 0`` and where it is ``≤ 0``; ``bit`` is the mask of this constraint."""
+        """Return the closed parts where ``normal·u ≥ 0`` and ``≤ 0``; ``bit`` is the mask of this constraint."""
         for number, line in enumerate(self.lines):
             slope = _dot(normal, line)
             if slope:
@@ -83,15 +85,15 @@ class Cone:
         return above, below
 
     def _cut_line(self, number: int, line: Vector, normal: Vector, bit: int) -> tuple["Cone", "Cone"]:
-        """A cut that leaves one line fewer: everything else is slid along it into the hyperplane."""
+        """Cut along a line, which is removed: everything else is projected along it into the hyperplane."""
         slope = _dot(normal, line)
 
-        def slide(vector: Vector) -> Vector:
+        def project(vector: Vector) -> Vector:
             value = _dot(normal, vector)
             return _reduced(tuple(slope * a - value * b for a, b in zip(vector, line, strict=True)))
 
-        lines = [slide(other) for k, other in enumerate(self.lines) if k != number]
-        rays = [slide(ray) for ray in self.rays]
+        lines = [project(other) for k, other in enumerate(self.lines) if k != number]
+        rays = [project(ray) for ray in self.rays]
         masks = [tight | bit for tight in self.tight]
         # The line is tight at every earlier constraint.
         mask = (bit - 1) & ~_NOT_ZERO
@@ -101,18 +103,27 @@ class Cone:
         )
 
     def interior(self) -> Vector:
-        """The sum of the rays: in the relative interior."""
+        """Return the sum of the rays, a point in the relative interior."""
         dimension = len((self.rays or self.lines)[0]) if self.rays or self.lines else 0
         return tuple(sum(ray[i] for ray in self.rays) for i in range(dimension))
 
 
 class Frontier:
-    """Half-open sets, cut all at once by one constraint each.
+    """Half-open sets that are cut together, by one constraint each.
+
+    Parameters
+    ----------
+    cone : Cone
+        The first set.
+    dimension : int
+        Dimension of the space.
 
     Attributes
     ----------
-    origin : array of shape (n_sets,), for each set the one it came from in the last cut
-    spikes : array of shape (n_sets,), dtype bool, on which side of it
+    origin : array of shape (n_sets,)
+        For each set, the one that it came from in the last cut.
+    spikes : array of shape (n_sets,), dtype bool
+        On which side of the last cut each set lies.
     """
 
     def __init__(self, cone: Cone, dimension: int) -> None:
@@ -128,17 +139,17 @@ class Frontier:
         self._pack([(cone, 0)])
 
     def __len__(self) -> int:
-        """Number of sets."""
+        """Return the number of sets."""
         return len(self._strict)
 
     def cone(self, number: int) -> Cone:
-        """One of the closures."""
+        """Return the closure of one set."""
         rows = slice(self._start[number] + 1, self._start[number + 1])  # the first row is the apex
         rays = [tuple(ray) for ray in self._rays[rows].tolist()]
         return Cone(rays, list(self._tight[rows]), list(self._lines[number]))
 
     def witnesses(self) -> Iterator[Vector]:
-        """A point of each set."""
+        """Yield a point of each set."""
         for number in range(len(self)):
             yield (
                 _reduced(self.cone(number).interior())
@@ -167,7 +178,7 @@ class Frontier:
         self._keep(kept, ~has_down[kept], parts)
 
     def take(self, origin: npt.NDArray[np.int64]) -> None:
-        """Put sets ``origin`` in the place of all, in that order and as often as they are named."""
+        """Replace all sets by the sets ``origin``, in that order and with repetitions."""
         sizes = np.diff(self._start)[origin]
         rows = self._rows(origin, sizes)
         self._rays, self._tight = self._rays[rows], self._tight[rows]
@@ -176,7 +187,7 @@ class Frontier:
         self._lines = [self._lines[k] for k in origin]
 
     def _rows(self, sets: IntArray, sizes: IntArray) -> IntArray:
-        """Places of the rays of some sets, one set after the other."""
+        """Return the indices of the rays of some sets, set by set."""
         shift = np.repeat(self._start[:-1][sets] - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
         return shift.astype(np.int64) + np.arange(int(sizes.sum()))
 
@@ -200,7 +211,7 @@ class Frontier:
         return values
 
     def _keep(self, kept: IntArray, spikes: npt.NDArray[np.bool_], parts: list[tuple[Cone, int, int, bool]]) -> None:
-        """Carry on with sets that lie on one side, and with the parts of those that do not."""
+        """Keep the sets that lie on one side, and the parts of those that do not."""
         sizes = np.diff(self._start)[kept]
         rows = self._rows(kept, sizes)
         rays, tight = self._rays[rows], self._tight[rows]

@@ -1,4 +1,4 @@
-"""Strong duality as three numbers that anybody can compute: the network's, the convex program's, and the dual's."""
+"""Strong duality as three numbers: the objectives of the network, of the convex program and of the dual."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,25 @@ from ..network.reconstruction import reconstruct, rescale_hidden, weight_decay_o
 from ..network.spiking_network import SpikingNetwork
 
 _SMALL = 2.0**-60
-"""Scale at which the hidden weights of a rebuilt network no longer count, without any spike having changed."""
+"""Scale at which the hidden weights of a rebuilt network are negligible, while no spike has changed."""
 
 
 @dataclass(frozen=True, eq=False)
 class StrongDuality:
     """The three values, and what they were computed from.
 
-    Attributes
+    Parameters
     ----------
-    nonconvex : float, weight-decay objective of the rebuilt network with vanishing inner weights
-    convex : float, the bidual: the finite convex program's objective at the solution
-    dual : float, the objective at a feasible dual point
-    network : SpikingNetwork, the rebuilt one
+    nonconvex : float
+        Weight-decay objective of the rebuilt network with vanishing inner weights.
+    convex : float
+        The bidual: the objective of the finite convex program at the solution.
+    dual : float
+        The objective at a feasible dual point.
+    network : SpikingNetwork
+        The rebuilt network.
     solution : Solution
+        The solution of the convex program.
     """
 
     nonconvex: float
@@ -33,12 +38,12 @@ class StrongDuality:
 
     @property
     def largest_difference(self) -> float:
-        """Between any two of the three, relative to the largest."""
+        """The largest difference between any two of the three, relative to the largest value."""
         values = (self.nonconvex, self.convex, self.dual)
         return (max(values) - min(values)) / max(abs(max(values)), 1e-300)
 
     def __str__(self) -> str:
-        """The three beside each other."""
+        """Return the three values, one per line."""
         scope = "all" if self.solution.certificate.scope == "complete" else "these"
         return (
             f"network (non-convex) {self.nonconvex:.12f}\n"
@@ -51,19 +56,25 @@ class StrongDuality:
 def verify_strong_duality(
     problem: ConvexProblem, inputs: Array, *, width: int = 1, tol: float = 1e-10
 ) -> StrongDuality:
-    """Solve a problem, rebuild the network, and compute primal, bidual and dual values independently of each other.
+    """Solve a problem, rebuild the network, and compute primal, bidual and dual values independently.
 
     Parameters
     ----------
     problem : ConvexProblem
-        Over a dictionary built from witnesses; over a complete one this verifies the paper's theorem "Finite convex
-        formulation for LIF-SNNs". One output, or the group penalty: the L1 norm of several outputs is no norm of
-        subnetworks.
-    inputs : array of shape (n_samples, n_steps, n_features), the sequences of the dictionary
+        A problem over a dictionary built from witnesses. With a complete dictionary this verifies the paper's theorem
+        "Finite convex formulation for LIF-SNNs". It must have one output, or the group penalty: the L1 norm of several
+        outputs is no norm of subnetworks.
+    inputs : array of shape (n_samples, n_steps, n_features)
+        The sequences of the dictionary.
     width : int
         Width m of the rebuilt subnetworks' last layers.
     tol : float
         Relative gap to solve to.
+
+    Returns
+    -------
+    StrongDuality
+        The three values.
     """
     if problem.n_outputs > 1 and problem.penalty.name != "group":
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Complete witnessed dictionaries: every spike pattern that any neuron of a family produces on some sequences."""
+"""Complete witnessed dictionaries: all spike patterns that neurons of a family produce on given sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from ..neurons import HiddenLayer, ThresholdLayer
 from ..neurons.exact import snap_inputs
 from ..witnesses import Provenance, WitnessSet
 from .arrangement import MAX_PATTERNS, count_cells
-from .cones import Cone, Frontier, IntArray
-from .integers import as_integers
+from .cones import Cone, Frontier
+from .integers import IntArray, as_integers
 from .lif_family import LIFFamily
 
 
@@ -27,32 +27,41 @@ from .lif_family import LIFFamily
 class Trajectories:
     """Distinct spike trajectories of single neurons, with parameters that produce them.
 
-    Attributes
+    Parameters
     ----------
     spikes : array of shape (n_trajectories, n_samples, n_steps), dtype bool
-    parameters : array of shape (n_trajectories, dimension), integers
+        The trajectories.
+    parameters : array of shape (n_trajectories, dimension)
+        Integer parameters of a neuron for each.
     """
 
     spikes: npt.NDArray[np.bool_]
     parameters: IntArray
 
     def __len__(self) -> int:
-        """Number of trajectories."""
+        """Return the number of trajectories."""
         return len(self.spikes)
 
 
 def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_PATTERNS) -> Trajectories:
-    """Every spike trajectory that a LIF neuron of a family has on some sequences, each once.
+    """Enumerate all spike trajectories that LIF neurons of a family have on given sequences.
 
-    The space of parameters is cut sample by sample and step by step; where a cut leaves two parts, the neurons in one
-    have fired and those in the other have not, and they go on with different pasts.
+    The space of parameters is cut sample by sample and step by step. Where a cut leaves two parts, the neurons in one
+    have fired and those in the other have not, and they continue with different pasts.
 
     Parameters
     ----------
     family : LIFFamily
+        The neurons.
     inputs : array of shape (n_samples, n_steps, n_features)
+        The sequences.
     max_patterns : int
-        Refuse the work when more are to be expected, and stop it when more are found.
+        Raise an error if more are to be expected, or are found.
+
+    Returns
+    -------
+    Trajectories
+        The distinct trajectories, with parameters for each.
     """
     distinct, inverse = torch.unique(as_inputs(inputs).cpu(), dim=0, return_inverse=True)
     frontier, spikes = split_parameters(family, distinct, max_patterns=max_patterns)
@@ -63,7 +72,7 @@ def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_P
 def split_parameters(
     family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_PATTERNS
 ) -> tuple[Frontier, npt.NDArray[np.bool_]]:
-    """The parts into which spikes cut a family's parameters, and the spikes (n_parts, n_samples, n_steps) in each."""
+    """Return the parts into which spikes cut a family's parameters, and the spikes (n_parts, n_samples, n_steps)."""
     events = family.on(inputs)
     _check_estimate(count_cells(events.n_samples * events.n_steps, events.dimension), max_patterns)
     frontier = Frontier(events.cone(), events.dimension)
@@ -83,13 +92,25 @@ def split_parameters(
 def enumerate_recurrent(
     inputs: Array, width: int = 1, *, bias: bool = False, max_patterns: int = MAX_PATTERNS
 ) -> tuple[npt.NDArray[np.bool_], IntArray]:
-    """Every joint spike trajectory of a layer of threshold neurons with dense recurrence.
+    """Enumerate all joint spike trajectories of a layer of threshold neurons with dense recurrence.
+
+    Parameters
+    ----------
+    inputs : array of shape (n_samples, n_steps, n_features)
+        The sequences.
+    width : int
+        Number of neurons in the layer.
+    bias : bool
+        Whether neurons have a constant drive.
+    max_patterns : int
+        Raise an error if more are to be expected, or are found.
 
     Returns
     -------
     spikes : array of shape (n_layers, width, n_samples, n_steps), dtype bool
-    parameters : array of shape (n_layers, width, dimension), integers
-        Of each neuron: input weights, bias where there is one, and weights from all neurons of the layer.
+        The distinct joint trajectories.
+    parameters : array of shape (n_layers, width, dimension)
+        Integers per neuron: input weights, the bias if there is one, and weights from all neurons of the layer.
     """
     inputs = as_inputs(inputs)
     distinct, inverse = torch.unique(inputs.cpu(), dim=0, return_inverse=True)
@@ -125,21 +146,28 @@ def complete_dictionary(
     *,
     max_patterns: int = MAX_PATTERNS,
 ) -> SpikeDictionary:
-    """The complete witnessed dictionary of LIF networks with one fixed decay.
+    """Build the complete witnessed dictionary of LIF networks with one fixed decay.
 
-    Every atom carries a witness that was rolled out and found to produce it, so its optimum is one over *all* networks
-    of the family with these lower widths: certificates have scope "complete".
+    Every atom has a witness that was rolled out and found to produce it, so an optimum over the dictionary is one over
+    *all* networks of the family with these lower widths: certificates have scope "complete".
 
     Parameters
     ----------
     inputs : array of shape (n_samples, n_steps, n_features)
-        With one step this is a feedforward threshold network.
+        The sequences. With one step this is a feedforward threshold network.
     family : LIFFamily, optional
-        By default decay 0 without bias, which is the feedforward threshold network.
+        The neurons. By default decay 0 without bias, which is the feedforward threshold network.
     lower : sequence of int
         Widths of the hidden layers below the last one. The last layer's neurons do not interact, so it needs no width.
     readout : "last", "all" or "mean"
+        Which steps the read-out sees.
     max_patterns : int
+        Raise an error if more are to be expected, or are found.
+
+    Returns
+    -------
+    SpikeDictionary
+        The dictionary, marked as complete.
     """
     family = family or LIFFamily(0.0)
     inputs = as_inputs(inputs).cpu()
@@ -170,7 +198,26 @@ def complete_dictionary(
 def complete_recurrent_dictionary(
     inputs: Array, width: int = 1, readout: Readout = "last", *, bias: bool = False, max_patterns: int = MAX_PATTERNS
 ) -> SpikeDictionary:
-    """The complete witnessed dictionary of one layer of ``width`` threshold neurons with dense recurrence."""
+    """Build the complete witnessed dictionary of one layer of threshold neurons with dense recurrence.
+
+    Parameters
+    ----------
+    inputs : array of shape (n_samples, n_steps, n_features)
+        The sequences.
+    width : int
+        Number of neurons in the layer.
+    readout : "last", "all" or "mean"
+        Which steps the read-out sees.
+    bias : bool
+        Whether neurons have a constant drive.
+    max_patterns : int
+        Raise an error if more are to be expected, or are found.
+
+    Returns
+    -------
+    SpikeDictionary
+        The dictionary, marked as complete.
+    """
     inputs = as_inputs(inputs).cpu()
     spikes, parameters = enumerate_recurrent(inputs, width, bias=bias, max_patterns=max_patterns)
     found: dict[bytes, tuple[int, int]] = {}
@@ -183,7 +230,7 @@ def complete_recurrent_dictionary(
     _, unit = as_integers(snap_inputs(inputs).numpy())
     if float(values.abs().max()) >= 2**31:
         raise InvalidInputError(
-            "expected neurons that weights of 32 bits can tell apart, got longer ones: round the inputs"
+            "expected neurons that weights of 32 bits can represent, got longer ones: round the inputs"
         )
     layer = ThresholdLayer(
         values[:, :, :n_features].transpose(1, 2).contiguous(),
@@ -200,7 +247,7 @@ def complete_recurrent_dictionary(
 def _stack_layer(
     stacks: list[tuple[tuple[HiddenLayer, ...], torch.Tensor]], family: LIFFamily, width: int, max_patterns: int
 ) -> list[tuple[tuple[HiddenLayer, ...], torch.Tensor]]:
-    """Every choice of ``width`` distinct trajectories of one more layer, over every stack below it."""
+    """Return all choices of ``width`` distinct trajectories of one more layer, over every stack below it."""
     grown = {}
     for layers, values in stacks:
         events = family.on(values)
@@ -217,14 +264,14 @@ def _stack_layer(
 
 
 def _visible(spikes: npt.NDArray[np.bool_], readout: Readout) -> npt.NDArray[Any]:
-    """What a read-out sees of trajectories (n, n_samples, n_steps)."""
+    """Return what a read-out sees of trajectories (n, n_samples, n_steps)."""
     if readout == "last":
         return spikes[:, :, -1]
     return spikes if readout == "all" else spikes.sum(2)
 
 
 def _join(witnesses: list[tuple[tuple[HiddenLayer, ...], HiddenLayer]], recipe: dict[str, Any]) -> WitnessSet:
-    """One subnetwork for each stack of lower layers that differs; where there are none, all neurons in one layer."""
+    """Join witnesses: one subnetwork per stack of lower layers, or all neurons in one layer if there are none."""
     if all(not layers for layers, _ in witnesses):
         layers = (_cat([top for _, top in witnesses], -1),)
         return WitnessSet(layers, Provenance("enumerated", recipe))
@@ -244,7 +291,7 @@ def _describe(family: LIFFamily) -> dict[str, Any]:
 
 
 def _check_realised(dictionary: SpikeDictionary, n_patterns: int) -> None:
-    """The witnesses were rolled out to build the dictionary: distinct patterns must have given distinct atoms."""
+    """Check that the witnesses, which were rolled out to build the dictionary, produced as many atoms as patterns."""
     if dictionary.n_atoms != n_patterns:
         raise RealisationError(f"expected {n_patterns} patterns from their witnesses, got {dictionary.n_atoms}")
 

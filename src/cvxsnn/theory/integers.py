@@ -12,15 +12,18 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 
 IntArray = npt.NDArray[Any]
+"""Integers: int64, or Python integers in an array of objects."""
 
 
 def as_integers(values: Array) -> tuple[IntArray, float]:
-    """Values as integers times a power of two.
+    """Write values as integers times a power of two.
 
     Returns
     -------
-    integers : array of the same shape, int64 where they are small, else Python's integers
-    unit : float, the power of two; ``values == integers * unit``, exactly
+    integers : array of the same shape
+        Small integers as int64, others as Python integers.
+    unit : float
+        The power of two: ``values == integers * unit``, exactly.
     """
     array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
     if array.dtype.kind not in "biuf" or array.size == 0:
@@ -36,6 +39,6 @@ def as_integers(values: Array) -> tuple[IntArray, float]:
 
 
 def narrow(values: IntArray) -> IntArray:
-    """The same integers as int64 where they are small."""
+    """Return the same integers, as int64 if all of them are small."""
     largest = max((abs(int(x)) for x in values.flat), default=0)
     return values.astype(np.int64) if largest < 2**31 else values

@@ -1,11 +1,11 @@
-r"""The neurons over which an optimum is to be complete: one LIF layer with a fixed decay, in exact arithmetic.
+r"""The neurons that a complete optimum is over: one LIF layer with a fixed decay, in exact arithmetic.
 
 With the past spikes fixed, the membrane is linear in the neuron's parameters u = (P_in, bias, U_thr),
 
 .. math:: U^t = \sum_{s \le t} \beta^{t-s} (x^s \cdot P_{in} + b) - U_{thr} \sum_{s \le t} \beta^{t-s} S^{s-1},
 
-so every spike of every sample cuts the space of parameters by a hyperplane through the origin. A decay p/q is kept
-exact by scaling step t with q^(t-1).
+so every spike of every sample cuts the space of parameters by a hyperplane through the origin. A decay p/q stays exact
+because step t is scaled by q^(t-1).
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import as_inputs
 from ..neurons import LIFLayer
 from ..neurons.exact import snap_inputs
-from .cones import WALL, Cone, IntArray, Vector
-from .integers import as_integers, narrow
+from .cones import WALL, Cone, Vector
+from .integers import IntArray, as_integers, narrow
 
 _MAX_DENOMINATOR = 2**8
-"""Decays with more bits would make membranes that float64 rounds."""
+"""With longer decays, float64 would round membranes."""
 
 _WEIGHT_BITS = 32
 
 _EXACT = 2**40
-"""Thresholds and biases below this leave float64 membranes room for exact sums."""
+"""Thresholds and biases below this keep sums in float64 membranes exact."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class LIFFamily:
     Parameters
     ----------
     decay : float
-        In [0, 1], a multiple of 1/256, so that membranes are exact.
+        A multiple of 1/256 between 0 and 1, so that membranes are exact.
     bias : bool
         Whether a neuron has a constant drive.
     negative_threshold : bool
@@ -59,7 +59,18 @@ class LIFFamily:
             )
 
     def on(self, inputs: Array) -> "LIFEvents":
-        """The hyperplanes that sequences of shape (n_samples, n_steps, n_features) cut."""
+        """Return the hyperplanes that given sequences define.
+
+        Parameters
+        ----------
+        inputs : array of shape (n_samples, n_steps, n_features)
+            The sequences.
+
+        Returns
+        -------
+        LIFEvents
+            The hyperplanes, one for each sample, step and history of spikes.
+        """
         grid = snap_inputs(as_inputs(inputs)).cpu().numpy()
         values, unit = as_integers(grid)
         ratio = Fraction(self.decay)
@@ -71,22 +82,25 @@ class LIFFamily:
         for t in range(n_steps):
             total = ratio.numerator * total + ratio.denominator**t * drive[:, t]
             sums[:, t] = total
-        # Leaky counts of spikes have the type of the sums, and are no smaller where late inputs vanish.
+        # Leaky counts of spikes have the type of the sums, and can be larger where late inputs vanish.
         largest_count = n_steps * ratio.denominator**n_steps
         return LIFEvents(self, narrow(sums) if largest_count < 2**62 else sums, unit, n_features)
 
 
 @dataclass(frozen=True, eq=False)
 class LIFEvents:
-    """What some sequences ask of the neurons of a family.
+    """A family of neurons on given sequences: the hyperplanes at which spikes change.
 
-    Attributes
+    Parameters
     ----------
     family : LIFFamily
+        The neurons.
     sums : integer array of shape (n_samples, n_steps, dimension - 1)
-        Leaky sums of the inputs, and of ones where there is a bias; step t is scaled by q^(t-1).
-    unit : float, the power of two in which inputs were counted
+        Leaky sums of the inputs, and of ones if there is a bias; step t is scaled by q^(t-1).
+    unit : float
+        The power of two that inputs are multiples of.
     n_features : int
+        Number of input features.
     """
 
     family: LIFFamily
@@ -101,7 +115,7 @@ class LIFEvents:
 
     @property
     def n_steps(self) -> int:
-        """Steps of each."""
+        """Number of steps of each sequence."""
         return int(self.sums.shape[1])
 
     @property
@@ -110,27 +124,27 @@ class LIFEvents:
         return int(self.sums.shape[2]) + 1
 
     def cone(self) -> Cone:
-        """All parameters that the family allows."""
+        """Return all parameters that the family allows."""
         whole = Cone.whole_space(self.dimension)
         if self.family.negative_threshold:
             return whole
-        # The wall at threshold zero belongs to the family; no spike is decided by it, so its mask says nothing.
+        # The wall at threshold zero belongs to the family and decides no spike, so its mask means nothing.
         above, _ = whole.cut((0,) * (self.dimension - 1) + (1,), WALL)
         return above
 
     def advance(self, resets: IntArray, spikes: npt.NDArray[np.bool_], step: int) -> IntArray:
-        """Leaky counts of past spikes before ``step``, from those before ``step - 1`` and the spikes at it."""
+        """Return leaky counts of spikes before ``step``, from those before ``step - 1`` and the spikes at that step."""
         ratio = Fraction(self.family.decay)
         grown: IntArray = ratio.numerator * resets + ratio.denominator**step * spikes.astype(resets.dtype)
         return grown
 
     def normals(self, sample: int, step: int, resets: IntArray) -> IntArray:
-        """The constraints of one event, one row for each of several histories."""
+        """Return the constraints of one event, one row per history."""
         sums = np.broadcast_to(self.sums[sample, step], (len(resets), self.dimension - 1))
         return np.concatenate((sums, -resets[:, None]), axis=1)
 
     def simulate(self, parameters: IntArray) -> npt.NDArray[np.bool_]:
-        """Spikes of shape (n_neurons, n_samples, n_steps) in exact arithmetic."""
+        """Return spikes of shape (n_neurons, n_samples, n_steps), in exact arithmetic."""
         values = np.asarray(parameters, dtype=object)
         drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(object))
         resets = np.zeros(drives.shape[:2], dtype=object)
@@ -142,15 +156,15 @@ class LIFEvents:
         return spikes
 
     def representable(self, parameters: IntArray) -> IntArray:
-        """Those neurons whose spikes a layer in float64 can have."""
+        """Return the neurons whose spikes a layer in float64 can produce."""
         return np.array([row for row in parameters if self._short(tuple(row)) is not None], dtype=object)
 
     def layer(self, parameters: IntArray) -> LIFLayer:
-        """One subnetwork whose neurons have these parameters, in float64."""
+        """Return one subnetwork whose neurons have these parameters, in float64."""
         short = [self._short(tuple(row)) for row in np.asarray(parameters, dtype=object).tolist()]
         if None in short:
             raise InvalidInputError(
-                "expected neurons that weights of 32 bits can tell apart, got a pattern that only longer ones produce: "
+                "expected neurons that weights of 32 bits can represent, got a pattern that only longer ones produce: "
                 "round the inputs to fewer bits"
             )
         chosen = np.array(short, dtype=object)
@@ -165,7 +179,7 @@ class LIFEvents:
         )
 
     def _short(self, parameters: Vector) -> Vector | None:
-        """Parameters with the same spikes and as few bits as the layer can hold; None if there are none."""
+        """Return parameters with the same spikes that are short enough for the layer; None if there are none."""
         largest = max(map(abs, parameters))
         if max(map(abs, parameters[: self.n_features])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
             return parameters

@@ -1,4 +1,4 @@
-"""A picture of parameters being cut by spikes, for neurons with two of them."""
+"""Plots of how spikes cut the parameter space of neurons with two parameters."""
 
 import math
 from itertools import pairwise
@@ -16,10 +16,24 @@ from .lif_family import LIFFamily
 
 
 def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Axes:
-    """Draw the cones of (weight, threshold) in which a neuron that reads one feature has one and the same spikes.
+    """Draw the cones of (weight, threshold) in which the spikes of a neuron with one input feature are constant.
 
-    Each cone is labelled with its spikes: a row of 0s and 1s for every sample, one a step. Patterns that only ties
-    produce are the bold rays between them.
+    Each cone is labelled with its spikes: a row per sample with one 0 or 1 per step. Patterns that only ties produce
+    are the bold rays between cones.
+
+    Parameters
+    ----------
+    family : LIFFamily
+        The neurons, without bias.
+    inputs : array of shape (n_samples, n_steps, 1)
+        The sequences.
+    axes : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        The axes with the drawing.
     """
     frontier, spikes = split_parameters(family, inputs)
     events = family.on(inputs)
@@ -58,7 +72,7 @@ def _rays(cone: Cone) -> list[tuple[int, ...]]:
 
 
 def _sector(angles: list[float]) -> tuple[float, float]:
-    """Where a cone with generators at these angles begins and ends: it is what their widest gap leaves."""
+    """Return where a cone with generators at these angles starts and ends: it is the complement of the widest gap."""
     gaps = [after - before for before, after in pairwise([*angles, angles[0] + 2 * math.pi])]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
     first = angles[(widest + 1) % len(angles)]

@@ -3,9 +3,9 @@ r"""Exact pricing: the largest correlation of a dual point with any neuron of a 
 .. math:: \max_\omega \Big| \sum_{i,t} \lambda_{i,t}\, S_i^t(\omega) \Big|
 
 Branch and bound over cones of parameters. In a cone every sample has a few possible spike trains: a step at which all
-extreme rays agree is decided, another is open. The sum over samples of the best that each can still contribute bounds
-the cone from above, its inner point from below, and the sample with most at stake says where to cut next. All signs are
-those of exact integers, so a bound rests on no tolerance; sums of the :math:`\lambda` are rounded outwards.
+extreme rays agree is decided, others are open. The sum over samples of the best that each can still contribute is an
+upper bound for the cone, its inner point gives a lower bound, and the sample with the widest range is cut next. All
+signs are those of exact integers, so a bound rests on no tolerance; sums of the :math:`\lambda` are rounded outwards.
 """
 
 import heapq
@@ -18,25 +18,31 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from .cones import WALL, Cone, IntArray, Vector
+from .cones import WALL, Cone, Vector
+from .integers import IntArray
 from .lif_family import LIFEvents
 
 _SAFE = 2**62
 _ROUNDING = 1e-12
-"""Relative margin for sums of some thousand numbers in float64."""
+"""Relative margin for sums of a few thousand numbers in float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class Price:
-    """What a search found and proved.
+    """The outcome of pricing.
 
-    Attributes
+    Parameters
     ----------
-    value : float, the largest |λᵀψ| of a neuron that was found
-    bound : float, no neuron of the family has a larger one
-    parameters : integer array of shape (n_found, dimension), neurons whose price is high, best first
-    n_cones : int, cones looked at
-    is_finished : bool, whether the search went to its end and not to a limit
+    value : float
+        The largest |λᵀψ| of the neurons found.
+    bound : float
+        An upper bound over all neurons of the family.
+    parameters : integer array of shape (n_found, dimension)
+        Neurons with high prices, best first.
+    n_cones : int
+        Number of cones examined.
+    is_finished : bool
+        Whether the search was completed before it reached a limit.
     """
 
     value: float
@@ -60,14 +66,22 @@ def price(
     Parameters
     ----------
     events : LIFEvents
-        The sequences.
+        The family on the sequences, from :meth:`LIFFamily.on`.
     dual : array of shape (n_samples, n_steps)
+        The dual point, as weights of single spikes.
     enough : float
-        Stop once the bound is at most this: what is below needs no proof.
-    max_cones, max_seconds
-        Stop after so much work. The bound is then valid all the same, only larger.
+        Stop once the bound is at most this value.
+    max_cones : int
+        Limit on the cones examined. A search that stops early gives a larger bound, but a valid one.
+    max_seconds : float
+        Limit on the time.
     n_found : int
-        Neurons to return at most.
+        Largest number of neurons to return.
+
+    Returns
+    -------
+    Price
+        The best neurons found and a bound on all of them.
     """
     merged, weights = _merge(events, np.asarray(dual, dtype=np.float64))
     searches = [_Search(merged, sign * weights, enough, n_found) for sign in (1.0, -1.0)]
@@ -88,7 +102,7 @@ def price(
 
 
 def _merge(events: LIFEvents, dual: npt.NDArray[np.float64]) -> tuple[LIFEvents, npt.NDArray[np.float64]]:
-    """Equal sequences have equal spikes: one of them with the sum of their weights, none where that is zero."""
+    """Merge equal sequences, which have equal spikes, and drop those whose weights sum to zero."""
     keys: dict[bytes, int] = {}
     rows = [keys.setdefault(repr(sequence.tolist()).encode(), len(keys)) for sequence in events.sums]
     weights = np.zeros((len(keys), dual.shape[1]))
@@ -101,7 +115,7 @@ def _merge(events: LIFEvents, dual: npt.NDArray[np.float64]) -> tuple[LIFEvents,
 
 @dataclass(order=True)
 class _Open:
-    """A cone that may still hold something better; the heap gives the highest bound first."""
+    """A cone that may still contain something better; the heap returns the highest bound first."""
 
     negative_bound: float
     order: int
@@ -112,7 +126,7 @@ class _Open:
 
 
 _Event = tuple[int, int, int]
-"""Sample, step, and the leaky count of past spikes that tells histories apart."""
+"""Sample, step, and the leaky count of past spikes, which identifies the history."""
 
 
 class _Search:
@@ -167,7 +181,7 @@ class _Search:
             self.found = sorted([*self.found, (value, parameters)], reverse=True)[: self.n_found]
 
     def _look_ahead(self, cone: Cone, silent: frozenset[_Event]) -> tuple[float, _Event | None]:
-        """An upper bound over the cone but its apex, and the event to cut it by: none if all spikes are decided.
+        """Return an upper bound over the cone without its apex, and the event to cut it by: None if all are decided.
 
         Events in ``silent`` are strictly below zero: a tie is no spike there.
         """

@@ -127,3 +127,28 @@ def assert_same_tensors(one, other):
     assert one.keys() == other.keys()
     for name, own in one.items():
         assert torch.equal(own, other[name]), name
+
+
+def static_data(n_classes=N_CLASSES, seed=0):
+    """Data without time, and the classes."""
+    inputs, classes = draw_data(n_steps=1, n_classes=n_classes, seed=seed)
+    return inputs[:, 0], classes
+
+
+def cross_entropy(model, inputs, classes):
+    """The loss of a model's outputs."""
+    with torch.no_grad():
+        return float(nn.functional.cross_entropy(model(inputs).double(), classes))
+
+
+def accuracy(model, inputs, classes):
+    """The share of a model's largest outputs that are right."""
+    with torch.no_grad():
+        return float((model(inputs).argmax(1) == classes).double().mean())
+
+
+class CountingNeurons(Looped):
+    """Output neurons that fire above a threshold of their own."""
+
+    def forward(self, x):
+        return torch.stack([(self.out(spikes) > 0.3).float() for spikes in self.spikes(x)]).sum(0)

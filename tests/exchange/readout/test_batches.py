@@ -3,16 +3,20 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from exchange.readout.strangers import N_CLASSES, N_FEATURES, Looped, draw_data, draw_static, unharmed
+from exchange.readout.strangers import (
+    N_CLASSES,
+    N_FEATURES,
+    Looped,
+    accuracy,
+    draw_data,
+    draw_static,
+    static_data,
+    unharmed,
+)
 from tolerances import REFITTED
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 from cvxsnn import InvalidInputError, reconstruct_readout
-
-
-def accuracy(model, inputs, classes):
-    with torch.no_grad():
-        return float((model(inputs).argmax(1) == classes).double().mean())
 
 
 class Stream(IterableDataset):
@@ -96,7 +100,7 @@ def bad_calls():
         "not a number in a loader": (([good[0], (nan, classes)],), {}, "finite inputs"),
         "objects": ((np.array([None] * 60), classes), {}, "array of numbers"),
         "names in a loader": (([(["a", "b"], [0, 1])],), {}, "array of numbers"),
-        "list beside targets": ((inputs.tolist(), classes), {}, "array or a tensor beside targets y, got list"),
+        "list beside targets": ((inputs.tolist(), classes), {}, "array or a tensor with targets y, got list"),
         "loader and targets": ((good, classes), {}, "leave y out"),
         "string labels": ((inputs, names), {}, "LabelEncoder"),
         "object labels": ((inputs, names.astype(object)), {}, "LabelEncoder"),
@@ -105,7 +109,7 @@ def bad_calls():
         "one class": ((inputs, torch.zeros_like(classes)), {}, "at least two classes"),
         "real targets of another width": ((inputs, inputs[:, 0, :2]), {}, "3 finite targets"),
         "real targets that are not finite": ((inputs, nan[:, 0, :3]), {}, "3 finite targets"),
-        "real targets with softmax": ((inputs, inputs[:, 0, :3]), {"loss": "softmax"}, "whole number a sample"),
+        "real targets with softmax": ((inputs, inputs[:, 0, :3]), {"loss": "softmax"}, "one integer per sample"),
         "generator": (((own for own in good),), {}, "more than once.*got generator"),
         "iterator": ((iter(good),), {}, "more than once"),
         "empty loader": (([],), {}, "empty loader"),
@@ -158,3 +162,32 @@ def test_bytes_of_spikes_are_refused_by_a_model_of_floats_in_one_sentence():
     model = draw_static()
     with unharmed(model), pytest.raises(InvalidInputError, match="uint8 batch"):
         reconstruct_readout(model, spikes, torch.arange(12) % N_CLASSES)
+
+
+def test_classes_that_do_not_occur_are_noted():
+    (inputs, classes), model = static_data(n_classes=2), draw_static(5)
+    result = reconstruct_readout(model, inputs, classes)
+    assert "only 2 of 5 classes occur in the targets" in result.notes
+    assert result.solution.has_converged
+    with torch.no_grad():
+        assert int(model(inputs).argmax(1).max()) < 2
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
+def test_one_against_the_rest_needs_every_class(loss):
+    (inputs, classes), model = static_data(n_classes=2), draw_static(5)
+    with unharmed(model), pytest.raises(InvalidInputError, match=f"all 5 classes for loss '{loss}'"):
+        reconstruct_readout(model, inputs, classes, loss=loss)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_real_targets_are_a_regression(n_outputs, dtype):
+    inputs, _ = static_data()
+    targets = inputs[:, :n_outputs].squeeze(1).to(dtype)
+    result = reconstruct_readout(draw_static(n_outputs), inputs, targets)
+    assert result.solution.problem.heads[0].loss.name == "squared"
+    assert result.after.loss < result.before.loss
+    assert result.after.accuracy is None
+    assert result.after.model_accuracy is None
+    assert result.notes == ()

@@ -17,7 +17,7 @@ from exchange.readout.strangers import (
 )
 from torch import nn
 
-import cvxsnn.exchange.readout.reconstruct
+import cvxsnn.exchange.readout.solving
 from cvxsnn import InvalidInputError, reconstruct_readout
 from cvxsnn.exchange.readout.guard import reset_neurons, untouched
 
@@ -143,7 +143,7 @@ def test_an_interruption_inside_the_solver_leaves_the_model_unharmed(monkeypatch
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cvxsnn.exchange.readout.reconstruct, "solve", interrupt)
+    monkeypatch.setattr(cvxsnn.exchange.readout.solving, "solve", interrupt)
     with unharmed(model), pytest.raises(KeyboardInterrupt):
         reconstruct_readout(model, inputs, classes)
 

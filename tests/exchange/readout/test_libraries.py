@@ -19,19 +19,19 @@ from tolerances import ROUNDING
 from torch import nn
 
 from cvxsnn import InvalidInputError, reconstruct_readout
-from cvxsnn.exchange.neighbours import import_neighbour
+from cvxsnn.exchange.libraries import import_library
 
 logging.getLogger("torch._library.triton").setLevel(logging.ERROR)  # SpikingJelly asks for a GPU's compiler
 
 for library in ("snntorch", "spikingjelly", "norse"):
     pytest.importorskip(library, reason=f"{library} is not installed: pip install 'cvxsnn[interop]'")
 
-snn = import_neighbour("snntorch", "snntorch")
-neuron = import_neighbour("spikingjelly.activation_based.neuron", "spikingjelly")
-layer = import_neighbour("spikingjelly.activation_based.layer", "spikingjelly")
-functional = import_neighbour("spikingjelly.activation_based.functional", "spikingjelly")
-encoding = import_neighbour("spikingjelly.activation_based.encoding", "spikingjelly")
-norse = import_neighbour("norse.torch", "norse")
+snn = import_library("snntorch", "snntorch")
+neuron = import_library("spikingjelly.activation_based.neuron", "spikingjelly")
+layer = import_library("spikingjelly.activation_based.layer", "spikingjelly")
+functional = import_library("spikingjelly.activation_based.functional", "spikingjelly")
+encoding = import_library("spikingjelly.activation_based.encoding", "spikingjelly")
+norse = import_library("norse.torch", "norse")
 
 # Norse calls torch.jit on CPUs, which torch advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.*:DeprecationWarning")

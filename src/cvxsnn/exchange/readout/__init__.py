@@ -1,4 +1,4 @@
-"""Optimal read-outs for networks that somebody else has trained."""
+"""Optimal read-outs for trained networks of any library."""
 
 from .reconstruct import reconstruct_readout
 from .result import ReadoutResult, ReadoutScore

@@ -1,4 +1,8 @@
-"""Data a batch at a time, and targets as a convex program takes them."""
+"""Batches of a user's data as they come, and targets in the form that a convex program needs.
+
+A model accepts inputs of any shape, in batches as its user makes them, and they are read several times. That is unlike
+:mod:`cvxsnn.dictionary.blocks`, which reads sequences once and cuts them into blocks of equal size.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +21,7 @@ from ...core.checks import Array
 from ...core.errors import InvalidInputError
 
 _N_OPENING = 7
-"""Samples that a model is tried on."""
+"""Number of samples for trial runs."""
 
 
 class Batches:
@@ -26,8 +30,11 @@ class Batches:
     Parameters
     ----------
     inputs : array of shape (n_samples, ...), or an iterable of batches ``(inputs, targets)``
-    targets : array of shape (n_samples, ...), for an array of inputs
-    batch_size : int, for an array of inputs
+        The inputs, or a loader that yields them with their targets.
+    targets : array of shape (n_samples, ...), optional
+        The targets of an array of inputs.
+    batch_size : int
+        Batch size for an array of inputs.
     """
 
     def __init__(self, inputs: Any, targets: Array | None, batch_size: int) -> None:
@@ -35,21 +42,21 @@ class Batches:
         if not isinstance(inputs, (np.ndarray, Tensor)):
             if targets is not None:
                 raise InvalidInputError(
-                    f"expected an array or a tensor beside targets y, got {type(inputs).__name__}: convert it, or "
+                    f"expected an array or a tensor with targets y, got {type(inputs).__name__}: convert it, or "
                     "leave y out where it is a loader, whose batches have targets"
                 )
             if not isinstance(inputs, Iterable) or isinstance(inputs, Iterator):
                 raise InvalidInputError(
-                    "expected an array, or an iterable of batches (inputs, targets) that can be gone through more than "
+                    "expected an array, or an iterable of batches (inputs, targets) that can be iterated more than "
                     f"once, such as a DataLoader, got {type(inputs).__name__}"
                 )
             return
         if targets is None:
-            raise InvalidInputError("expected targets y beside an array of inputs, got none")
+            raise InvalidInputError("expected targets y with an array of inputs, got none")
         _check_lengths(inputs, targets)
 
     def __iter__(self) -> Iterator[tuple[Tensor, npt.NDArray[Any]]]:
-        """Pairs of inputs and targets."""
+        """Yield pairs of inputs and targets."""
         if self._targets is not None:
             for start in range(0, len(self._inputs), self._size):
                 own = slice(start, start + self._size)
@@ -62,33 +69,37 @@ class Batches:
             yield _as_inputs(batch[0]), _as_array(batch[1])
 
     def __len__(self) -> int:
-        """Number of batches; 0 where nobody knows."""
+        """Return the number of batches; 0 where it is unknown."""
         if self._targets is not None:
             return -(-len(self._inputs) // self._size)
         return length_hint(self._inputs)  # loaders of streams have a len() that raises
 
     def opening(self) -> Tensor:
-        """A few samples."""
+        """Return a few samples for trial runs."""
         for inputs, _ in self:
             return inputs[:_N_OPENING]
         raise InvalidInputError("expected at least one batch, got an empty loader")
 
     def first(self, n_samples: int) -> list[tuple[Tensor, npt.NDArray[Any]]]:
-        """The batches of about the first so many samples."""
+        """Return the batches that hold about the first ``n_samples`` samples."""
         size = len(next(iter(self))[0])
         return list(islice(self, -(-n_samples // size)))
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Targets as a convex program takes them.
+    """Targets in the form that a convex program needs.
 
-    Attributes
+    Parameters
     ----------
-    values : Tensor, of shape (n_samples,) or (n_samples, n_outputs)
+    values : Tensor of shape (n_samples,) or (n_samples, n_outputs)
+        The targets.
     loss : str or Loss
-    classes : Tensor of shape (n_samples,), or None for real targets
+        The loss for them.
+    classes : Tensor of shape (n_samples,), or None
+        The classes; None for real targets.
     notes : tuple of str
+        What a reader of the result should know.
     """
 
     values: Tensor
@@ -98,7 +109,7 @@ class Targets:
 
 
 def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
-    """Targets for a layer of so many outputs; ``loss="auto"`` goes by what they are."""
+    """Return the targets for a layer with ``n_outputs`` outputs; ``loss="auto"`` depends on their type."""
     if given.dtype.kind in "OSU":
         raise InvalidInputError(
             f"expected classes as the model's outputs are numbered, 0 to {max(n_outputs, 2) - 1}, got "
@@ -135,13 +146,13 @@ def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets
 def _real_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
     if loss != "squared":
         raise InvalidInputError(
-            f"expected one whole number a sample for loss {loss!r}, got {given.dtype} of shape {given.shape}: use "
+            f"expected one integer per sample for loss {loss!r}, got {given.dtype} of shape {given.shape}: use "
             "loss='squared' for real targets"
         )
     values = torch.from_numpy(given.astype(np.float64)).reshape(len(given), -1)
     if values.shape[1] != n_outputs or not bool(torch.isfinite(values).all()):
         raise InvalidInputError(
-            f"expected {n_outputs} finite targets a sample, as the layer has outputs, got shape {given.shape}"
+            f"expected {n_outputs} finite targets per sample, as the layer has outputs, got shape {given.shape}"
         )
     return Targets(values, loss, None)
 
@@ -157,7 +168,7 @@ def _check_lengths(inputs: Any, targets: Any) -> None:
 
 def _as_inputs(values: Any) -> Tensor:
     try:
-        # A copy where torch takes no view: of arrays that are read-only, or read backwards.
+        # Copies arrays that torch cannot view: read-only ones, and those with negative strides.
         inputs = values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, None, ["C", "W"]))
     except (TypeError, ValueError):
         kind = getattr(values, "dtype", type(values).__name__)

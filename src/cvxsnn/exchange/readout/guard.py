@@ -1,4 +1,4 @@
-"""Running a stranger's network without leaving a trace on it."""
+"""Running a user's network without leaving a trace on it."""
 
 import inspect
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ _STRUCTURE = ("_modules", "training")
 
 @contextmanager
 def untouched(model: nn.Module, seed: int) -> Iterator[None]:
-    """Evaluation mode, no gradients, random numbers from ``seed``; what the model was and held before comes back.
+    """Run in evaluation mode, without gradients, with random numbers from ``seed``; then restore the model's state.
 
-    Weights come back too: a stranger's ``reset`` may be one that initialises them.
+    Weights are restored too: a user's ``reset`` may be one that initialises them.
     """
     kept = [(module, module.training, _State(module)) for module in model.modules()]
     cuda = sorted({value.get_device() for value in model.parameters() if value.is_cuda})
@@ -39,7 +39,7 @@ def _uncompiled(model: nn.Module) -> AbstractContextManager[Any]:
 
 
 def reset_neurons(model: nn.Module) -> None:
-    """Make neurons forget, as snnTorch and SpikingJelly do it; networks that keep no state need nothing."""
+    """Reset the state of neurons, as snnTorch and SpikingJelly do it; networks without state need nothing."""
     for module in model.modules():
         for name in ("reset_mem", "reset"):
             method = getattr(module, name, None)

@@ -1,4 +1,4 @@
-"""Finding the linear layer that a network is read out by."""
+"""Finding the linear layer that reads a network out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,18 @@ from ...core.errors import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class LinearLayer:
-    """A layer that computes ``weight @ input + bias``, by whatever names its library has for them.
+    """A layer that computes ``weight @ input + bias``, whatever its library calls them.
 
-    Attributes
+    Parameters
     ----------
-    name : str, its path in the model
+    name : str
+        Its path in the model.
     module : nn.Module
+        The layer itself.
     weight : nn.Parameter of shape (n_outputs, n_inputs)
+        Its weights.
     bias : nn.Parameter of shape (n_outputs,), or None
+        Its bias, if it has one.
     """
 
     name: str
@@ -28,25 +32,25 @@ class LinearLayer:
     bias: nn.Parameter | None
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """Weights and bias in float64."""
+        """Return weights and bias in float64."""
         weight = self.weight.detach().to(torch.float64, copy=True)
         bias = weight.new_zeros(len(weight)) if self.bias is None else self.bias.detach().to(torch.float64, copy=True)
         return weight, bias
 
     def rounded(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and bias as the layer's own precision keeps them."""
+        """Return weights and bias rounded to the layer's own precision."""
         return tuple(value.to(self.weight.dtype).to(torch.float64) for value in (weight, bias))  # type: ignore[return-value]
 
     @torch.no_grad()
     def write(self, weight: Tensor, bias: Tensor, scale: float = 1.0, shift: float = 0.0) -> None:
-        """Put ``scale`` times weights and bias into the layer, and ``shift`` onto every output."""
+        """Write ``scale`` times weights and bias into the layer, and add ``shift`` to every output."""
         self.weight.copy_(scale * weight)
         if self.bias is not None:
             self.bias.copy_(scale * bias + shift)
 
 
 def linear_layers(model: nn.Module) -> dict[str, LinearLayer]:
-    """The linear layers of a model by name: ``nn.Linear``, and integrating cells with weights of their own."""
+    """Return the linear layers of a model by name: ``nn.Linear``, and integrating cells with weights of their own."""
     found = {}
     for name, module in model.named_modules():
         weight = module.weight if isinstance(module, nn.Linear) else getattr(module, "input_weights", None)
@@ -58,14 +62,21 @@ def linear_layers(model: nn.Module) -> dict[str, LinearLayer]:
 
 
 def find_readout(model: nn.Module, trial: Callable[[], Any], name: str | None = None) -> LinearLayer:
-    """The layer that is read out: the one named, or the linear layer that runs last.
+    """Return the read-out layer: the named one, or the linear layer that runs last.
 
     Parameters
     ----------
     model : nn.Module
-    trial : function
-        Runs the model on something.
+        The model.
+    trial : callable
+        Runs the model on a few samples.
     name : str, optional
+        The layer that the user named.
+
+    Returns
+    -------
+    LinearLayer
+        The layer to solve for.
     """
     linear = linear_layers(model)
     choices = ", ".join(map(repr, linear)) or "none"
@@ -114,12 +125,12 @@ def find_readout(model: nn.Module, trial: Callable[[], Any], name: str | None = 
 
 
 def first_argument(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """What a module is called with."""
+    """Return the first argument that a module is called with."""
     return next(iter((*arguments, *named.values())), None)
 
 
 def _has_weights(name: str, module: nn.Module) -> bool:
-    """Whether a module transforms its input by weights, unlike neurons, whose parameters are decays and thresholds."""
+    """Return whether a module has weights; the parameters of neurons are decays and thresholds."""
     if "parametrizations" in name.split(".") or "_orig_mod" in module._modules:
         return False  # transforms weights, or shows those of the module that torch.compile has wrapped in it
     weight = getattr(module, "weight", None)
@@ -127,10 +138,10 @@ def _has_weights(name: str, module: nn.Module) -> bool:
     return isinstance(weight, Tensor) or callable(weight) or any(is_matrix)  # quantised layers have it as a method
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two inputs are one, also where one is a view of the other."""
-    are_tensors = isinstance(one, Tensor) and isinstance(other, Tensor)
-    return are_tensors and one.data_ptr() == other.data_ptr() and one.numel() == other.numel()
+def _is_same(first: Any, second: Any) -> bool:
+    """Return whether two inputs are the same, or one is a view of the other."""
+    are_tensors = isinstance(first, Tensor) and isinstance(second, Tensor)
+    return are_tensors and first.data_ptr() == second.data_ptr() and first.numel() == second.numel()
 
 
 def _refuse_computed(name: str, module: nn.Module | None) -> None:
@@ -144,7 +155,7 @@ def _refuse_computed(name: str, module: nn.Module | None) -> None:
 
 
 def _unshared(layer: LinearLayer, model: nn.Module) -> LinearLayer:
-    """The layer, unless another has its weights too."""
+    """Return the layer, or refuse it where another shares its weights."""
     own = {id(layer.weight), id(layer.bias)} - {id(None)}
     for name, module in model.named_modules():
         if module is not layer.module and any(id(its) in own for its in module.parameters(recurse=False)):

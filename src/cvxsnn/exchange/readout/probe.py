@@ -1,4 +1,4 @@
-"""What a network does with a layer, found out by trying other weights in it."""
+"""What a network does with a layer, found by running it with other weights in that layer."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,48 +9,56 @@ from torch import Tensor
 from ...core.errors import InvalidInputError
 from .guard import untouched
 from .layers import LinearLayer
-from .player import Player, leading
+from .runner import ModelRunner, leading
 
 _SAME = 1e-3
 """Relative and absolute difference of two outputs that are the same; batches are summed in an order of their own."""
 
 
-def probe(player: Player, layer: LinearLayer, opening: Tensor, seed: int, is_named: bool) -> tuple[Player, list[str]]:
-    """The player, knowing which axis is time, and what a reader should know of the model.
+def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[ModelRunner, list[str]]:
+    """Return the runner, now knowing which axis is time, and notes on the model.
 
-    Refuses a layer whose weights have a part in what enters it: those spikes would be others with the weights that are
-    optimal for them. Refuses one that is found and not named, and that is not all that the outputs come from.
+    Refuses a layer whose weights affect what enters it: with the weights that are optimal for the recorded spikes, the
+    spikes would be others. Refuses a layer that was found, not named, and is not the only source of the outputs.
 
     Parameters
     ----------
-    player : Player
+    runner : ModelRunner
+        Runs the model.
     layer : LinearLayer
-    opening : Tensor of shape (n_samples, ...), a few
-    seed : int
-    is_named : bool
-        Whether the user has named the layer.
+        The read-out layer.
+    opening : Tensor of shape (n_samples, ...)
+        A few samples.
+
+    Returns
+    -------
+    runner : ModelRunner
+        The runner with what was found out.
+    notes : list of str
+        What a reader of the result should know.
     """
+    is_named, seed = runner.options.layer is not None, runner.options.seed
     n_samples, n_outputs = len(opening), layer.weight.shape[0]
     largest = float(layer.weight.detach().abs().max().nan_to_num(1.0, 1.0)) or 1.0
 
     def attempt(value: float, samples: Tensor = opening) -> tuple[Any, list[Tensor]]:
         weight, bias = layer.read()
-        with untouched(player.model, seed):
+        with untouched(runner.model, seed):
             layer.write(torch.full_like(weight, value), torch.full_like(bias, value))
-            return player.hear(layer, samples)
+            return runner.record_calls(layer, samples)
 
-    output, heard = attempt(0.0)
-    result, entered = leading(output), heard[0]
+    output, calls = attempt(0.0)
+    result, entered = leading(output), calls[0]
     if n_samples > 2 and any(own is not None and own.shape[:2] == (n_samples, n_samples) for own in (result, entered)):
-        return probe(player, layer, opening[:-1], seed, is_named)  # as many steps as samples: no telling them apart
+        return probe(runner, layer, opening[:-1])  # as many steps as samples: no telling them apart
     high, driven = attempt(10 * largest)
-    if not _are_equal(heard, driven) and _are_equal(heard, attempt(0.0)[1]):
+    if not _are_equal(calls, driven) and _are_equal(calls, attempt(0.0)[1]):
         raise InvalidInputError(
             f"expected what enters layer {layer.name!r} not to depend on its weights, but it does: the layer is used "
-            "more than once, shares its weights, or what it gives is fed back; name another with layer="
+            "more than once, shares its weights, or its output is fed back; name another with layer="
         )
     notes = []
-    scores = player.scores(output, n_samples, n_outputs)
+    scores = runner.scores(output, n_samples, n_outputs)
     if scores is not None and not torch.allclose(scores, scores[:1].expand_as(scores), _SAME, _SAME, equal_nan=True):
         if not is_named:
             raise InvalidInputError(
@@ -60,9 +68,14 @@ def probe(player: Player, layer: LinearLayer, opening: Tensor, seed: int, is_nam
         notes.append(
             f"the model's outputs do not come from layer {layer.name!r} alone; it was solved for as if they did"
         )
-    if player.layout == "stepped" and player.run is None and opening.shape[1] > 1 and bool(heard[-1].any()):
+    if (
+        runner.options.layout == "stepped"
+        and runner.options.run is None
+        and opening.shape[1] > 1
+        and bool(calls[-1].any())
+    ):
         alone = attempt(0.0, opening[:, -1:])[1]
-        if torch.equal(alone[-1], heard[-1]):
+        if torch.equal(alone[-1], calls[-1]):
             notes.append("no step depends on those before it; a model that gives its state back needs run= to get it")
     if not is_named and n_outputs > 1 and result is not None and result.ndim > 1 and n_outputs not in result.shape:
         raise InvalidInputError(
@@ -71,14 +84,14 @@ def probe(player: Player, layer: LinearLayer, opening: Tensor, seed: int, is_nam
         )
     has_sign = n_outputs > 1 or any(
         own is not None and bool((own < 0).any())
-        for own in (player.scores(one, n_samples, 1) for one in (high, attempt(-10 * largest)[0]))
+        for own in (runner.scores(one, n_samples, 1) for one in (high, attempt(-10 * largest)[0]))
     )
     reads_time_first = entered.shape[1] == n_samples if entered.ndim == 3 else None
-    if len(heard) == 1 and entered.ndim == 2 and len(entered) > n_samples and len(entered) % n_samples == 0:
+    if len(calls) == 1 and entered.ndim == 2 and len(entered) > n_samples and len(entered) % n_samples == 0:
         reads_time_first = _is_time_first(entered, attempt(0.0, opening.flip(0))[1][0], n_samples)
     gives_time_first = result.shape[1] == n_samples if result is not None and result.ndim == 3 else None
-    known = replace(player, reads_time_first=reads_time_first, gives_time_first=gives_time_first, has_sign=has_sign)
-    drive = known.in_steps(driven, n_samples).double().sum(2).add(layer.bias is not None).sum(0)
+    known = replace(runner, reads_time_first=reads_time_first, gives_time_first=gives_time_first, has_sign=has_sign)
+    drive = known.as_steps(driven, n_samples).double().sum(2).add(layer.bias is not None).sum(0)
     return replace(known, is_direct=_are_proportional(drive, known.scores(high, n_samples, n_outputs))), notes
 
 

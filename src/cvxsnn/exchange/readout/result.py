@@ -1,4 +1,4 @@
-"""What an optimal read-out changed."""
+"""The outcome of a read-out reconstruction."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,20 @@ from ...convex import Certificate, Solution
 
 @dataclass(frozen=True)
 class ReadoutScore:
-    """How good a read-out is on the data that it was given.
+    """How good a read-out is on the data that it was solved for.
 
-    Attributes
+    Parameters
     ----------
     loss : float
-        Mean loss of the layer's outputs, averaged over the steps or at the last one; without the penalty.
+        Mean loss of the layer's outputs, averaged over the steps or at the last one, without the penalty.
     accuracy : float or None
-        Of the largest of those outputs; None for real targets.
+        Accuracy of the largest of those outputs; None for real targets.
     model_accuracy : float or None
-        Of what the model itself decides, in which output neurons have a part; None where that is not known.
-    n_weights, n_read : int
-        Weights that are not zero, and neurons that have one.
+        Accuracy of the model's own decisions, to which output neurons contribute; None where it is unknown.
+    n_weights : int
+        Number of non-zero weights.
+    n_read : int
+        Number of neurons that have a non-zero weight.
     """
 
     loss: float
@@ -32,22 +34,30 @@ class ReadoutScore:
 
 @dataclass(frozen=True, eq=False)
 class ReadoutResult:
-    """What :func:`cvxsnn.reconstruct_readout` did.
+    """The outcome of :func:`cvxsnn.reconstruct_readout`.
 
-    Attributes
+    Parameters
     ----------
-    model : nn.Module, with the optimal weights
-    layer : str, the name of the layer that has them
+    model : nn.Module
+        The model with the optimal weights.
+    layer : str
+        Name of the layer that holds them.
     solution : Solution
-    before, after : ReadoutScore
+        The solution of the convex program.
+    before : ReadoutScore
+        Scores of the model's own weights.
+    after : ReadoutScore
+        Scores of the weights that it has now.
     has_changed : bool
         Whether the weights were written. They are not where the model's own have the lower loss.
-    scale, shift : float
-        The layer holds ``scale`` times the solution plus ``shift``, the same for all outputs, where output neurons
-        follow that have to fire; 1 and 0 otherwise. Neither changes which of the layer's outputs is the largest.
+    scale : float
+        The layer holds ``scale`` times the solution, where output neurons follow that have to fire; 1 otherwise.
+    shift : float
+        Added to all outputs for the same purpose; 0 otherwise. Neither changes which output is the largest.
     notes : tuple of str
         What a reader of the numbers should know.
     seconds : float
+        Time taken.
     """
 
     model: nn.Module
@@ -67,17 +77,17 @@ class ReadoutResult:
         return self.solution.certificate
 
     def __str__(self) -> str:
-        """A table for a person."""
-        one, two = self.before, self.after
+        """Return a table."""
+        before, after = self.before, self.after
         rows = [
             ("", "before", "after"),
-            ("loss", f"{one.loss:.5f}", f"{two.loss:.5f}"),
-            ("accuracy of the layer", _share(one.accuracy), _share(two.accuracy)),
-            ("accuracy of the model", _share(one.model_accuracy), _share(two.model_accuracy)),
-            ("weights", f"{one.n_weights:,}", f"{two.n_weights:,}"),
-            ("neurons read", f"{one.n_read:,}", f"{two.n_read:,}"),
+            ("loss", f"{before.loss:.5f}", f"{after.loss:.5f}"),
+            ("accuracy of the layer", _share(before.accuracy), _share(after.accuracy)),
+            ("accuracy of the model", _share(before.model_accuracy), _share(after.model_accuracy)),
+            ("weights", f"{before.n_weights:,}", f"{after.n_weights:,}"),
+            ("neurons read", f"{before.n_read:,}", f"{after.n_read:,}"),
         ]
-        table = [f"{name:<24}{before:>12}{after:>12}" for name, before, after in rows]
+        table = [f"{name:<24}{first:>12}{second:>12}" for name, first, second in rows]
         head = f"layer {self.layer!r}, {self.seconds:.1f} s"
         return "\n".join([head, *table, str(self.certificate), *(f"note: {note}" for note in self.notes)])
 

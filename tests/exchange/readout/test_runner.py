@@ -1,6 +1,18 @@
 import pytest
 import torch
-from exchange.readout.strangers import N_CLASSES, N_FEATURES, N_HIDDEN, N_STEPS, Looped, Spike, draw_data, unharmed
+from exchange.readout.strangers import (
+    N_CLASSES,
+    N_FEATURES,
+    N_HIDDEN,
+    N_STEPS,
+    Looped,
+    Spike,
+    accuracy,
+    draw_data,
+    draw_static,
+    static_data,
+    unharmed,
+)
 from tolerances import ROUNDING
 from torch import nn
 
@@ -88,7 +100,7 @@ WAYS = {
 
 @pytest.mark.parametrize("batch_size", [4, 5, 25, 60], ids=lambda size: f"batches of {size}")
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_through_time_is_heard_alike(way, batch_size):
+def test_every_way_through_time_is_recorded_alike(way, batch_size):
     # Batches as long as sequences, among them the last of 25, 25 and 10: neither axis can be told by its size.
     (inputs, classes), (kind, layout) = draw_data(n_steps=10 if batch_size == 25 else N_STEPS), WAYS[way]
     model = kind()
@@ -103,7 +115,7 @@ def test_every_way_through_time_is_heard_alike(way, batch_size):
 
 @pytest.mark.parametrize("n_steps", [6, 7])
 @pytest.mark.parametrize("way", WAYS)
-def test_sequences_as_long_as_the_opening_are_heard_alike(way, n_steps):
+def test_sequences_as_long_as_the_opening_are_recorded_alike(way, n_steps):
     (inputs, classes), (kind, layout) = draw_data(n_samples=35, n_steps=n_steps), WAYS[way]
     model = kind()
     result = reconstruct_readout(model, inputs, classes, layout=layout, batch_size=7, l1_strength=0.01)
@@ -208,3 +220,44 @@ def test_noise_from_elsewhere_is_not_taken_for_feedback():
     inputs, classes = draw_data()
     result = reconstruct_readout(Noisy(), inputs, classes)
     assert result.after.loss < result.before.loss
+
+
+def test_samples_are_not_changed_by_models_that_work_in_place():
+    class InPlace(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = draw_static()
+
+        def forward(self, x):
+            return self.net(x.sub_(1.0))
+
+    (inputs, classes), model = static_data(), InPlace()
+    kept = inputs.clone()
+    result = reconstruct_readout(model, inputs, classes)
+    assert torch.equal(inputs, kept)
+    assert accuracy(model, inputs.clone(), classes) == result.after.accuracy
+
+
+def test_integers_reach_a_model_that_wants_them():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(10, N_HIDDEN), Spike(), nn.Linear(N_HIDDEN, 2))
+    tokens = torch.arange(50) % 10
+    result = reconstruct_readout(model, tokens, (tokens > 4).long(), l1_strength=1e-3)
+    assert result.after.accuracy == 1.0
+
+
+def test_one_output_may_be_given_without_its_axis():
+    inputs, classes = static_data(n_classes=2)
+    result = reconstruct_readout(nn.Sequential(draw_static(1), nn.Flatten(0)), inputs, classes)
+    assert result.after.model_accuracy == result.after.accuracy
+
+
+def test_the_sign_of_a_probability_decides_nothing():
+    inputs, classes = static_data(n_classes=2)
+    result = reconstruct_readout(nn.Sequential(draw_static(1), nn.Sigmoid()), inputs, classes)
+    assert result.after.model_accuracy is None
+    assert "pass decide=" in result.notes[-1]
+    told = reconstruct_readout(
+        nn.Sequential(draw_static(1), nn.Sigmoid()), inputs, classes, decide=lambda output: output[:, 0] > 0.5
+    )
+    assert told.after.model_accuracy == told.after.accuracy

@@ -1,4 +1,4 @@
-"""Other libraries: imported when they are asked for and not before, and what is said when they cannot do as we do."""
+"""Optional libraries: imported on demand, with one sentence where one is missing or an exchange is lossy."""
 
 import importlib
 import warnings
@@ -7,15 +7,20 @@ from typing import Any
 from ..core.errors import LossyExchangeWarning, MissingLibraryError, first_line
 
 
-def import_neighbour(module: str, extra: str) -> Any:
-    """Import a module of an optional library, or say in one sentence how to install it.
+def import_library(module: str, extra: str) -> Any:
+    """Import a module of an optional library, or explain in one sentence how to install it.
 
     Parameters
     ----------
     module : str
-        Dotted, such as "norse.torch".
+        Dotted name, such as "norse.torch".
     extra : str
-        The extra of cvxsnn that brings the library along.
+        The extra of cvxsnn that installs the library.
+
+    Returns
+    -------
+    module
+        The imported module.
     """
     try:
         with warnings.catch_warnings():
@@ -30,5 +35,5 @@ def import_neighbour(module: str, extra: str) -> Any:
 
 
 def warn_lossy(what: str) -> None:
-    """Say what an exchange lost."""
+    """Warn of what an exchange has lost."""
     warnings.warn(f"lossy: {what}", LossyExchangeWarning, stacklevel=3)

@@ -1,0 +1,64 @@
+"""The settings of a read-out reconstruction, checked once and passed on as one value."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from ...convex.losses import LOSSES
+from ...core.checks import check_choice
+from ...core.errors import InvalidInputError
+from ...core.seeds import check_seed
+
+Layout = Literal["batch", "time-first", "stepped"]
+Run = Callable[[nn.Module, Tensor], Any]
+Reset = Callable[[nn.Module], None]
+Decide = Callable[[Any], Tensor]
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadoutOptions:
+    """Options of :func:`cvxsnn.reconstruct_readout`, which describes them.
+
+    Parameters
+    ----------
+    loss, l1_strength, layer, layout, readout, run, reset, decide, penalty, tol, seed, report
+        As in :func:`cvxsnn.reconstruct_readout`.
+    dense_bytes : int
+        Spike counts are kept as float64 up to this size: several times as fast as unpacking bits for every product.
+    """
+
+    loss: str = "auto"
+    l1_strength: float | Literal["auto"] = "auto"
+    layer: str | None = None
+    layout: Layout = "batch"
+    readout: Literal["mean", "last"] = "mean"
+    run: Run | None = None
+    reset: Reset | None = None
+    decide: Decide | None = None
+    penalty: str = "l1"
+    tol: float = 1e-6
+    seed: int = 0
+    report: Report | None = None
+    dense_bytes: int = 2**30
+
+    def __post_init__(self) -> None:
+        """Refuse options that mean nothing."""
+        check_choice("layout", self.layout, ("batch", "time-first", "stepped"))
+        check_choice("readout", self.readout, ("mean", "last"))
+        check_choice("loss", self.loss, ("auto", *LOSSES))
+        check_choice("penalty", self.penalty, ("l1", "group"))
+        check_seed(self.seed)
+        strength = self.l1_strength
+        if strength != "auto" and not (isinstance(strength, (int, float)) and 0 < strength < inf):
+            raise InvalidInputError(
+                f"expected l1_strength to be 'auto' or a finite number above zero, got {strength!r}"
+            )
+
+    def notify(self, stage: str, done: int, total: int) -> None:
+        """Report progress to the user's callback, if there is one."""
+        if self.report is not None:
+            self.report(stage, done, total)

@@ -1,0 +1,114 @@
+"""One pass over the data: what enters the read-out layer, the targets, and what the model decides."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...convex import ConvexProblem, Solution
+from ...core.errors import InvalidInputError
+from ...dictionary import DenseDictionary, Dictionary, count_dictionary
+from .batches import Batches, Targets, check_targets
+from .layers import LinearLayer
+from .result import ReadoutScore
+from .runner import ModelRunner, largest
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What one pass over the data has recorded.
+
+    Parameters
+    ----------
+    dictionary : Dictionary
+        One row per sample and one column per neuron that the layer reads.
+    targets : Targets
+        The targets of all samples.
+    model_accuracy : float or None
+        Accuracy of the model's own decisions.
+    notes : tuple of str
+        What a reader of the result should know.
+    """
+
+    dictionary: Dictionary
+    targets: Targets
+    model_accuracy: float | None
+    notes: tuple[str, ...]
+
+    def problem(self, penalty: Any, intercept: bool, rows: Tensor | None = None) -> ConvexProblem:
+        """Build the convex program over all rows, or over some of them."""
+        dictionary = self.dictionary if rows is None else self.dictionary.take_rows(rows)
+        values = self.targets.values if rows is None else self.targets.values[rows]
+        return ConvexProblem(dictionary, values, self.targets.loss, penalty=penalty, intercept=intercept)
+
+    def outputs(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return the layer's output for every row."""
+        coef = weight.new_zeros(self.dictionary.n_atoms, len(weight))
+        return self.dictionary.matvec(coef.index_add_(0, self.dictionary.atom_of_witness, weight.T)) + bias
+
+    def score(self, weight: Tensor, bias: Tensor) -> ReadoutScore:
+        """Score the layer with weights of shape (n_outputs, n_inputs)."""
+        outputs = self.outputs(weight, bias)
+        loss = float(self.problem("l1", False).loss_value(outputs).nan_to_num(inf))  # weights may have diverged
+        is_used = weight != 0
+        return ReadoutScore(loss, self.accuracy(outputs), None, int(is_used.sum()), int(is_used.any(0).sum()))
+
+    def accuracy(self, outputs: Tensor) -> float | None:
+        """Return the share of rows whose largest output is right; None for real targets."""
+        if self.targets.classes is None:
+            return None
+        return float((largest(outputs).cpu() == self.targets.classes).double().mean())
+
+    def has_contrast(self, rows: Tensor) -> bool:
+        """Return whether every output has to tell something apart in these rows."""
+        values = self.targets.values[rows]
+        return self.targets.classes is None or bool((values.amin(0) != values.amax(0)).all())
+
+    def layer_weights(self, solution: Solution) -> tuple[Tensor, Tensor]:
+        """Return a solution as weights and bias of the layer; of neurons with equal spikes, the first is read."""
+        weight = solution.coef.new_zeros(solution.coef.shape[1], self.dictionary.n_witnesses)
+        weight[:, self.dictionary.witness_of_atom] = solution.coef.T
+        return weight, solution.intercept
+
+
+def record(runner: ModelRunner, layer: LinearLayer, batches: Batches) -> Recording:
+    """Run the model on every batch once and record what enters the layer."""
+    options, n_outputs = runner.options, layer.weight.shape[0]
+    sums, targets, decisions = [], [], []
+    are_spikes, n_steps = True, 0
+    for number, (inputs, labels) in enumerate(batches, 1):
+        output, steps = runner.record(layer, inputs)
+        steps = steps[-1:] if options.readout == "last" else steps
+        if n_steps not in (0, len(steps)):
+            raise InvalidInputError(
+                f"expected sequences of one length, got {n_steps} and {len(steps)} steps: pad them, or sort them apart"
+            )
+        n_steps = len(steps)
+        are_spikes = are_spikes and n_steps < 2**15 and bool(((steps == 0) | (steps == 1)).all())
+        # Counts of spikes fit into two bytes.
+        sums.append(steps.sum(0, dtype=torch.float64).to(torch.int16 if are_spikes else torch.float64))
+        targets.append(labels)
+        decisions.append(runner.decisions(output, len(inputs), n_outputs))
+        options.notify("recording", number, max(len(batches), number))
+    checked = check_targets(np.concatenate(targets), n_outputs, options.loss)
+    notes = checked.notes
+    if not are_spikes:
+        notes += ("the layer reads real numbers, not spikes; the program is convex all the same",)
+    known = [own for own in decisions if own is not None]
+    accuracy = None
+    if checked.classes is not None and len(known) == len(decisions):
+        accuracy = float((torch.cat(known) == checked.classes).double().mean())
+    elif checked.classes is not None:
+        notes += ("the model's decisions cannot be derived from its output: pass decide=lambda output: ...",)
+    return Recording(_as_dictionary(sums, n_steps, are_spikes, options.dense_bytes), checked, accuracy, notes)
+
+
+def _as_dictionary(sums: list[Tensor], n_steps: int, are_spikes: bool, dense_bytes: int) -> Dictionary:
+    """Build a dictionary of means over the steps from sums over them."""
+    n_bytes = 8 * sum(own.numel() for own in sums)
+    if are_spikes and n_bytes > dense_bytes:
+        return count_dictionary(torch.cat(sums), n_steps)
+    return DenseDictionary(torch.cat([own.to(torch.float64) for own in sums]) / n_steps)

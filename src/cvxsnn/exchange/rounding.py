@@ -1,0 +1,147 @@
+"""Rounding hidden neurons and read-outs to a few bits."""
+
+from dataclasses import replace
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from ..core.errors import InvalidInputError
+from ..network.spiking_network import SpikingNetwork
+from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
+from ..witnesses import Provenance, WitnessSet
+from .dynamics import check_neurons
+
+DECAY_GRID = 2.0**-12
+"""Unit of decays: they are few, and the small leak of a slow neuron must not be rounded away."""
+
+MEMBRANE_GRID = 2.0**-8
+"""Unit of biases, thresholds and initial membranes, relative to the unit of the neuron's weights."""
+
+_MAX_BITS = 16
+
+_SHIFTS = (-2, -1, 0, 1)
+"""Powers of two by which a unit may differ from the one at which the largest weight just fits. A finer unit clips large
+weights and represents the others better; which is best depends on their spread."""
+
+
+def round_weights(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Round the weights of each neuron to signed integers times a power of two, with the least squared error.
+
+    The integers go from ``-(2**(bits - 1) - 1)`` to ``2**(bits - 1) - 1``; 2 bits are ternary weights. A power of two
+    keeps sums exact (:mod:`cvxsnn.neurons.exact`), and one per neuron costs a chip nothing: spikes do not change when
+    everything that is added to a membrane is scaled by the same factor, so each neuron may count in its own unit.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (..., fan_in, width)
+        The weights.
+    bits : int
+        Bits per weight, from 2 to 16.
+
+    Returns
+    -------
+    rounded : Tensor of shape (..., fan_in, width)
+        The rounded weights; rounding them again changes nothing.
+    unit : Tensor of shape (..., 1, width)
+        The powers of two.
+    """
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 2 <= bits <= _MAX_BITS:
+        raise InvalidInputError(f"expected bits to be an integer from 2 to {_MAX_BITS}, got {bits!r}")
+    largest = 2 ** (bits - 1) - 1
+    exact = weight.detach().double()
+    exponent = torch.frexp(exact.abs().amax(-2, keepdim=True)).exponent
+    start = torch.ldexp(torch.ones_like(exact[..., :1, :]), exponent - (bits - 1))
+    best, unit, least = torch.zeros_like(exact), start, torch.full_like(start, torch.inf)
+    for shift in _SHIFTS:
+        finer = start * 2.0**shift
+        rounded = (exact / finer).round().clamp(-largest, largest) * finer
+        error = (rounded - exact).square().sum(-2, keepdim=True)
+        is_better = error < least
+        best, unit = torch.where(is_better, rounded, best), torch.where(is_better, finer, unit)
+        least = torch.minimum(error, least)
+    return best.to(weight.dtype), unit.to(weight.dtype)
+
+
+@overload
+def quantise(neurons: SpikingNetwork, bits: int = 8) -> SpikingNetwork: ...
+@overload
+def quantise(neurons: WitnessSet, bits: int = 8) -> WitnessSet: ...
+def quantise(neurons: SpikingNetwork | WitnessSet, bits: int = 8) -> SpikingNetwork | WitnessSet:
+    """Round the weights of hidden neurons to a few bits; a network's read-out stays as it is.
+
+    All weights that lead to one neuron, recurrent ones included, become ``bits``-bit integers times a power of two of
+    its own. Its bias, threshold and initial membrane become multiples of 1/256 of that power, its decay a multiple of
+    1/4096.
+
+    Parameters
+    ----------
+    neurons : SpikingNetwork or WitnessSet
+        The hidden neurons.
+    bits : int
+        Bits per weight, from 2 to 16.
+
+    Returns
+    -------
+    SpikingNetwork or WitnessSet
+        The rounded neurons, in the form that was passed.
+    """
+    if not isinstance(neurons, (SpikingNetwork, WitnessSet)):
+        raise InvalidInputError(
+            f"expected a SpikingNetwork or a WitnessSet, got {type(neurons).__name__}: pass the network_ of a fitted "
+            "estimator, or convert a network of another library first, for example with from_snntorch"
+        )
+    layers = tuple(_quantise_layer(layer, depth, bits) for depth, layer in enumerate(neurons.layers, 1))
+    if isinstance(neurons, WitnessSet):
+        return WitnessSet(layers, Provenance("pretrained", {"weight_bits": bits}))
+    return SpikingNetwork(layers, neurons.weight, neurons.heads, neurons.intercept, neurons.neurons, neurons.readout)
+
+
+def quantise_readout(network: SpikingNetwork, bits: int = 8) -> SpikingNetwork:
+    """Round the output weights of a network to a few bits: integers times a power of two per output.
+
+    Intercepts become multiples of 1/256 of that power.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network.
+    bits : int
+        Bits per weight, from 2 to 16.
+
+    Returns
+    -------
+    SpikingNetwork
+        The same hidden neurons with the rounded read-out.
+    """
+    if not isinstance(network, SpikingNetwork):
+        raise InvalidInputError(
+            f"expected a SpikingNetwork, got {type(network).__name__}: pass the network_ of a fitted estimator, or "
+            "convert a network of another library first, for example with from_snntorch"
+        )
+    return network.with_readout(*round_readout(network.weight, network.intercept, bits))
+
+
+def round_readout(weight: Tensor, intercept: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Round output weights (n_neurons, n_outputs) to a power of two per output, and intercepts to a finer grid."""
+    rounded, unit = round_weights(weight, bits)
+    return rounded, _round_to(intercept.detach(), MEMBRANE_GRID * unit[0])
+
+
+def _quantise_layer(layer: HiddenLayer, depth: int, bits: int) -> HiddenLayer:
+    check_neurons(layer, depth, (LIFLayer, ThresholdLayer), "it is not known how to round their parameters")
+    weights = {name: value for name, value in layer.tensors().items() if value.ndim == 3}
+    rounded, unit = round_weights(torch.cat([*weights.values()], dim=1), bits)
+    parts = torch.split(rounded, [value.shape[1] for value in weights.values()], dim=1)
+    changes: dict[str, Any] = dict(zip(weights, parts, strict=True))
+    grid = MEMBRANE_GRID * unit[:, 0]
+    changes["bias"] = _round_to(layer.bias, grid)
+    if isinstance(layer, LIFLayer):
+        changes["threshold"] = _round_to(layer.threshold, grid)
+        changes["initial_membrane"] = _round_to(layer.initial_membrane, grid)
+        changes["decay"] = _round_to(layer.decay, DECAY_GRID)
+    return replace(layer, weight_bits=bits, **changes)
+
+
+def _round_to(value: Tensor, grid: Tensor | float) -> Tensor:
+    return (value / grid).round() * grid
