@@ -2,7 +2,6 @@
 
 import io
 import math
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,8 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
+from ..formatting import printable
 from .experiment import Experiment
-from .summary import CellSummary, ExperimentSummary, quantity_of
+from .metrics import quantity_of
+from .summary import CellSummary, ExperimentSummary
 
 _MAX_CURVES_IN_ONE_PANEL = 6
 
@@ -167,7 +168,7 @@ def _axis_name(experiment: Experiment) -> str:
     """The setting whose value the columns are, where there is one."""
     places = _numbers([cell.column for cell in experiment.cells])
     found = [
-        {name for name, value in flattened(config.as_dict()) if value == places.get(cell.column, math.nan)}
+        {name for name, value in flatten(config.as_dict()) if value == places.get(cell.column, math.nan)}
         for cell in experiment.cells
         for configs in cell.configs.values()
         for config in configs
@@ -181,14 +182,10 @@ def _plain(text: str) -> str:
     return (" " + text if text.startswith("_") else text).replace("$", r"\$")
 
 
-def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the entries of nested tables, with names such as ``task.n_steps``."""
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def printable(text: str) -> str:
-    # Control characters and lone surrogates are no HTML, not even as references.
-    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)

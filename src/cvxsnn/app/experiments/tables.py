@@ -8,10 +8,11 @@ from typing import Any
 
 from ...core.errors import DataFileError
 from ...core.storage import write_atomically
+from ..formatting import printable
 from .experiment import Cell, Experiment, Scale
-from .figures import draw_figure, printable
-from .markup import number_text
-from .summary import VERDICTS, CellSummary, ExperimentSummary, Records, read_metric, summarise, what_is_wrong
+from .figures import draw_figure
+from .metrics import format_number, read_metric
+from .summary import VERDICTS, CellSummary, ExperimentSummary, Records, summarise_experiment, what_is_wrong
 
 _NO_PAPER = "no number in the paper"
 
@@ -37,7 +38,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
         raise DataFileError(
             f"expected to write tables into {folder}, got: {error.strerror}; choose another place"
         ) from error
-    summaries = [summarise(experiment, records, scale) for experiment in experiments]
+    summaries = [summarise_experiment(experiment, records, scale) for experiment in experiments]
     files = {"verdicts.md": _verdicts(experiments, summaries, records).encode()}
     for experiment, summary in zip(experiments, summaries, strict=True):
         files[f"{summary.name}.md"] = _markdown(experiment, summary, records).encode()
@@ -61,7 +62,7 @@ def _verdicts(experiments: Sequence[Experiment], summaries: Sequence[ExperimentS
         # A cell without the paper's number is counted there and not among those of which nothing can be told.
         verdicts = [n - (n_unprinted if name == "cannot tell" else 0) for name, n in summary.verdicts.items()]
         runs = f"{len(done)} of {len(expected)}" if len(done) < len(expected) else len(done)
-        largest = number_text(max(gaps, default=None), "gap")
+        largest = format_number(max(gaps, default=None), "gap")
         rows.append([f"[{summary.name}]({summary.name}.md)", *verdicts, n_unprinted, runs, len(gaps), largest])
     return (
         "# Verdicts by experiment\n\n"
@@ -139,11 +140,11 @@ def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
 
 
 def _long_text(cell: Cell, found: CellSummary) -> str:
-    text = number_text(found.mean, found.metric)
+    text = format_number(found.mean, found.metric)
     if found.spread is not None:
-        text += f" ± {number_text(found.spread, found.metric)}"
+        text += f" ± {format_number(found.spread, found.metric)}"
     if found.paper is not None:
-        text += f" ({number_text(found.paper, found.metric)}) {found.verdict}"
+        text += f" ({format_number(found.paper, found.metric)}) {found.verdict}"
     if found.reason and found.reason != _NO_PAPER:
         text += f": {found.reason}"
     return f"{text}, {' or '.join(found.methods)}" if len(cell.methods) > 1 and found.methods else text
@@ -151,7 +152,9 @@ def _long_text(cell: Cell, found: CellSummary) -> str:
 
 def _short_text(found: CellSummary) -> str:
     is_whole = found.n_runs == found.n_expected_runs
-    return number_text(found.mean, found.metric) + ("" if is_whole else f" ({found.n_runs} of {found.n_expected_runs})")
+    return format_number(found.mean, found.metric) + (
+        "" if is_whole else f" ({found.n_runs} of {found.n_expected_runs})"
+    )
 
 
 def _json(summary: ExperimentSummary) -> str:
