@@ -1,13 +1,11 @@
 """``cvxsnn plan``: memory and a rough time of a job, before it starts."""
 
 import json
-from itertools import zip_longest
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from .common import app, parse_widths, plain_errors, say, show
+from .common import app, parse_widths, plain_errors, say
 
 
 @app.command()
@@ -24,18 +22,15 @@ def plan(
     active: Annotated[int | None, typer.Option(help="Active atoms of an output, where known.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     memory: Annotated[str | None, typer.Option(help="Of one machine, such as 64GB; what is available here.")] = None,
-    machines: Annotated[int, typer.Option(help="Machines of a cluster.")] = 1,
-    cores: Annotated[int | None, typer.Option(help="Cores of each; as many threads as here by default.")] = None,
-    gpus: Annotated[int, typer.Option(help="GPUs of each; then they do the work.")] = 0,
+    machines: Annotated[int, typer.Option(help="Machines that share the rows.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Foresee memory and time of a job, from rates measured here in a few seconds."""
+    """Print the memory and a rough time of a job, from rates measured here in about a second."""
     from ...core.memory import parse_bytes
-    from ..planning import Cluster
-    from ..planning import plan as foresee
+    from ..planning import plan as forecast
 
     with plain_errors():
-        found = foresee(
+        found = forecast(
             rows,
             columns,
             steps,
@@ -48,17 +43,9 @@ def plan(
             n_active=active,
             device=device,
             memory=None if memory is None else parse_bytes(memory),
-            cluster=Cluster(machines, cores, gpus),
+            n_machines=machines,
         )
         if as_json:
             typer.echo(json.dumps(found.as_dict(), indent=2))
-            return
-        say(found.job)
-        table = Table("memory", "", "time", " ", title_justify="left")
-        for line in zip_longest(found.memory_rows(), found.time_rows(), fillvalue=("", "")):
-            table.add_row(*line[0], *line[1])
-        show(table)
-        style = "green" if found.fits else "red"
-        say(f"runs {found.place}, solver {found.solver}", style)
-        for sentence in found.assumptions:
-            say(f"assumed: {sentence}")
+        else:
+            say(str(found))

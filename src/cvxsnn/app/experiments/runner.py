@@ -13,7 +13,7 @@ import torch
 from joblib import parallel_config
 
 from ...core.errors import DataFileError
-from ...core.parallel import carry_out
+from ...core.parallel import run_tasks
 from ...training.methods import METHODS
 from .experiment import RunConfig
 from .records import Damaged, RecordStore
@@ -71,7 +71,7 @@ def run_all(
         (names, [waiting[name] for name in names], device, str(store.folder.absolute()))
         for names in _shared_out(waiting, device)
     ]
-    for _, statuses in carry_out(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
+    for _, statuses in run_tasks(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
         for status in statuses:
             counts[status] += 1
         tell("runs", n_skipped + sum(counts.values()), len(runs))
