@@ -153,7 +153,8 @@ def test_one_thread_is_for_a_while():
 
 @pytest.mark.parametrize("n_jobs", [1, 2, -1])
 def test_results_of_a_stream_come_in_its_order(n_jobs):
-    assert list(map_in_order(square, (task for task in TASKS), n_jobs)) == list(SQUARES.values())
+    with parallel_config("threading"):
+        assert list(map_in_order(square, (task for task in TASKS), n_jobs)) == list(SQUARES.values())
 
 
 def test_a_stream_is_read_as_results_are_asked_for():

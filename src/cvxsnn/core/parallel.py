@@ -1,8 +1,8 @@
 """Tasks run by whichever workers joblib is configured for: this process, several processes, a cluster.
 
 An error that a task raises is raised to the caller. An error of joblib itself is about the workers, for example one
-that was killed: tasks without a result are then submitted again. So a task must return the same result wherever and however
-often it runs.
+that was killed: tasks without a result are then submitted again. So a task must return the same result wherever and
+however often it runs.
 """
 
 import uuid

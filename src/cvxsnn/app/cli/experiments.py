@@ -9,10 +9,16 @@ from rich.table import Table
 from ...core.errors import DataFileError, InvalidInputError
 from .common import app, plain_errors, progress_bar, say, show
 
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
+]
+
 
 @app.command()
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them by default.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
+    ] = None,
     scale: Annotated[str, typer.Option(help="smoke (minutes) or paper (hours).")] = "smoke",
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records.")] = Path("cvxsnn-results"),
     row: Annotated[list[str] | None, typer.Option(help="Only runs of this row; may be given often.")] = None,
@@ -24,28 +30,31 @@ def reproduce(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
     only_list: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
 ) -> None:
-    """Run the paper's experiments. Stop it whenever you like: the same command goes on where it was."""
+    """Run the paper's experiments, or your own. Stop it at any time: the same command continues where it stopped."""
     from joblib import parallel_config
 
     from ...core.checks import check_choice, check_device
+    from ...data.tasks import TASKS
     from ...training.methods import METHODS
     from ..experiments import RecordStore, all_runs, experiment_names, load_experiment, run_all
 
     with plain_errors():
         check_choice("--scale", scale, ("smoke", "paper"))
         if only_list:
-            table = Table("name", "title", "cells", "runs")
-            for name in experiment_names():
+            table = Table("name", "title", "cells", "runs", "data files")
+            for name in names or experiment_names():
                 experiment = load_experiment(name, scale)  # type: ignore[arg-type]
-                table.add_row(name, experiment.title, str(len(experiment.cells)), str(len(experiment.runs())))
+                runs = experiment.runs().values()
+                files = dict.fromkeys(TASKS[config.task["name"]].files for config in runs)
+                shown = ", ".join(filter(None, files))
+                table.add_row(name, experiment.title, str(len(experiment.cells)), str(len(runs)), shown)
             show(table)
             return
-        chosen = names or experiment_names()
-        runs = all_runs(chosen, scale, row or ())  # type: ignore[arg-type]
+        configs = all_runs(names or experiment_names(), scale, row or ())  # type: ignore[arg-type]
         if method:
             for name in method:
                 check_choice("--method", name, tuple(METHODS))
-            runs = {name: config for name, config in runs.items() if config.method in method}
+            configs = {name: config for name, config in configs.items() if config.method in method}
         store = RecordStore(output / scale)
         if scheduler is not None and backend != "dask":
             raise InvalidInputError(f"expected --backend dask beside a --scheduler, got --backend {backend}")
@@ -59,7 +68,7 @@ def reproduce(
             ) from error
         place = str(check_device(device))
         with progress_bar() as bar, workers:
-            outcome = run_all(runs, store, n_jobs=jobs, device=place, retry_failed=retry_failed, report=bar)
+            outcome = run_all(configs, store, n_jobs=jobs, device=place, retry_failed=retry_failed, report=bar)
         for record in outcome.damaged:
             say(f"made again: {record.path} had {record.reason}", "yellow")
         say(
@@ -72,7 +81,9 @@ def reproduce(
 
 @app.command()
 def report(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them by default.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
+    ] = None,
     records: Annotated[Path, typer.Option(help="Folder that `cvxsnn reproduce` wrote.")] = Path("cvxsnn-results"),
     scale: Annotated[str, typer.Option(help="smoke or paper.")] = "smoke",
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("cvxsnn-report.html"),

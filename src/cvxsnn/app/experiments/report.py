@@ -46,7 +46,9 @@ def render_report(experiments: Sequence[Experiment], records: Records, damaged: 
         make_section(experiment, summary, anchor, records, damaged_runs)
         for experiment, summary, anchor in zip(experiments, summaries, _anchors(experiments), strict=True)
     ]
+    is_paper = not any(experiment.source for experiment in experiments)
     values = {
+        "title": "The paper's experiments, reproduced" if is_paper else "Experiments",
         "scale": scale,
         "verdict_classes": _VERDICT_CLASSES,
         "counts": {verdict: sum(summary.verdicts[verdict] for summary in summaries) for verdict in VERDICTS},

@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,9 +12,8 @@ import numpy as np
 import torch
 
 from ...convex.objective import Objective
-from ...core.errors import CvxsnnError, InvalidInputError
-from ...data import tasks
-from ...data.tasks import Task
+from ...core.errors import CvxsnnError
+from ...data.tasks import Task, make_task
 from ...network.evaluation import accuracy, predict_autoregressive, score_tokens
 from ...network.spiking_network import SpikingNetwork
 from ...training.methods import Trained, Training, task_training, train_together
@@ -23,14 +22,6 @@ from ...training.settings import Settings
 from ...training.surrogate.settings import SurrogateSettings
 from ...witnesses import describe_family, parse_distribution
 from .experiment import RunConfig, iterate_grid
-
-TASKS: dict[str, Callable[..., Task]] = {
-    "addition": tasks.addition,
-    "first_last_xor": tasks.first_last_xor,
-    "mnist_seq": tasks.mnist_seq,
-    "digits_seq": tasks.digits_seq,
-    "spoken_digits": tasks.spoken_digits,
-}
 
 
 def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) -> dict[str, Any]:
@@ -75,18 +66,9 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
 
 
 def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task, Training]:
-    task = make_task(config.task, config.seed)
+    task = make_task(**config.task, seed=config.seed)
     folder = None if stages is None else stages / config.start_id
     return task, task_training(config.method, task, make_settings(config), checkpoints=folder, device=device)
-
-
-def make_task(table: Mapping[str, Any], seed: int) -> Task:
-    """The task that a configuration names."""
-    arguments = dict(table)
-    name = arguments.pop("name", None)
-    if name not in TASKS:
-        raise InvalidInputError(f"expected a task among {', '.join(TASKS)}, got {name!r}")
-    return TASKS[name](**arguments, seed=seed)
 
 
 def make_settings(config: RunConfig) -> Settings:

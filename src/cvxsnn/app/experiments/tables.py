@@ -82,12 +82,10 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
     for cell, found in zip(experiment.cells, summary.cells, strict=True):
         texts[cell.row, cell.column] = _short_text(found) if summary.kind == "figure" else _long_text(cell, found)
     table = _table(("", *columns), [[row, *(texts.get((row, column), "") for column in columns)] for row in rows])
-    n_runs = len(experiment.runs())
+    command = f"`cvxsnn reproduce {experiment.reference} --scale {summary.scale}`"
     parts = [
         f"# {_plain(summary.title)}",
-        _paragraph(
-            f"`cvxsnn reproduce {summary.name} --scale {summary.scale}`: {n_runs} runs. {_legend(experiment, summary)}"
-        ),
+        _paragraph(f"{command}: {len(experiment.runs())} runs. {_legend(experiment, summary)}"),
         *([f"![{_plain(summary.title)}]({summary.name}.png)"] if summary.kind == "figure" else []),
         table.rstrip(),
         *(_paragraph(part) for part in experiment.description.strip().split("\n\n") if part.strip()),
@@ -119,7 +117,7 @@ def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records)
                 "" if read is None else f"{read:,.0f}",
                 "" if seconds is None else f"{seconds:,.1f}",
                 " or ".join(sorted({str(run.get("machine", {}).get("device", "")) for run in runs})),
-                f'`cvxsnn reproduce {summary.name} --scale {summary.scale} --row "{cell.row}"{only}`',
+                f'`cvxsnn reproduce {experiment.reference} --scale {summary.scale} --row "{cell.row}"{only}`',
             ],
         )
     if not lines:
