@@ -5,7 +5,7 @@ import pytest
 from cvxsnn import InvalidInputError
 from cvxsnn.app.planning import plan
 from cvxsnn.app.rates import Rates
-from cvxsnn.core.memory import gram_bytes, packed_matrix_bytes
+from cvxsnn.core.memory import dictionary_bytes, gram_bytes
 
 GB = 10**9
 RATES = Rates("cpu", 2, neuron_macs=1e9, products=1e9, dense_macs=1e9)
@@ -22,9 +22,9 @@ def test_a_small_job_runs_in_memory_with_the_solver_that_solve_would_take():
 
 def test_memory_is_the_arithmetic_of_the_arrays():
     found = plan(1000, 300, 7, readout="mean", **JOB)
-    assert found.memory["dictionary"] == packed_matrix_bytes(1000, 300, n_planes=3)
+    assert found.memory["dictionary"] == dictionary_bytes(1000, 300, n_planes=3)
     assert found.memory["Gram matrix"] == gram_bytes(300)
-    assert plan(1000, 300, 7, readout="all", **JOB).memory["dictionary"] == packed_matrix_bytes(7000, 300)
+    assert plan(1000, 300, 7, readout="all", **JOB).memory["dictionary"] == dictionary_bytes(7000, 300)
 
 
 def test_a_dictionary_beyond_memory_is_read_from_disk():
@@ -71,7 +71,7 @@ def test_machines_share_rows_and_time_but_not_the_quadratic_models():
     one, many = plan(10**5, 1024, 5, **JOB), plan(10**5, 1024, 5, n_machines=10, **JOB)
     assert many.seconds["dictionary"] == pytest.approx(one.seconds["dictionary"] / 10)
     assert one.seconds["solve"] / 10 < many.seconds["solve"] < one.seconds["solve"]
-    assert many.memory["dictionary"] == packed_matrix_bytes(10**4, 1024)
+    assert many.memory["dictionary"] == dictionary_bytes(10**4, 1024)
     assert many.memory["Gram matrix"] == one.memory["Gram matrix"]
     assert many.place == "in memory on cpu, 10 machines"
     assert any("messages free" in sentence for sentence in many.assumptions)

@@ -20,17 +20,17 @@ def random_dictionary(n_rows, n_columns):
 
 
 @pytest.mark.parametrize(("n_rows", "n_columns"), SHAPES)
-def test_packed_matrix_bytes_are_those_of_the_packed_columns(n_rows, n_columns):
+def test_dictionary_bytes_are_those_of_the_packed_columns(n_rows, n_columns):
     packed = random_dictionary(n_rows, n_columns).packed
-    assert memory.packed_matrix_bytes(n_rows, packed.shape[0]) == packed.numel() * packed.element_size()
+    assert memory.dictionary_bytes(n_rows, packed.shape[0]) == packed.numel() * packed.element_size()
 
 
 @pytest.mark.parametrize(("readout", "n_steps"), [("last", 5), ("all", 5), ("mean", 1), ("mean", 7), ("mean", 8)])
-def test_packed_matrix_bytes_count_the_planes_of_every_readout(readout, n_steps):
+def test_dictionary_bytes_count_the_planes_of_every_readout(readout, n_steps):
     inputs = torch.randn(37, n_steps, 3, generator=torch.Generator().manual_seed(0))
     dictionary = build_dictionary(gaussian_witnesses(3, (20,), bias=0.3), inputs, readout)
-    n_planes = n_steps.bit_length() if readout == "mean" else 1
-    expected = memory.packed_matrix_bytes(dictionary.n_rows, dictionary.n_atoms, n_planes)
+    n_planes = memory.n_planes_of(readout, n_steps)
+    expected = memory.dictionary_bytes(dictionary.n_rows, dictionary.n_atoms, n_planes)
     assert dictionary.packed.numel() == expected
 
 

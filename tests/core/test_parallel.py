@@ -14,7 +14,7 @@ from joblib.parallel import ThreadingBackend
 
 from cvxsnn import InvalidInputError
 from cvxsnn.core import parallel
-from cvxsnn.core.parallel import Shared, map_in_order, one_thread, run_tasks
+from cvxsnn.core.parallel import Shared, one_thread, run_tasks
 
 TASKS = [(number,) for number in range(6)]
 SQUARES = {number: number**2 for number in range(6)}
@@ -149,22 +149,3 @@ def test_one_thread_is_for_a_while():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2, -1])
-def test_results_of_a_stream_come_in_its_order(n_jobs):
-    with parallel_config("threading"):
-        assert list(map_in_order(square, (task for task in TASKS), n_jobs)) == list(SQUARES.values())
-
-
-def test_a_stream_is_read_as_results_are_asked_for():
-    seen = []
-    results = map_in_order(square, ((seen.append(number) or number,) for number in range(5)), 1)
-    assert next(results) == 0
-    assert seen == [0]
-
-
-@pytest.mark.parametrize("n_jobs", [0, -2, True, 1.0, None])
-def test_senseless_numbers_of_processes_are_refused(n_jobs):
-    with pytest.raises(InvalidInputError, match="expected n_jobs to be a positive integer, or -1 for one per core"):
-        map_in_order(square, TASKS, n_jobs)

@@ -12,9 +12,20 @@ from typing import Any, Literal
 import torch
 
 from ..convex.solvers.active_set import MAX_ATOMS, MAX_ATOMS_GPU
-from ..core import memory as arithmetic
 from ..core.checks import check_choice, check_device, check_divides, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.memory import (
+    DENSE_COPIES,
+    GROUPING_COPIES,
+    available_bytes,
+    build_bytes,
+    dense_bytes,
+    dictionary_bytes,
+    format_bytes,
+    gram_bytes,
+    hessian_bytes,
+    n_planes_of,
+)
 from ..core.text_table import align
 from ..dictionary import Readout
 from ..neurons.rollout import CHUNK_BYTES, CHUNK_BYTES_GPU
@@ -82,7 +93,7 @@ class Plan:
         times = {**self.seconds, "total": self.total_seconds}
         lines = [
             self.job,
-            align(("memory", ""), [(name, arithmetic.format_bytes(size)) for name, size in sizes.items()]),
+            align(("memory", ""), [(name, format_bytes(size)) for name, size in sizes.items()]),
             align(("rough time", ""), [(name, f"~{format_seconds(time)}") for name, time in times.items()]),
             f"runs {self.place}, solver {self.solver}",
         ]
@@ -144,11 +155,11 @@ def plan(
     check_positive_int("n_machines", n_machines)
     rates = rates or measure_rates(check_device(device))
     on_gpu = torch.device(rates.device).type == "cuda"
-    room = arithmetic.available_bytes(rates.device) if memory is None else check_positive_int("memory", memory)
+    room = available_bytes(rates.device) if memory is None else check_positive_int("memory", memory)
     if room is None:
         raise InvalidInputError("expected the system to tell how much memory there is, it does not: pass memory")
     n_active = None if n_active is None else check_positive_int("n_active", n_active)
-    most = (MAX_ATOMS_GPU if arithmetic.gram_bytes(n_witnesses) <= room else 0) if on_gpu else MAX_ATOMS
+    most = (MAX_ATOMS_GPU if gram_bytes(n_witnesses) <= room else 0) if on_gpu else MAX_ATOMS
     job = _Job(widths, loss, readout, float(strength_ratio), n_active, on_gpu, n_witnesses <= most, **sizes)
     # Each machine has its share of the rows, and all of what has the size of the columns.
     share = _Job(**(vars(job) | {"n_samples": ceil(n_samples / n_machines)}))
@@ -200,7 +211,7 @@ class _Job:
 
     @property
     def n_planes(self) -> int:
-        return self.n_steps.bit_length() if self.readout == "mean" else 1
+        return n_planes_of(self.readout, self.n_steps)
 
     @property
     def solver(self) -> str:
@@ -268,24 +279,24 @@ class _Job:
             "libraries": _LIBRARIES_GPU if self.on_gpu else _LIBRARIES,
             "inputs": 4 * self.n_samples * self.n_steps * self.n_features,
             "roll-out chunk": 3 * (CHUNK_BYTES_GPU if self.on_gpu else CHUNK_BYTES),
-            "dictionary": arithmetic.packed_matrix_bytes(self.n_rows, self.n_columns, self.n_planes),
-            "building it": arithmetic.grouping_bytes(self.n_rows, self.n_columns, self.n_planes),
-            "row vectors": _ROW_VECTORS * arithmetic.dense_bytes(self.n_rows, self.n_outputs),
+            "dictionary": dictionary_bytes(self.n_rows, self.n_columns, self.n_planes),
+            "building it": build_bytes(self.n_rows, self.n_columns, self.n_planes),
+            "row vectors": _ROW_VECTORS * dense_bytes(self.n_rows, self.n_outputs),
         }
         if self.solver == "active-set":
-            return parts | {"Gram matrix": arithmetic.gram_bytes(self.n_columns)}
+            return parts | {"Gram matrix": gram_bytes(self.n_columns)}
         if self.solver == "interior-point":
-            dense = arithmetic.DENSE_COPIES * arithmetic.dense_bytes(self.n_rows, self.n_columns)
-            return parts | {"dense columns": dense, "normal matrix": arithmetic.gram_bytes(self.n_columns)}
+            dense = DENSE_COPIES * dense_bytes(self.n_rows, self.n_columns)
+            return parts | {"dense columns": dense, "normal matrix": gram_bytes(self.n_columns)}
         most = _HESSIAN_BLOCK_GPU if self.on_gpu else _HESSIAN_BLOCK
-        block = min(most, 3 * arithmetic.dense_bytes(self.n_rows, self.n_working))
-        return parts | {"Hessian": arithmetic.hessian_bytes(self.n_working) + block}
+        block = min(most, 3 * dense_bytes(self.n_rows, self.n_working))
+        return parts | {"Hessian": hessian_bytes(self.n_working) + block}
 
     def peak(self, parts: dict[str, int]) -> int:
         """Return the bytes at the worst moment: while building, while merging rows, or while solving."""
         merges = self.solver != "active-set"
         building = parts["roll-out chunk"] + parts["building it"]
-        merging = (1 + arithmetic.GROUPING_COPIES) * parts["dictionary"] if merges else 0
+        merging = (1 + GROUPING_COPIES) * parts["dictionary"] if merges else 0
         solving = (1 + merges) * parts["dictionary"] + self._solver_bytes(parts)
         return parts["libraries"] + parts["inputs"] + max(building, merging, solving)
 

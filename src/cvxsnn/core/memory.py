@@ -1,6 +1,7 @@
-"""Bytes that arrays need, bytes that are available, and the refusal to start what cannot finish.
+"""Bytes that arrays take, bytes that are free, and the refusal to begin what cannot end.
 
-The arithmetic of every large array is here once. Code that is about to allocate one calls :func:`check_fits` first.
+The arithmetic of every large array is here once. Whoever is about to allocate one asks :func:`check_fits` first, and
+the planner adds the same numbers up.
 """
 
 import os
@@ -13,7 +14,7 @@ from .bits import packed_bytes
 from .errors import BudgetError, InvalidInputError
 
 GROUPING_COPIES = 3
-"""Packed matrices alive while equal columns or rows are found: the words, their hash products, and one step of them."""
+"""Packed dictionaries alive while equal columns or rows are found: the words, their mixture, and one step of it."""
 
 SYMMETRIC_COPIES = 3
 """Gram matrices alive while one is centred: counts or products, the product of means, and the result."""
@@ -22,45 +23,50 @@ HESSIAN_COPIES = 5
 """Hessians alive while one is formed: the sum, BLAS's triangle, both halves, and their sum."""
 
 DENSE_COPIES = 4
-"""Dense matrices alive in an interior-point step: columns, margins, margins weighted, and their transpose."""
+"""Matrices of rows × atoms alive in an interior-point step: columns, margins, margins weighted, and their transpose."""
 
 _FLOAT64 = 8
 _NEGLIGIBLE = 2**26
 """Bytes below which looking for the room would cost more than it is worth."""
 
 
-def packed_matrix_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
-    """Return the bytes of packed columns: one bit per entry and plane, padded to whole 64-bit words."""
+def dictionary_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
+    """Packed columns: one bit an entry and plane, rows padded to whole 64-bit words."""
     return n_columns * n_planes * packed_bytes(n_rows)
 
 
-def grouping_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
-    """Return the peak while equal columns of a packed matrix are found."""
-    return GROUPING_COPIES * packed_matrix_bytes(n_rows, n_columns, n_planes)
+def n_planes_of(readout: str, n_steps: int) -> int:
+    """Bit planes of a column: spikes need one, counts up to ``n_steps`` as many as that number has bits."""
+    return int(n_steps).bit_length() if readout == "mean" else 1
+
+
+def build_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
+    """Peak of building a dictionary: its columns, while duplicates are found."""
+    return GROUPING_COPIES * dictionary_bytes(n_rows, n_columns, n_planes)
 
 
 def symmetric_bytes(size: int) -> int:
-    """Return the bytes of a symmetric float64 matrix, such as a Gram matrix or a Hessian; both halves are kept."""
+    """A symmetric matrix of float64, such as a Gram matrix or a Hessian; both halves are kept."""
     return _FLOAT64 * size * size
 
 
-def gram_bytes(n_columns: int) -> int:
-    """Return the peak while a Gram matrix is formed."""
-    return SYMMETRIC_COPIES * symmetric_bytes(n_columns)
+def gram_bytes(n_atoms: int) -> int:
+    """Peak of forming a Gram matrix."""
+    return SYMMETRIC_COPIES * symmetric_bytes(n_atoms)
 
 
 def hessian_bytes(n_entries: int) -> int:
-    """Return the peak while a Hessian over some entries is formed."""
+    """Peak of forming a Hessian over some entries of the coefficients."""
     return HESSIAN_COPIES * symmetric_bytes(n_entries)
 
 
 def dense_bytes(n_rows: int, n_columns: int) -> int:
-    """Return the bytes of a dense float64 matrix."""
+    """Columns, or vectors of the rows, as numbers of float64."""
     return _FLOAT64 * n_rows * n_columns
 
 
 def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) -> int | None:
-    """Return the memory that new arrays may use on a device; None where the system does not tell.
+    """Memory that new arrays may take on a device; None where the system does not tell.
 
     On a CPU what the system could give without swapping, or what a control group leaves, if that is less. ``root`` is
     where the system's files are.
@@ -77,15 +83,15 @@ def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) 
 
 
 def share_of(device: torch.device, most: int) -> int:
-    """Return the bytes that blocks of work may use on a GPU: at most ``most``, and less on a small or busy one."""
+    """Bytes for the blocks of a piece of work on a GPU: so many, or less on a small or busy one."""
     available = available_bytes(device)
     return most if available is None else min(most, max(2**20, available // 16))
 
 
 def check_fits(
-    needed: int, device: torch.device | str, purpose: str, remedy: str = "use fewer rows or columns"
+    needed: int, device: torch.device | str, purpose: str, remedy: str = "use fewer rows or witnesses"
 ) -> None:
-    """Raise :class:`BudgetError` if work needs more bytes than a device has available, before it starts."""
+    """Refuse work, before it begins, that needs more bytes than a device has available."""
     if needed < _NEGLIGIBLE:
         return
     available = available_bytes(device)
@@ -97,7 +103,7 @@ def check_fits(
 
 
 def format_bytes(n_bytes: float) -> str:
-    """Return a number of bytes as text, in binary units."""
+    """A number of bytes for people, in binary units."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if n_bytes < 1024:
             return f"{n_bytes:.3g} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
@@ -106,7 +112,7 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """Return the number of bytes that a text such as 64GB, 1.5 TiB or 4096 stands for."""
+    """A number of bytes as people write it: 64GB, 1.5 TiB, 4096."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGTP])(i?)B?|B)?\s*", text, re.IGNORECASE)
     if found is None or float(found[1]) == 0:
         raise InvalidInputError(f"expected an amount of memory such as 64GB or 16GiB, got {text!r}")
@@ -129,7 +135,7 @@ def _system_bytes(root: Path) -> int | None:
 
 
 def _control_group_bytes(root: Path) -> int | None:
-    """Return what the tightest control group around this process leaves; containers and batch systems set them."""
+    """What the tightest of the control groups around this process leaves, as containers and batch systems set them."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -6,7 +6,7 @@ however often it runs.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
@@ -17,8 +17,6 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
-
-from .errors import InvalidInputError
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -109,28 +107,6 @@ def run_tasks(
             n_failures += 1
             if n_failures > _MAX_FAILURES:
                 raise
-
-
-def map_in_order(function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], n_jobs: int) -> Iterator[Result]:
-    """Yield the results of tasks in their order, while the tasks themselves are still being generated.
-
-    Tasks that come from a generator are not kept, so unlike in :func:`run_tasks` none is submitted again.
-
-    Parameters
-    ----------
-    function : function
-        Defined in a module; called as ``function(*task)``.
-    tasks : iterable of tuples
-        Arguments of each call.
-    n_jobs : int
-        Number of processes; -1 is one per core.
-    """
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or (n_jobs < 1 and n_jobs != -1):
-        raise InvalidInputError(f"expected n_jobs to be a positive integer, or -1 for one per core, got {n_jobs!r}")
-    if n_jobs == 1:
-        return (function(*task) for task in tasks)
-    results: Iterator[Result] = Parallel(n_jobs, return_as="generator")(delayed(function)(*task) for task in tasks)
-    return results
 
 
 class _TaskError(Exception):

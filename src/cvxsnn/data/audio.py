@@ -110,7 +110,7 @@ def speech_features(waveform: _Sound, sample_rate: int, *, n_steps: int = 30, n_
     waveform : array or Tensor of shape (n_points,) or (n_samples, n_points)
         Real numbers.
     sample_rate : int
-        Points per second, at least 8000. Bands end at 4 kHz whatever it is, so recordings of any quality are comparable.
+        Points per second, at least 8000. Bands always end at 4 kHz, so recordings of any quality are comparable.
     n_steps : int, default=30
         Number of steps, as in :func:`mel_spectrogram`.
     n_mels : int, default=16
@@ -179,7 +179,7 @@ def _power(sound: Tensor, n_window: int, n_hop: int) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _mel_filters(n_window: int, n_mels: int, sample_rate: int, f_min: float, f_max: float) -> Tensor:
-    """Return triangles over a window's frequencies, shape (n_window // 2 + 1, n_mels), ending where their neighbours peak."""
+    """Return triangular filters, shape (n_window // 2 + 1, n_mels), that end where their neighbours peak."""
     lowest, highest = (2595 * math.log10(1 + frequency / 700) for frequency in (f_min, f_max))
     mels = np.linspace(lowest, highest, n_mels + 2)
     corners = 700 * (10 ** (mels / 2595) - 1)
@@ -197,7 +197,7 @@ def _mel_filters(n_window: int, n_mels: int, sample_rate: int, f_min: float, f_m
 
 
 def _shares_of_time(n_frames: int, n_steps: int) -> Tensor:
-    """Return weights, shape (n_steps, n_frames), of the mean over each of ``n_steps`` equal shares of the frames' time."""
+    """Return weights (n_steps, n_frames) of the mean over each of ``n_steps`` equal shares of the frames' time."""
     edges = torch.linspace(0, n_frames, n_steps + 1, dtype=torch.float64)[:, None]
     frames = torch.arange(n_frames)
     overlap = (torch.minimum(edges[1:], frames + 1) - torch.maximum(edges[:-1], frames)).clamp_min(0)

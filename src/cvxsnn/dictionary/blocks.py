@@ -1,9 +1,11 @@
 """Samples a block at a time, from batches of any size: what blocks give does not depend on the batches."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
+from joblib import Parallel, delayed
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -16,6 +18,8 @@ from .packed import Readout, SpikeDictionary
 
 Batch = tuple[Array, Array] | tuple[Array, Array, Array] | Sequence[Array]
 """Inputs (n_samples, n_steps, n_features), targets (n_samples, ...) and, where sequences differ in length, lengths."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,16 @@ def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> I
         raise InvalidInputError("expected at least one batch (inputs, targets), got none")
     if waiting:
         yield _join(waiting)
+
+
+def map_in_order(function: Callable[..., T], arguments: Iterable[tuple[object, ...]], n_jobs: int) -> Iterator[T]:
+    """Results of a function in the order of its arguments, by ``n_jobs`` processes; -1 stands for one a core."""
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or (n_jobs < 1 and n_jobs != -1):
+        raise InvalidInputError(f"expected n_jobs to be a positive integer, or -1 for one a core, got {n_jobs!r}")
+    if n_jobs == 1:
+        return (function(*own) for own in arguments)
+    results: Iterator[T] = Parallel(n_jobs, return_as="generator")(delayed(function)(*own) for own in arguments)
+    return results
 
 
 def _as_block(batch: Batch) -> Block:

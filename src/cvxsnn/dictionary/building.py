@@ -9,7 +9,7 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
-from ..core.memory import check_fits, grouping_bytes
+from ..core.memory import build_bytes, check_fits, n_planes_of
 from ..data.sequences import Sequences
 from ..neurons.exact import INPUT_UNIT
 from ..neurons.rollout import Steps, iterate_rollout, sum_steps
@@ -60,11 +60,11 @@ def build_dictionary(
         raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
     n_samples, n_steps = len(sequences), sequences.n_steps
     n_rows = n_samples * n_steps if readout == "all" else n_samples
-    n_planes = n_steps.bit_length() if readout == "mean" else 1
+    n_planes = n_planes_of(readout, n_steps)
     shape = (witnesses.n_witnesses, n_planes, bits.packed_bytes(n_rows))
     _check_budget(shape, n_rows, memory_budget)
     check_fits(
-        grouping_bytes(n_rows, witnesses.n_witnesses, n_planes),
+        build_bytes(n_rows, witnesses.n_witnesses, n_planes),
         sequences.device,
         f"a dictionary of {n_rows:,} rows × {witnesses.n_witnesses:,} columns, while its duplicates are found,",
     )

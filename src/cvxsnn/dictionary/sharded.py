@@ -17,10 +17,9 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
-from ..core.parallel import map_in_order
 from ..core.storage import read_tensors, write_tensors
 from ..witnesses import WitnessSet
-from .blocks import Batch, Block, iterate_blocks
+from .blocks import Batch, Block, iterate_blocks, map_in_order
 from .fingerprint import fingerprint, fingerprint_witnesses
 from .health import DictionaryHealth
 from .packed import Readout, SpikeDictionary

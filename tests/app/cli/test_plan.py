@@ -6,7 +6,7 @@ from app.test_planning import GB, RATES
 from typer.testing import CliRunner
 
 from cvxsnn.app import cli
-from cvxsnn.core.memory import packed_matrix_bytes
+from cvxsnn.core.memory import dictionary_bytes
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_the_command_prints_tables_and_json():
     assert re.search(r"dictionary .*25 KiB", shown.stdout)
     assert "runs in memory on cpu, solver active-set" in shown.stdout
     found = json.loads(run(*sizes, "--json").stdout)
-    assert found["memory"]["dictionary"] == packed_matrix_bytes(1000, 200)
+    assert found["memory"]["dictionary"] == dictionary_bytes(1000, 200)
     assert found["available"] == 8 * GB
     assert found["total_seconds"] == pytest.approx(sum(found["seconds"].values()))
 

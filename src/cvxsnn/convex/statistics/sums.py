@@ -17,9 +17,8 @@ from torch import Tensor
 from ...core import bits
 from ...core.checks import Array, check_choice
 from ...core.errors import BudgetError, InvalidInputError
-from ...core.parallel import map_in_order
 from ...dictionary import DenseDictionary, Dictionary, Readout
-from ...dictionary.blocks import Batch, Block, iterate_blocks
+from ...dictionary.blocks import Batch, Block, iterate_blocks, map_in_order
 from ...dictionary.fingerprint import fingerprint_witnesses
 from ...witnesses import WitnessSet
 from ..losses import Squared

@@ -39,8 +39,8 @@ def addition(
     n_digits : int, default=5
         Digits of each operand, in every split but the longer ones.
     variant : {"carry", "direct"}, default="carry"
-        Inputs and heads. "carry" has inputs ``(a_t, b_t) / (base - 1)`` and ``carry_in_t``, heads "sum" and "carry", and feeds the
-        predicted carry back. "direct" has the two operand digits alone, and the head "sum" alone.
+        Inputs and heads. "carry" has inputs ``(a_t, b_t) / (base - 1)`` and ``carry_in_t``, heads "sum" and "carry",
+        and feeds the predicted carry back. "direct" has the two operand digits alone, and the head "sum" alone.
     n_train : int, default=2304
         Number of training sequences; ``finetune`` has as many.
     n_val : int, default=512
@@ -124,14 +124,3 @@ def _add(operands: npt.NDArray[np.int64], base: int, variant: Variant) -> Sequen
         return SequenceData(normalised.astype(np.float32), {"sum": digit})
     inputs = np.concatenate([normalised, carry_in[:, :, None]], axis=2)
     return SequenceData(inputs.astype(np.float32), {"sum": digit, "carry": carry})
-
-
-def decode_digits(digits: npt.NDArray[np.int64], base: int) -> list[int]:
-    """The number written in each row of ``digits``, shape (n_samples, n_steps), least significant digit first."""
-    return [sum(digit * base**place for place, digit in enumerate(row)) for row in digits.tolist()]
-
-
-def decode_operands(data: SequenceData, base: int) -> tuple[list[int], list[int]]:
-    """The two numbers that each sequence of an addition task adds."""
-    first, second = np.rint(data.inputs[:, :, :2] * (base - 1)).astype(np.int64).transpose(2, 0, 1)
-    return decode_digits(first, base), decode_digits(second, base)

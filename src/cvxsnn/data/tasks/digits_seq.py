@@ -16,8 +16,8 @@ N_TEST = 500
 def digits_seq(n_steps: int = 8, *, seed: int = 0) -> Task:
     """Return the task of classifying 8×8 images of digits, ``64 / n_steps`` pixels per step in raster order.
 
-    Grey levels are in [0, 1]. The 1,797 images are split into 1,000 for training, 297 for validation and 500 for testing, each with the ten
-    classes in the same proportions; there are too few for a second training draw.
+    Grey levels are in [0, 1]. The 1,797 images are split into 1,000 for training, 297 for validation and 500 for
+    testing, each with the ten classes in the same proportions; there are too few for a second training draw.
 
     Parameters
     ----------
