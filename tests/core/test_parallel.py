@@ -103,13 +103,6 @@ def test_shared_values_arrive_small_and_large_with_closures(n_numbers):
     assert answers == {number: 2.5 + number for number in range(4)}
 
 
-def test_a_killed_process_costs_time_and_no_answer(tmp_path):
-    with parallel_config("loky", n_jobs=2):
-        answers = sorted(run_tasks(die_once, [(number, tmp_path) for number in range(6)]))
-    assert (tmp_path / "3").exists()
-    assert answers == list(SQUARES.items())
-
-
 @pytest.mark.parametrize("backend", ["sequential", "threading", "loky"])
 def test_what_a_task_raises_is_raised_and_not_tried_again(tmp_path, backend):
     with parallel_config(backend, n_jobs=2), pytest.raises(InvalidInputError, match="expected another number, got 0"):
@@ -149,3 +142,10 @@ def test_one_thread_is_for_a_while():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_killed_process_costs_time_and_no_answer(tmp_path):
+    with parallel_config("loky", n_jobs=2):
+        answers = sorted(run_tasks(die_once, [(number, tmp_path) for number in range(6)]))
+    assert (tmp_path / "3").exists()
+    assert answers == list(SQUARES.items())

@@ -20,7 +20,7 @@ def export(
     """Write a saved model in a format of others."""
     from ...estimators.files import load
     from ...exchange.nir import to_nir, write_nir
-    from ...network.spiking_network import SpikingNetwork
+    from ..models import input_scale, network_of
 
     with plain_errors():
         if to != "nir":
@@ -29,11 +29,10 @@ def export(
             )
         check_folder(output)
         found = load(model)
-        network = found if isinstance(found, SpikingNetwork) else found.network_
-        graph = to_nir(network, lossy=lossy, dt=dt)
-        note = ""
-        if not isinstance(found, SpikingNetwork):
-            graph.metadata |= {"input_mean": found._mean, "input_scale": found._scale}
+        graph = to_nir(network_of(found), lossy=lossy, dt=dt)
+        note, scale = "", input_scale(found)
+        if scale is not None:
+            graph.metadata |= {"input_mean": scale[0], "input_scale": scale[1]}
             note = "; it reads (X − input_mean) / input_scale, see its metadata"
         write_nir(graph, output)
         kind = "lossy" if lossy else "exact"
