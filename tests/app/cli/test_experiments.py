@@ -68,7 +68,7 @@ def test_a_scheduler_without_dask_is_one_sentence():
 
 
 def test_a_backend_that_nobody_registered_is_one_sentence():
-    fail("expected a joblib backend that is at hand, got 'nonsense'.*'loky'", *XOR, "--backend", "nonsense")
+    fail("expected an available joblib backend, got 'nonsense'.*'loky'", *XOR, "--backend", "nonsense")
 
 
 def test_a_scheduler_that_does_not_answer_is_one_sentence():

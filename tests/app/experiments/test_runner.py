@@ -13,7 +13,7 @@ import pytest
 from cvxsnn.app.experiments import RecordStore, run_all
 from cvxsnn.app.experiments.experiment import RunConfig, iterate_grid, parse_experiment
 from cvxsnn.app.experiments.run import execute, execute_together
-from cvxsnn.app.experiments.runner import _shared_out
+from cvxsnn.app.experiments.runner import _group
 from cvxsnn.core.errors import DataFileError
 
 TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
@@ -48,7 +48,7 @@ def changed(method, seed=0, **parts):
 def shared_out(configs, device):
     """Places in the list of the runs that are carried out together."""
     ids = [config.id for config in configs]
-    groups = _shared_out(dict(zip(ids, configs, strict=True)), device)
+    groups = _group(dict(zip(ids, configs, strict=True)), device)
     return sorted(sorted(ids.index(name) for name in group) for group in groups)
 
 
@@ -238,7 +238,7 @@ def test_on_a_gpu_runs_of_another_shape_are_kept_apart(other):
 
 def test_on_a_cpu_every_run_is_done_alone_the_slow_ones_first():
     configs = [changed("cvx"), changed("sg"), changed("sg", 1), changed("sg", 0, family={"hidden": [60, 80]})]
-    groups = _shared_out({str(number): config for number, config in enumerate(configs)}, "cpu")
+    groups = _group({str(number): config for number, config in enumerate(configs)}, "cpu")
     assert groups == [["3"], ["1"], ["2"], ["0"]]
 
 

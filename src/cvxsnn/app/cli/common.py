@@ -1,4 +1,4 @@
-"""What all commands share: the application, the console, errors as one sentence, and options in words."""
+"""Shared by all commands: the application, the console, errors as one sentence, and the parsing of options."""
 
 import warnings
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def main() -> None:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What goes wrong on purpose, and bad input that scikit-learn finds, is one sentence and exit status 1."""
+    """Turn errors of cvxsnn, and of scikit-learn's input checks, into one sentence and exit status 1."""
     complaint = Console(stderr=True)
     try:
         with warnings.catch_warnings():
@@ -51,7 +51,7 @@ def show(value: object) -> None:
 
 
 def say(text: object, style: str | None = None) -> None:
-    """Print a line as it is: nothing in it is markup, no number is coloured, and it wraps where the terminal does."""
+    """Print text as it is: without markup, without coloured numbers, and without line breaks of its own."""
     console.print(text, style=style, soft_wrap=True, markup=False, highlight=False)
 
 
@@ -64,6 +64,6 @@ def parse_widths(text: str) -> tuple[int, ...]:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a place that cannot be written to before the work, not after it."""
+    """Refuse an output path that cannot be written before the work starts."""
     if not path.parent.is_dir() or path.is_dir():
         raise DataFileError(f"expected a file in an existing folder for the model, got {path}: make the folder first")

@@ -21,9 +21,9 @@ def reproduce(
     ] = None,
     scale: Annotated[str, typer.Option(help="smoke (minutes) or paper (hours).")] = "smoke",
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records.")] = Path("cvxsnn-results"),
-    row: Annotated[list[str] | None, typer.Option(help="Only runs of this row; may be given often.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be given often.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = -1,
+    row: Annotated[list[str] | None, typer.Option(help="Only runs of this row; may be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be repeated.")] = None,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = -1,
     backend: Annotated[str, typer.Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
     scheduler: Annotated[str | None, typer.Option(help="HOST:PORT of a Dask scheduler, for --backend dask.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
@@ -63,17 +63,17 @@ def reproduce(
             workers = parallel_config(backend, n_jobs=jobs, **host)
         except (ValueError, ImportError, TypeError, OSError) as error:
             raise InvalidInputError(
-                f"expected a joblib backend that is at hand, got {backend!r}: {error}; for Dask name a "
+                f"expected an available joblib backend, got {backend!r}: {error}; for Dask name a "
                 "--scheduler that answers"
             ) from error
         place = str(check_device(device))
         with progress_bar() as bar, workers:
-            outcome = run_all(configs, store, n_jobs=jobs, device=place, retry_failed=retry_failed, report=bar)
+            outcome = run_all(configs, store, n_jobs=jobs, device=place, retry_failed=retry_failed, callback=bar)
         for record in outcome.damaged:
             say(f"made again: {record.path} had {record.reason}", "yellow")
         say(
             f"{outcome.n_done} runs done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
-            f"now: cvxsnn report --records {output} --scale {scale}"
+            f"next: cvxsnn report --records {output} --scale {scale}"
         )
         if outcome.n_failed:
             raise typer.Exit(1)

@@ -14,10 +14,10 @@ def export(
     model: ModelFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write.")],
     to: Annotated[str, typer.Option(help="The format: nir.")] = "nir",
-    lossy: Annotated[bool, typer.Option("--lossy", help="Plain LIF nodes, which reset otherwise than ours.")] = False,
-    dt: Annotated[float, typer.Option(help="Seconds a step.")] = 1e-4,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Plain LIF nodes, which reset differently.")] = False,
+    dt: Annotated[float, typer.Option(help="Seconds per step.")] = 1e-4,
 ) -> None:
-    """Write a saved model in a format of others."""
+    """Write a saved model in a format of other libraries."""
     from ...estimators.files import load
     from ...exchange.nir import to_nir, write_nir
     from ..models import input_scale, network_of

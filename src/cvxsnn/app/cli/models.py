@@ -74,7 +74,7 @@ def predict(
     data: Annotated[Path, typer.Argument(help="A .npz file with an array X.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A .npz file to write; else text.")] = None,
 ) -> None:
-    """Predict with a saved model: one prediction a line, or an array `y` in a file."""
+    """Predict with a saved model: one prediction per line, or an array `y` in a file."""
     from ...core.storage import write_atomically
     from ...data.npz import read_data
 

@@ -1,4 +1,4 @@
-"""The paper's experiments as data, a runner that can be stopped at any time, and their report."""
+"""The paper's experiments as data files, a runner that can be stopped at any time, and the report."""
 
 from .experiment import Experiment, RunConfig
 from .files import all_runs, experiment_names, load_experiment

@@ -1,4 +1,4 @@
-"""Figures of experiments: curves of rows over columns, one PNG picture a panel."""
+"""Figures of experiments: curves of rows over columns, one PNG picture per panel."""
 
 import io
 import math
@@ -22,12 +22,12 @@ _MAX_CURVES_IN_ONE_PANEL = 6
 def draw_panel(
     experiment: Experiment, summary: ExperimentSummary, title: str, curves: Mapping[str, str], ink: str, page: str
 ) -> bytes:
-    """One panel as a PNG picture, in two colours and those of its curves."""
+    """Return one panel as a PNG picture, in two colours and those of its curves."""
     return _draw(experiment, summary, {title: curves}, ink, page)
 
 
 def draw_figure(experiment: Experiment, summary: ExperimentSummary) -> bytes:
-    """All panels as one PNG picture on white, two beside each other."""
+    """Return all panels as one PNG picture on white, two beside each other."""
     panels = panels_of(list(dict.fromkeys(cell.row for cell in summary.cells)))
     return _draw(experiment, summary, panels, "#1c2024", "#ffffff")
 
@@ -136,7 +136,7 @@ def _legible(places: Mapping[str, float]) -> list[str]:
 
 
 def panels_of(rows: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Panels by their titles, each with its rows and their names there.
+    """Return panels by their titles, each with its rows and their names there.
 
     Many curves whose names end alike after a comma, such as "CVX, 2x" and "SG, 2x", share a panel for each ending.
     """

@@ -1,4 +1,4 @@
-"""One run: from a configuration to scores."""
+"""One run: from a configuration to a record of scores."""
 
 import platform
 import time
@@ -25,15 +25,21 @@ from .experiment import RunConfig, iterate_grid
 
 
 def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) -> dict[str, Any]:
-    """Train, score, and tell everything that a table may want to know; a failure is a result, too.
+    """Train, score, and return the record of the run; a failure is a record, too.
 
     Parameters
     ----------
     config : RunConfig
+        The configuration.
     device : str
         Where to compute. Results do not depend on it beyond the rounding of gradients.
     stages : Path, optional
-        Folder for the state of gradient stages, which methods that begin alike share.
+        Folder for the state of gradient stages, which methods with the same first stage share.
+
+    Returns
+    -------
+    dict of str to object
+        The record.
     """
     return execute_together([config], device, stages)[0]
 
@@ -72,7 +78,7 @@ def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task,
 
 
 def make_settings(config: RunConfig) -> Settings:
-    """The settings that a configuration describes."""
+    """Return the settings that a configuration describes."""
     family: Mapping[str, Any] | Tuning
     if "tune" in config.family:
         search: dict[str, Any] = dict(config.family["tune"])
@@ -97,7 +103,7 @@ def _family_value(name: str, value: Any) -> Any:
 
 
 def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:
-    """Test accuracy, that on longer sequences, and where the model feeds itself that of whole sequences."""
+    """Return test accuracies, also on longer sequences and, for models that feed themselves, of whole sequences."""
     scores = {"test": accuracy(network, task, task.test)}
     scores |= {name: accuracy(network, task, data) for name, data in task.ood.items()}
     if task.feedback is not None:

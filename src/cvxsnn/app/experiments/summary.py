@@ -113,25 +113,25 @@ class ExperimentSummary:
 
     @property
     def verdicts(self) -> dict[Verdict, int]:
-        """How often each verdict was given."""
+        """Counts of each verdict."""
         counts = Counter(cell.verdict for cell in self.cells)
         return {verdict: counts[verdict] for verdict in VERDICTS}
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, just as JSON gives them back."""
+        """Return plain values, as JSON gives them back."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
         return {**plain, "verdicts": self.verdicts}
 
 
 def summarise_experiment(experiment: Experiment, records: Records, scale: Scale = "paper") -> ExperimentSummary:
-    """Compare an experiment's records with the paper.
+    """Return the comparison of an experiment's records with the paper.
 
     Parameters
     ----------
     experiment : Experiment
     records : mapping of run ids to records
     scale : "paper" or "smoke"
-        What the experiment was loaded at. Smoke runs are too small to be held against the paper: their verdict is
+        What the experiment was loaded at. Smoke runs are too small to be compared with the paper: their verdict is
         always "cannot tell".
     """
     cells = tuple(_summarise_cell(cell, records, scale) for cell in experiment.cells)
@@ -139,11 +139,11 @@ def summarise_experiment(experiment: Experiment, records: Records, scale: Scale 
 
 
 def judge(metric: str, values: Sequence[float], paper: float) -> Verdict:
-    """Hold the numbers of all seeds against the paper's.
+    """Return the verdict on the numbers of all seeds against the paper's.
 
     Accuracies match within 0.02, other quantities within 2 % of the paper's value, and both within two standard errors
     of the mean. Beyond that the sign decides. A gap is a proof or it is none: where every seed's is at most 1e-6, it
-    matches a paper's that is, and is better than one that is not; spread is no excuse for it.
+    matches a paper's that is, and is better than one that is not, whatever the spread.
     """
     quantity = quantity_of(metric)
     if quantity == "gap":
@@ -198,7 +198,7 @@ def _summarise_cell(cell: Cell, records: Records, scale: Scale) -> CellSummary:
 
 
 def _choose(cell: Cell, records: Records) -> tuple[list[ChosenRun], list[RunWithoutResult], list[RunWithoutResult]]:
-    """The best run of every seed by validation score alone, and the runs that could not take part."""
+    """Return the best run of every seed by validation score alone, and the runs that could not take part."""
     chosen: list[ChosenRun] = []
     missing: list[RunWithoutResult] = []
     failed: list[RunWithoutResult] = []
@@ -226,7 +226,7 @@ def _choose(cell: Cell, records: Records) -> tuple[list[ChosenRun], list[RunWith
 
 
 def what_is_wrong(record: Mapping[str, Any]) -> str:
-    """Why a record cannot take part in a choice; empty where it can."""
+    """Return why a record cannot take part in a choice; empty where it can."""
     status = record.get("status")
     if status == "failed":
         return str(record.get("error") or "It failed, and its record does not say why.")

@@ -23,7 +23,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
     Parameters
     ----------
     folder : Path
-        Made if it is not there. Files of these names in it are replaced, others are left alone.
+        Created if needed. Files of these names in it are replaced, others are left alone.
     experiments : sequence of Experiment
     records : mapping of run ids to records; those of other runs are ignored
     scale : "paper" or "smoke", what the experiments were loaded at
@@ -51,7 +51,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
 
 
 def _verdicts(experiments: Sequence[Experiment], summaries: Sequence[ExperimentSummary], records: Records) -> str:
-    """How the verdicts are spread over the experiments, and what was proven."""
+    """Return counts of verdicts per experiment, and what was proven."""
     head = ("experiment", *VERDICTS, _NO_PAPER, "runs", "certified runs", "largest relative gap")
     rows = []
     for experiment, summary in zip(experiments, summaries, strict=True):
@@ -95,7 +95,7 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
 
 
 def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
-    """What each cell took, one line for those that share their runs, with the command that makes it again."""
+    """Return the cost of each cell, one line for those that share their runs, with the command that repeats them."""
     lines: dict[tuple[str, ...], list[object]] = {}
     for cell, found in zip(experiment.cells, summary.cells, strict=True):
         runs = [records[run.run_id] for run in found.chosen]
@@ -122,8 +122,8 @@ def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records)
         )
     if not lines:
         return ""
-    head = ("", "method", "columns", "neurons read", "seconds a run", "device", "command")
-    return "## Costs\n\nMeans over the chosen runs, one a seed.\n\n" + _table(head, list(lines.values())).rstrip()
+    head = ("", "method", "columns", "neurons read", "seconds per run", "device", "command")
+    return "## Costs\n\nMeans over the chosen runs, one per seed.\n\n" + _table(head, list(lines.values())).rstrip()
 
 
 def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
@@ -156,7 +156,7 @@ def _short_text(found: CellSummary) -> str:
 
 
 def _json(summary: ExperimentSummary) -> str:
-    """One line a cell: short, and a change of one number is a change of one line."""
+    """Return one line per cell: a change of one number is a change of one line."""
     plain = summary.as_dict()
     cells = ",\n".join(json.dumps(cell) for cell in plain.pop("cells"))
     head = json.dumps(plain, indent=1).removesuffix("\n}")
@@ -173,5 +173,5 @@ def _paragraph(text: str) -> str:
 
 
 def _plain(value: object) -> str:
-    """Text on one line that does not end its place in a table."""
+    """Return text on one line that does not break a table."""
     return " ".join(printable(str(value)).split()).replace("|", r"\|")
