@@ -57,7 +57,7 @@ def run_sweep(n_runs: int, half_way: Callable[[], object]) -> Any:
 
     with tempfile.TemporaryDirectory() as folder:
         store = RecordStore(Path(folder) / "paper")
-        run_all({config.id: config for config in configs}, store, n_jobs=None, report=report)
+        run_all({config.id: config for config in configs}, store, n_jobs=None, callback=report)
         records, _ = store.read_all()
     return {name: (record["scores"], record["primal"], record["dual"]) for name, record in records.items()}
 

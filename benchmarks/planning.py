@@ -12,7 +12,8 @@ import psutil
 import torch
 
 import cvxsnn as cs
-from cvxsnn.app.planning import Plan, format_seconds, plan
+from cvxsnn.app.formatting import format_seconds
+from cvxsnn.app.planning import Plan, plan
 from cvxsnn.app.rates import Rates, measure_rates
 from cvxsnn.core.memory import format_bytes
 from cvxsnn.data.tasks import addition, first_last_xor, mnist_seq

@@ -60,3 +60,14 @@ def assert_groups_equal(groups, matrix):
     """The groups are those of the equal rows of ``matrix``."""
     for given, expected in zip(groups, equal_rows(matrix), strict=True):
         torch.testing.assert_close(given, torch.from_numpy(expected), rtol=0, atol=0)
+
+
+def decode_digits(digits, base):
+    """The number written in each row of ``digits``, shape (n_samples, n_steps), least significant digit first."""
+    return [sum(digit * base**place for place, digit in enumerate(row)) for row in digits.tolist()]
+
+
+def decode_operands(data, base):
+    """The two numbers that each sequence of an addition task adds."""
+    first, second = np.rint(data.inputs[:, :, :2] * (base - 1)).astype(np.int64).transpose(2, 0, 1)
+    return decode_digits(first, base), decode_digits(second, base)

@@ -171,7 +171,7 @@ def test_a_search_finds_the_same_on_a_cluster(dask):
 def carried_out(folder, n_jobs=-1, report=None):
     """What the records of a sweep say, but for times."""
     store = RecordStore(folder / "paper")
-    outcome = run_all({config.id: config for config in RUNS}, store, n_jobs=n_jobs, report=report)
+    outcome = run_all({config.id: config for config in RUNS}, store, n_jobs=n_jobs, callback=report)
     assert (outcome.n_done, outcome.n_failed) == (len(RUNS), 0)
     records, damaged = store.read_all()
     assert damaged == []

@@ -599,9 +599,8 @@ def test_what_has_no_room_for_a_gram_matrix_on_cuda_is_solved_without_one(monkey
     assert_same_optimum(expected, solution)
 
 
-def test_rates_are_measured_on_cuda(monkeypatch):
-    monkeypatch.setattr("cvxsnn.app.rates._SECONDS", 0.01)
-    rates = measure_rates(DEVICE)
+def test_rates_are_measured_on_cuda():
+    rates = measure_rates(DEVICE, seconds=0.01)
     assert isinstance(rates, Rates)
     assert rates.device == DEVICE
     assert all(value > 0 for name, value in vars(rates).items() if name != "device")

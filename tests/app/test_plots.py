@@ -5,10 +5,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from small_models import classes_of, classifier, make_sequences
+from small_models import assert_one_sentence, classes_of, classifier, make_sequences
 from tolerances import ROUNDING
 
 from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer, solve_path
+from cvxsnn.app.models import as_the_network_reads
 from cvxsnn.app.plots import plot_gaps, plot_health, plot_membranes, plot_path, plot_raster, plot_readout
 from cvxsnn.dictionary import DictionaryHealth
 from cvxsnn.network.spiking_network import OutputHead
@@ -51,6 +52,47 @@ def test_a_raster_of_plain_spikes_has_one_mark_a_spike_in_the_order_given(axes):
     assert plot_raster(spikes, axes=axes) is axes
     steps, neurons = np.nonzero(spikes)
     assert np.array_equal(axes.collections[0].get_offsets(), np.stack((steps + 1, neurons + 1), axis=1))
+
+
+def test_an_estimator_is_drawn_like_its_network_on_standardised_sequences(model):
+    sequence = SEQUENCES[0]
+    scaled = as_the_network_reads(model, sequence)
+    assert not np.array_equal(scaled, sequence)
+    figure, (ours, theirs) = plt.subplots(1, 2)
+    plot_raster(model, sequence, ours)
+    plot_raster(model.network_, scaled, theirs)
+    assert np.array_equal(ours.collections[0].get_offsets(), theirs.collections[0].get_offsets())
+    plot_membranes(model, sequence, [0], ours)
+    plot_membranes(model.network_, scaled, [0], theirs)
+    assert np.array_equal(ours.lines[1].get_ydata(), theirs.lines[1].get_ydata())
+    plot_readout(model, ours)
+    assert "neurons read" in ours.get_title()
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("draw", "complaint"),
+    [
+        (lambda: plot_raster(classifier(), SEQUENCES[0]), "got SpikingClassifier, which is not fitted: call fit first"),
+        (lambda: plot_raster("network", SEQUENCES[0]), "expected a SpikingNetwork or a fitted estimator, got str"),
+        (lambda: plot_membranes(torch.nn.Linear(3, 3), SEQUENCES[0]), "a fitted estimator, got Linear"),
+        (lambda: plot_readout(None), "a fitted estimator, got NoneType"),
+        (lambda: plot_path([1.0]), "expected path to be a RegularizationPath, got list"),
+        (lambda: plot_gaps([1.0]), "expected solutions to map names to values of type Solution, got list"),
+        (lambda: plot_gaps({"a": 1}), r"expected solutions\['a'\] to be a Solution, got int"),
+        (lambda: plot_health({"a": None}), r"expected dictionaries\['a'\] to be a DictionaryHealth, got NoneType"),
+    ],
+)
+def test_a_strangers_object_is_refused_in_one_sentence(draw, complaint):
+    with pytest.raises(InvalidInputError, match=complaint) as caught:
+        draw()
+    assert_one_sentence(caught.value)
+
+
+def test_a_sequence_of_the_wrong_shape_is_refused_in_one_sentence(model):
+    for wrong in (SEQUENCES, SEQUENCES[0][:, :2]):
+        with pytest.raises(InvalidInputError, match=r"expected one sequence of shape \(n_steps, 3\), got shape"):
+            plot_raster(model.network_, wrong)
 
 
 def test_a_raster_refuses_what_it_cannot_draw(model):

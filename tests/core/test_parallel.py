@@ -1,4 +1,4 @@
-"""Tasks wherever joblib carries them: every answer once, errors as they are, and killed workers cost time alone."""
+"""Tasks run by joblib's workers: every result once, errors as they are, and killed workers cost time alone."""
 
 import contextlib
 import os
@@ -14,20 +14,20 @@ from joblib.parallel import ThreadingBackend
 
 from cvxsnn import InvalidInputError
 from cvxsnn.core import parallel
-from cvxsnn.core.parallel import Shared, carry_out, one_thread
+from cvxsnn.core.parallel import Shared, one_thread, run_tasks
 
 TASKS = [(number,) for number in range(6)]
 SQUARES = {number: number**2 for number in range(6)}
 
 
 class Silent(ThreadingBackend):
-    """Tells its answers at the end, as Ray's backend does."""
+    """Returns its results at the end, as Ray's backend does."""
 
     supports_return_generator = False
 
 
 class Broken(ThreadingBackend):
-    """Takes no task."""
+    """Accepts no task."""
 
     n_taken = 0
 
@@ -65,23 +65,23 @@ def add_first(shared, number):
 @pytest.mark.parametrize("backend", ["sequential", "threading", "silent", "loky"])
 def test_every_task_is_answered_once(backend):
     with parallel_config(backend, n_jobs=2):
-        answers = list(carry_out(square, TASKS))
+        answers = list(run_tasks(square, TASKS))
     assert sorted(answers) == list(SQUARES.items())
 
 
 def test_without_a_configuration_tasks_stay_in_this_process_and_in_order():
-    assert [answer for _, answer in carry_out(lambda: os.getpid(), [()] * 3)] == [os.getpid()] * 3
-    assert list(carry_out(square, TASKS)) == list(SQUARES.items())
+    assert [answer for _, answer in run_tasks(lambda: os.getpid(), [()] * 3)] == [os.getpid()] * 3
+    assert list(run_tasks(square, TASKS)) == list(SQUARES.items())
 
 
-def test_carriers_that_always_fail_are_given_up():
+def test_workers_that_always_fail_are_given_up():
     with parallel_config("broken", n_jobs=2), pytest.raises(ConnectionError, match="nobody there"):
-        list(carry_out(square, TASKS))
-    assert Broken.n_taken == 1 + parallel._PATIENCE
+        list(run_tasks(square, TASKS))
+    assert Broken.n_taken == 1 + parallel._MAX_FAILURES
 
 
 @pytest.mark.parametrize("backend", ["sequential", "threading", "silent"])
-def test_no_task_is_handed_out_when_it_is_late(backend):
+def test_no_task_is_submitted_after_the_stop(backend):
     handed_out = []
 
     def note(number):
@@ -89,7 +89,7 @@ def test_no_task_is_handed_out_when_it_is_late(backend):
         return number
 
     with parallel_config(backend, n_jobs=2):
-        answers = list(carry_out(note, [(number,) for number in range(100)], is_late=lambda: len(handed_out) >= 3))
+        answers = list(run_tasks(note, [(number,) for number in range(100)], should_stop=lambda: len(handed_out) >= 3))
     assert 3 <= len(answers) < 50
     assert sorted(number for number, _ in answers) == sorted(handed_out)
 
@@ -99,21 +99,14 @@ def test_shared_values_arrive_small_and_large_with_closures(n_numbers):
     offset = 0.5
     shared = Shared({"inputs": torch.full((n_numbers,), 2.0), "shift": lambda number: number + offset})
     with parallel_config("loky", n_jobs=2):
-        answers = dict(carry_out(add_first, [(shared, number) for number in range(4)]))
+        answers = dict(run_tasks(add_first, [(shared, number) for number in range(4)]))
     assert answers == {number: 2.5 + number for number in range(4)}
-
-
-def test_a_killed_process_costs_time_and_no_answer(tmp_path):
-    with parallel_config("loky", n_jobs=2):
-        answers = sorted(carry_out(die_once, [(number, tmp_path) for number in range(6)]))
-    assert (tmp_path / "3").exists()
-    assert answers == list(SQUARES.items())
 
 
 @pytest.mark.parametrize("backend", ["sequential", "threading", "loky"])
 def test_what_a_task_raises_is_raised_and_not_tried_again(tmp_path, backend):
     with parallel_config(backend, n_jobs=2), pytest.raises(InvalidInputError, match="expected another number, got 0"):
-        list(carry_out(refuse, [(0, tmp_path)]))
+        list(run_tasks(refuse, [(0, tmp_path)]))
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -149,3 +142,10 @@ def test_one_thread_is_for_a_while():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_killed_process_costs_time_and_no_answer(tmp_path):
+    with parallel_config("loky", n_jobs=2):
+        answers = sorted(run_tasks(die_once, [(number, tmp_path) for number in range(6)]))
+    assert (tmp_path / "3").exists()
+    assert answers == list(SQUARES.items())

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive import decode_digits, decode_operands
 
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.tasks import Feedback, SequenceData, addition, first_last_xor
-from cvxsnn.data.tasks.addition import decode_digits, decode_operands
 from cvxsnn.network.evaluation import (
     accuracy,
     label_accuracy,

@@ -1,1 +1,1 @@
-"""The command line, the demo, the planner, plots and pages, and the experiments of the paper."""
+"""The application: command line, demo, planner, plots, pages, and the experiments of the paper."""

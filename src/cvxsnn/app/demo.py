@@ -1,12 +1,12 @@
 """The demonstration: five methods on three tasks that need no file, in under two minutes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..convex.objective import Objective
 from ..data.tasks import Task, addition, digits_seq, first_last_xor
 from ..network.evaluation import accuracy
-from ..training.methods import Report, Trained, train_task
+from ..training.methods import Trained, train_task
 from ..training.settings import Settings
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Normal, Uniform
@@ -15,7 +15,7 @@ FIVE_METHODS = ("cvx", "sg", "sg-cvx", "sg-sg", "cvx-sg")
 
 
 @dataclass(frozen=True)
-class Experiment:
+class DemoTask:
     """A task with the settings that all methods share."""
 
     name: str
@@ -25,17 +25,17 @@ class Experiment:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    """What came out of one method on one task."""
+class DemoResult:
+    """The outcome of one method on one task."""
 
-    experiment: str
+    task_name: str
     trained: Trained
     accuracy: dict[str, float]
     task: Task
 
 
-EXPERIMENTS = (
-    Experiment(
+DEMO_TASKS = (
+    DemoTask(
         "base-2 addition",
         lambda: addition(base=2, n_digits=5, n_train=768, n_val=256, n_test=1024, ood_digits=(50,), n_test_ood=128),
         Settings(
@@ -45,7 +45,7 @@ EXPERIMENTS = (
         ),
         SurrogateSettings(epochs=20),
     ),
-    Experiment(
+    DemoTask(
         "XOR, 6 steps",
         lambda: first_last_xor(6, n_train=2000, n_val=500, n_test=2000),
         Settings(
@@ -55,7 +55,7 @@ EXPERIMENTS = (
         ),
         SurrogateSettings(epochs=10),
     ),
-    Experiment(
+    DemoTask(
         "digits, 8 steps",
         digits_seq,
         Settings(
@@ -68,19 +68,11 @@ EXPERIMENTS = (
 )
 
 
-def run(experiment: Experiment, method: str, seed: int = 0, report: Report | None = None) -> Result:
-    """Train by one method, choose on validation data, test once."""
-    task = experiment.task()
-    settings = replace(experiment.settings, seed=seed, surrogate=replace(experiment.surrogate, seed=seed))
-    trained = train_task(method, task, settings, report=report)
+def run(demo_task: DemoTask, method: str, seed: int = 0) -> DemoResult:
+    """Train by one method, choose on validation data, and test once."""
+    task = demo_task.task()
+    settings = replace(demo_task.settings, seed=seed, surrogate=replace(demo_task.surrogate, seed=seed))
+    trained = train_task(method, task, settings)
     tests = {"test": task.test} | {f"{name} longer": data for name, data in task.ood.items()}
-    return Result(
-        experiment.name, trained, {n: accuracy(trained.network, task, data) for n, data in tests.items()}, task
-    )
-
-
-def run_all(seed: int = 0) -> Iterator[Result]:
-    """Every method on every task."""
-    for experiment in EXPERIMENTS:
-        for method in FIVE_METHODS:
-            yield run(experiment, method, seed)
+    scores = {name: accuracy(trained.network, task, data) for name, data in tests.items()}
+    return DemoResult(demo_task.name, trained, scores, task)

@@ -1,73 +1,71 @@
-"""What a job will take, before it starts: memory, time, and where it can run.
+"""What a job will need before it starts: memory, a rough time, and where it can run.
 
-Memory is arithmetic (:mod:`cvxsnn.core.memory`). Time is work (:mod:`cvxsnn.app.workload`), divided by rates that
-were measured on this machine (:mod:`cvxsnn.app.rates`).
+Memory is arithmetic (:mod:`cvxsnn.core.memory`). Time is rough: work divided by rates that are measured here
+(:mod:`cvxsnn.app.rates`), and nobody knows beforehand how many steps a solver takes and how many coefficients it ends
+with. The constants below are what the paper's tasks and random dictionaries took, see ``docs/scaling.md``.
 """
 
-from dataclasses import asdict, dataclass, replace
-from math import ceil
-from typing import Any
+from dataclasses import asdict, dataclass
+from math import ceil, log2, sqrt
+from typing import Any, Literal
 
 import torch
 
-from ..core.checks import check_choice, check_device, check_divides, check_int_at_least, check_positive_int
-from ..core.errors import BudgetError, InvalidInputError
-from ..core.memory import available_bytes, format_bytes, gram_bytes
+from ..convex.solvers.active_set import MAX_ATOMS, MAX_ATOMS_GPU
+from ..core.checks import check_choice, check_device, check_divides, check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.memory import (
+    DENSE_COPIES,
+    GROUPING_COPIES,
+    available_bytes,
+    build_bytes,
+    dense_bytes,
+    dictionary_bytes,
+    format_bytes,
+    gram_bytes,
+    hessian_bytes,
+    n_planes_of,
+)
 from ..core.text_table import align
 from ..dictionary import Readout
-from .rates import Rates, measure_rates
-from .workload import Job, Loss
+from ..neurons.rollout import CHUNK_BYTES, CHUNK_BYTES_GPU
+from .formatting import format_seconds
+from .rates import UPDATE_MACS, Rates, measure_rates
 
+PlannedLoss = Literal["squared", "logistic", "softmax", "hinge"]
 
-@dataclass(frozen=True)
-class Cluster:
-    """Machines like this one, with other numbers of cores or GPUs each. GPUs, where there are any, do the work."""
-
-    n_machines: int = 1
-    n_cores: int | None = None
-    n_gpus: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a cluster of nothing."""
-        check_positive_int("n_machines", self.n_machines)
-        check_int_at_least("n_gpus", self.n_gpus, 0)
-        if self.n_cores is not None:
-            check_positive_int("n_cores", self.n_cores)
-
-    def speed(self, rates: Rates) -> float:
-        """How many times the measured rates one machine of the cluster reaches, if all its parts count."""
-        if rates.device != "cpu":
-            return float(max(1, self.n_gpus))
-        return (self.n_cores or rates.n_threads) / rates.n_threads
-
-    def __str__(self) -> str:
-        """The parts in words."""
-        parts = f"{self.n_gpus} GPUs" if self.n_gpus else f"{self.n_cores or 'as many'} cores"
-        return f"{self.n_machines} machines of {parts}"
+_SPIKE_MAC, _GRAM_MAC, _CHOLESKY_MAC, _PACKING = 0.3, 0.2, 1.1, 4.0
+"""Costs of a multiplication with a spike, of one in an integer Gram matrix, of one in a Cholesky factor (n³ of them),
+and of an entry while a dictionary is built, relative to what the rates measure."""
+_STEP_SECONDS, _DISK_RATE = 1e-3, 4e8
+"""Time that the calls of a solver's step take on the smallest matrices, and bytes per second of a disk."""
+_ACTIVE, _DENSEST = 0.15, 0.6
+"""Active atoms of an output: this times the root of the atoms, in inverse proportion to the strength, up to this share
+of the rows or atoms, whichever are fewer."""
+_TYPICAL_SIZE, _NEWCOMERS = 0.6, 100
+"""Size of working sets on the way to the last one, and their atoms beyond the active ones."""
+_ROW_VECTORS = 12
+"""Vectors of the rows, per output, that a solve and its certificate hold: scores, duals, gradients, trials."""
+_LIBRARIES, _LIBRARIES_GPU, _SHARDS = 2**26, 2**31, 2**28
+"""Bytes that torch and BLAS keep for themselves, on a GPU with unpacked columns, and of shards that are being read."""
+_HESSIAN_BLOCK, _HESSIAN_BLOCK_GPU = 3 * 8 * 2**24, 3 * 8 * 2**28
+"""Bytes of a block of rows of the working set: as numbers, times a root, and as BLAS wants it."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A forecast.
+    """A forecast: exact for memory, rough for time.
 
     Attributes
     ----------
-    job : str
-        Sizes and terms on one line.
-    solver : str
-        The one that ``solve`` would take.
-    place : str
-        "in memory on cpu", "in memory on cuda", "out of core on cpu" or "nowhere".
+    job : str, sizes and terms on one line
+    solver : str, the one that ``solve`` would choose
+    place : str, "in memory on cpu", "in memory on cuda", "out of core on cpu" or "nowhere"
     fits : bool
-    memory : dict of str to int
-        Bytes of each part on one machine; they are not all alive at once.
-    peak, available : int
-        Bytes at the worst moment on one machine, the interpreter not counted, and bytes there are.
-    seconds : dict of str to float
-        Of each stage.
-    assumptions : tuple of str
-        What was taken for granted, one sentence each.
-    rates : Rates
+    memory : dict of str to int, bytes of each part on one machine; they are not all alive simultaneously
+    peak, available : int, bytes at the worst moment on one machine without the interpreter, and bytes there are
+    seconds : dict of str to float, of each stage
+    assumptions : tuple of str, one sentence each
     """
 
     job: str
@@ -79,38 +77,27 @@ class Plan:
     available: int
     seconds: dict[str, float]
     assumptions: tuple[str, ...]
-    rates: Rates
 
     @property
     def total_seconds(self) -> float:
-        """Of all stages."""
+        """Rough time of all stages."""
         return sum(self.seconds.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """Return everything as plain values, for JSON."""
         return asdict(self) | {"total_seconds": self.total_seconds}
 
-    def memory_rows(self) -> list[tuple[str, str]]:
-        """Parts and their bytes, for tables."""
-        rows = [(name, format_bytes(size)) for name, size in self.memory.items()]
-        return [*rows, ("peak", format_bytes(self.peak)), ("available", format_bytes(self.available))]
-
-    def time_rows(self) -> list[tuple[str, str]]:
-        """Stages and their times, for tables."""
-        rows = [(name, format_seconds(seconds)) for name, seconds in self.seconds.items()]
-        return [*rows, ("total", format_seconds(self.total_seconds))]
-
     def __str__(self) -> str:
-        """Two small tables, the place, and what was assumed."""
-        return "\n".join(
-            [
-                self.job,
-                align(("memory", ""), self.memory_rows()),
-                align(("time", ""), self.time_rows()),
-                f"runs {self.place}, solver {self.solver}",
-                *(f"assumed: {sentence}" for sentence in self.assumptions),
-            ]
-        )
+        """Return two small tables, the place, and what was assumed."""
+        sizes = {**self.memory, "peak": self.peak, "available": self.available}
+        times = {**self.seconds, "total": self.total_seconds}
+        lines = [
+            self.job,
+            align(("memory", ""), [(name, format_bytes(size)) for name, size in sizes.items()]),
+            align(("rough time", ""), [(name, f"~{format_seconds(time)}") for name, time in times.items()]),
+            f"runs {self.place}, solver {self.solver}",
+        ]
+        return "\n".join([*lines, *(f"assumed: {sentence}" for sentence in self.assumptions)])
 
 
 def plan(
@@ -121,139 +108,218 @@ def plan(
     n_features: int = 16,
     hidden: tuple[int, ...] | None = None,
     n_outputs: int = 1,
-    loss: Loss = "squared",
+    loss: PlannedLoss = "squared",
     readout: Readout = "last",
     strength_ratio: float = 0.01,
     n_active: int | None = None,
     device: str = "auto",
     memory: int | None = None,
-    cluster: Cluster | None = None,
+    n_machines: int = 1,
     rates: Rates | None = None,
 ) -> Plan:
-    """Foresee the memory and the time of a dictionary and of a certified solve over it.
+    """Return the memory and a rough time of a dictionary and of a certified solve over it.
 
     Parameters
     ----------
     n_samples, n_witnesses, n_steps, n_features : int
-        Sequences, columns, steps of a sequence, numbers of a step.
+        Sequences, columns, steps per sequence, numbers per step.
     hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork; one layer of all witnesses when not given.
+        Widths of the hidden layers of one subnetwork; by default one layer of all witnesses.
     n_outputs : int
-    loss : "squared", "logistic", "softmax" or "hinge"
-    readout : "last", "mean" or "all"
+        Outputs, or classes of a softmax.
+    loss : {"squared", "logistic", "softmax", "hinge"}
+    readout : {"last", "mean", "all"}
+        With "all", each step is a row.
     strength_ratio : float
-        Strength of the penalty, relative to the one at which all coefficients are zero.
+        Strength of the penalty, relative to the smallest one at which all coefficients are zero.
     n_active : int, optional
-        Active atoms of an output, where an earlier solve has shown them: time grows with their third power, and a guess
-        may be wrong by several times.
-    device : "auto", "cpu" or "cuda"
+        Active atoms per output, where an earlier solve has shown them. The time grows with their third power, and the
+        guess that replaces them may be wrong by several times.
+    device : {"auto", "cpu", "cuda"}
         "auto" is the GPU where there is one.
     memory : int, optional
-        Bytes of one machine; what this one has available when not given.
-    cluster : Cluster, optional
-        This machine when not given.
+        Bytes of one machine; by default what this one has available.
+    n_machines : int
+        Machines like this one, which share the rows.
     rates : Rates, optional
-        Measured here and now when not given.
+        By default measured here and now.
     """
     check_choice("loss", loss, ("squared", "logistic", "softmax", "hinge"))
     check_choice("readout", readout, ("last", "mean", "all"))
     if not 0 < strength_ratio < 1:
         raise InvalidInputError(f"expected strength_ratio between 0 and 1, got {strength_ratio!r}")
-    n_witnesses = check_positive_int("n_witnesses", n_witnesses)
+    sizes = {"n_samples": n_samples, "n_columns": n_witnesses, "n_steps": n_steps, "n_features": n_features}
+    sizes = {name: check_positive_int(name, size) for name, size in (sizes | {"n_outputs": n_outputs}).items()}
     widths = tuple(check_positive_int("hidden", width) for width in hidden or (n_witnesses,))
     check_divides("the last width of hidden", widths[-1], n_witnesses, "columns")
-    job = Job(
-        n_samples=check_positive_int("n_samples", n_samples),
-        n_columns=n_witnesses,
-        n_steps=check_positive_int("n_steps", n_steps),
-        n_features=check_positive_int("n_features", n_features),
-        hidden=widths,
-        n_outputs=check_positive_int("n_outputs", n_outputs),
-        loss=loss,
-        readout=readout,
-        strength_ratio=float(strength_ratio),
-        known_active=None if n_active is None else check_positive_int("n_active", n_active),
-    )
-    machines = cluster or Cluster()
-    if device == "auto" and machines.n_gpus:
-        device = "cuda"
+    check_positive_int("n_machines", n_machines)
     rates = rates or measure_rates(check_device(device))
-    room = check_positive_int("memory", memory) if memory is not None else available_bytes(rates.device)
+    on_gpu = torch.device(rates.device).type == "cuda"
+    room = available_bytes(rates.device) if memory is None else check_positive_int("memory", memory)
     if room is None:
         raise InvalidInputError("expected the system to tell how much memory there is, it does not: pass memory")
-    on_gpu = torch.device(rates.device).type == "cuda"
-    job = replace(job, on_gpu=on_gpu, has_room_for_gram=not on_gpu or gram_bytes(n_witnesses) <= room)
-    return _forecast(job, rates, room, machines)
-
-
-def _forecast(job: Job, rates: Rates, room: int, cluster: Cluster) -> Plan:
-    n_machines = cluster.n_machines
+    n_active = None if n_active is None else check_positive_int("n_active", n_active)
+    most = (MAX_ATOMS_GPU if gram_bytes(n_witnesses) <= room else 0) if on_gpu else MAX_ATOMS
+    job = _Job(widths, loss, readout, float(strength_ratio), n_active, on_gpu, n_witnesses <= most, **sizes)
     # Each machine has its share of the rows, and all of what has the size of the columns.
-    share = job if n_machines == 1 else replace(job, n_samples=ceil(job.n_samples / n_machines))
+    share = _Job(**(vars(job) | {"n_samples": ceil(n_samples / n_machines)}))
     parts = share.memory()
-    in_memory, on_disk = (share.peak(parts, on_disk=on_disk) for on_disk in (False, True))
-    is_streamed = in_memory > room and rates.device == "cpu" and job.solver != "interior-point"
-    peak = on_disk if is_streamed else in_memory
-    fits = peak <= room
-    speed = cluster.speed(rates)
-    stages = {
-        "roll-out": job.rollout(),
-        "dictionary": job.building(),
-        "solve": job.solving(),
-        "certificate": job.certifying(),
-    }
-    seconds = {name: work.seconds(rates, speed, n_machines) for name, work in stages.items()}
+    peak = share.peak(parts)
+    is_streamed = peak > room and not on_gpu and job.solver != "interior-point"
+    seconds = job.seconds(rates, n_machines)
     if is_streamed:
-        n_problems = job.n_outputs // job.width if job.solver == "newton" else 1
-        n_readings = 3 + job.n_passes * n_problems
-        seconds["disk"] = n_readings * parts["dictionary"] / rates.disk
-    way = "out of core" if is_streamed else "in memory"
+        peak = share.peak_on_disk(parts)
+        seconds["disk"] = (3 + job.n_passes) * parts["dictionary"] / _DISK_RATE
+    place = f"{'out of core' if is_streamed else 'in memory'} on {rates.device}"
+    assumptions = job.assumptions(rates)
+    if n_machines > 1:
+        place += f", {n_machines} machines"
+        assumptions.append("machines as fast as this one, messages free, quadratic models on one of them")
     return Plan(
         job=str(job),
         solver=job.solver,
-        place=f"{way} on {rates.device}" + (f", {cluster}" if n_machines > 1 else "") if fits else "nowhere",
-        fits=fits,
+        place=place if peak <= room else "nowhere",
+        fits=peak <= room,
         memory=parts,
         peak=peak,
         available=room,
         seconds=seconds,
-        assumptions=_assumptions(job, rates, cluster),
-        rates=rates,
+        assumptions=tuple(assumptions),
     )
 
 
-def check_plan(found: Plan) -> None:
-    """Refuse a job that fits nowhere, before it starts."""
-    if not found.fits:
-        raise BudgetError(
-            f"expected a job within {format_bytes(found.available)}, but {found.job} need {format_bytes(found.peak)} "
-            f"with solver {found.solver!r}: use fewer rows or witnesses, or more machines"
+@dataclass(frozen=True)
+class _Job:
+    """The sizes and terms of a dictionary and of a solve over it."""
+
+    hidden: tuple[int, ...]
+    loss: PlannedLoss
+    readout: Readout
+    strength_ratio: float
+    known_active: int | None
+    on_gpu: bool
+    has_gram: bool
+    n_samples: int
+    n_columns: int
+    n_steps: int
+    n_features: int
+    n_outputs: int
+
+    @property
+    def n_rows(self) -> int:
+        return self.n_samples * self.n_steps if self.readout == "all" else self.n_samples
+
+    @property
+    def n_planes(self) -> int:
+        return n_planes_of(self.readout, self.n_steps)
+
+    @property
+    def solver(self) -> str:
+        if self.loss == "squared" and self.has_gram:
+            return "active-set"
+        return "interior-point" if self.loss == "hinge" else "newton"
+
+    @property
+    def width(self) -> int:
+        """Outputs that are solved for together; the others are problems of their own."""
+        return self.n_outputs if self.loss == "softmax" else 1
+
+    @property
+    def n_active(self) -> int:
+        """Coefficients, of outputs solved for together, that are not zero in the end."""
+        if self.known_active is not None:
+            return self.width * min(self.known_active, self.n_columns)
+        most = _DENSEST * min(self.n_rows, self.n_columns)
+        return ceil(self.width * min(most, _ACTIVE * sqrt(self.n_columns) / self.strength_ratio))
+
+    @property
+    def n_working(self) -> int:
+        """Entries of the largest Hessian."""
+        return min(self.n_active + max(_NEWCOMERS, self.n_active // 2), self.width * self.n_columns)
+
+    @property
+    def n_solver_steps(self) -> float:
+        """Steps per problem, by halvings of the strength."""
+        halvings = log2(1 / self.strength_ratio)
+        return {"active-set": 6 * halvings, "interior-point": 10 + 1.5 * halvings, "newton": 2 * halvings}[self.solver]
+
+    @property
+    def n_passes(self) -> float:
+        """Products with the dictionary in a solve of all outputs."""
+        return 2 + (self.n_solver_steps * self.n_outputs / self.width if self.solver == "newton" else 0)
+
+    def seconds(self, rates: Rates, n_machines: int) -> dict[str, float]:
+        """Return the rough time of each stage; one machine solves the quadratic models, all share the rest."""
+        layers = zip((self.n_features, *self.hidden), self.hidden, strict=False)
+        macs = [width * (UPDATE_MACS + below * (_SPIKE_MAC if n else 1)) for n, (below, width) in enumerate(layers)]
+        n_networks = self.n_samples * self.n_steps * (self.n_columns // self.hidden[-1])
+        product = self.n_rows * self.n_columns * self.n_planes / rates.products
+        n_steps = self.n_outputs / self.width * self.n_solver_steps
+        squares, n_factors, order = _GRAM_MAC * self.n_columns**2, n_steps, _TYPICAL_SIZE * self.n_active
+        if self.solver == "interior-point":
+            squares, order = n_steps * self.n_columns**2, float(self.n_columns)
+        elif self.solver == "newton":
+            # A softmax adds a product over all entries to one for each of its outputs.
+            blocks = 1 / self.width + (self.width > 1)
+            squares, n_factors = n_steps * blocks * (_TYPICAL_SIZE * self.n_working) ** 2, 4 * n_steps
+        models = n_factors * (_CHOLESKY_MAC * order**3 / rates.dense_macs + _STEP_SECONDS)
+        rest = self.n_passes * self.width * product + self.n_rows * squares / rates.dense_macs
+        shared = {
+            "roll-out": n_networks * sum(macs) / rates.neuron_macs,
+            "dictionary": _PACKING * product,
+            "solve": rest,
+            "certificate": 2 * self.n_outputs * product,
+        }
+        times = {name: seconds / n_machines for name, seconds in shared.items()}
+        return times | {"solve": times["solve"] + models}
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes of each part."""
+        parts = {
+            "libraries": _LIBRARIES_GPU if self.on_gpu else _LIBRARIES,
+            "inputs": 4 * self.n_samples * self.n_steps * self.n_features,
+            "roll-out chunk": 3 * (CHUNK_BYTES_GPU if self.on_gpu else CHUNK_BYTES),
+            "dictionary": dictionary_bytes(self.n_rows, self.n_columns, self.n_planes),
+            "building it": build_bytes(self.n_rows, self.n_columns, self.n_planes),
+            "row vectors": _ROW_VECTORS * dense_bytes(self.n_rows, self.n_outputs),
+        }
+        if self.solver == "active-set":
+            return parts | {"Gram matrix": gram_bytes(self.n_columns)}
+        if self.solver == "interior-point":
+            dense = DENSE_COPIES * dense_bytes(self.n_rows, self.n_columns)
+            return parts | {"dense columns": dense, "normal matrix": gram_bytes(self.n_columns)}
+        most = _HESSIAN_BLOCK_GPU if self.on_gpu else _HESSIAN_BLOCK
+        block = min(most, 3 * dense_bytes(self.n_rows, self.n_working))
+        return parts | {"Hessian": hessian_bytes(self.n_working) + block}
+
+    def peak(self, parts: dict[str, int]) -> int:
+        """Return the bytes at the worst moment: while building, while merging rows, or while solving."""
+        merges = self.solver != "active-set"
+        building = parts["roll-out chunk"] + parts["building it"]
+        merging = (1 + GROUPING_COPIES) * parts["dictionary"] if merges else 0
+        solving = (1 + merges) * parts["dictionary"] + self._solver_bytes(parts)
+        return parts["libraries"] + parts["inputs"] + max(building, merging, solving)
+
+    def peak_on_disk(self, parts: dict[str, int]) -> int:
+        """Return the same where the dictionary is on disk."""
+        return parts["libraries"] + _SHARDS + max(parts["roll-out chunk"], self._solver_bytes(parts))
+
+    def _solver_bytes(self, parts: dict[str, int]) -> int:
+        systems = ("row vectors", "Gram matrix", "Hessian", "dense columns", "normal matrix")
+        return sum(parts.get(name, 0) for name in systems)
+
+    def assumptions(self, rates: Rates) -> list[str]:
+        guess = " (a guess: say n_active where it is known)" if self.known_active is None else ""
+        return [
+            f"{self.n_solver_steps:.0f} {self.solver} steps per problem, {self.n_active:,} active coefficients{guess}",
+            "all rows and all columns are distinct: merging makes real problems smaller",
+            f"rates of this machine, {rates.device} with {rates.n_threads} threads; times may be several times off",
+        ]
+
+    def __str__(self) -> str:
+        widths = ", ".join(map(str, self.hidden))
+        return (
+            f"{self.n_rows:,} rows × {self.n_columns:,} columns, {self.n_steps} steps, {self.n_features} features, "
+            f"hidden ({widths}), {self.loss} loss with {self.n_outputs} outputs, readout {self.readout}, strength "
+            f"{self.strength_ratio:g} of the critical one"
         )
-
-
-def _assumptions(job: Job, rates: Rates, cluster: Cluster) -> tuple[str, ...]:
-    steps = {
-        "active-set": "active-set steps an output",
-        "newton": "Newton steps a problem",
-        "interior-point": "interior-point steps an output",
-    }[job.solver]
-    found = [
-        f"{job.n_solver_steps:.0f} {steps}, {job.n_active:,} active coefficients of outputs solved for together"
-        + (" (a guess: say n_active where it is known)" if job.known_active is None else ""),
-        "all rows and all columns are distinct: merging makes real problems smaller",
-        f"rates of this machine, {rates.device} with {rates.n_threads} threads",
-    ]
-    if cluster.n_machines > 1 or cluster.speed(rates) != 1:
-        found.append(
-            f"{cluster}, each part as fast as the one measured, rows shared out evenly, messages free; quadratic "
-            "models on one machine"
-        )
-    return tuple(found)
-
-
-def format_seconds(seconds: float) -> str:
-    """A time for people."""
-    for limit, size, unit in ((1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172_800.0, 3600.0, "h")):
-        if seconds < limit:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 86_400:,.1f} days"

@@ -1,11 +1,13 @@
-"""Pictures of spikes, membranes, read-outs, gaps and dictionaries.
+"""Plots of spikes, membranes, read-outs, gaps and dictionaries.
 
-Every function draws on matplotlib axes, its own if it is given none, and returns them.
+Every function draws on matplotlib axes, new ones if none are given, and returns them. Where a network is expected, a
+fitted estimator is accepted; its sequences are then as for its ``predict``.
 """
 
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -15,29 +17,38 @@ from ..convex import RegularizationPath, Solution
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..dictionary import DictionaryHealth
+from ..estimators import SpikingClassifier, SpikingRegressor
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer, roll_out
 from ..neurons.exact import snap_inputs
+from .models import as_the_network_reads, network_of
+
+Estimator = SpikingClassifier | SpikingRegressor
 
 _MAX_NEURONS = 80
 _N_MEMBRANES = 3
 
 
-def plot_raster(spikes: SpikingNetwork | Array, sequence: Array | None = None, axes: Axes | None = None) -> Axes:
-    """Spikes over time.
+def plot_raster(
+    spikes: SpikingNetwork | Estimator | Array, sequence: Array | None = None, axes: Axes | None = None
+) -> Axes:
+    """Plot spikes over time.
 
     Parameters
     ----------
-    spikes : SpikingNetwork, or a 0/1 array of shape (n_steps, n_neurons)
-        Of a network those neurons are drawn that are read, strongest on top and no more than 80.
-    sequence : array of shape (n_steps, n_features)
+    spikes : SpikingNetwork, fitted estimator, or 0/1 array of shape (n_steps, n_neurons)
+        Of a network, the neurons that are read are drawn, strongest on top and no more than 80.
+    sequence : array of shape (n_steps, n_features), optional
         What the network reads; an array of spikes needs none.
+    axes : Axes, optional
+        Where to draw.
     """
-    if isinstance(spikes, SpikingNetwork):
+    if not isinstance(spikes, (np.ndarray, Tensor)):
         if sequence is None:
             raise InvalidInputError("expected a sequence (n_steps, n_features) for the network to read, got none")
-        order = _strongest(spikes, _MAX_NEURONS)
-        drawn = roll_out(spikes.layers, _batch(spikes, sequence), "all")[0, :, spikes.neurons[order]]
+        network, inputs = _prepare(spikes, sequence)
+        order = _strongest(network, _MAX_NEURONS)
+        drawn = roll_out(network.layers, inputs, "all")[0, :, network.neurons[order]]
         title, label = "Spikes of the neurons that are read", "neuron, strongest first"
     else:
         drawn = torch.as_tensor(spikes)
@@ -58,22 +69,30 @@ def plot_raster(spikes: SpikingNetwork | Array, sequence: Array | None = None, a
 
 
 def plot_membranes(
-    network: SpikingNetwork, sequence: Array, neurons: Sequence[int] | None = None, axes: Axes | None = None
+    network: SpikingNetwork | Estimator,
+    sequence: Array,
+    neurons: Sequence[int] | None = None,
+    axes: Axes | None = None,
 ) -> Axes:
-    """Membranes of LIF neurons of the last hidden layer over time, with a mark for each spike.
+    """Plot membranes of LIF neurons of the last hidden layer over time, with a mark for each spike.
 
     They are centred at the threshold, so a neuron fires where its membrane is at zero or above, and loses its threshold
     in the next step.
 
     Parameters
     ----------
-    network : SpikingNetwork
+    network : SpikingNetwork or fitted estimator
+        The model.
     sequence : array of shape (n_steps, n_features)
+        What it reads.
     neurons : sequence of int, optional
         Numbers ``subnetwork * width + neuron``; by default the three that are read with the largest weights.
+    axes : Axes, optional
+        Where to draw.
     """
-    chosen = network.neurons[_strongest(network, _N_MEMBRANES)].tolist() if neurons is None else list(neurons)
-    membranes, spikes = _membranes(network, sequence)
+    model, inputs = _prepare(network, sequence)
+    chosen = model.neurons[_strongest(model, _N_MEMBRANES)].tolist() if neurons is None else list(neurons)
+    membranes, spikes = _membranes(model, inputs)
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
     steps = range(1, len(membranes) + 1)
     axes.axhline(0, color="black", linestyle="--", linewidth=1, label="fires at 0")
@@ -87,19 +106,22 @@ def plot_membranes(
     return axes
 
 
-def plot_readout(readout: SpikingNetwork | Solution, axes: Axes | None = None) -> Axes:
-    """Output weights that are not zero: sorted stems for one output, a heat-map for several.
+def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | None = None) -> Axes:
+    """Plot the output weights that are not zero: sorted stems for one output, a heat map for several.
 
     Parameters
     ----------
-    readout : SpikingNetwork or Solution
-        The columns of the heat-map are the neurons, or atoms, in the support, those next to each other that speak
-        loudest for the same output.
+    readout : SpikingNetwork, fitted estimator, or Solution
+        The columns of the heat map are the neurons, or atoms, in the support, grouped by the output for which their
+        weight is largest.
+    axes : Axes, optional
+        Where to draw.
     """
-    weight = readout.weight if isinstance(readout, SpikingNetwork) else readout.coef
+    is_solution = isinstance(readout, Solution)
+    weight = readout.coef if isinstance(readout, Solution) else network_of(readout).weight
     weight, total = weight.detach().cpu(), len(weight)
     weight = weight[weight.any(1)]
-    what = "neurons read" if isinstance(readout, SpikingNetwork) else "atoms"
+    what = "atoms" if is_solution else "neurons read"
     n_used, n_outputs = weight.shape
     axes = axes or plt.subplots(figsize=(7, 4 if n_outputs == 1 else 3), layout="constrained")[1]
     if n_outputs == 1:
@@ -122,10 +144,18 @@ def plot_readout(readout: SpikingNetwork | Solution, axes: Axes | None = None) -
 
 
 def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
-    """Loss and number of atoms against the strength; the title has the largest certified gap.
+    """Plot loss and number of atoms against the strength; the title has the largest certified gap.
 
-    The atoms are on axes of their own, on the right.
+    The number of atoms has axes of its own, on the right.
+
+    Parameters
+    ----------
+    path : RegularizationPath
+        Solutions of all strengths.
+    axes : Axes, optional
+        Where to draw.
     """
+    _check(path, RegularizationPath, "path")
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
     strengths = path.strengths
     losses = [float(solution.problem.loss_value(solution.scores())) for solution in path]
@@ -141,7 +171,16 @@ def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
 
 
 def plot_gaps(solutions: Mapping[str, Solution], axes: Axes | None = None) -> Axes:
-    """The solver's relative gap against its iterations, and the certificate at the end."""
+    """Plot the solver's relative gap against its iterations, and the certificate at the end.
+
+    Parameters
+    ----------
+    solutions : mapping of str to Solution
+        Solutions by the names of their curves.
+    axes : Axes, optional
+        Where to draw.
+    """
+    _check_values(solutions, Solution, "solutions")
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
     for name, solution in solutions.items():
         gaps = [moment.relative_gap for moment in solution.history if moment.relative_gap > 0]
@@ -153,7 +192,16 @@ def plot_gaps(solutions: Mapping[str, Solution], axes: Axes | None = None) -> Ax
 
 
 def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None = None) -> Axes:
-    """Shares of distinct, duplicate, saturated and dead columns."""
+    """Plot shares of distinct, duplicate, saturated and dead columns.
+
+    Parameters
+    ----------
+    dictionaries : mapping of str to DictionaryHealth
+        Results of ``dictionary.health()`` by the names of their bars.
+    axes : Axes, optional
+        Where to draw.
+    """
+    _check_values(dictionaries, DictionaryHealth, "dictionaries")
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     left = [0.0] * len(dictionaries)
     for label, colour in (("distinct", "C0"), ("other duplicates", "C1"), ("saturated", "C2"), ("dead", "C7")):
@@ -180,20 +228,40 @@ def _shares(health: DictionaryHealth) -> dict[str, float]:
 
 
 def _strongest(network: SpikingNetwork, count: int) -> Tensor:
-    """Places, among the neurons that are read, of those with the largest output weights."""
+    """Return places, among the neurons that are read, of those with the largest output weights."""
     return torch.argsort(network.weight.detach().abs().amax(1), descending=True)[:count]
 
 
-def _batch(network: SpikingNetwork, sequence: Array) -> Tensor:
-    return torch.as_tensor(sequence)[None].to(network.weight.device)
+def _prepare(model: SpikingNetwork | Estimator, sequence: Array) -> tuple[SpikingNetwork, Tensor]:
+    """Return a model's network, and a sequence as a batch that it reads."""
+    network = network_of(model)
+    inputs = torch.as_tensor(as_the_network_reads(model, sequence))
+    if inputs.ndim != 2 or inputs.shape[1] != network.n_features:
+        raise InvalidInputError(
+            f"expected one sequence of shape (n_steps, {network.n_features}), got shape {tuple(inputs.shape)}"
+        )
+    return network, inputs[None].to(network.weight.device)
 
 
-def _membranes(network: SpikingNetwork, sequence: Array) -> tuple[Tensor, Tensor]:
-    """Membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
+def _check(value: object, kind: type, name: str) -> None:
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"expected {name} to be a {kind.__name__}, got {type(value).__name__}")
+
+
+def _check_values(values: object, kind: type, name: str) -> None:
+    if not isinstance(values, Mapping):
+        raise InvalidInputError(
+            f"expected {name} to map names to values of type {kind.__name__}, got {type(values).__name__}"
+        )
+    for key, value in values.items():
+        _check(value, kind, f"{name}[{key!r}]")
+
+
+def _membranes(network: SpikingNetwork, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
     *lower, last = network.layers
     if not isinstance(last, LIFLayer):
         raise InvalidInputError("expected LIF neurons, got threshold neurons, which have no membrane to follow")
-    inputs = _batch(network, sequence)
     below = roll_out(lower, inputs, "all").view(*inputs.shape[:2], last.n_subnetworks, -1) if lower else None
     state = last.initial_state(1)
     membranes, spikes = [], []

@@ -1,7 +1,7 @@
 """0/1 matrices as packed bits: packing, transposing, counting, and finding equal rows.
 
-A packed matrix is a uint8 tensor whose last axis holds the bits, eight to a byte, lowest first, padded with zeros to
-whole 64-bit words. Everything here is made of 64-bit integer operations, so it runs alike on every device.
+A packed matrix is a uint8 tensor whose last axis holds the bits, eight per byte, lowest first, padded with zeros to
+whole 64-bit words. All operations are on 64-bit integers, so results are the same on every device.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def packed_bytes(n_bits: int) -> int:
-    """Bytes of a packed row of ``n_bits`` bits."""
+    """Return the bytes of a packed row of ``n_bits`` bits."""
     return (n_bits + 63) // 64 * 8
 
 
@@ -30,10 +30,10 @@ def pack(bits: Tensor) -> Tensor:
 
 
 def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool, out: Tensor | None = None) -> Tensor:
-    """The first ``n_bits`` bits of the last axis, as 0 and 1 of ``dtype``.
+    """Return the first ``n_bits`` bits of the last axis, as 0 and 1 of ``dtype``.
 
     ``out``, a contiguous tensor of eight times as many entries as ``packed`` has bytes, saves the cost of new memory,
-    on a GPU all but a byte an entry.
+    on a GPU all but one byte per entry.
     """
     buffer = None if out is None else out[: 8 * packed.numel()].view(-1, 8)
     if packed.is_cuda:  # where arithmetic is free, and looking up in a table is not
@@ -45,7 +45,7 @@ def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool, out: Te
 
 
 def transpose(packed: Tensor, n_bits: int) -> Tensor:
-    """Packed bits of the transpose of a matrix of shape (n_rows, n_bits)."""
+    """Return the packed transpose of a matrix of shape (n_rows, n_bits)."""
     n_rows = packed.shape[0]
     tiles = packed.new_zeros(packed_bytes(n_rows) * 8, packed.shape[1])
     tiles[:n_rows] = packed
@@ -64,7 +64,7 @@ def complement(packed: Tensor, n_bits: int) -> Tensor:
 
 
 def count(packed: Tensor) -> Tensor:
-    """Number of ones along the last axis, dtype int64."""
+    """Return the number of ones along the last axis, dtype int64."""
     words = packed.view(torch.int64)
     # The classical population count: sums in fields of 2, 4, then 8 bits; a last product adds the bytes up.
     words = words - ((words >> 1) & 0x5555555555555555)
@@ -102,7 +102,7 @@ def group_equal(words: Tensor) -> Groups:
 
 
 def hash_rows(words: Tensor, salt: int = 0) -> Tensor:
-    """A 64-bit hash of each row of an int64 matrix."""
+    """Return a 64-bit hash of each row of an int64 matrix."""
     first, second, third = _multipliers(words.shape[1], salt, words.device)
     mixed = words * first + second
     mixed ^= mixed >> 32

@@ -5,7 +5,7 @@ A message is one sentence: what was expected, what came, what to do next.
 
 
 def first_line(error: BaseException) -> str:
-    """What somebody else's error says first, where the rest would make more than one sentence of ours."""
+    """Return the first line of another library's error, so that a message of ours stays one sentence."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -1,8 +1,8 @@
-"""Tasks carried out wherever joblib is told to: in this process, in several, on a cluster.
+"""Tasks run by whichever workers joblib is configured for: this process, several processes, a cluster.
 
-What a task raises is the caller's; what joblib raises is about those who carry the tasks, for example a worker that was
-killed, and then the tasks without an answer are handed out again. A task must give the same answer wherever and however
-often it is carried out.
+An error that a task raises is raised to the caller. An error of joblib itself is about the workers, for example one
+that was killed: tasks without a result are then submitted again. So a task must return the same result wherever and
+however often it runs.
 """
 
 import uuid
@@ -19,17 +19,17 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 
 Value = TypeVar("Value")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
-_PATIENCE = 3
-"""Failures in a row, with no answer in between, after which tasks are not handed out again."""
+_MAX_FAILURES = 3
+"""Failures of workers in a row, with no result in between, after which tasks are not submitted again."""
 
 
 class Shared(Generic[Value]):
-    """A value that many tasks read, shipped once for all of them.
+    """A value that many tasks read, sent to the workers once for all of them.
 
-    It travels as one array of bytes. Joblib maps large arrays into the memory of its processes, and puts what says that
-    it is large on a Dask cluster once a call.
+    It is sent as one array of bytes: joblib maps large arrays into the memory of its processes, and sends objects that
+    report a large size to a Dask cluster once per call.
 
     Parameters
     ----------
@@ -40,76 +40,77 @@ class Shared(Generic[Value]):
         self.value = value
 
     @cached_property
-    def _shipped(self) -> tuple[str, NDArray[np.uint8]]:
+    def _pickled(self) -> tuple[str, NDArray[np.uint8]]:
         return uuid.uuid4().hex, np.frombuffer(cloudpickle.dumps(self.value), dtype=np.uint8)
 
     def __sizeof__(self) -> int:
-        """Bytes that travel."""
-        return self._shipped[1].nbytes
+        """Return the number of bytes that are sent."""
+        return self._pickled[1].nbytes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Name and bytes."""
-        return _received, self._shipped
+        """Pickle as a name and an array of bytes."""
+        return _unpickle, self._pickled
 
 
-def _received(name: str, pickled: NDArray[np.uint8]) -> Shared[Any]:
-    """The value, unpacked once a process and not once a task."""
-    place = _place(name)
-    if not place:
-        place.append(Shared(cloudpickle.loads(pickled)))
-    return place[0]
+def _unpickle(name: str, pickled: NDArray[np.uint8]) -> Shared[Any]:
+    """Return the value, unpickled once per process and not once per task."""
+    slot = _cache_slot(name)
+    if not slot:
+        slot.append(Shared(cloudpickle.loads(pickled)))
+    return slot[0]
 
 
-@lru_cache(maxsize=2)  # what all tasks of a solve read, and what those of its present round do
-def _place(name: str) -> list[Shared[Any]]:
+@lru_cache(maxsize=2)  # one value for all tasks of a computation, and one for those of its present round
+def _cache_slot(name: str) -> list[Shared[Any]]:
     return []
 
 
-def carry_out(
-    function: Callable[..., Answer],
+def run_tasks(
+    function: Callable[..., Result],
     tasks: Sequence[tuple[Any, ...]],
     *,
     n_jobs: int | None = None,
-    is_late: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[int, Answer]]:
-    """Yield the number and the answer of each task, in any order, as they come.
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[int, Result]]:
+    """Yield the number and the result of each task, in any order, as they finish.
 
     Parameters
     ----------
-    function : function of a module, which is called as ``function(*task)``
+    function : function
+        Defined in a module; called as ``function(*task)``.
     tasks : sequence of tuples
-        Large values in them as :class:`Shared`.
+        Arguments of each call; wrap large values as :class:`Shared`.
     n_jobs : int, optional
-        As for :class:`joblib.Parallel`: what ``joblib.parallel_config`` says, or else one, which is this process.
-    is_late : function
-        Once it returns True, no further task is handed out; those that were are finished.
+        As for :class:`joblib.Parallel`: by default what ``joblib.parallel_config`` says, or else 1, this process.
+    should_stop : function
+        Once it returns True, no further task is submitted; those that were are finished.
     """
     if effective_n_jobs(n_jobs) == 1:
         for number, task in enumerate(tasks):
-            if is_late():
+            if should_stop():
                 return
             yield number, function(*task)
         return
     left = dict(enumerate(tasks))
     n_failures = 0
     while left:
-        waiting = (delayed(_answer)(function, number, *task) for number, task in list(left.items()) if not is_late())
+        waiting = (delayed(_run)(function, number, *task) for number, task in list(left.items()) if not should_stop())
         try:
-            for number, answer in _make_parallel(n_jobs)(waiting):
+            for number, result in _make_parallel(n_jobs)(waiting):
                 del left[number]
                 n_failures = 0
-                yield number, answer
+                yield number, result
             return
         except _TaskError as failed:
             raise failed.error from failed
         except Exception:
             n_failures += 1
-            if n_failures > _PATIENCE:
+            if n_failures > _MAX_FAILURES:
                 raise
 
 
 class _TaskError(Exception):
-    """What a task raised, told apart from what its carrier raised."""
+    """An error that a task raised, told apart from those of workers."""
 
     @property
     def error(self) -> Exception:
@@ -117,7 +118,7 @@ class _TaskError(Exception):
         return error
 
 
-def _answer(function: Callable[..., Answer], number: int, *task: Any) -> tuple[int, Answer]:
+def _run(function: Callable[..., Result], number: int, *task: Any) -> tuple[int, Result]:
     try:
         return number, function(*task)
     except Exception as error:
@@ -125,14 +126,14 @@ def _answer(function: Callable[..., Answer], number: int, *task: Any) -> tuple[i
 
 
 def _make_parallel(n_jobs: int | None) -> Parallel:
-    """Answers as they come, where the backend can tell (Ray's and multiprocessing's cannot), or all at the end."""
-    is_told = get_active_backend()[0].supports_return_generator
-    return Parallel(n_jobs, return_as="generator_unordered" if is_told else "list")
+    """Return results as they come where the backend supports it (Ray's does not), else at the end."""
+    streams = get_active_backend()[0].supports_return_generator
+    return Parallel(n_jobs, return_as="generator_unordered" if streams else "list")
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Floating-point sums in one order, however many threads there are."""
+    """Use one thread, so that floating-point sums have one order on every machine."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""A progress bar with an estimate, for work that tells how far it has come."""
+"""A progress bar with an estimate of the time left, as a callback."""
 
 from types import TracebackType
 from typing import Self
@@ -16,7 +16,7 @@ from rich.progress import (
 
 
 class ProgressBar:
-    """Shows ``bar(stage, done, total)`` on the terminal, one line a stage; it leaves nothing behind."""
+    """A callback ``bar(stage, done, total)`` with one line per stage on the terminal, removed at the end."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._bar = Progress(
@@ -31,7 +31,7 @@ class ProgressBar:
         self._stages: dict[str, TaskID] = {}
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Tell how far a stage has come."""
+        """Update the line of a stage."""
         if stage not in self._stages:
             self._stages[stage] = self._bar.add_task(stage, total=total)
         self._bar.update(self._stages[stage], completed=done, total=total)
@@ -44,5 +44,5 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take it away."""
+        """Remove the bar."""
         self._bar.stop()

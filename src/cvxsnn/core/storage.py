@@ -63,7 +63,7 @@ def write_tensors(path: Path | str, kind: str, tensors: Mapping[str, Tensor], he
 
 
 def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`write_tensors` wrote, or say what is wrong with the file."""
+    """Return the tensors and the header that :func:`write_tensors` wrote; a damaged file is one sentence."""
     path = Path(path)
     if not path.is_file():
         raise DataFileError(f"expected a {kind} file at {path}, found {'a folder' if path.is_dir() else 'nothing'}")

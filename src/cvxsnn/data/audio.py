@@ -11,6 +11,8 @@ from torch import Tensor
 from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
 
+__all__ = ["mel_spectrogram", "speech_features"]
+
 _Sound = TypeVar("_Sound", bound=Array)
 
 CHANGE_STEPS = 4
@@ -29,38 +31,51 @@ def mel_spectrogram(
     f_max: float | None = None,
     dynamic_range: float = 80.0,
 ) -> _Sound:
-    r"""Loudness of a sound in decibels, step by step and pitch by pitch.
+    r"""Return the loudness of a sound in decibels, per step and frequency band.
 
     Power spectra of overlapping Hann windows are summed by triangular filters, equally spaced on the mel scale
     :math:`2595 \log_{10}(1 + f / 700)`, and given relative to the loudest entry P_max:
 
     .. math:: 10 \log_{10} \max(P / P_{\max}, 10^{-\mathrm{dynamic\_range} / 10}) \in [-\mathrm{dynamic\_range}, 0].
 
-    So how loud a recording is as a whole does not matter, and ``1 + result / dynamic_range`` lies in [0, 1], as the
-    encoders want it.
+    So the overall loudness of a recording does not matter, and ``1 + result / dynamic_range`` lies in [0, 1], as the
+    encoders require.
 
     Parameters
     ----------
     waveform : array or Tensor of shape (n_points,) or (n_samples, n_points)
-        Real numbers; integers as wav files have them will do. Sounds of unequal length go one at a time.
+        Real numbers; integers as in wav files are accepted. Convert sounds of unequal length one by one.
     sample_rate : int
-        Points a second.
-    n_mels : int
-        Filters.
+        Points per second.
+    n_mels : int, default=32
+        Number of filters.
     n_steps : int, optional
-        Steps that every sound is given, however long it is: the mean power over equal shares of its time. By default
-        one step for each ``hop``, the first and the last centred on the ends.
-    window, hop : float
-        Length of a window, and from one window to the next, in seconds.
-    f_min, f_max : float
-        Between which the filters lie, in hertz; up to half of the sample rate by default.
-    dynamic_range : float
+        Number of steps of every sound, however long it is: each is the mean power over an equal share of its time. By
+        default one step per ``hop``, the first and the last centred on the ends.
+    window : float, default=0.025
+        Length of a window in seconds.
+    hop : float, default=0.01
+        Seconds from one window to the next.
+    f_min : float, default=0.0
+        Lowest frequency of the filters in hertz.
+    f_max : float, optional
+        Highest frequency of the filters in hertz; by default half of the sample rate.
+    dynamic_range : float, default=80.0
         Decibels below the loudest entry at which quieter ones are cut off.
 
     Returns
     -------
-    array or Tensor of shape (n_steps, n_mels) or (n_samples, n_steps, n_mels), as ``waveform``
-        On the device of ``waveform``; in float64 if it is, otherwise in float32.
+    array or Tensor of shape (n_steps, n_mels) or (n_samples, n_steps, n_mels)
+        Decibels, on the device of ``waveform``; in float64 if it is, otherwise in float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn.data.audio import mel_spectrogram
+    >>> tone = np.sin(2 * np.pi * 440 * np.arange(8000) / 8000)
+    >>> loudness = mel_spectrogram(tone, 8000, n_mels=16, n_steps=10)
+    >>> loudness.shape, float(loudness.max())
+    ((10, 16), 0.0)
     """
     sample_rate = check_positive_int("sample_rate", sample_rate)
     n_mels = check_positive_int("n_mels", n_mels)
@@ -84,23 +99,34 @@ def mel_spectrogram(
 
 
 def speech_features(waveform: _Sound, sample_rate: int, *, n_steps: int = 30, n_mels: int = 16) -> _Sound:
-    """What a network hears of an utterance: its spectrogram, levelled, and how that changes.
+    """Return the features of an utterance: its normalised spectrogram, and how that changes.
 
-    The utterance's own mean spectrum is halfway subtracted, which takes out half of the microphone and the voice, and
-    the rest is scaled to variance 1. Beside each band stands its change since ``CHANGE_STEPS`` steps before. All of
-    it is computed from one utterance alone, so new speakers and new microphones need no other recordings of theirs.
+    Half of the utterance's own mean spectrum is subtracted, which removes half of the influence of microphone and
+    voice, and the rest is scaled to variance 1. Each band is accompanied by its change over the last four steps. All of
+    it is computed from one utterance alone, so new speakers and microphones need no further recordings.
 
     Parameters
     ----------
     waveform : array or Tensor of shape (n_points,) or (n_samples, n_points)
+        Real numbers.
     sample_rate : int
-        At least 8000. Bands end at 4 kHz whatever it is, so recordings of any quality can be compared.
-    n_steps, n_mels : int
-        As in :func:`mel_spectrogram`.
+        Points per second, at least 8000. Bands always end at 4 kHz, so recordings of any quality are comparable.
+    n_steps : int, default=30
+        Number of steps, as in :func:`mel_spectrogram`.
+    n_mels : int, default=16
+        Number of bands.
 
     Returns
     -------
-    array or Tensor of shape (n_steps, 2 * n_mels) or (n_samples, n_steps, 2 * n_mels), as ``waveform``
+    array or Tensor of shape (n_steps, 2 * n_mels) or (n_samples, n_steps, 2 * n_mels)
+        All bands of a step, then their changes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn.data.audio import speech_features
+    >>> speech_features(np.random.default_rng(0).standard_normal(4000), 8000).shape
+    (30, 32)
     """
     decibels = torch.as_tensor(
         mel_spectrogram(waveform, sample_rate, n_mels=n_mels, n_steps=n_steps, f_max=4000.0, dynamic_range=60.0)
@@ -137,7 +163,7 @@ def _as_sound(waveform: Array) -> Tensor:
 
 
 def _power(sound: Tensor, n_window: int, n_hop: int) -> Tensor:
-    """Power of each frequency in each window, shape (..., n_frames, n_window // 2 + 1)."""
+    """Return the power of each frequency in each window, shape (..., n_frames, n_window // 2 + 1)."""
     # Zeros beyond the ends, not a reflection: that needs sounds of at least half a window.
     spectrum = torch.stft(
         sound,
@@ -153,7 +179,7 @@ def _power(sound: Tensor, n_window: int, n_hop: int) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _mel_filters(n_window: int, n_mels: int, sample_rate: int, f_min: float, f_max: float) -> Tensor:
-    """Triangles over a window's frequencies, shape (n_window // 2 + 1, n_mels), ending where their neighbours peak."""
+    """Return triangular filters, shape (n_window // 2 + 1, n_mels), that end where their neighbours peak."""
     lowest, highest = (2595 * math.log10(1 + frequency / 700) for frequency in (f_min, f_max))
     mels = np.linspace(lowest, highest, n_mels + 2)
     corners = 700 * (10 ** (mels / 2595) - 1)
@@ -171,7 +197,7 @@ def _mel_filters(n_window: int, n_mels: int, sample_rate: int, f_min: float, f_m
 
 
 def _shares_of_time(n_frames: int, n_steps: int) -> Tensor:
-    """Weights, shape (n_steps, n_frames), of the mean over each of ``n_steps`` equal shares of the frames' time."""
+    """Return weights (n_steps, n_frames) of the mean over each of ``n_steps`` equal shares of the frames' time."""
     edges = torch.linspace(0, n_frames, n_steps + 1, dtype=torch.float64)[:, None]
     frames = torch.arange(n_frames)
     overlap = (torch.minimum(edges[1:], frames + 1) - torch.maximum(edges[:-1], frames)).clamp_min(0)

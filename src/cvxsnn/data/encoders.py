@@ -1,6 +1,6 @@
 """From numbers to spikes: encoders that turn features into sequences of zeros and ones.
 
-Arrays stay arrays and tensors stay tensors, on their device and in their type of float; anything else becomes float32.
+Arrays stay arrays and tensors stay tensors, on their device and in their float type; other types become float32.
 """
 
 import math
@@ -18,18 +18,28 @@ _Values = TypeVar("_Values", bound=Array)
 
 
 def encode_rate(values: _Values, n_steps: int, *, seed: int = 0) -> _Values:
-    """Spikes at random, the more the larger a value is: at each step with the value as probability, independently.
+    """Return random spikes: at each step, independently, with the value as probability.
 
     Parameters
     ----------
-    values : array or Tensor of shape (n_samples, n_features), within [0, 1]
+    values : array or Tensor of shape (n_samples, n_features)
+        Probabilities, within [0, 1].
     n_steps : int
-    seed : int
-        The draws depend on it and on the shape alone, so they are the same on every device.
+        Number of steps.
+    seed : int, default=0
+        Seed of the draws. They depend on it and on the shape alone, so they are the same on every device.
 
     Returns
     -------
-    array or Tensor of shape (n_samples, n_steps, n_features), zeros and ones
+    array or Tensor of shape (n_samples, n_steps, n_features)
+        Zeros and ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn.data import encode_rate
+    >>> encode_rate(np.array([[0.0, 0.5, 1.0]]), n_steps=400).mean(1).round(1)
+    array([[0. , 0.5, 1. ]])
     """
     probability = _check_unit(values)
     n_samples, n_features = probability.shape
@@ -42,7 +52,7 @@ def encode_rate(values: _Values, n_steps: int, *, seed: int = 0) -> _Values:
 def encode_latency(
     values: _Values, n_steps: int, *, scale: Literal["linear", "logarithmic"] = "linear", threshold: float = 0.01
 ) -> _Values:
-    r"""One spike for each value, the earlier the larger the value is; values below the threshold never fire.
+    r"""Return one spike per value, the earlier the larger the value is; values below the threshold never fire.
 
     With x the value, θ the threshold and T the number of steps, the spike comes at the step, counted from 0, that is
     nearest to
@@ -54,14 +64,28 @@ def encode_latency(
 
     Parameters
     ----------
-    values : array or Tensor of shape (n_samples, n_features), within [0, 1]
+    values : array or Tensor of shape (n_samples, n_features)
+        Numbers within [0, 1].
     n_steps : int
-    scale : "linear" or "logarithmic"
-    threshold : float, above 0 and below 1
+        Number of steps.
+    scale : {"linear", "logarithmic"}, default="linear"
+        How values become times.
+    threshold : float, default=0.01
+        The smallest value that fires, above 0 and below 1.
 
     Returns
     -------
-    array or Tensor of shape (n_samples, n_steps, n_features), zeros and ones
+    array or Tensor of shape (n_samples, n_steps, n_features)
+        Zeros and ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn.data import encode_latency
+    >>> encode_latency(np.array([[1.0, 0.5, 0.0]]), n_steps=3)[0]
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 0.]])
     """
     unit = _check_unit(values)
     n_steps = check_positive_int("n_steps", n_steps)
@@ -76,19 +100,30 @@ def encode_latency(
 
 
 def encode_delta(sequences: _Values, threshold: float) -> _Values:
-    """Spikes where a feature changes by at least the threshold from one step to the next.
+    """Return spikes where a feature changes by at least the threshold from one step to the next.
 
     Parameters
     ----------
     sequences : array or Tensor of shape (n_samples, n_steps, n_features)
+        Any real numbers.
     threshold : float
-        Above zero. A drift that is slower than it, step by step, causes no spikes.
+        Smallest change that causes a spike, above zero. A slower drift, step by step, causes none.
 
     Returns
     -------
-    array or Tensor of shape (n_samples, n_steps, 2 * n_features), zeros and ones
-        First the ON spikes of all features, for rises, then their OFF spikes, for falls. Nothing fires at the first
-        step.
+    array or Tensor of shape (n_samples, n_steps, 2 * n_features)
+        Zeros and ones: first the ON spikes of all features, for rises, then their OFF spikes, for falls. Nothing fires
+        at the first step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn.data import encode_delta
+    >>> encode_delta(np.array([[[0.0], [1.0], [1.1], [0.2]]]), threshold=0.5)[0]
+    array([[0., 0.],
+           [1., 0.],
+           [0., 0.],
+           [0., 1.]])
     """
     if not 0 < threshold < math.inf:
         raise InvalidInputError(f"expected threshold to be a number above zero, got {threshold!r}")
@@ -107,7 +142,7 @@ def _as_float(values: Array) -> Tensor:
 
 
 def _check_unit(values: Array) -> Tensor:
-    """The values as a tensor of floats, if they are what rates and latencies can be made of."""
+    """Return the values as a float tensor if all of them are within [0, 1]."""
     unit = _as_float(values)
     if unit.ndim != 2 or 0 in unit.shape:
         raise InvalidInputError(f"expected values of shape (n_samples, n_features), got shape {tuple(unit.shape)}")
@@ -121,6 +156,6 @@ def _check_unit(values: Array) -> Tensor:
 
 
 def _like(values: _Values, spikes: Tensor, dtype: torch.dtype) -> _Values:
-    """Zeros and ones of that type, in the kind of array that ``values`` are."""
+    """Return zeros and ones of that type, as an array or a tensor like ``values``."""
     encoded = spikes.to(dtype)
     return encoded if isinstance(values, Tensor) else encoded.numpy()  # type: ignore[return-value]

@@ -24,11 +24,11 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What NumPy and zipfile raise on files that are damaged, or made to look sound."""
+"""Errors that NumPy and zipfile raise on damaged or manipulated files."""
 
 
 def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
-    """Inputs, targets and sample weights of a ``.npz`` file; the latter two may be None.
+    """Return inputs, targets and sample weights of a ``.npz`` file; the latter two may be None.
 
     Sequences of unequal length are an array ``X`` padded at the end and an array ``lengths``.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ..core import bits
-from ..core.parallel import Shared, carry_out
+from ..core.parallel import Shared, run_tasks
 from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
 from ..witnesses.pool import WitnessPool
@@ -57,7 +57,7 @@ class PoolSpikes:
         n_fitting = self._room // self._source.value.block_bytes
         tasks = [(self._source, shared, number, place < n_fitting) for place, number in enumerate(missing)]
         n_jobs = None if self.sequences.device.type == "cpu" else 1
-        for place, (verdict, spikes) in carry_out(_draw_and_judge, tasks, n_jobs=n_jobs):
+        for place, (verdict, spikes) in run_tasks(_draw_and_judge, tasks, n_jobs=n_jobs):
             if spikes is not None:
                 self._keep(missing[place], spikes)
             yield verdict

@@ -20,7 +20,7 @@ from ..convex.objective import Head, Objective
 from ..convex.ridge import RidgePath
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
-from ..core.parallel import Shared, carry_out, one_thread
+from ..core.parallel import Shared, one_thread, run_tasks
 from ..core.seeds import child_generator, child_seed
 from ..data.training_set import TrainingSet
 from ..dictionary import Readout
@@ -249,7 +249,7 @@ class _Search:
         found: dict[int, Trial] = {}
         tasks = [(self._bench, candidate, name, share) for candidate in candidates]
         n_jobs = None if self._data.inputs.device.type == "cpu" else 1
-        for number, trial in carry_out(_try, tasks, n_jobs=n_jobs, is_late=lambda: self._is_late(found)):
+        for number, trial in run_tasks(_try, tasks, n_jobs=n_jobs, should_stop=lambda: self._is_late(found)):
             found[number] = trial
             self._tell(len(self.trials) + len(found), self._total)
         done = sorted(found)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cvxsnn.app.experiments.experiment import RunConfig, all_runs, experiment_names, load_experiment
-from cvxsnn.app.experiments.run import make_settings, make_task
+from cvxsnn.app.experiments.checks import check_configurations, check_keys
+from cvxsnn.app.experiments.experiment import RunConfig
+from cvxsnn.app.experiments.files import all_runs, experiment_names, load_experiment
+from cvxsnn.app.experiments.run import make_settings
+from cvxsnn.data.tasks import make_task
 from cvxsnn.training.methods import METHODS
 from cvxsnn.training.settings import Settings
 
@@ -229,7 +232,9 @@ def test_deep_networks_try_a_wider_surrogate_too(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_paper_scale_configuration_makes_settings(name):
+def test_a_file_passes_the_checks_of_files_and_its_configurations_make_settings(name):
+    check_keys(file_of(name), name)
+    check_configurations(load_experiment(name), name)
     for config in configs_of(name):
         assert isinstance(make_settings(config), Settings)
 
@@ -241,7 +246,7 @@ def test_a_smoke_configuration_is_small_needs_no_file_and_makes_a_task_that_has_
         for config in cell.configs[0]:
             assert config.task["name"] != "mnist_seq"
             assert isinstance(make_settings(config), Settings)
-            task = make_task(config.task, config.seed)
+            task = make_task(**config.task, seed=config.seed)
             assert task.train.n_samples <= (1000 if task.name == "digits_seq" else 256)
             own = {"sequence"} if task.feedback is not None else set()
             assert cell.metric in {"test", "gap", *task.ood, *own}

@@ -11,7 +11,7 @@ import pytest
 from cvxsnn.app.experiments.experiment import Experiment, parse_experiment
 from cvxsnn.app.experiments.records import Damaged
 from cvxsnn.app.experiments.report import render_report, write_report
-from cvxsnn.app.experiments.summary import summarise
+from cvxsnn.app.experiments.summary import summarise_experiment
 from cvxsnn.core.errors import DataFileError
 
 HOSTILE = """<script>alert("1")</script>'&amp;<img src=x onerror=alert(1)> $x_{$ \\$ _a \x00\x1b \ud800 名"""
@@ -122,7 +122,7 @@ def page(experiments, lost) -> str:
 def test_page_shows_every_cell_with_its_number_verdict_and_method(experiments, lost, page):
     records = records_of(*experiments, lost=lost)
     found = re.findall(r'<td class="filled .*?</td>', page, re.DOTALL)
-    cells = [cell for one in experiments for cell in summarise(one, records).cells]
+    cells = [cell for one in experiments for cell in summarise_experiment(one, records).cells]
     assert len(found) == len(cells) == 57
     shown = Page(page).text
     for cell in cells:
@@ -136,7 +136,7 @@ def test_page_shows_every_cell_with_its_number_verdict_and_method(experiments, l
 def test_page_counts_verdicts(experiments, lost, page):
     records = records_of(*experiments, lost=lost)
     for verdict in ("matches", "better", "worse", "cannot tell"):
-        count = sum(summarise(one, records).verdicts[verdict] for one in experiments)
+        count = sum(summarise_experiment(one, records).verdicts[verdict] for one in experiments)
         assert f'<b>{count}</b><span class="verdict">{verdict}</span>' in page
 
 
@@ -146,8 +146,8 @@ def test_contents_count_cells_without_a_number_in_the_paper_apart_from_those_tha
     records = records_of(*experiments)
     assert [name for name, _ in items] == ["table", "figure"]
     for one, (_, item) in zip(experiments, items, strict=True):
-        unprinted = [cell for cell in summarise(one, records).cells if cell.paper is None]
-        n_untold = summarise(one, records).verdicts["cannot tell"] - len(unprinted)
+        unprinted = [cell for cell in summarise_experiment(one, records).cells if cell.paper is None]
+        n_untold = summarise_experiment(one, records).verdicts["cannot tell"] - len(unprinted)
         assert n_untold > 0
         assert f">{n_untold} cannot tell<" in item
         assert (f"{len(unprinted)} without a number in the paper" in item) == bool(unprinted)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cvxsnn.app.experiments import RecordStore, all_runs, experiment_names, load_experiment, tables
-from cvxsnn.app.experiments.summary import CERTIFIED_GAP, summarise
+from cvxsnn.app.experiments.summary import CERTIFIED_GAP, summarise_experiment
 
 DOCS = Path(__file__).parents[3] / "docs"
 NAMES = experiment_names()
@@ -26,7 +26,7 @@ def test_every_run_has_a_record_that_did_not_fail_and_no_record_is_left_over(rec
 
 
 def test_every_cell_for_which_the_paper_has_a_number_has_a_verdict(records):
-    cells = [cell for one in EXPERIMENTS for cell in summarise(one, records).cells if cell.paper is not None]
+    cells = [cell for one in EXPERIMENTS for cell in summarise_experiment(one, records).cells if cell.paper is not None]
     assert [cell for cell in cells if cell.verdict == "cannot tell"] == []
 
 
@@ -51,7 +51,7 @@ def test_the_page_counts_verdicts_as_the_records_do(records):
     )
     assert [name for name, *_ in rows] == NAMES
     for one, (_, *counts) in zip(EXPERIMENTS, rows, strict=True):
-        summary = summarise(one, records)
+        summary = summarise_experiment(one, records)
         n_unprinted = sum(cell.paper is None for cell in summary.cells)
         told = [summary.verdicts[verdict] for verdict in ("matches", "better", "worse")]
         assert [int(count) for count in counts] == [*told, n_unprinted]

@@ -13,7 +13,7 @@ import pytest
 from cvxsnn.app.experiments import RecordStore, run_all
 from cvxsnn.app.experiments.experiment import RunConfig, iterate_grid, parse_experiment
 from cvxsnn.app.experiments.run import execute, execute_together
-from cvxsnn.app.experiments.runner import _shared_out
+from cvxsnn.app.experiments.runner import _group
 from cvxsnn.core.errors import DataFileError
 
 TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
@@ -48,7 +48,7 @@ def changed(method, seed=0, **parts):
 def shared_out(configs, device):
     """Places in the list of the runs that are carried out together."""
     ids = [config.id for config in configs]
-    groups = _shared_out(dict(zip(ids, configs, strict=True)), device)
+    groups = _group(dict(zip(ids, configs, strict=True)), device)
     return sorted(sorted(ids.index(name) for name in group) for group in groups)
 
 
@@ -132,29 +132,37 @@ def test_a_full_disk_stops_the_runs_with_one_sentence_and_no_damage(tmp_path, fi
     assert [path.name for path in store.folder.iterdir()] == [f"{name}.json"]
 
 
-def test_kill_nine_at_random_moments_changes_no_record(tmp_path, finished):
+def test_kill_nine_in_the_midst_of_a_write_and_at_a_random_moment_changes_no_record(tmp_path, finished):
     script = tmp_path / "go.py"
     script.write_text(
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import os, signal, sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
         "from app.experiments.test_runner import tiny_runs\n"
         "from cvxsnn.app.experiments import RecordStore, run_all\n"
+        "written, die_at, fsync = [], int(sys.argv[3]), os.fsync\n"
+        "def die(handle):\n"
+        "    written.append(handle)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL) if len(written) == die_at else fsync(handle)\n"
+        "os.fsync = die\n"
+        "print('ready', flush=True)\n"
         "run_all(tiny_runs(), RecordStore(Path(sys.argv[2]) / 'paper'), n_jobs=1)\n"
     )
     tests = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    command = [sys.executable, str(script), tests, str(tmp_path / "results")]
-    moments = random.Random(0)
-    for _ in range(3):
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        time.sleep(moments.uniform(1.5, 5.0))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        _, damaged = RecordStore(tmp_path / "results" / "paper").read_all()
+    store = RecordStore(tmp_path / "results" / "paper")
+    for die_at, wait in ((4, None), (0, random.Random(0).uniform(0.0, 0.5))):
+        command = [sys.executable, str(script), tests, str(tmp_path / "results"), str(die_at)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            assert process.stdout.readline() == b"ready\n"
+            if wait is not None:
+                time.sleep(wait)
+                process.send_signal(signal.SIGKILL)
+            assert process.wait() in (0, -signal.SIGKILL)
+        records, damaged = store.read_all()
         assert damaged == []
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    records, damaged = RecordStore(tmp_path / "results" / "paper").read_all()
-    assert damaged == []
-    assert without_timings(records) == without_timings(finished)
+        assert without_timings(records).items() <= without_timings(finished).items()
+    outcome = run_all(tiny_runs(), store, n_jobs=1)
+    assert outcome.n_skipped == len(records)
+    assert without_timings(store.read_all()[0]) == without_timings(finished)
 
 
 def test_a_run_is_known_by_its_configuration_alone():
@@ -230,7 +238,7 @@ def test_on_a_gpu_runs_of_another_shape_are_kept_apart(other):
 
 def test_on_a_cpu_every_run_is_done_alone_the_slow_ones_first():
     configs = [changed("cvx"), changed("sg"), changed("sg", 1), changed("sg", 0, family={"hidden": [60, 80]})]
-    groups = _shared_out({str(number): config for number, config in enumerate(configs)}, "cpu")
+    groups = _group({str(number): config for number, config in enumerate(configs)}, "cpu")
     assert groups == [["3"], ["1"], ["2"], ["0"]]
 
 

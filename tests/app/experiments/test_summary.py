@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvxsnn.app.experiments.experiment import Experiment, parse_experiment
-from cvxsnn.app.experiments.summary import CellSummary, judge, read_metric, summarise
+from cvxsnn.app.experiments.metrics import read_metric
+from cvxsnn.app.experiments.summary import CellSummary, judge, summarise_experiment
 
 METHODS = ("cvx", "sg", "sg-cvx")
 
@@ -37,7 +38,7 @@ def records_of(one: Experiment, values):
 
 
 def single_cell(one: Experiment, values) -> CellSummary:
-    (cell,) = summarise(one, records_of(one, values)).cells
+    (cell,) = summarise_experiment(one, records_of(one, values)).cells
     return cell
 
 
@@ -110,7 +111,7 @@ def test_failed_run_keeps_its_error_and_forbids_a_verdict():
 
 def test_without_any_record_nothing_is_told():
     one = experiment()
-    (cell,) = summarise(one, {}).cells
+    (cell,) = summarise_experiment(one, {}).cells
     assert (cell.mean, cell.spread, cell.difference, cell.methods) == (None, None, None, ())
     assert (cell.verdict, cell.n_seeds, len(cell.missing)) == ("cannot tell", 0, 9)
 
@@ -201,7 +202,7 @@ def test_verdict_on_accuracies_follows_the_sign_beyond_the_tolerance(values, pap
 
 def test_smoke_scale_is_never_held_against_the_paper():
     one = experiment(seeds=[0], methods=["cvx"])
-    (cell,) = summarise(one, records_of(one, {0: {"cvx": record(0.9, 0.9)}}), "smoke").cells
+    (cell,) = summarise_experiment(one, records_of(one, {0: {"cvx": record(0.9, 0.9)}}), "smoke").cells
     assert (cell.verdict, cell.reason, cell.mean) == ("cannot tell", "smoke scale", 0.9)
 
 
@@ -209,7 +210,7 @@ def test_dictionary_form_survives_json():
     one = experiment()
     values = {seed: {method: record(0.5, 0.9) for method in METHODS} for seed in range(3)}
     values[2]["sg"] = None
-    summary = summarise(one, records_of(one, values))
+    summary = summarise_experiment(one, records_of(one, values))
     plain = summary.as_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["cells"][0]["mean"] == pytest.approx(0.9)
@@ -220,9 +221,9 @@ def test_dictionary_form_survives_json():
 def test_records_of_other_runs_are_ignored():
     one = experiment(seeds=[0], methods=["cvx"])
     records = records_of(one, {0: {"cvx": record(0.9, 0.9)}})
-    assert summarise(one, {**records, "other": record(1.0, 1.0)}) == summarise(one, records)
+    assert summarise_experiment(one, {**records, "other": record(1.0, 1.0)}) == summarise_experiment(one, records)
 
 
 def test_experiment_without_cells_has_no_verdicts():
-    summary = summarise(replace(experiment(), cells=()), {})
+    summary = summarise_experiment(replace(experiment(), cells=()), {})
     assert sum(summary.verdicts.values()) == 0

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from cvxsnn.app.cli import app
 from cvxsnn.app.experiments import RecordStore, experiment_names, load_experiment
 from cvxsnn.app.experiments.figures import draw_figure, draw_panel
-from cvxsnn.app.experiments.summary import summarise
+from cvxsnn.app.experiments.summary import summarise_experiment
 from cvxsnn.app.experiments.tables import write_tables
 from cvxsnn.core.errors import DataFileError
 
@@ -49,7 +49,7 @@ def test_every_experiment_has_a_table_and_numbers_and_a_figure_its_picture(folde
 def test_numbers_are_the_summary_one_line_a_cell(folder):
     for one in EXPERIMENTS:
         text = (folder / f"{one.name}.json").read_text()
-        summary = summarise(one, RECORDS)
+        summary = summarise_experiment(one, RECORDS)
         assert json.loads(text) == summary.as_dict()
         assert sum(line.startswith('{"row"') for line in text.splitlines()) == len(summary.cells)
 
@@ -57,7 +57,7 @@ def test_numbers_are_the_summary_one_line_a_cell(folder):
 def test_a_table_sets_our_number_beside_the_papers_with_verdict_and_method(folder):
     head, *rows = rows_of((folder / "table.md").read_text())
     found = {(row[0], column): text for row in rows for column, text in zip(head[1:], row[1:], strict=True)}
-    cells = summarise(EXPERIMENTS[0], RECORDS).cells
+    cells = summarise_experiment(EXPERIMENTS[0], RECORDS).cells
     assert len(found) == len(cells) == 21
     for cell in cells:
         text = found[cell.row.strip(), cell.column.strip()]
@@ -71,7 +71,7 @@ def test_a_table_sets_our_number_beside_the_papers_with_verdict_and_method(folde
 def test_a_table_tells_what_its_cells_took_and_the_command_that_makes_them_again(folder):
     one = EXPERIMENTS[0]
     _, *rows = rows_of((folder / "table.md").read_text(), 1)
-    summary = summarise(one, RECORDS)
+    summary = summarise_experiment(one, RECORDS)
     assert len(rows) == len({tuple(run.run_id for run in cell.chosen) for cell in summary.cells if cell.chosen})
     by_row = {cell.row: cell for cell in summary.cells}
     for row in rows:
@@ -84,7 +84,7 @@ def test_a_figure_has_a_picture_and_the_mean_of_every_point(folder):
     text = (folder / "figure.md").read_text()
     assert "](figure.png)" in text
     head, *rows = rows_of(text)
-    for cell in summarise(EXPERIMENTS[1], RECORDS).cells:
+    for cell in summarise_experiment(EXPERIMENTS[1], RECORDS).cells:
         (row,) = (row for row in rows if row[0] == cell.row)
         entry = row[head.index(cell.column)]
         whole = cell.n_runs == cell.n_expected_runs
@@ -99,7 +99,7 @@ def test_verdicts_add_up_and_the_largest_gap_is_told(tmp_path):
     head, *rows = rows_of((tmp_path / "verdicts.md").read_text())
     for one, row in zip(EXPERIMENTS, rows, strict=True):
         told = dict(zip(head, row, strict=True))
-        summary = summarise(one, records)
+        summary = summarise_experiment(one, records)
         n_unprinted = sum(cell.paper is None for cell in summary.cells)
         assert [int(told[name]) for name in ("matches", "better", "worse")] == list(summary.verdicts.values())[:3]
         assert int(told["no number in the paper"]) == n_unprinted
@@ -111,7 +111,7 @@ def test_verdicts_add_up_and_the_largest_gap_is_told(tmp_path):
 
 
 def test_one_picture_holds_all_panels(folder):
-    summary = summarise(EXPERIMENTS[1], RECORDS)
+    summary = summarise_experiment(EXPERIMENTS[1], RECORDS)
     alone = size_of(draw_panel(EXPERIMENTS[1], summary, "ID", {"CVX, ID": "CVX"}, "#000000", "#ffffff"))
     assert size_of((folder / "figure.png").read_bytes()) == (2 * alone[0], 2 * alone[1])
     assert draw_figure(EXPERIMENTS[1], summary) == (folder / "figure.png").read_bytes()
@@ -137,10 +137,11 @@ def test_report_writes_tables_on_demand_beside_the_records(tmp_path):
     for run_id, record in records_of(load_experiment(name, "smoke")).items():
         store.write(run_id, record)
     before = {path: path.read_bytes() for path in store.folder.iterdir()}
-    arguments = ["report", "--records", str(tmp_path), "-o", str(tmp_path / "page.html")]
+    chosen = [name, "xor-depth"]
+    arguments = ["report", *chosen, "--records", str(tmp_path), "-o", str(tmp_path / "page.html")]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert not (tmp_path / f"{name}.md").exists()
     outcome = CliRunner().invoke(app, [*arguments, "--tables", str(tmp_path)])
     assert outcome.exit_code == 0, outcome.output
-    assert all((tmp_path / f"{name}.{kind}").exists() for name in experiment_names() for kind in ("md", "json"))
+    assert all((tmp_path / f"{name}.{kind}").exists() for name in chosen for kind in ("md", "json"))
     assert {path: path.read_bytes() for path in store.folder.iterdir()} == before

@@ -1,7 +1,10 @@
+import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import requests
 
 FILES = [
     "train-images-idx3-ubyte",
@@ -27,7 +30,28 @@ def mnist_directory() -> Path:
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(url: str, timeout: float) -> None:
+    def refuse(url: str, **options: object) -> None:
         raise AssertionError(f"a test tried to download {url}")
 
-    monkeypatch.setattr("cvxsnn.data.tasks.files.urlopen", refuse)
+    monkeypatch.setattr("requests.get", refuse)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Let downloads get ``answer(url)``, without waits; the list returned collects their addresses."""
+
+    def start(answer: Callable[[str], bytes], status: int = 200) -> list[str]:
+        asked: list[str] = []
+
+        def get(url: str, *, timeout: float, **options: object) -> requests.Response:
+            assert 0 < timeout <= 30
+            asked.append(url)
+            response = requests.Response()
+            response.raw, response.status_code, response.url = io.BytesIO(answer(url)), status, url
+            return response
+
+        monkeypatch.setattr("requests.get", get)
+        monkeypatch.setattr("time.sleep", lambda seconds: None)
+        return asked
+
+    return start

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive import decode_digits, decode_operands
 
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.tasks import Feedback, addition
-from cvxsnn.data.tasks.addition import decode_digits, decode_operands
 
 SMALL = {"n_train": 20, "n_val": 10, "n_test": 15, "n_test_ood": 12}
 bases = st.integers(2, 12)

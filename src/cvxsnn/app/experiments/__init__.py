@@ -1,6 +1,7 @@
-"""The paper's experiments as data, a runner that can be stopped at any time, and their report."""
+"""The paper's experiments as data files, a runner that can be stopped at any time, and the report."""
 
-from .experiment import Experiment, RunConfig, all_runs, experiment_names, load_experiment
+from .experiment import Experiment, RunConfig
+from .files import all_runs, experiment_names, load_experiment
 from .records import RecordStore
 from .runner import Outcome, run_all
 

@@ -7,18 +7,13 @@ run is known by its configuration alone.
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import Any, Literal
-
-from ...core.errors import InvalidInputError
 
 Scale = Literal["smoke", "paper"]
 
-_CONFIG_KEYS = ("task", "family", "objective", "surrogate", "convex")
+CONFIG_KEYS = ("task", "family", "objective", "surrogate", "convex")
 """Parts of a run's configuration, each a table that a cell may override key by key."""
 
 
@@ -46,8 +41,8 @@ class RunConfig:
     convex: Mapping[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"method": self.method, "seed": self.seed, **{key: dict(getattr(self, key)) for key in _CONFIG_KEYS}}
+        """Return plain values."""
+        return {"method": self.method, "seed": self.seed, **{key: dict(getattr(self, key)) for key in CONFIG_KEYS}}
 
     @property
     def id(self) -> str:
@@ -84,7 +79,7 @@ class Cell:
     metric : str, a key of a record's scores, such as "test" or "10x"
     paper : float or None, what the paper prints
     methods : tuple of str
-    configs : mapping of seed to its runs, one a method
+    configs : mapping of seed to its runs, one per method
     note : str
     """
 
@@ -107,6 +102,7 @@ class Experiment:
     cells : tuple of Cell
     quantity : str, what the numbers are
     axis : str, what a figure's columns are; what differs between their configurations when empty
+    source : str, the path of a file of one's own; empty for those that come with the package
     """
 
     name: str
@@ -116,42 +112,21 @@ class Experiment:
     quantity: str
     cells: tuple[Cell, ...] = field(default_factory=tuple)
     axis: str = ""
+    source: str = ""
+
+    @property
+    def reference(self) -> str:
+        """What ``cvxsnn reproduce`` calls it: the path of its file, or its name."""
+        return self.source or self.name
 
     def runs(self, rows: Collection[str] = ()) -> dict[str, RunConfig]:
-        """Every run by its id, or those of some rows."""
+        """Return every run by its id, or those of some rows."""
         cells = [cell for cell in self.cells if not rows or cell.row in rows]
         return {config.id: config for cell in cells for configs in cell.configs.values() for config in configs}
 
 
-def experiment_names() -> list[str]:
-    """The experiments that come with the package, in the order of the paper."""
-    return list(_files())
-
-
-def _files() -> dict[str, Traversable]:
-    """Files by name; the number before it gives the order."""
-    folder = resources.files(__package__) / "data"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    return {file.name.removesuffix(".toml").partition("-")[2]: file for file in files}
-
-
-def load_experiment(name: str, scale: Scale = "paper") -> Experiment:
-    """Read an experiment and fill in what its cells leave to the defaults.
-
-    Parameters
-    ----------
-    name : str
-    scale : "paper" or "smoke"
-        At smoke scale, the file's ``[smoke]`` table overrides sizes, and seeds and cells are cut down.
-    """
-    files = _files()
-    if name not in files:
-        raise InvalidInputError(f"expected an experiment among {', '.join(files)}, got {name!r}")
-    return parse_experiment(name, tomllib.loads(files[name].read_text(encoding="utf-8")), scale)
-
-
 def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experiment:
-    """An experiment from the contents of its file."""
+    """Return an experiment from the contents of its file."""
     defaults, smoke = data.get("defaults", {}), data.get("smoke", {})
     cells = []
     chosen: Sequence[Mapping[str, Any]] = data["cell"]
@@ -160,7 +135,7 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
     for cell in chosen:
         seeds = smoke.get("seeds", [0]) if scale == "smoke" else cell.get("seeds", defaults.get("seeds", [0, 1, 2]))
         methods = tuple(cell.get("methods", defaults.get("methods", ["cvx"])))
-        parts = {key: _merged(key, defaults, cell, smoke if scale == "smoke" else {}) for key in _CONFIG_KEYS}
+        parts = {key: _merged(key, defaults, cell, smoke if scale == "smoke" else {}) for key in CONFIG_KEYS}
         cells.append(
             Cell(
                 row=str(cell["row"]),
@@ -183,19 +158,6 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
     )
 
 
-def all_runs(names: Sequence[str], scale: Scale, rows: Collection[str] = ()) -> dict[str, RunConfig]:
-    """Every run of some experiments, or of the rows of that name, shared ones once."""
-    experiments = [load_experiment(name, scale) for name in names]
-    known = {cell.row: None for experiment in experiments for cell in experiment.cells}
-    for row in rows:
-        if row not in known:
-            raise InvalidInputError(f"expected a row among {', '.join(map(repr, known))}, got {row!r}")
-    runs: dict[str, RunConfig] = {}
-    for experiment in experiments:
-        runs |= experiment.runs(rows)
-    return runs
-
-
 def _merged(key: str, *tables: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration table with later tables' keys over earlier ones'; ``replace_`` before its name starts afresh."""
     merged: dict[str, Any] = {}
@@ -205,7 +167,7 @@ def _merged(key: str, *tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def iterate_grid(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of a table whose values may be lists."""
+    """Yield every combination of a table whose values may be lists."""
     options: list[dict[str, Any]] = [{}]
     for name, value in table.items():
         values = value if isinstance(value, list) else [value]

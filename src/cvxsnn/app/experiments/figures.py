@@ -1,8 +1,7 @@
-"""Figures of experiments: curves of rows over columns, one PNG picture a panel."""
+"""Figures of experiments: curves of rows over columns, one PNG picture per panel."""
 
 import io
 import math
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,8 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
+from ..formatting import printable
 from .experiment import Experiment
-from .summary import CellSummary, ExperimentSummary, quantity_of
+from .metrics import quantity_of
+from .summary import CellSummary, ExperimentSummary
 
 _MAX_CURVES_IN_ONE_PANEL = 6
 
@@ -21,12 +22,12 @@ _MAX_CURVES_IN_ONE_PANEL = 6
 def draw_panel(
     experiment: Experiment, summary: ExperimentSummary, title: str, curves: Mapping[str, str], ink: str, page: str
 ) -> bytes:
-    """One panel as a PNG picture, in two colours and those of its curves."""
+    """Return one panel as a PNG picture, in two colours and those of its curves."""
     return _draw(experiment, summary, {title: curves}, ink, page)
 
 
 def draw_figure(experiment: Experiment, summary: ExperimentSummary) -> bytes:
-    """All panels as one PNG picture on white, two beside each other."""
+    """Return all panels as one PNG picture on white, two beside each other."""
     panels = panels_of(list(dict.fromkeys(cell.row for cell in summary.cells)))
     return _draw(experiment, summary, panels, "#1c2024", "#ffffff")
 
@@ -135,7 +136,7 @@ def _legible(places: Mapping[str, float]) -> list[str]:
 
 
 def panels_of(rows: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Panels by their titles, each with its rows and their names there.
+    """Return panels by their titles, each with its rows and their names there.
 
     Many curves whose names end alike after a comma, such as "CVX, 2x" and "SG, 2x", share a panel for each ending.
     """
@@ -167,7 +168,7 @@ def _axis_name(experiment: Experiment) -> str:
     """The setting whose value the columns are, where there is one."""
     places = _numbers([cell.column for cell in experiment.cells])
     found = [
-        {name for name, value in flattened(config.as_dict()) if value == places.get(cell.column, math.nan)}
+        {name for name, value in flatten(config.as_dict()) if value == places.get(cell.column, math.nan)}
         for cell in experiment.cells
         for configs in cell.configs.values()
         for config in configs
@@ -181,14 +182,10 @@ def _plain(text: str) -> str:
     return (" " + text if text.startswith("_") else text).replace("$", r"\$")
 
 
-def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the entries of nested tables, with names such as ``task.n_steps``."""
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def printable(text: str) -> str:
-    # Control characters and lone surrogates are no HTML, not even as references.
-    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)

@@ -1,4 +1,4 @@
-"""Finished runs as durable records: one small JSON file each, checksummed, written whole or not at all."""
+"""Records of finished runs: one small JSON file each, with a checksum, written whole or not at all."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ class RecordStore:
     Parameters
     ----------
     folder : Path
-        Made if it is not there.
+        Created if needed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,13 +36,13 @@ class RecordStore:
             raise DataFileError(f"expected a folder for records at {folder}, got: {error.strerror}") from error
 
     def write(self, run_id: str, record: Mapping[str, Any]) -> None:
-        """Keep a finished run for good."""
+        """Write the record of a finished run."""
         text = json.dumps(record, sort_keys=True, ensure_ascii=False)
         whole = {"checksum": _checksum(text), "record": json.loads(text)}
         write_atomically(self._path(run_id), (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode())
 
     def read(self, run_id: str) -> dict[str, Any] | None:
-        """A record, or None where there is none; a damaged one raises :class:`DataFileError`."""
+        """Return a record, or None where there is none; a damaged one raises :class:`DataFileError`."""
         path = self._path(run_id)
         if not path.exists():
             return None
@@ -52,7 +52,7 @@ class RecordStore:
         return found
 
     def read_all(self) -> tuple[dict[str, dict[str, Any]], list[Damaged]]:
-        """Every record by its id, and what is damaged."""
+        """Return every record by its id, and the damaged ones."""
         records, damaged = {}, []
         for path in sorted(self.folder.glob("*.json")):
             found = self._read(path)

@@ -1,8 +1,8 @@
-"""One run: from a configuration to scores."""
+"""One run: from a configuration to a record of scores."""
 
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,9 +12,8 @@ import numpy as np
 import torch
 
 from ...convex.objective import Objective
-from ...core.errors import CvxsnnError, InvalidInputError
-from ...data import tasks
-from ...data.tasks import Task
+from ...core.errors import CvxsnnError
+from ...data.tasks import Task, make_task
 from ...network.evaluation import accuracy, predict_autoregressive, score_tokens
 from ...network.spiking_network import SpikingNetwork
 from ...training.methods import Trained, Training, task_training, train_together
@@ -24,25 +23,23 @@ from ...training.surrogate.settings import SurrogateSettings
 from ...witnesses import describe_family, parse_distribution
 from .experiment import RunConfig, iterate_grid
 
-TASKS: dict[str, Callable[..., Task]] = {
-    "addition": tasks.addition,
-    "first_last_xor": tasks.first_last_xor,
-    "mnist_seq": tasks.mnist_seq,
-    "digits_seq": tasks.digits_seq,
-    "spoken_digits": tasks.spoken_digits,
-}
-
 
 def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) -> dict[str, Any]:
-    """Train, score, and tell everything that a table may want to know; a failure is a result, too.
+    """Train, score, and return the record of the run; a failure is a record, too.
 
     Parameters
     ----------
     config : RunConfig
+        The configuration.
     device : str
         Where to compute. Results do not depend on it beyond the rounding of gradients.
     stages : Path, optional
-        Folder for the state of gradient stages, which methods that begin alike share.
+        Folder for the state of gradient stages, which methods with the same first stage share.
+
+    Returns
+    -------
+    dict of str to object
+        The record.
     """
     return execute_together([config], device, stages)[0]
 
@@ -75,22 +72,13 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
 
 
 def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task, Training]:
-    task = make_task(config.task, config.seed)
+    task = make_task(**config.task, seed=config.seed)
     folder = None if stages is None else stages / config.start_id
     return task, task_training(config.method, task, make_settings(config), checkpoints=folder, device=device)
 
 
-def make_task(table: Mapping[str, Any], seed: int) -> Task:
-    """The task that a configuration names."""
-    arguments = dict(table)
-    name = arguments.pop("name", None)
-    if name not in TASKS:
-        raise InvalidInputError(f"expected a task among {', '.join(TASKS)}, got {name!r}")
-    return TASKS[name](**arguments, seed=seed)
-
-
 def make_settings(config: RunConfig) -> Settings:
-    """The settings that a configuration describes."""
+    """Return the settings that a configuration describes."""
     family: Mapping[str, Any] | Tuning
     if "tune" in config.family:
         search: dict[str, Any] = dict(config.family["tune"])
@@ -115,7 +103,7 @@ def _family_value(name: str, value: Any) -> Any:
 
 
 def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:
-    """Test accuracy, that on longer sequences, and where the model feeds itself that of whole sequences."""
+    """Return test accuracies, also on longer sequences and, for models that feed themselves, of whole sequences."""
     scores = {"test": accuracy(network, task, task.test)}
     scores |= {name: accuracy(network, task, data) for name, data in task.ood.items()}
     if task.feedback is not None:

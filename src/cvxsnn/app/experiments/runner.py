@@ -1,7 +1,7 @@
-"""Runs many configurations on all cores, and loses nothing when it is stopped.
+"""Run many configurations on all cores, and lose nothing when stopped.
 
-A record is written the moment its run is finished, whole or not at all. What is there is not done again, what is
-damaged is named and done again. Runs go wherever joblib carries tasks; all who carry them must see the same folder.
+A record is written as soon as its run is finished, whole or not at all. Runs with a record are not repeated; damaged
+records are reported and made again. Runs go to joblib's workers, which must all see the same folder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ import torch
 from joblib import parallel_config
 
 from ...core.errors import DataFileError
-from ...core.parallel import carry_out
+from ...core.parallel import run_tasks
 from ...training.methods import METHODS
 from .experiment import RunConfig
 from .records import Damaged, RecordStore
@@ -22,11 +22,11 @@ from .run import execute_together
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call of :func:`run_all` did.
+    """The outcome of :func:`run_all`.
 
     Attributes
     ----------
-    n_done, n_failed, n_skipped : int
+    n_done, n_failed, n_skipped : int, runs that finished, failed, or had a record already
     damaged : tuple of Damaged, records that were made again
     """
 
@@ -43,44 +43,52 @@ def run_all(
     n_jobs: int | None = -1,
     device: str = "cpu",
     retry_failed: bool = False,
-    report: Callable[[str, int, int], None] | None = None,
+    callback: Callable[[str, int, int], None] | None = None,
 ) -> Outcome:
-    """Carry out the runs that have no record yet.
+    """Execute the runs that have no record yet.
 
     Parameters
     ----------
-    runs : mapping of ids to configurations
+    runs : mapping of str to RunConfig
+        Configurations by their ids.
     store : RecordStore
+        Where records are read and written.
     n_jobs : int or None
-        Processes; -1 is one for each core, None what ``joblib.parallel_config`` says. On a GPU these are one: several
-        share it if you say so.
+        Number of processes; -1 is one per core, None what ``joblib.parallel_config`` says. On a GPU the default is one
+        process; several share the GPU.
     device : str
+        Where to compute.
     retry_failed : bool
         Whether runs whose record is a failure are tried again.
-    report : function, optional
-        Called as ``report("runs", done, total)``.
+    callback : callable, optional
+        Called as ``callback("runs", n_finished, n_runs)``.
+
+    Returns
+    -------
+    Outcome
+        Counts of runs, and damaged records.
     """
     records, damaged = store.read_all()
     kept = {name for name, record in records.items() if record.get("status") == "done" or not retry_failed}
     waiting = {name: config for name, config in runs.items() if name not in kept}
     n_skipped = len(runs) - len(waiting)
     counts = {"done": 0, "failed": 0}
-    tell = report or (lambda *_: None)
-    tell("runs", n_skipped, len(runs))
+    notify = callback or (lambda *_: None)
+    notify("runs", n_skipped, len(runs))
     tasks = [
         (names, [waiting[name] for name in names], device, str(store.folder.absolute()))
-        for names in _shared_out(waiting, device)
+        for names in _group(waiting, device)
     ]
-    for _, statuses in carry_out(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
+    for _, statuses in run_tasks(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
         for status in statuses:
             counts[status] += 1
-        tell("runs", n_skipped + sum(counts.values()), len(runs))
+        notify("runs", n_skipped + sum(counts.values()), len(runs))
     own = tuple(record for record in damaged if record.path.stem in runs)
     return Outcome(counts["done"], counts["failed"], n_skipped, own)
 
 
-def _shared_out(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]]:
-    """Runs to be done together: on a GPU those whose gradient stages can train side by side, else each alone."""
+def _group(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]]:
+    """Return runs to execute together: on a GPU those that can train simultaneously, else each alone."""
     # Slow ones first: the last to finish should not be a long one that began late.
     order = sorted(waiting, key=lambda name: -_effort(waiting[name]))
     if device == "cpu":
@@ -93,9 +101,9 @@ def _shared_out(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]
 
 
 def _run(names: Sequence[str], configs: Sequence[RunConfig], device: str, folder: str) -> list[str]:
-    """Some runs in a process of its own, which also keeps their records: nothing waits to be written."""
+    """Execute runs in a worker, which also writes their records, so that no record waits to be written."""
     torch.set_num_threads(1)
-    with parallel_config("sequential"):  # runs fill all cores; what is inside of one stays where it is
+    with parallel_config("sequential"):  # runs use all cores already, so a run stays in one process
         records = execute_together(configs, device, Path(folder).parent / "stages")
     try:
         for name, record in zip(names, records, strict=True):
@@ -108,7 +116,7 @@ def _run(names: Sequence[str], configs: Sequence[RunConfig], device: str, folder
 
 
 def _effort(config: RunConfig) -> float:
-    """A rough guess of how long a run takes, for ordering only."""
+    """Return a rough guess of how long a run takes, for ordering only."""
     widths: list[Any] = list(config.family.get("hidden", [1]))
     depth_cost = sum(a * b for a, b in zip([widths[0], *widths], widths, strict=False))
     gradient = 10.0 if "sg" in config.method else 1.0

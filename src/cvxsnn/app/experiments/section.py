@@ -1,223 +1,143 @@
-"""The part of the report that is about one experiment: its numbers or curves, settings and runs."""
+"""The values behind the report's section about one experiment: its numbers or curves, settings and runs."""
 
-import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
+from ..formatting import NOTHING, format_value
+from ..pages import Picture, Table
 from .experiment import Cell, Experiment, RunConfig
-from .figures import draw_panel, flattened, panels_of
-from .markup import (
-    NOTHING,
-    VERDICT_CLASSES,
-    escape,
-    fact_text,
-    number_text,
-    plural,
-    render_table,
-    scrolling,
-    signed_text,
-)
+from .figures import draw_panel, flatten, panels_of
 from .records import Damaged
-from .summary import CellSummary, ExperimentSummary, Records, RunWithoutResult, what_is_wrong
+from .summary import CellSummary, ExperimentSummary, Records, RunWithoutResult, Verdict, what_is_wrong
 
-_MAX_ROWS_IN_SIGHT = 8
+_LIGHT, _DARK = ("#1c2024", "#ffffff"), ("#e4e7ea", "#14171a")
+"""Ink and paper of a figure, as in the stylesheet."""
 
 _FACTS = ("relative_gap", "l1_strength", "learning_rate", "weight_decay", "n_active", "seconds")
-"""Of a record, shown for every run that has them."""
+"""Facts of a record that are shown for every run that has them."""
 
 
-def render_section(
-    experiment: Experiment, summary: ExperimentSummary, anchor: str, records: Records, lost: Mapping[str, Damaged]
-) -> str:
-    """The section as text.
+@dataclass(frozen=True)
+class Section:
+    """What the template shows of one experiment.
+
+    Attributes
+    ----------
+    experiment : Experiment
+    summary : ExperimentSummary, of it
+    anchor : str, the name that links lead to
+    panels : tuple of Picture, of a figure; a table has none
+    without_result, finished : Table, of runs
+    settings : tuple of Table: what all cells share, then what they differ in
+    n_failed : int, runs among those without a result that failed
+    """
+
+    experiment: Experiment
+    summary: ExperimentSummary
+    anchor: str
+    panels: tuple[Picture, ...]
+    without_result: Table
+    n_failed: int
+    settings: tuple[Table, ...]
+    finished: Table
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """Paragraphs of the description."""
+        parts = re.split(r"\n\s*\n", self.experiment.description.strip())
+        return [" ".join(part.split()) for part in parts if part]
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of the rows, each once."""
+        return list(dict.fromkeys(cell.row for cell in self.summary.cells))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, each once."""
+        return list(dict.fromkeys(cell.column for cell in self.summary.cells))
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes of cells, each once."""
+        return list(dict.fromkeys(cell.note for cell in self.summary.cells if cell.note))
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether the paper prints any of the numbers."""
+        return any(cell.paper is not None for cell in self.summary.cells)
+
+    @property
+    def n_unprinted(self) -> int:
+        """Number of cells without a number in the paper."""
+        return sum(cell.paper is None for cell in self.summary.cells)
+
+    @property
+    def told(self) -> dict[Verdict, int]:
+        """Counts of verdicts, without the cells that the paper has no number for."""
+        verdicts = self.summary.verdicts
+        return {**verdicts, "cannot tell": verdicts["cannot tell"] - self.n_unprinted}
+
+    def cells_at(self, row: str, column: str) -> list[CellSummary]:
+        """Return the cells of a place in the table."""
+        return [cell for cell in self.summary.cells if (cell.row, cell.column) == (row, column)]
+
+    def chosen_methods(self, cell: CellSummary) -> str:
+        """Return the methods that were chosen for a cell, with how often where there are several."""
+        chosen = [run.method for run in cell.chosen]
+        counted = [f"{method} ×{chosen.count(method)}" for method in cell.methods]
+        return ", ".join(counted if len(cell.methods) > 1 else cell.methods)
+
+
+def make_section(
+    experiment: Experiment, summary: ExperimentSummary, anchor: str, records: Records, damaged: Mapping[str, Damaged]
+) -> Section:
+    """Return the section of an experiment.
 
     Parameters
     ----------
     experiment : Experiment
     summary : ExperimentSummary, of it
     anchor : str
-        The name that links lead to, of harmless characters.
     records : mapping of run ids to records
-    lost : mapping of run ids to Damaged, records that could not be read
+    damaged : mapping of run ids to Damaged, records that could not be read
     """
-    paragraphs = [part for part in re.split(r"\n\s*\n", experiment.description.strip()) if part]
-    description = [f"<p>{escape(' '.join(part.split()))}</p>" for part in paragraphs]
-    notes = list(dict.fromkeys(cell.note for cell in summary.cells if cell.note))
-    if not summary.cells:
-        body = "<p>It has no cells at this scale.</p>"
-    elif experiment.kind == "figure":
-        body = (
-            f"{_picture(experiment, summary)}"
-            f'<details class="numbers"><summary>The numbers of this figure</summary>{_grid(summary, anchor, notes)}'
-            "</details>"
-        )
-    else:
-        body = _grid(summary, anchor, notes)
     places = _places(experiment)
-    return (
-        f'<section id="{anchor}" aria-labelledby="{anchor}-title">\n'
-        f'<h2 id="{anchor}-title">{escape(experiment.title)}</h2>\n'
-        f'<p class="small soft">{experiment.kind} <code>{escape(experiment.name)}</code>, '
-        f'{escape(experiment.quantity)}<a class="back" href="#contents">back to the contents</a></p>\n'
-        f"{''.join(description[:1])}\n{body}\n{_notes(anchor, notes)}{''.join(description[1:])}\n"
-        f"{_without_result(summary, places, lost)}"
-        f"{_settings(experiment)}{_runs(experiment, records, places)}</section>\n"
+    # Cells may share a run; one that finished without some cell's metric may have several sentences.
+    found = {(run.run_id, run.sentence): run for cell in summary.cells for run in (*cell.failed, *cell.missing)}
+    lost = sorted(found.values(), key=lambda run: run.status)
+    return Section(
+        experiment=experiment,
+        summary=summary,
+        anchor=anchor,
+        panels=_panels(experiment, summary) if experiment.kind == "figure" and summary.cells else (),
+        without_result=_without_result(summary.title, lost, places, damaged),
+        n_failed=sum(run.status == "failed" for run in lost),
+        settings=_settings(experiment),
+        finished=_finished(experiment, records, places),
     )
 
 
-def _picture(experiment: Experiment, summary: ExperimentSummary) -> str:
+def _panels(experiment: Experiment, summary: ExperimentSummary) -> tuple[Picture, ...]:
     """Curves of rows over columns; panels are pictures of their own, so that they fit a narrow window one by one."""
-    panels = panels_of(list(dict.fromkeys(cell.row for cell in summary.cells)))
-    images = "".join(_panel(experiment, summary, title, curves) for title, curves in panels.items())
-    caption = "Lines are means over seeds, bands one sample standard deviation either way."
-    if any(cell.paper is not None for cell in summary.cells):
-        caption += " Dashed lines with open markers are the paper's."
-    return f'<figure><div class="panels">{images}</div><figcaption class="small soft">{caption}</figcaption></figure>\n'
-
-
-def _panel(experiment: Experiment, summary: ExperimentSummary, title: str, curves: Mapping[str, str]) -> str:
-    light, dark = (
-        base64.b64encode(draw_panel(experiment, summary, title, curves, ink, page)).decode()
-        for ink, page in (("#1c2024", "#ffffff"), ("#e4e7ea", "#14171a"))
-    )
-    drawn = [name for row, name in curves.items() if any(c.row == row and c.mean is not None for c in summary.cells)]
-    alt = f"{summary.quantity}{f', {title}' if title else ''}: curves of {', '.join(drawn) or 'no run yet'}"
-    return (
-        f'<picture><source media="screen and (prefers-color-scheme: dark)" srcset="data:image/png;base64,{dark}">'
-        f'<img alt="{escape(alt)}; the numbers follow as a table" src="data:image/png;base64,{light}"></picture>'
-    )
-
-
-def _grid(summary: ExperimentSummary, anchor: str, notes: Sequence[str]) -> str:
-    """Rows × columns, each cell with our number, the paper's, and what to think of it."""
-    rows = list(dict.fromkeys(cell.row for cell in summary.cells))
-    columns = list(dict.fromkeys(cell.column for cell in summary.cells))
-    places: dict[tuple[str, str], list[CellSummary]] = {}
-    for cell in summary.cells:
-        places.setdefault((cell.row, cell.column), []).append(cell)
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "".join(
-        f'<tr><th scope="row">{escape(row)}</th>'
-        + "".join(_grid_cell(places.get((row, column), []), anchor, notes) for column in columns)
-        + "</tr>\n"
-        for row in rows
-    )
-    return scrolling(
-        f"Results: {summary.title}",
-        f'<table class="grid"><thead><tr><td></td>{head}</tr></thead>\n<tbody>{body}</tbody></table>',
-    )
-
-
-def _grid_cell(cells: Sequence[CellSummary], anchor: str, notes: Sequence[str]) -> str:
-    if not cells:
-        return "<td></td>"
-    parts = []
-    for cell in cells:
-        note = notes.index(cell.note) + 1 if cell.note else 0
-        mark = f'<sup><a href="#{anchor}-note-{note}" aria-label="note {note}">{note}</a></sup>' if note else ""
-        spread = f" ± {number_text(cell.spread, cell.metric)}" if cell.spread is not None else ""
-        chosen = [run.method for run in cell.chosen]
-        methods = [f"{method} ×{chosen.count(method)}" if len(cell.methods) > 1 else method for method in cell.methods]
-        paper = (
-            f'<span class="line">paper {number_text(cell.paper, cell.metric)}, '
-            f'<span class="difference">Δ {signed_text(cell.difference, cell.metric)}</span></span>'
-            if cell.paper is not None
-            else ""
-        )
-        seeds = f"{cell.n_seeds} of {plural(cell.n_expected_seeds, 'seed')}"
-        parts.append(
-            f'<div class="{VERDICT_CLASSES[cell.verdict]}">'
-            f'<span class="line ours"><b>{number_text(cell.mean, cell.metric)}</b>{spread}</span>'
-            f'{paper}<span class="line"><span class="verdict">{cell.verdict}</span>{mark}</span>'
-            f'<span class="line small soft">{escape(", ".join(methods) or "no method")}, {seeds}</span>'
-            + (f'<span class="line small soft">{escape(cell.reason)}</span>' if cell.reason else "")
-            + "</div>"
-        )
-    return f'<td class="filled {VERDICT_CLASSES[cells[0].verdict]}">{"".join(parts)}</td>'
-
-
-def _notes(anchor: str, notes: Sequence[str]) -> str:
-    items = "".join(f'<li id="{anchor}-note-{n}">{escape(note)}</li>' for n, note in enumerate(notes, 1))
-    return f'<ol class="small soft">{items}</ol>\n' if notes else ""
+    panels = []
+    drawn = {cell.row for cell in summary.cells if cell.mean is not None}
+    for title, curves in panels_of(list(dict.fromkeys(cell.row for cell in summary.cells))).items():
+        names = ", ".join(name for row, name in curves.items() if row in drawn)
+        alt = f"{summary.quantity}{f', {title}' if title else ''}: curves of {names or 'no run yet'}"
+        light, dark = (draw_panel(experiment, summary, title, curves, *colours) for colours in (_LIGHT, _DARK))
+        panels.append(Picture.from_png(f"{alt}; the numbers follow as a table", light, dark))
+    return tuple(panels)
 
 
 def _places(experiment: Experiment) -> dict[str, str]:
-    """For every run, the cells it serves, in words."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """For every run, the names of the cells that use it."""
+    found: dict[str, list[Cell]] = {}
     for cell in experiment.cells:
         for config in (config for configs in cell.configs.values() for config in configs):
-            columns = found.setdefault(config.id, {}).setdefault(cell.row, [])
-            if cell.column not in columns:
-                columns.append(cell.column)
-    return {
-        run_id: "; ".join(f"{row}: {', '.join(columns)}" for row, columns in rows.items())
-        for run_id, rows in found.items()
-    }
-
-
-def _without_result(summary: ExperimentSummary, places: Mapping[str, str], lost: Mapping[str, Damaged]) -> str:
-    # Cells may share a run; one that finished without some cell's metric may have several sentences.
-    runs = {(run.run_id, run.sentence): run for cell in summary.cells for run in (*cell.failed, *cell.missing)}
-    if not runs:
-        return ""
-    ordered = sorted(runs.values(), key=lambda run: run.status)
-    rows = [
-        (places[run.run_id], run.method, run.seed, *_status_and_sentence(run, lost.get(run.run_id)), run.run_id)
-        for run in ordered
-    ]
-    n_failed = sum(run.status == "failed" for run in ordered)
-    table = render_table(
-        f"Runs without a result: {summary.title}",
-        ("cell", "method", "seed", "status", "what happened", "run"),
-        rows,
-        ("", "", "", "", "sentence", ""),
-    )
-    counts = f"{plural(n_failed, 'run')} failed, {len(ordered) - n_failed} missing"
-    is_open = " open" if len(ordered) <= _MAX_ROWS_IN_SIGHT else ""
-    return f'<details class="numbers"{is_open}><summary>Runs without a result: {counts}</summary>{table}</details>\n'
-
-
-def _status_and_sentence(run: RunWithoutResult, damage: Damaged | None) -> tuple[str, str]:
-    if run.status == "missing" and damage is not None:
-        return "damaged", f"Its record {damage.path.name} has {damage.reason}."
-    return run.status, run.sentence
-
-
-def _settings(experiment: Experiment) -> str:
-    """What all cells share, then what they differ in; together, the whole configuration of every run."""
-    groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
-    for cell in experiment.cells:
-        settings = _settings_of(config for configs in cell.configs.values() for config in configs)
-        groups.setdefault(tuple(sorted(settings.items())), []).append(cell)
-    if not groups:
-        return ""
-    names = sorted({name for settings in groups for name, _ in settings}, key=_settings_order)
-    values = {name: [dict(settings).get(name, NOTHING) for settings in groups] for name in names}
-    shared = [(name, values[name][0]) for name in names if len(set(values[name])) == 1]
-    differing = [name for name in names if len(set(values[name])) > 1]
-    tables = render_table(
-        f"Settings of all cells: {experiment.title}", ("setting", "value in all cells"), shared, ("", "sentence")
-    )
-    if differing:
-        rows = [
-            (_cell_names(cells), *(values[name][number] for name in differing))
-            for number, cells in enumerate(groups.values())
-        ]
-        tables += render_table(f"Settings that differ: {experiment.title}", ("cells", *differing), rows)
-    return f"<details><summary>Settings</summary>{tables}</details>\n"
-
-
-def _settings_of(configs: Iterable[RunConfig]) -> dict[str, str]:
-    """Every setting of a cell's runs; where runs differ, all values."""
-    found: dict[str, dict[str, None]] = {}
-    for config in configs:
-        for name, value in flattened(config.as_dict()):
-            found.setdefault(name, {})[fact_text(value)] = None
-    return {name: " | ".join(values) for name, values in found.items()}
-
-
-def _settings_order(name: str) -> tuple[bool, str]:
-    return "." in name or name not in ("method", "seed"), name
+            found.setdefault(config.id, []).append(cell)
+    return {run_id: _cell_names(cells) for run_id, cells in found.items()}
 
 
 def _cell_names(cells: Iterable[Cell]) -> str:
@@ -227,28 +147,73 @@ def _cell_names(cells: Iterable[Cell]) -> str:
     return "; ".join(f"{row}: {', '.join(columns)}" for row, columns in rows.items())
 
 
-def _runs(experiment: Experiment, records: Records, places: Mapping[str, str]) -> str:
+def _without_result(
+    title: str, runs: Iterable[RunWithoutResult], places: Mapping[str, str], damaged: Mapping[str, Damaged]
+) -> Table:
+    rows = []
+    for run in runs:
+        status, sentence = str(run.status), run.sentence
+        damage = damaged.get(run.run_id)
+        if status == "missing" and damage is not None:
+            status, sentence = "damaged", f"Its record {damage.path.name} has {damage.reason}."
+        rows.append((places[run.run_id], run.method, run.seed, status, sentence, run.run_id))
+    columns = ("cell", "method", "seed", "status", "what happened", "run")
+    return Table(f"Runs without a result: {title}", columns, rows, prose=("what happened",))
+
+
+def _settings(experiment: Experiment) -> tuple[Table, ...]:
+    """What all cells share, then what they differ in; together, the whole configuration of every run."""
+    groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
+    for cell in experiment.cells:
+        settings = _settings_of(config for configs in cell.configs.values() for config in configs)
+        groups.setdefault(tuple(sorted(settings.items())), []).append(cell)
+    if not groups:
+        return ()
+    names = sorted({name for settings in groups for name, _ in settings}, key=_settings_order)
+    values = {name: [dict(settings).get(name, NOTHING) for settings in groups] for name in names}
+    shared = [(name, values[name][0]) for name in names if len(set(values[name])) == 1]
+    differing = [name for name in names if len(set(values[name])) > 1]
+    columns = ("setting", "value in all cells")
+    tables = [Table(f"Settings of all cells: {experiment.title}", columns, shared, prose=columns[1:])]
+    if differing:
+        rows = [
+            (_cell_names(cells), *(values[name][number] for name in differing))
+            for number, cells in enumerate(groups.values())
+        ]
+        tables.append(Table(f"Settings that differ: {experiment.title}", ("cells", *differing), rows))
+    return tuple(tables)
+
+
+def _settings_of(configs: Iterable[RunConfig]) -> dict[str, str]:
+    """Every setting of a cell's runs; where runs differ, all values."""
+    found: dict[str, dict[str, None]] = {}
+    for config in configs:
+        for name, value in flatten(config.as_dict()):
+            found.setdefault(name, {})[format_value(value)] = None
+    return {name: " | ".join(values) for name, values in found.items()}
+
+
+def _settings_order(name: str) -> tuple[bool, str]:
+    return "." in name or name not in ("method", "seed"), name
+
+
+def _finished(experiment: Experiment, records: Records, places: Mapping[str, str]) -> Table:
     """Every finished run, also those that were not chosen."""
     done = {
         run_id: (config, records[run_id])
         for run_id, config in experiment.runs().items()
         if run_id in records and not what_is_wrong(records[run_id])
     }
-    if not done:
-        return ""
     facts = [name for name in _FACTS if any(record.get(name) is not None for _, record in done.values())]
     rows = [
         (
             places[run_id],
             config.method,
             config.seed,
-            fact_text(record["val"]),
-            fact_text(record.get("scores")),
-            *(fact_text(record.get(name)) for name in facts),
+            *(format_value(record.get(name)) for name in ("val", "scores", *facts)),
             run_id,
         )
         for run_id, (config, record) in done.items()
     ]
     columns = ("cells", "method", "seed", "validation", "scores", *(name.replace("_", " ") for name in facts), "run")
-    table = render_table(f"Finished runs: {experiment.title}", columns, rows)
-    return f"<details><summary>{plural(len(rows), 'finished run')}</summary>{table}</details>\n"
+    return Table(f"Finished runs: {experiment.title}", columns, rows)

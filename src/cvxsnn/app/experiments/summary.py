@@ -13,12 +13,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from .experiment import Cell, Experiment, RunConfig, Scale
+from .metrics import finite, quantity_of, read_metric
 
 Verdict = Literal["matches", "better", "worse", "cannot tell"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-
-Quantity = Literal["accuracy", "gap", "cost", "benefit", "other"]
-"""How two values of a metric compare: *gap* and *cost* should be small, *accuracy* and *benefit* large."""
 
 ACCURACY_TOLERANCE = 0.02
 RELATIVE_TOLERANCE = 0.02
@@ -27,20 +25,6 @@ N_STANDARD_ERRORS = 2
 
 _ROUNDING = 1e-9
 """Decimal fractions such as 0.92 − 0.90 are off by a last bit, which must not decide a verdict."""
-
-_QUANTITIES: dict[str, Quantity] = {
-    "gap": "gap",
-    "relative_gap": "gap",
-    "primal": "cost",
-    "dual": "cost",
-    "seconds": "cost",
-    "first_error": "benefit",
-    "n_active": "other",
-    "n_atoms": "other",
-    "l1_strength": "other",
-    "learning_rate": "other",
-    "weight_decay": "other",
-}
 
 Records = Mapping[str, Mapping[str, Any]]
 """Records by the ids of their runs, as :meth:`RecordStore.read_all` gives them."""
@@ -129,42 +113,37 @@ class ExperimentSummary:
 
     @property
     def verdicts(self) -> dict[Verdict, int]:
-        """How often each verdict was given."""
+        """Counts of each verdict."""
         counts = Counter(cell.verdict for cell in self.cells)
         return {verdict: counts[verdict] for verdict in VERDICTS}
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, just as JSON gives them back."""
+        """Return plain values, as JSON gives them back."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
         return {**plain, "verdicts": self.verdicts}
 
 
-def summarise(experiment: Experiment, records: Records, scale: Scale = "paper") -> ExperimentSummary:
-    """Compare an experiment's records with the paper.
+def summarise_experiment(experiment: Experiment, records: Records, scale: Scale = "paper") -> ExperimentSummary:
+    """Return the comparison of an experiment's records with the paper.
 
     Parameters
     ----------
     experiment : Experiment
     records : mapping of run ids to records
     scale : "paper" or "smoke"
-        What the experiment was loaded at. Smoke runs are too small to be held against the paper: their verdict is
+        What the experiment was loaded at. Smoke runs are too small to be compared with the paper: their verdict is
         always "cannot tell".
     """
     cells = tuple(_summarise_cell(cell, records, scale) for cell in experiment.cells)
     return ExperimentSummary(experiment.name, experiment.title, experiment.kind, experiment.quantity, scale, cells)
 
 
-def quantity_of(metric: str) -> Quantity:
-    """What kind of number a metric is; names that are not known are accuracies, as all other scores are."""
-    return _QUANTITIES.get(metric, "accuracy")
-
-
 def judge(metric: str, values: Sequence[float], paper: float) -> Verdict:
-    """Hold the numbers of all seeds against the paper's.
+    """Return the verdict on the numbers of all seeds against the paper's.
 
     Accuracies match within 0.02, other quantities within 2 % of the paper's value, and both within two standard errors
     of the mean. Beyond that the sign decides. A gap is a proof or it is none: where every seed's is at most 1e-6, it
-    matches a paper's that is, and is better than one that is not; spread is no excuse for it.
+    matches a paper's that is, and is better than one that is not, whatever the spread.
     """
     quantity = quantity_of(metric)
     if quantity == "gap":
@@ -190,7 +169,7 @@ def _summarise_cell(cell: Cell, records: Records, scale: Scale) -> CellSummary:
     values = [run.value for run in chosen if run.value is not None]
     n_runs = sum(len(configs) for configs in cell.configs.values())
     mean = statistics.fmean(values) if values else None
-    paper = _finite(cell.paper)
+    paper = finite(cell.paper)
     reason = _reason(len(missing), len(failed), n_runs, paper, scale)
     verdict: Verdict = "cannot tell"
     if not reason and paper is not None:
@@ -219,7 +198,7 @@ def _summarise_cell(cell: Cell, records: Records, scale: Scale) -> CellSummary:
 
 
 def _choose(cell: Cell, records: Records) -> tuple[list[ChosenRun], list[RunWithoutResult], list[RunWithoutResult]]:
-    """The best run of every seed by validation score alone, and the runs that could not take part."""
+    """Return the best run of every seed by validation score alone, and the runs that could not take part."""
     chosen: list[ChosenRun] = []
     missing: list[RunWithoutResult] = []
     failed: list[RunWithoutResult] = []
@@ -247,22 +226,15 @@ def _choose(cell: Cell, records: Records) -> tuple[list[ChosenRun], list[RunWith
 
 
 def what_is_wrong(record: Mapping[str, Any]) -> str:
-    """Why a record cannot take part in a choice; empty where it can."""
+    """Return why a record cannot take part in a choice; empty where it can."""
     status = record.get("status")
     if status == "failed":
         return str(record.get("error") or "It failed, and its record does not say why.")
     if status != "done":
         return f"Its record has status {status!r}, neither 'done' nor 'failed'."
-    if _finite(record.get("val")) is None:
+    if finite(record.get("val")) is None:
         return f"Its record has no finite validation score, but {record.get('val')!r}."
     return ""
-
-
-def read_metric(record: Mapping[str, Any], metric: str) -> float | None:
-    """A number from a record's scores, or else from its other facts; None where it has no such finite number."""
-    scores = record.get("scores")
-    found = scores.get(metric) if isinstance(scores, Mapping) else None
-    return _finite(record.get(metric) if found is None else found)
 
 
 def _failed(config: RunConfig, sentence: str) -> RunWithoutResult:
@@ -282,8 +254,3 @@ def _reason(n_missing: int, n_failed: int, n_runs: int, paper: float | None, sca
     if scale == "smoke":
         reasons.append("smoke scale")
     return ", ".join(reasons)
-
-
-def _finite(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number else None  # type: ignore[arg-type]

@@ -8,10 +8,11 @@ from typing import Any
 
 from ...core.errors import DataFileError
 from ...core.storage import write_atomically
+from ..formatting import printable
 from .experiment import Cell, Experiment, Scale
-from .figures import draw_figure, printable
-from .markup import number_text
-from .summary import VERDICTS, CellSummary, ExperimentSummary, Records, read_metric, summarise, what_is_wrong
+from .figures import draw_figure
+from .metrics import format_number, read_metric
+from .summary import VERDICTS, CellSummary, ExperimentSummary, Records, summarise_experiment, what_is_wrong
 
 _NO_PAPER = "no number in the paper"
 
@@ -22,7 +23,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
     Parameters
     ----------
     folder : Path
-        Made if it is not there. Files of these names in it are replaced, others are left alone.
+        Created if needed. Files of these names in it are replaced, others are left alone.
     experiments : sequence of Experiment
     records : mapping of run ids to records; those of other runs are ignored
     scale : "paper" or "smoke", what the experiments were loaded at
@@ -37,7 +38,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
         raise DataFileError(
             f"expected to write tables into {folder}, got: {error.strerror}; choose another place"
         ) from error
-    summaries = [summarise(experiment, records, scale) for experiment in experiments]
+    summaries = [summarise_experiment(experiment, records, scale) for experiment in experiments]
     files = {"verdicts.md": _verdicts(experiments, summaries, records).encode()}
     for experiment, summary in zip(experiments, summaries, strict=True):
         files[f"{summary.name}.md"] = _markdown(experiment, summary, records).encode()
@@ -50,7 +51,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
 
 
 def _verdicts(experiments: Sequence[Experiment], summaries: Sequence[ExperimentSummary], records: Records) -> str:
-    """How the verdicts are spread over the experiments, and what was proven."""
+    """Return counts of verdicts per experiment, and what was proven."""
     head = ("experiment", *VERDICTS, _NO_PAPER, "runs", "certified runs", "largest relative gap")
     rows = []
     for experiment, summary in zip(experiments, summaries, strict=True):
@@ -61,7 +62,7 @@ def _verdicts(experiments: Sequence[Experiment], summaries: Sequence[ExperimentS
         # A cell without the paper's number is counted there and not among those of which nothing can be told.
         verdicts = [n - (n_unprinted if name == "cannot tell" else 0) for name, n in summary.verdicts.items()]
         runs = f"{len(done)} of {len(expected)}" if len(done) < len(expected) else len(done)
-        largest = number_text(max(gaps, default=None), "gap")
+        largest = format_number(max(gaps, default=None), "gap")
         rows.append([f"[{summary.name}]({summary.name}.md)", *verdicts, n_unprinted, runs, len(gaps), largest])
     return (
         "# Verdicts by experiment\n\n"
@@ -81,12 +82,10 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
     for cell, found in zip(experiment.cells, summary.cells, strict=True):
         texts[cell.row, cell.column] = _short_text(found) if summary.kind == "figure" else _long_text(cell, found)
     table = _table(("", *columns), [[row, *(texts.get((row, column), "") for column in columns)] for row in rows])
-    n_runs = len(experiment.runs())
+    command = f"`cvxsnn reproduce {experiment.reference} --scale {summary.scale}`"
     parts = [
         f"# {_plain(summary.title)}",
-        _paragraph(
-            f"`cvxsnn reproduce {summary.name} --scale {summary.scale}`: {n_runs} runs. {_legend(experiment, summary)}"
-        ),
+        _paragraph(f"{command}: {len(experiment.runs())} runs. {_legend(experiment, summary)}"),
         *([f"![{_plain(summary.title)}]({summary.name}.png)"] if summary.kind == "figure" else []),
         table.rstrip(),
         *(_paragraph(part) for part in experiment.description.strip().split("\n\n") if part.strip()),
@@ -96,7 +95,7 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
 
 
 def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
-    """What each cell took, one line for those that share their runs, with the command that makes it again."""
+    """Return the cost of each cell, one line for those that share their runs, with the command that repeats them."""
     lines: dict[tuple[str, ...], list[object]] = {}
     for cell, found in zip(experiment.cells, summary.cells, strict=True):
         runs = [records[run.run_id] for run in found.chosen]
@@ -118,13 +117,13 @@ def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records)
                 "" if read is None else f"{read:,.0f}",
                 "" if seconds is None else f"{seconds:,.1f}",
                 " or ".join(sorted({str(run.get("machine", {}).get("device", "")) for run in runs})),
-                f'`cvxsnn reproduce {summary.name} --scale {summary.scale} --row "{cell.row}"{only}`',
+                f'`cvxsnn reproduce {experiment.reference} --scale {summary.scale} --row "{cell.row}"{only}`',
             ],
         )
     if not lines:
         return ""
-    head = ("", "method", "columns", "neurons read", "seconds a run", "device", "command")
-    return "## Costs\n\nMeans over the chosen runs, one a seed.\n\n" + _table(head, list(lines.values())).rstrip()
+    head = ("", "method", "columns", "neurons read", "seconds per run", "device", "command")
+    return "## Costs\n\nMeans over the chosen runs, one per seed.\n\n" + _table(head, list(lines.values())).rstrip()
 
 
 def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
@@ -139,11 +138,11 @@ def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
 
 
 def _long_text(cell: Cell, found: CellSummary) -> str:
-    text = number_text(found.mean, found.metric)
+    text = format_number(found.mean, found.metric)
     if found.spread is not None:
-        text += f" ± {number_text(found.spread, found.metric)}"
+        text += f" ± {format_number(found.spread, found.metric)}"
     if found.paper is not None:
-        text += f" ({number_text(found.paper, found.metric)}) {found.verdict}"
+        text += f" ({format_number(found.paper, found.metric)}) {found.verdict}"
     if found.reason and found.reason != _NO_PAPER:
         text += f": {found.reason}"
     return f"{text}, {' or '.join(found.methods)}" if len(cell.methods) > 1 and found.methods else text
@@ -151,11 +150,13 @@ def _long_text(cell: Cell, found: CellSummary) -> str:
 
 def _short_text(found: CellSummary) -> str:
     is_whole = found.n_runs == found.n_expected_runs
-    return number_text(found.mean, found.metric) + ("" if is_whole else f" ({found.n_runs} of {found.n_expected_runs})")
+    return format_number(found.mean, found.metric) + (
+        "" if is_whole else f" ({found.n_runs} of {found.n_expected_runs})"
+    )
 
 
 def _json(summary: ExperimentSummary) -> str:
-    """One line a cell: short, and a change of one number is a change of one line."""
+    """Return one line per cell: a change of one number is a change of one line."""
     plain = summary.as_dict()
     cells = ",\n".join(json.dumps(cell) for cell in plain.pop("cells"))
     head = json.dumps(plain, indent=1).removesuffix("\n}")
@@ -172,5 +173,5 @@ def _paragraph(text: str) -> str:
 
 
 def _plain(value: object) -> str:
-    """Text on one line that does not end its place in a table."""
+    """Return text on one line that does not break a table."""
     return " ".join(printable(str(value)).split()).replace("|", r"\|")

@@ -4,11 +4,13 @@ from .addition import addition
 from .digits_seq import digits_seq
 from .first_last_xor import first_last_xor
 from .mnist_seq import mnist_seq
+from .registry import TASKS, make_task
 from .speech_files import read_wav
 from .spoken_digits import spoken_digits
 from .task import Feedback, SequenceData, Targets, Task
 
 __all__ = [
+    "TASKS",
     "Feedback",
     "SequenceData",
     "Targets",
@@ -16,6 +18,7 @@ __all__ = [
     "addition",
     "digits_seq",
     "first_last_xor",
+    "make_task",
     "mnist_seq",
     "read_wav",
     "spoken_digits",

@@ -25,7 +25,7 @@ def addition(
     n_test_ood: int = 1024,
     seed: int = 0,
 ) -> Task:
-    """Add two random numbers, least significant digit first.
+    """Return the task of adding two random numbers, least significant digit first.
 
     Column t of the sum obeys ``a_t + b_t + carry_in_t = sum_t + base * carry_t`` with ``carry_in_{t+1} = carry_t``
     and ``carry_in_0 = 0``. A sequence has ``n_digits + 1`` columns; the operand digits of the last are 0, so it holds
@@ -34,21 +34,38 @@ def addition(
 
     Parameters
     ----------
-    base : int, at least 2
-    n_digits : int
+    base : int, default=2
+        Base of the digits, at least 2.
+    n_digits : int, default=5
         Digits of each operand, in every split but the longer ones.
-    variant : {"carry", "direct"}
-        "carry" has inputs ``(a_t, b_t) / (base - 1)`` and ``carry_in_t``, heads "sum" and "carry", and feeds the
-        predicted carry back. "direct" has the two operand digits alone, and the head "sum" alone.
-    n_train, n_val, n_test : int
-        Sizes; ``finetune`` and ``finetune_val`` are as large as ``train`` and ``val``.
+    variant : {"carry", "direct"}, default="carry"
+        Inputs and heads. "carry" has inputs ``(a_t, b_t) / (base - 1)`` and ``carry_in_t``, heads "sum" and "carry",
+        and feeds the predicted carry back. "direct" has the two operand digits alone, and the head "sum" alone.
+    n_train : int, default=2304
+        Number of training sequences; ``finetune`` has as many.
+    n_val : int, default=512
+        Number of validation sequences; ``finetune_val`` has as many.
+    n_test : int, default=1024
+        Number of test sequences.
     ood_digits : sequence of int, optional
         Numbers of digits of the longer test sets; by default 2, 5 and 10 times ``n_digits``, in base 2 also 4 times.
         Split "2x" has twice ``n_digits`` digits, and so on.
-    n_test_ood : int
+    n_test_ood : int, default=1024
         Size of each longer test set.
-    seed : int
-        Operands depend on the seed, the base, ``n_digits`` and the split, not on the variant.
+    seed : int, default=0
+        Seed of the operands, which also depend on the base, ``n_digits`` and the split, but not on the variant.
+
+    Returns
+    -------
+    Task
+        The task.
+
+    Examples
+    --------
+    >>> from cvxsnn import tasks
+    >>> task = tasks.addition(base=3, n_train=10)
+    >>> task.train.inputs.shape, sorted(task.ood), dict(task.n_classes)
+    ((10, 6, 3), ['10x', '2x', '5x'], {'sum': 3, 'carry': 2})
     """
     base = check_int_at_least("base", base, 2)
     n_digits = check_positive_int("n_digits", n_digits)
@@ -93,7 +110,7 @@ def addition(
 
 
 def _add(operands: npt.NDArray[np.int64], base: int, variant: Variant) -> SequenceData:
-    """Sequences of the sums of ``operands``, digits of shape (n_samples, n_digits, 2)."""
+    """Return sequences of the sums of ``operands``, digits of shape (n_samples, n_digits, 2)."""
     columns = np.pad(operands, ((0, 0), (0, 1), (0, 0)))
     n_samples, n_steps, _ = columns.shape
     column_sum = columns.sum(axis=2)
@@ -107,14 +124,3 @@ def _add(operands: npt.NDArray[np.int64], base: int, variant: Variant) -> Sequen
         return SequenceData(normalised.astype(np.float32), {"sum": digit})
     inputs = np.concatenate([normalised, carry_in[:, :, None]], axis=2)
     return SequenceData(inputs.astype(np.float32), {"sum": digit, "carry": carry})
-
-
-def decode_digits(digits: npt.NDArray[np.int64], base: int) -> list[int]:
-    """The number written in each row of ``digits``, shape (n_samples, n_steps), least significant digit first."""
-    return [sum(digit * base**place for place, digit in enumerate(row)) for row in digits.tolist()]
-
-
-def decode_operands(data: SequenceData, base: int) -> tuple[list[int], list[int]]:
-    """The two numbers that each sequence of an addition task adds."""
-    first, second = np.rint(data.inputs[:, :, :2] * (base - 1)).astype(np.int64).transpose(2, 0, 1)
-    return decode_digits(first, base), decode_digits(second, base)

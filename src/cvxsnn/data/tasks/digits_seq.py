@@ -1,4 +1,4 @@
-"""Scikit-learn's bundled 8×8 handwritten digits, read a few pixels at a time: real data that needs no file."""
+"""Scikit-learn's bundled 8×8 handwritten digits, read a few pixels at a time: real data that need no file."""
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -14,17 +14,28 @@ N_TEST = 500
 
 
 def digits_seq(n_steps: int = 8, *, seed: int = 0) -> Task:
-    """Classify 8×8 images of digits, ``64 / n_steps`` pixels a step in raster order, grey levels in [0, 1].
+    """Return the task of classifying 8×8 images of digits, ``64 / n_steps`` pixels per step in raster order.
 
-    The 1,797 images are shared out into 1,000 for training, 297 for validation and 500 for testing, each with the ten
-    classes in the same proportions; there are too few for a second training draw.
+    Grey levels are in [0, 1]. The 1,797 images are split into 1,000 for training, 297 for validation and 500 for
+    testing, each with the ten classes in the same proportions; there are too few for a second training draw.
 
     Parameters
     ----------
-    n_steps : int
-        A divisor of 64.
-    seed : int
-        Chooses which image is in which split, whatever ``n_steps``.
+    n_steps : int, default=8
+        Number of steps, a divisor of 64.
+    seed : int, default=0
+        Seed of the split, which does not depend on ``n_steps``.
+
+    Returns
+    -------
+    Task
+        The task.
+
+    Examples
+    --------
+    >>> from cvxsnn import tasks
+    >>> tasks.digits_seq(16).train.inputs.shape
+    (1000, 16, 4)
     """
     n_steps = check_divides("n_steps", n_steps, N_PIXELS, "pixels")
     generator = child_generator(seed, "digits_seq", "split")

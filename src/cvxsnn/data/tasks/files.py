@@ -1,19 +1,17 @@
 """Data files that somebody else publishes: found on this machine or downloaded, and always checked."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
-from typing import TypeVar
-from urllib.request import urlopen
+from typing import Any, TypeVar
 
 from ...core.errors import DataFileError
 
 VARIABLE = "CVXSNN_DATA"
 
 _TIMEOUT_S = 10.0
+_N_RETRIES = 2
 
 Folder = str | os.PathLike[str]
 Content = TypeVar("Content")
@@ -21,15 +19,16 @@ Content = TypeVar("Content")
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """Where a file comes from, and what it may be called here.
+    """Where a file comes from, and which names it may have on this machine.
 
     Parameters
     ----------
     names : pair of str
-        That it may have on this machine; a download is kept under the second.
+        Names that it may have on this machine; a download is kept under the second.
     url : str
+        Where it is published.
     subfolder : str
-        Of a folder with data, where the file may be too.
+        Folder, inside of one with data, where the file is looked for too and where a download is kept.
     collection : str
         What to get where nothing can be downloaded, as in "the four MNIST files".
     """
@@ -39,23 +38,24 @@ class PublishedFile:
     subfolder: str
     collection: str
 
-    def read(
-        self,
-        directory: Folder | None,
-        unpack: Callable[[bytes, str, str], Content],
-    ) -> Content:
-        """The content of the file.
+    def read(self, directory: Folder | None, unpack: Callable[[bytes, str, str], Content]) -> Content:
+        """Return the content of the file.
 
         It is looked for in ``directory`` alone where it is given, otherwise in the folder that the environment variable
-        CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME). What is in neither is
-        downloaded to the cache.
+        CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME). A file that is in
+        neither is downloaded to the cache.
 
         Parameters
         ----------
-        directory : path, optional
+        directory : path or None
+            The folder to search.
         unpack : function
-            Called with the bytes, where they are from and what to do if they are not the original; gives the content,
-            or raises :class:`cvxsnn.DataFileError`.
+            Called with the bytes, their origin, and what to do if they are not the original; returns the content or
+            raises :class:`~cvxsnn.core.errors.DataFileError`.
+
+        Returns
+        -------
+        whatever ``unpack`` returns
         """
         for path in self._places(directory):
             if path.is_file():
@@ -65,7 +65,9 @@ class PublishedFile:
                 f"expected {' or '.join(self.names)} in {directory}, found neither: download {self.url} into it, "
                 f"or leave directory out to search the folder that {VARIABLE} names and then the network"
             )
-        return self._download(unpack)
+        remedy = f"get {self.collection} elsewhere and set {VARIABLE} to their folder"
+        path = self._download(lambda content: unpack(content, self.url, remedy), remedy)
+        return unpack(_read_bytes(path), str(path), f"delete it and put {self.url} in its place")
 
     def _places(self, directory: Folder | None) -> Iterator[Path]:
         variable = os.environ.get(VARIABLE)
@@ -79,31 +81,40 @@ class PublishedFile:
             for place in (folder, folder / self.subfolder):
                 yield from (place / name for name in self.names)
 
-    def _download(self, unpack: Callable[[bytes, str, str], Content]) -> Content:
-        path = _cache() / self.subfolder / self.names[1]
-        remedy = f"get {self.collection} elsewhere and set {VARIABLE} to their folder"
+    def _download(self, check: Callable[[bytes], object], remedy: str) -> Path:
+        """Download the file to the cache, if it passes a check, and return its path."""
+        import pooch  # type: ignore[import-untyped]  # slow to import, and needed for downloads alone
+        from requests import RequestException
+
+        folder, name = _cache() / self.subfolder, self.names[1]
+        fetcher = pooch.Pooch(folder, "", {name: None}, {name: self.url}, retry_if_failed=_N_RETRIES)
+        download = pooch.HTTPDownloader(timeout=_TIMEOUT_S)
+
+        def download_and_check(url: str, output: str, _: Any) -> None:
+            download(url, output, None)
+            # Checked before it is kept, so that a bad answer never settles in the cache. No checksum of the download
+            # itself is compared: the same contents may be packed in several ways.
+            check(Path(output).read_bytes())
+
+        logger = pooch.get_logger()
+        level = logger.level
+        logger.setLevel("WARNING")  # a library does not print
         try:
-            with urlopen(self.url, timeout=_TIMEOUT_S) as response:
-                packed: bytes = response.read()
-        except (OSError, HTTPException) as error:
+            return Path(fetcher.fetch(name, downloader=download_and_check))
+        except DataFileError:
+            raise
+        except RequestException as error:
             raise DataFileError(
-                f"expected {path.name} on this machine or at {self.url}, found no such file and could not download it "
+                f"expected {name} on this machine or at {self.url}, found no such file and could not download it "
                 f"({error}): {remedy}"
             ) from error
-        # Checked before it is kept, so that a bad answer never settles in the cache.
-        content = unpack(packed, self.url, remedy)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-                complete = Path(scratch) / path.name
-                complete.write_bytes(packed)
-                os.replace(complete, path)
         except OSError as error:
             raise DataFileError(
-                f"expected to keep the download as {path}, got {error}: set XDG_CACHE_HOME to a folder that can be "
-                "written"
+                f"expected to keep the download as {folder / name}, got {error}: set XDG_CACHE_HOME to a folder that "
+                "can be written"
             ) from error
-        return content
+        finally:
+            logger.setLevel(level)
 
 
 def _cache() -> Path:

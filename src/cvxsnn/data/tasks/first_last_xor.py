@@ -20,20 +20,38 @@ def first_last_xor(
     n_test: int = 4000,
     seed: int = 0,
 ) -> Task:
-    """Tell the exclusive or of the first and the last of ``n_steps`` random bits.
+    """Return the task of telling the exclusive or of the first and the last of ``n_steps`` random bits.
 
     The four pairs (first, last) are equally frequent in each split, up to rounding, so that neither bit alone says
-    anything of the label; the bits between are uniform.
+    anything about the label; the bits between are uniform.
 
     Parameters
     ----------
-    n_steps : int, at least 2
-    encoding : {"one-hot", "bit"}
-        Two inputs a step, of which number ``bit`` is 1, or the bit itself as one input.
-    n_train, n_val, n_test : int
-        Sizes; ``finetune`` and ``finetune_val`` are as large as ``train`` and ``val``.
-    seed : int
-        Bits depend on the seed, ``n_steps`` and the split, not on the encoding.
+    n_steps : int
+        Number of steps, at least 2.
+    encoding : {"one-hot", "bit"}, default="one-hot"
+        Two inputs per step, of which number ``bit`` is 1, or the bit itself as one input.
+    n_train : int, default=2000
+        Number of training sequences; ``finetune`` has as many.
+    n_val : int, default=2000
+        Number of validation sequences; ``finetune_val`` has as many.
+    n_test : int, default=4000
+        Number of test sequences.
+    seed : int, default=0
+        Seed of the bits, which also depend on ``n_steps`` and the split, but not on the encoding.
+
+    Returns
+    -------
+    Task
+        The task.
+
+    Examples
+    --------
+    >>> from cvxsnn import tasks
+    >>> task = tasks.first_last_xor(6, encoding="bit", n_train=4)
+    >>> bits = task.train.inputs[..., 0].astype(int)
+    >>> bool((task.train.targets == bits[:, 0] ^ bits[:, -1]).all())
+    True
     """
     n_steps = check_int_at_least("n_steps", n_steps, 2)
     check_choice("encoding", encoding, ("one-hot", "bit"))

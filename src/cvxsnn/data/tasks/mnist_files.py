@@ -36,13 +36,16 @@ def read_mnist(
     Parameters
     ----------
     part : {"train", "t10k"}
+        Training or test images.
     directory : path, optional
+        The folder of the files.
 
     Returns
     -------
     images : array of shape (n_images, 784), dtype uint8, read-only
         Grey levels in raster order.
     labels : array of shape (n_images,), dtype uint8, read-only
+        Digits from 0 to 9.
     """
     images = _read(f"{part}-images-idx3-ubyte", directory)
     labels = _read(f"{part}-labels-idx1-ubyte", directory)
@@ -54,7 +57,7 @@ def read_mnist(
 
 
 def _read(name: str, directory: Folder | None) -> bytes:
-    """The unpacked content of the file called ``name``."""
+    """Return the unpacked content of the file called ``name``."""
     file = PublishedFile((name, f"{name}.gz"), f"{_SOURCE}{name}.gz", "mnist", "the four MNIST files")
     return file.read(directory, partial(_unpack, name))
 

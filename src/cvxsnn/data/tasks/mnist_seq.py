@@ -25,7 +25,7 @@ def mnist_seq(
     directory: str | PathLike[str] | None = None,
     seed: int = 0,
 ) -> Task:
-    """Classify 28×28 images of digits, ``784 / n_steps`` pixels a step in raster order.
+    """Return the task of classifying 28×28 images of digits, ``784 / n_steps`` pixels per step in raster order.
 
     Pixels are standardised with mean 0.1307 and standard deviation 0.3081. The splits are consecutive runs of the
     original files: ``train`` and ``val`` open the training file; ``finetune`` and ``finetune_val``, of the same sizes,
@@ -34,15 +34,24 @@ def mnist_seq(
     Parameters
     ----------
     n_steps : int
-        A divisor of 784.
-    permuted : bool
+        Number of steps, a divisor of 784.
+    permuted : bool, default=False
         Whether to read the pixels in one fixed random order instead, the same for every image and every ``n_steps``.
-    n_train, n_val, n_test : int
-        Sizes; ``n_train + n_val`` is at most 60,000 and ``n_test`` at most 10,000.
+    n_train : int, default=6000
+        Number of training images; ``n_train + n_val`` is at most 60,000.
+    n_val : int, default=2000
+        Number of validation images.
+    n_test : int, default=2000
+        Number of test images, at most 10,000.
     directory : path, optional
         The folder of the files; see :func:`cvxsnn.data.tasks.mnist_files.read_mnist` for the default.
-    seed : int
-        Chooses the order of the pixels, and nothing when they are not permuted.
+    seed : int, default=0
+        Seed of the order of the pixels, without effect unless they are permuted.
+
+    Returns
+    -------
+    Task
+        The task.
     """
     n_steps = check_divides("n_steps", n_steps, mnist_files.N_PIXELS, "pixels")
     n_train = check_positive_int("n_train", n_train)

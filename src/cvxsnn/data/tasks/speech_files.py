@@ -1,4 +1,4 @@
-"""The Free Spoken Digit Dataset: found on this machine or downloaded, and always checked; and wav files as such."""
+"""The Free Spoken Digit Dataset: found on this machine or downloaded, and always checked; and other wav files."""
 
 import hashlib
 import io
@@ -41,7 +41,7 @@ class Recording:
     digit : int
     speaker : str
     take : int
-    waveform : array of shape (n_points,), at ``SAMPLE_RATE`` points a second
+    waveform : array of shape (n_points,), at ``SAMPLE_RATE`` points per second
     """
 
     digit: int
@@ -51,7 +51,7 @@ class Recording:
 
 
 def read_recordings(directory: Folder | None = None) -> list[Recording]:
-    """Read all recordings, by digit, speaker and take.
+    """Return all recordings, ordered by digit, speaker and take.
 
     The dataset's zip file is looked for in ``directory`` alone where it is given, otherwise in the folder that the
     environment variable CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME); in
@@ -68,12 +68,17 @@ def read_recordings(directory: Folder | None = None) -> list[Recording]:
 def read_wav(file: str | PathLike[str] | bytes) -> tuple[npt.NDArray[Any], int]:
     """Read a wav file, or the bytes of one; several channels are mixed down to their mean.
 
+    Parameters
+    ----------
+    file : path or bytes
+        The file, or its contents.
+
     Returns
     -------
     waveform : array of shape (n_points,)
         Numbers as they are in the file.
     sample_rate : int
-        Points a second.
+        Points per second.
     """
     origin = "bytes" if isinstance(file, bytes) else str(file)
     try:
@@ -89,7 +94,7 @@ def read_wav(file: str | PathLike[str] | bytes) -> tuple[npt.NDArray[Any], int]:
 
 
 def _unpack(packed: bytes, origin: str, remedy: str) -> dict[str, bytes]:
-    """The recordings in a zip file by name, in order; refuses anything but the originals."""
+    """Return the recordings in a zip file by name, in order; refuse anything but the originals."""
     files = {}
     try:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:

@@ -1,4 +1,4 @@
-"""Spoken digits, heard step by step: real recordings of six people."""
+"""Spoken digits: real recordings of six people, as sequences of features."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -26,22 +26,32 @@ def spoken_digits(
     val_speakers: Sequence[str] | None = None,
     directory: str | PathLike[str] | None = None,
 ) -> Task:
-    """Classify recordings of spoken digits: 6 speakers, 10 digits, 50 takes of each.
+    """Return the task of classifying recordings of spoken digits: 6 speakers, 10 digits, 50 takes of each.
 
-    A recording becomes ``n_steps`` steps of ``2 * n_mels`` features, its levelled mel spectrogram and how that changes
-    (:func:`cvxsnn.data.audio.speech_features`), whatever its length. Nothing is random.
+    A recording becomes ``n_steps`` steps of ``2 * n_mels`` features, its normalised mel spectrogram and how that
+    changes (:func:`cvxsnn.data.audio.speech_features`), whatever its length. Nothing is random.
 
     Parameters
     ----------
-    n_steps, n_mels : int
-    split : "official" or "speakers"
-        "official" is the dataset's own: takes 0 to 4 are for testing; of the others, 5 to 9 are for validation.
-        "speakers" holds whole speakers out: who is tested was never heard.
-    test_speakers, val_speakers : sequence of str
-        Held out by ``split="speakers"``, and without a meaning otherwise. Without ``val_speakers`` it is the next in
-        the alphabet after all who are tested, or else the first who is not.
+    n_steps : int, default=30
+        Number of steps.
+    n_mels : int, default=16
+        Number of bands of the spectrogram.
+    split : {"official", "speakers"}, default="official"
+        How recordings are split. "official" is the dataset's own: takes 0 to 4 are for testing; of the others, 5 to 9
+        are for validation. "speakers" holds out whole speakers: no recording of theirs is in the training data.
+    test_speakers : sequence of str, default=("yweweler",)
+        Speakers to test on with ``split="speakers"``; ignored otherwise.
+    val_speakers : sequence of str, optional
+        Speakers to validate on, likewise; by default the next in the alphabet after those of the test, or else the
+        first who is not among them.
     directory : path, optional
         The folder of the zip file; see :func:`cvxsnn.data.tasks.speech_files.read_recordings` for the default.
+
+    Returns
+    -------
+    Task
+        The task.
     """
     n_steps, n_mels = check_positive_int("n_steps", n_steps), check_positive_int("n_mels", n_mels)
     check_choice("split", split, ("official", "speakers"))
@@ -74,7 +84,7 @@ def spoken_digits(
 def _held_out(
     test_speakers: Sequence[str], val_speakers: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Who is tested and who is validated; somebody must be left to train on."""
+    """Return speakers to test and to validate on; at least one must be left to train on."""
     tested = _check_speakers("test_speakers", test_speakers)
     if val_speakers is None:
         after = SPEAKERS.index(max(tested)) + 1

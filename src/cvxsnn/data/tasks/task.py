@@ -1,4 +1,4 @@
-"""The values a task hands on: sequences with their targets, and the splits of one task."""
+"""Sequences with their targets, and the splits of one task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +17,23 @@ UNNAMED_HEAD = "label"
 
 @dataclass(frozen=True, eq=False)
 class SequenceData:
-    """Sequences with one target a sequence or one a step, for one head or several.
+    """Sequences with one target per sequence or one per step, for one head or several.
 
     Parameters
     ----------
     inputs : array of shape (n_samples, n_steps, n_features)
         Finite numbers, kept as float32.
     targets : integer array, or mapping from head to integer array
-        Classes counted from 0, kept as int64; each array has shape (n_samples,) for one label a sequence or
-        (n_samples, n_steps) for one a step.
+        Classes counted from 0, kept as int64; each array has shape (n_samples,) for one label per sequence or
+        (n_samples, n_steps) for one per step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn.data import SequenceData
+    >>> data = SequenceData(np.zeros((5, 3, 2)), np.arange(5) % 2)
+    >>> len(data.take(slice(2))), data.n_steps, list(data.heads)
+    (2, 3, ['label'])
     """
 
     inputs: npt.NDArray[np.float32]
@@ -60,7 +68,7 @@ class SequenceData:
 
     @property
     def n_features(self) -> int:
-        """Number of inputs a step."""
+        """Number of inputs per step."""
         return int(self.inputs.shape[2])
 
     @property
@@ -69,7 +77,18 @@ class SequenceData:
         return self.targets if isinstance(self.targets, Mapping) else {UNNAMED_HEAD: self.targets}
 
     def take(self, indices: Sequence[int] | npt.NDArray[Any] | slice) -> "SequenceData":
-        """The sequences at ``indices`` (numbers, a mask or a slice), in that order."""
+        """Return some of the sequences, in the order of their indices.
+
+        Parameters
+        ----------
+        indices : sequence of int, mask or slice
+            Which sequences.
+
+        Returns
+        -------
+        SequenceData
+            The sequences with their targets.
+        """
         if isinstance(self.targets, Mapping):
             return SequenceData(
                 self.inputs[indices], {head: targets[indices] for head, targets in self.targets.items()}
@@ -77,7 +96,18 @@ class SequenceData:
         return SequenceData(self.inputs[indices], self.targets[indices])
 
     def first(self, n_samples: int) -> "SequenceData":
-        """The first ``n_samples`` sequences, without copying them."""
+        """Return the first sequences, without copying them.
+
+        Parameters
+        ----------
+        n_samples : int
+            How many.
+
+        Returns
+        -------
+        SequenceData
+            The sequences with their targets.
+        """
         if check_positive_int("n_samples", n_samples) > self.n_samples:
             raise InvalidInputError(f"expected n_samples to be at most {self.n_samples}, got {n_samples}")
         return self.take(slice(n_samples))
@@ -88,8 +118,8 @@ def _as_classes(head: str, targets: npt.ArrayLike, inputs_shape: tuple[int, ...]
     per_sequence, per_step = inputs_shape[:1], inputs_shape[:2]
     if classes.shape not in (per_sequence, per_step):
         raise InvalidInputError(
-            f"expected targets of head {head!r} to have shape {per_sequence} (one a sequence) or {per_step} "
-            f"(one a step) to agree with inputs of shape {inputs_shape}, got shape {classes.shape}"
+            f"expected targets of head {head!r} to have shape {per_sequence} (one per sequence) or {per_step} "
+            f"(one per step) to agree with inputs of shape {inputs_shape}, got shape {classes.shape}"
         )
     if not np.issubdtype(classes.dtype, np.integer):
         raise InvalidInputError(
@@ -107,13 +137,26 @@ class Feedback:
 
     At every step but the first, input number ``feature`` is the class that the model itself predicted for ``head``
     one step before; at the first step it is as given.
+
+    Parameters
+    ----------
+    head : str
+        The head whose predictions are fed back.
+    feature : int
+        The input that they become.
     """
 
     head: str
     feature: int
 
     def check(self, data: SequenceData) -> None:
-        """Refuse data that lacks this head or this feature."""
+        """Raise :class:`~cvxsnn.InvalidInputError` if data lack this head or this feature.
+
+        Parameters
+        ----------
+        data : SequenceData
+            The data to check.
+        """
         if self.head not in data.heads or self.feature not in range(data.n_features):
             raise InvalidInputError(
                 f"expected feedback from one of the heads {sorted(data.heads)} to a feature below {data.n_features}, "
@@ -123,18 +166,26 @@ class Feedback:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
-    """Everything an experiment needs to know of a task.
+    """Everything that an experiment needs to know about a task.
 
     Parameters
     ----------
     name : str
-    train, val, test : SequenceData
-        Where to fit, to choose and to report.
-    finetune, finetune_val : SequenceData, optional
-        A second training and validation draw, for methods of two stages.
+        The name of the task.
+    train : SequenceData
+        Data to fit.
+    val : SequenceData
+        Data to choose by.
+    test : SequenceData
+        Data to report on.
+    finetune : SequenceData, optional
+        A second training draw, for methods of two stages.
+    finetune_val : SequenceData, optional
+        A second validation draw, likewise.
     ood : mapping from name to SequenceData
-        Test sets drawn otherwise than ``train``, for example longer sequences.
+        Test sets with another distribution than ``train``, for example longer sequences.
     n_classes : mapping from head to int
+        Number of classes per head.
     feedback : Feedback, optional
         The input that a model must provide for itself when it runs alone.
     settings : mapping from str to object

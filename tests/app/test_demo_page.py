@@ -10,8 +10,7 @@ from app.test_demo import TINY
 from small_models import assert_one_sentence
 
 from cvxsnn import InvalidInputError
-from cvxsnn.app import demo
-from cvxsnn.app import page as report
+from cvxsnn.app import demo, demo_page
 from cvxsnn.core.errors import DataFileError
 
 
@@ -27,8 +26,8 @@ def no_figure_is_left():
 
 
 def test_a_row_says_what_came_out_and_what_is_proven(results):
-    sg, cvx = report.rows(results)
-    assert len(sg) == len(cvx) == len(report.COLUMNS)
+    sg, cvx = demo_page.make_rows(results)
+    assert len(sg) == len(cvx) == len(demo_page.COLUMNS)
     assert sg[:2] == ("tiny addition", "sg")
     assert sg[2] == f"test {results[0].accuracy['test']:.3f}, 2x longer {results[0].accuracy['2x longer']:.3f}"
     assert sg[3] == "none"
@@ -38,10 +37,10 @@ def test_a_row_says_what_came_out_and_what_is_proven(results):
 
 
 def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):
-    page = report.write_report(results, tmp_path / "new" / "folder")
+    page = demo_page.write_demo_page(results, tmp_path / "new" / "folder")
     assert page == tmp_path / "new" / "folder" / "index.html"
     text = page.read_text()
-    for row in report.rows(results):
+    for row in demo_page.make_rows(results):
         assert "".join(f"<td>{cell}</td>" for cell in row) in text
     assert str(results[1].trained.certificate) in text
     assert text.count('src="data:image/png;base64,') == 3
@@ -55,22 +54,22 @@ def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):
 
 
 def test_names_are_shown_as_text(results, tmp_path):
-    named = replace(results[1], experiment="<script>alert(1)</script>")
-    text = report.write_report([named], tmp_path).read_text()
+    named = replace(results[1], task_name="<script>alert(1)</script>")
+    text = demo_page.write_demo_page([named], tmp_path).read_text()
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
 
 
 def test_a_report_is_written_over_an_older_one(results, tmp_path):
-    first = report.write_report(results[1:], tmp_path).read_text()
-    assert report.write_report(results, tmp_path).read_text() != first
+    first = demo_page.write_demo_page(results[1:], tmp_path).read_text()
+    assert demo_page.write_demo_page(results, tmp_path).read_text() != first
 
 
 def test_a_report_that_cannot_be_written_is_one_sentence(results, tmp_path):
     blocker = tmp_path / "file"
     blocker.write_text("")
     with pytest.raises(DataFileError, match="choose another --output") as caught:
-        report.write_report(results, blocker / "report")
+        demo_page.write_demo_page(results, blocker / "report")
     assert_one_sentence(caught.value)
 
 
@@ -80,11 +79,11 @@ def test_a_full_disk_is_one_sentence(results, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DataFileError, match="No space left on device") as caught:
-        report.write_report(results, tmp_path)
+        demo_page.write_demo_page(results, tmp_path)
     assert_one_sentence(caught.value)
     assert os.listdir(tmp_path) == []
 
 
 def test_results_without_any_proof_are_refused(results, tmp_path):
     with pytest.raises(InvalidInputError, match="at least one result with a certificate, got none"):
-        report.write_report(results[:1], tmp_path)
+        demo_page.write_demo_page(results[:1], tmp_path)

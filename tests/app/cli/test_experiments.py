@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+from app.experiments.test_files import MINE
 from typer.testing import CliRunner
 
 from cvxsnn.app import cli
@@ -67,7 +68,7 @@ def test_a_scheduler_without_dask_is_one_sentence():
 
 
 def test_a_backend_that_nobody_registered_is_one_sentence():
-    fail("expected a joblib backend that is at hand, got 'nonsense'.*'loky'", *XOR, "--backend", "nonsense")
+    fail("expected an available joblib backend, got 'nonsense'.*'loky'", *XOR, "--backend", "nonsense")
 
 
 def test_a_scheduler_that_does_not_answer_is_one_sentence():
@@ -76,3 +77,26 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence():
     complaint = r"got 'dask': .*tcp://127\.0\.0\.1:1.*name a --scheduler that answers"
     with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):  # it knocks again until then
         fail(complaint, *XOR, "--backend", "dask", "--scheduler", "tcp://127.0.0.1:1")
+
+
+def test_an_experiment_of_ones_own_is_run_listed_and_reported():
+    Path("mine.toml").write_text(MINE)
+    options = ("-o", "out", "--jobs", "1", "--device", "cpu")
+    assert "2 runs done, 0 failed" in succeed("reproduce", "mine.toml", *options)
+    assert "Mine" in succeed("reproduce", "mine.toml", "--list")
+    succeed("report", "mine.toml", "--records", "out", "-o", "page.html", "--tables", "tables")
+    page = Path("page.html").read_text()
+    assert "<h1>Experiments</h1>" in page
+    assert '<h2 id="experiment-mine-title">Mine</h2>' in page
+    assert "2 of 2 runs recorded" in page
+    assert "`cvxsnn reproduce mine.toml --scale smoke`" in Path("tables/mine.md").read_text()
+
+
+def test_a_mistake_in_an_experiment_of_ones_own_is_one_sentence_and_runs_nothing():
+    Path("mine.toml").write_text(MINE.replace('"first_last_xor"', '"sums"'))
+    fail(r"expected a task among .*, got 'sums' \(in mine\.toml", "reproduce", "mine.toml", "-o", "out")
+
+
+def test_the_list_names_the_data_files_that_experiments_need():
+    assert "MNIST" in succeed("reproduce", "mnist-depth", "--list", "--scale", "paper")
+    assert "MNIST" not in succeed("reproduce", "xor-depth", "--list", "--scale", "paper")

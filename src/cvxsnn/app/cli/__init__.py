@@ -1,0 +1,6 @@
+"""The command line: ``cvxsnn demo fit predict certify export reproduce report plan``, grouped by module."""
+
+from . import demo, models, export, experiments, plan  # noqa: F401, I001 - they register their commands, in this order
+from .common import app
+
+__all__ = ["app"]

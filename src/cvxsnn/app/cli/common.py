@@ -1,0 +1,69 @@
+"""Shared by all commands: the application, the console, errors as one sentence, and the parsing of options."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ...core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ...core.progress import ProgressBar
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
+console = Console()
+
+ModelFile = Annotated[Path, typer.Argument(help="A model written by `cvxsnn fit` or cvxsnn.save.")]
+
+
+@app.callback()
+def main() -> None:
+    """Spiking networks trained to a certified optimum."""
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn errors of cvxsnn, and of scikit-learn's input checks, into one sentence and exit status 1."""
+    complaint = Console(stderr=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda text, *_: complaint.print(f"cvxsnn: {text}", style="yellow", markup=False)
+            yield
+    except (CvxsnnError, ValueError) as error:
+        # scikit-learn follows its sentence with advice on its own estimators.
+        complaint.print(f"cvxsnn: {first_line(error)}", style="red", soft_wrap=True, markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        complaint.print("cvxsnn: interrupted; nothing was overwritten", style="red")
+        raise typer.Exit(130) from None
+
+
+def progress_bar() -> ProgressBar:
+    """Return a progress bar on the console."""
+    return ProgressBar(console)
+
+
+def show(value: object) -> None:
+    """Print a table, or anything else that rich lays out for the width of the terminal."""
+    console.print(value, highlight=False)
+
+
+def say(text: object, style: str | None = None) -> None:
+    """Print text as it is: without markup, without coloured numbers, and without line breaks of its own."""
+    console.print(text, style=style, soft_wrap=True, markup=False, highlight=False)
+
+
+def parse_widths(text: str) -> tuple[int, ...]:
+    """Return layer widths written such as ``256,512``."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInputError(f"expected widths such as 256,512, got {text!r}") from None
+
+
+def check_folder(path: Path) -> None:
+    """Refuse an output path that cannot be written before the work starts."""
+    if not path.parent.is_dir() or path.is_dir():
+        raise DataFileError(f"expected a file in an existing folder for the model, got {path}: make the folder first")

@@ -1,0 +1,35 @@
+"""``cvxsnn demo``: five methods on three tasks, and a page about them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from .common import app, plain_errors, progress_bar, say, show
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("cvxsnn-demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of witnesses and batches.")] = 0,
+) -> None:
+    """Train spiking networks by five methods on tasks that need no files, and write a report."""
+    from ..demo import DEMO_TASKS, FIVE_METHODS, DemoResult, run
+    from ..demo_page import COLUMNS, make_rows, write_demo_page
+
+    with plain_errors():
+        results: list[DemoResult] = []
+        total = len(DEMO_TASKS) * len(FIVE_METHODS)
+        with progress_bar() as bar:
+            for task in DEMO_TASKS:
+                for method in FIVE_METHODS:
+                    bar("demo", len(results), total)
+                    results.append(run(task, method, seed))
+        table = Table(*COLUMNS, title="Five ways to train a spiking network")
+        for number, row in enumerate(make_rows(results)):
+            if number and results[number].task_name != results[number - 1].task_name:
+                table.add_section()
+            table.add_row(*row)
+        show(table)
+        say(f"report: {write_demo_page(results, output)}")

@@ -1,0 +1,111 @@
+"""``cvxsnn reproduce`` and ``report``: the paper's experiments, and experiments of one's own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ...core.errors import DataFileError, InvalidInputError
+from .common import app, plain_errors, progress_bar, say, show
+
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
+]
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="smoke (minutes) or paper (hours).")] = "smoke",
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records.")] = Path("cvxsnn-results"),
+    row: Annotated[list[str] | None, typer.Option(help="Only runs of this row; may be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be repeated.")] = None,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = -1,
+    backend: Annotated[str, typer.Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
+    scheduler: Annotated[str | None, typer.Option(help="HOST:PORT of a Dask scheduler, for --backend dask.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
+) -> None:
+    """Run the paper's experiments, or your own. Stop it at any time: the same command continues where it stopped."""
+    from joblib import parallel_config
+
+    from ...core.checks import check_choice, check_device
+    from ...data.tasks import TASKS
+    from ...training.methods import METHODS
+    from ..experiments import RecordStore, all_runs, experiment_names, load_experiment, run_all
+
+    with plain_errors():
+        check_choice("--scale", scale, ("smoke", "paper"))
+        if only_list:
+            table = Table("name", "title", "cells", "runs", "data files")
+            for name in names or experiment_names():
+                experiment = load_experiment(name, scale)  # type: ignore[arg-type]
+                runs = experiment.runs().values()
+                files = dict.fromkeys(TASKS[config.task["name"]].files for config in runs)
+                shown = ", ".join(filter(None, files))
+                table.add_row(name, experiment.title, str(len(experiment.cells)), str(len(runs)), shown)
+            show(table)
+            return
+        configs = all_runs(names or experiment_names(), scale, row or ())  # type: ignore[arg-type]
+        if method:
+            for name in method:
+                check_choice("--method", name, tuple(METHODS))
+            configs = {name: config for name, config in configs.items() if config.method in method}
+        store = RecordStore(output / scale)
+        if scheduler is not None and backend != "dask":
+            raise InvalidInputError(f"expected --backend dask beside a --scheduler, got --backend {backend}")
+        host = {} if scheduler is None else {"scheduler_host": scheduler}
+        try:
+            workers = parallel_config(backend, n_jobs=jobs, **host)
+        except (ValueError, ImportError, TypeError, OSError) as error:
+            raise InvalidInputError(
+                f"expected an available joblib backend, got {backend!r}: {error}; for Dask name a "
+                "--scheduler that answers"
+            ) from error
+        place = str(check_device(device))
+        with progress_bar() as bar, workers:
+            outcome = run_all(configs, store, n_jobs=jobs, device=place, retry_failed=retry_failed, callback=bar)
+        for record in outcome.damaged:
+            say(f"made again: {record.path} had {record.reason}", "yellow")
+        say(
+            f"{outcome.n_done} runs done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
+            f"next: cvxsnn report --records {output} --scale {scale}"
+        )
+        if outcome.n_failed:
+            raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
+    ] = None,
+    records: Annotated[Path, typer.Option(help="Folder that `cvxsnn reproduce` wrote.")] = Path("cvxsnn-results"),
+    scale: Annotated[str, typer.Option(help="smoke or paper.")] = "smoke",
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("cvxsnn-report.html"),
+    tables: Annotated[
+        Path | None, typer.Option(help="Folder for small files too: a table and its numbers for each experiment.")
+    ] = None,
+) -> None:
+    """Render records as one page: every table and figure, ours beside the paper's."""
+    from ...core.checks import check_choice
+    from ..experiments import RecordStore, experiment_names, load_experiment
+    from ..experiments.report import write_report
+    from ..experiments.tables import write_tables
+
+    with plain_errors():
+        check_choice("--scale", scale, ("smoke", "paper"))
+        folder = records / scale
+        if not folder.is_dir():
+            raise DataFileError(f"expected records in {folder}, found no such folder: run `cvxsnn reproduce` first")
+        found, damaged = RecordStore(folder).read_all()
+        experiments = [load_experiment(name, scale) for name in names or experiment_names()]  # type: ignore[arg-type]
+        write_report(output, experiments, found, damaged, scale)  # type: ignore[arg-type]
+        say(f"report: {output}")
+        if tables is not None:
+            written = write_tables(tables, experiments, found, scale)  # type: ignore[arg-type]
+            say(f"tables: {len(written)} files in {tables}")

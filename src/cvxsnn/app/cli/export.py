@@ -1,0 +1,39 @@
+"""``cvxsnn export``: a saved model in a format of other libraries."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...core.errors import InvalidInputError
+from .common import ModelFile, app, check_folder, plain_errors, say
+
+
+@app.command()
+def export(
+    model: ModelFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write.")],
+    to: Annotated[str, typer.Option(help="The format: nir.")] = "nir",
+    lossy: Annotated[bool, typer.Option("--lossy", help="Plain LIF nodes, which reset differently.")] = False,
+    dt: Annotated[float, typer.Option(help="Seconds per step.")] = 1e-4,
+) -> None:
+    """Write a saved model in a format of other libraries."""
+    from ...estimators.files import load
+    from ...exchange.nir import to_nir, write_nir
+    from ..models import input_scale, network_of
+
+    with plain_errors():
+        if to != "nir":
+            raise InvalidInputError(
+                f"expected --to nir, got {to!r}: other libraries have no file format, so use cvxsnn.exchange in Python"
+            )
+        check_folder(output)
+        found = load(model)
+        graph = to_nir(network_of(found), lossy=lossy, dt=dt)
+        note, scale = "", input_scale(found)
+        if scale is not None:
+            graph.metadata |= {"input_mean": scale[0], "input_scale": scale[1]}
+            note = "; it reads (X − input_mean) / input_scale, see its metadata"
+        write_nir(graph, output)
+        kind = "lossy" if lossy else "exact"
+        say(f"saved: {output}, {kind} graph of {len(graph.nodes)} nodes, dt {dt:g} s{note}")

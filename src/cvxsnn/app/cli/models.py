@@ -1,0 +1,152 @@
+"""``cvxsnn fit``, ``predict`` and ``certify``: models in files."""
+
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from ...core.errors import InvalidInputError
+from .common import ModelFile, app, check_folder, parse_widths, plain_errors, say, show
+
+DataFile = Annotated[Path, typer.Argument(help="A .npz file with arrays X and y (np.savez).")]
+
+
+@app.command()
+def fit(
+    data: DataFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
+    method: Annotated[str, typer.Option(help="cvx, sg, sg-cvx, sg-sg, cvx-sg, r or r-cvx.")] = "cvx",
+    hidden: Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 256,512.")] = None,
+    subnetworks: Annotated[int | None, typer.Option(min=1, help="Parallel subnetworks.")] = None,
+    neuron: Annotated[str, typer.Option(help="lif or threshold.")] = "lif",
+    witnesses: Annotated[str, typer.Option(help="auto (search for a family of neurons) or gaussian.")] = "auto",
+    trials: Annotated[int | None, typer.Option(min=1, help="Families that the search tries.")] = None,
+    decay: Annotated[float | None, typer.Option(help="Decay of all neurons; then nothing is searched for.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Threshold of all neurons, likewise.")] = None,
+    readout: Annotated[str | None, typer.Option(help="mean or last; whichever is better by default.")] = None,
+    loss: Annotated[str | None, typer.Option(help="logistic, softmax, hinge, squared_hinge or squared.")] = None,
+    strength: Annotated[str, typer.Option(help="Number that multiplies the L1 norm, or auto.")] = "auto",
+    epochs: Annotated[int, typer.Option(min=1, help="For methods with surrogate gradients.")] = 50,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    regress: Annotated[bool, typer.Option("--regress", help="Predict real numbers instead of classes.")] = False,
+) -> None:
+    """Train a spiking network on a data file and save it."""
+    from ...data.npz import read_data
+    from ...estimators import SpikingClassifier, SpikingRegressor
+    from ...estimators.files import save
+    from ...training.surrogate.settings import SurrogateSettings
+
+    with plain_errors():
+        X, y, weight = read_data(data, needs_targets=True)
+        check_folder(output)
+        kind = SpikingRegressor if regress else SpikingClassifier
+        model = kind(
+            method,
+            None if hidden is None else parse_widths(hidden),
+            subnetworks,
+            witnesses=witnesses,
+            n_trials=trials,
+            neuron=neuron,
+            decay=decay,
+            threshold=threshold,
+            readout=readout,
+            loss=loss,
+            l1_strength=_strength(strength),
+            surrogate=SurrogateSettings(epochs=epochs, seed=seed),
+            random_state=seed,
+            verbose=True,
+        )
+        model.fit(X, y, sample_weight=weight)
+        save(model, output)
+        show(model.network_)
+        name = "R²" if regress else "accuracy"
+        say(f"{name} on the training data: {model.score(X, y):.4f}")
+        say(f"certificate: {model.certificate_ or f'none, method {method} proves nothing'}")
+        say(f"saved: {output}")
+
+
+@app.command()
+def predict(
+    model: ModelFile,
+    data: Annotated[Path, typer.Argument(help="A .npz file with an array X.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .npz file to write; else text.")] = None,
+) -> None:
+    """Predict with a saved model: one prediction per line, or an array `y` in a file."""
+    from ...core.storage import write_atomically
+    from ...data.npz import read_data
+
+    with plain_errors():
+        estimator = _load_estimator(model)
+        X, y, _ = read_data(data, needs_targets=False)
+        predicted = estimator.predict(X)
+        if output is None:
+            for value in predicted.tolist():
+                typer.echo(value)
+        else:
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, y=predicted.astype(str) if predicted.dtype == object else predicted)
+            write_atomically(output, buffer.getvalue())
+            say(f"saved: {output}")
+        if y is not None:
+            Console(stderr=True).print(f"score against y: {estimator.score(X, y):.4f}")
+
+
+@app.command()
+def certify(
+    model: ModelFile,
+    data: DataFile,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="Also over all neurons, not only the sampled ones.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time for --complete, for each output.")] = 60.0,
+) -> None:
+    """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
+    from ...data.npz import read_data
+
+    with plain_errors():
+        estimator = _load_estimator(model)
+        X, y, weight = read_data(data, needs_targets=True)
+        found = estimator.certify(X, y, weight)
+        stated = estimator.certificate_
+        say(f"found now:  {found}")
+        say(f"as saved:   {stated}")
+        agrees = abs(found.primal - stated.primal) <= 1e-9 * max(1.0, abs(stated.primal))
+        if not agrees:
+            say("the objectives differ: these are not the data that the model was trained on", "yellow")
+            raise typer.Exit(2)
+        say("proven: no other read-out of these sampled neurons has an objective lower by more than the gap")
+        if not complete:
+            say("not proven: anything about other neurons (see --complete), or about new data")
+            return
+        whole = estimator.certify_complete(X, y, weight, max_seconds=seconds)
+        bias = "with" if whole.family.bias else "without"
+        say(f"over all:   {whole.certificate}")
+        say(
+            f"proven: no read-out of any LIF neurons with decay {whole.family.decay:g}, {bias} bias, however many, has "
+            "an objective lower by more than that"
+        )
+        if not whole.is_finished:
+            say("the search was stopped by its limit: more --seconds may prove more", "yellow")
+        say("not proven: anything about other decays, deeper networks, or new data")
+
+
+def _load_estimator(path: Path) -> Any:
+    from ...estimators.files import load
+    from ...network.spiking_network import SpikingNetwork
+
+    model = load(path)
+    if isinstance(model, SpikingNetwork):
+        raise InvalidInputError(f"expected a fitted classifier or regressor in {path}, got a bare network")
+    return model
+
+
+def _strength(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(f"expected a number or auto for --strength, got {text!r}") from None

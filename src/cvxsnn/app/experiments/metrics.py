@@ -1,0 +1,58 @@
+"""Metrics of a record: what kind of number each is, where it is found, and how it is written."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ..formatting import NOTHING
+
+Quantity = Literal["accuracy", "gap", "cost", "benefit", "other"]
+"""How two values of a metric compare: *gap* and *cost* should be small, *accuracy* and *benefit* large."""
+
+_QUANTITIES: dict[str, Quantity] = {
+    "gap": "gap",
+    "relative_gap": "gap",
+    "primal": "cost",
+    "dual": "cost",
+    "seconds": "cost",
+    "first_error": "benefit",
+    "n_active": "other",
+    "n_atoms": "other",
+    "l1_strength": "other",
+    "learning_rate": "other",
+    "weight_decay": "other",
+}
+
+
+def quantity_of(metric: str) -> Quantity:
+    """Return the kind of a metric; unknown names are accuracies, as all other scores are."""
+    return _QUANTITIES.get(metric, "accuracy")
+
+
+def read_metric(record: Mapping[str, Any], metric: str) -> float | None:
+    """Return a number from a record's scores, or else from its other facts; None where it has no such finite number."""
+    scores = record.get("scores")
+    found = scores.get(metric) if isinstance(scores, Mapping) else None
+    return finite(record.get(metric) if found is None else found)
+
+
+def finite(value: object) -> float | None:
+    """Return a finite number as a float, and None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None  # type: ignore[arg-type]
+
+
+def format_number(value: float | None, metric: str) -> str:
+    """Return a number in as many digits as its kind needs."""
+    if value is None:
+        return NOTHING
+    quantity = quantity_of(metric)
+    return f"{value:.3f}" if quantity == "accuracy" else f"{value:.1e}" if quantity == "gap" else f"{value:.4g}"
+
+
+def format_difference(value: float | None, metric: str) -> str:
+    """Return a difference with its sign, in as many digits as :func:`format_number` gives; zero has no sign."""
+    if value is None:
+        return NOTHING
+    size = format_number(abs(value), metric)
+    return size if float(size) == 0 else ("−" if value < 0 else "+") + size

@@ -1,0 +1,36 @@
+"""Networks and fitted estimators alike, for plots and the command line."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
+from ..network.spiking_network import SpikingNetwork
+
+
+def network_of(model: Any) -> SpikingNetwork:
+    """Return a network as it is, or the network of a fitted estimator.
+
+    Parameters
+    ----------
+    model : SpikingNetwork or fitted estimator
+        Anything else is refused.
+    """
+    network = getattr(model, "network_", model)
+    if isinstance(network, SpikingNetwork):
+        return network
+    remedy = ", which is not fitted: call fit first" if hasattr(model, "fit") else ""
+    raise InvalidInputError(f"expected a SpikingNetwork or a fitted estimator, got {type(model).__name__}{remedy}")
+
+
+def input_scale(model: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
+    """Return what an estimator subtracts from its inputs and divides them by; None for a bare network."""
+    return None if isinstance(model, SpikingNetwork) else (model._mean, model._scale)
+
+
+def as_the_network_reads(model: Any, sequence: Array) -> Array:
+    """Return a sequence as the network reads it: an estimator's is standardised, a network's is left as it is."""
+    scale = input_scale(model)
+    return sequence if scale is None else (np.asarray(sequence) - scale[0]) / scale[1]

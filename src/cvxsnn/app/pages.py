@@ -1,0 +1,92 @@
+"""Self-contained HTML pages: jinja2 templates that escape every value, one stylesheet, pictures inside the page."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ..core.errors import DataFileError
+from ..core.storage import write_atomically
+from .formatting import plural, printable
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of plain values.
+
+    Attributes
+    ----------
+    label : str, read aloud by screen readers
+    columns : sequence of str
+    rows : sequence of rows, one value per column
+    prose : names of columns that hold sentences, which wrap
+    """
+
+    label: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    prose: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG picture with a description, and a second version for dark screens where there is one."""
+
+    alt: str
+    light: str
+    dark: str | None = None
+
+    @classmethod
+    def from_png(cls, alt: str, light: bytes, dark: bytes | None = None) -> "Picture":
+        """Return a picture whose bytes are part of the page."""
+        return cls(alt, _data_uri(light), None if dark is None else _data_uri(dark))
+
+
+def render_page(template: str, values: Mapping[str, Any], filters: Mapping[str, Any] | None = None) -> str:
+    """Return the page that a template of ``cvxsnn/app/templates`` makes of some values.
+
+    Parameters
+    ----------
+    template : str
+        File name of the template.
+    values : mapping of str to anything
+        What the template refers to. All of it is escaped, whatever it contains.
+    filters : mapping of str to functions, optional
+        Filters of this template, beside ``plural``.
+    """
+    environment = Environment(
+        loader=PackageLoader("cvxsnn.app"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_printable,
+    )
+    environment.filters |= {"plural": plural, **(filters or {})}
+    environment.globals |= values
+    return environment.get_template(template).render()
+
+
+def write_page(path: Path, page: str, remedy: str = "choose another place") -> Path:
+    """Write a page whole or not at all, create its folder if needed, and return its path."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataFileError(
+            f"expected to write the report into {path.parent}, got: {error.strerror or error}; {remedy}"
+        ) from error
+    write_atomically(path, page.encode())
+    return path
+
+
+def _printable(value: Any) -> Any:
+    return value if isinstance(value, Markup) else printable(str(value))
+
+
+def _data_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
