@@ -23,7 +23,7 @@ from cvxsnn.exchange.quantisation import (
     quantise_readout,
     round_weights,
 )
-from cvxsnn.network.proof import Proof
+from cvxsnn.network.reconstruction import Proof
 from cvxsnn.neurons.exact import snap_weights
 from cvxsnn.training import Settings, train_task
 from cvxsnn.training.surrogate.crowd import TaskScore

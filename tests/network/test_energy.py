@@ -115,7 +115,7 @@ def test_the_table_has_a_line_for_each_layer_and_one_for_all():
     lines = text.splitlines()
     assert [line.split("  ")[0].strip() for line in lines[1:-1]] == ["hidden 1", "hidden 2", "read-out", "all"]
     assert len({len(line) for line in lines[:-1]}) == 1
-    assert "a step (6 samples, 5 steps each)" in lines[-1]
+    assert "per step (6 samples, 5 steps each)" in lines[-1]
 
 
 def test_counts_do_not_depend_on_how_the_samples_are_divided():

@@ -10,7 +10,7 @@ from cvxsnn import InvalidInputError, build_dictionary, gaussian_witnesses, solv
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.network.proof import Proof
+from cvxsnn.network.reconstruction import Proof
 
 LOSSES = ["squared", "logistic", "squared_hinge", "hinge", "softmax"]
 

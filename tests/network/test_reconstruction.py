@@ -25,7 +25,7 @@ from cvxsnn import (
 )
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.network import rescale_hidden, weight_decay_objective
-from cvxsnn.network.reconstruction import weight_decay
+from cvxsnn.network.weight_decay import weight_decay
 from cvxsnn.witnesses import Provenance
 
 SCALES = [2.0**power for power in (4, 0, -1, -8, -30)]

@@ -16,7 +16,7 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..dictionary import DictionaryHealth
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import LIFLayer, roll_out
+from ..neurons import neuron_of, roll_out
 from ..neurons.exact import snap_inputs
 
 _MAX_NEURONS = 80
@@ -191,8 +191,10 @@ def _batch(network: SpikingNetwork, sequence: Array) -> Tensor:
 def _membranes(network: SpikingNetwork, sequence: Array) -> tuple[Tensor, Tensor]:
     """Membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
     *lower, last = network.layers
-    if not isinstance(last, LIFLayer):
-        raise InvalidInputError("expected LIF neurons, got threshold neurons, which have no membrane to follow")
+    if not neuron_of(last).keeps_membrane:
+        raise InvalidInputError(
+            f"expected neurons that keep a membrane, got {neuron_of(last).name} neurons, which have none to follow"
+        )
     inputs = _batch(network, sequence)
     below = roll_out(lower, inputs, "all").view(*inputs.shape[:2], last.n_subnetworks, -1) if lower else None
     state = last.initial_state(1)

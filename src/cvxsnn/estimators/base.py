@@ -24,8 +24,7 @@ from ..data.sequences import Sequences
 from ..data.tasks.task import UNNAMED_HEAD
 from ..data.training_set import TrainingSet
 from ..dictionary import Readout
-from ..network.proof import Proof
-from ..network.reconstruction import reconstruct
+from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
 from ..training.methods import METHODS, train

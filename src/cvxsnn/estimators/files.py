@@ -20,7 +20,7 @@ from ..convex.losses import LOSSES, Loss, Softmax
 from ..convex.objective import Objective
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
-from ..network.proof import Proof
+from ..network.reconstruction import Proof
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
 from ..training.surrogate.settings import SurrogateSettings

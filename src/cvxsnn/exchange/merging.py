@@ -7,13 +7,13 @@ from torch import Tensor
 
 from ..core.errors import BudgetError, InvalidInputError
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import LIFLayer
+from ..neurons import LIFLayer, neuron_of
 
 _MAX_WEIGHTS = 2**28
 """Weights of a dense block matrix: 2 GiB of float64."""
 
 
-def merge_subnetworks(network: SpikingNetwork) -> SpikingNetwork:
+def merge_subnetworks(network: SpikingNetwork, library: str) -> SpikingNetwork:
     """The same spikes and scores from a single subnetwork, in float64.
 
     Subnetworks side by side read the same inputs, and above that each only itself: weights become block-diagonal. All
@@ -22,14 +22,16 @@ def merge_subnetworks(network: SpikingNetwork) -> SpikingNetwork:
     Parameters
     ----------
     network : SpikingNetwork
-        Of LIF neurons; threshold neurons are refused, because no other library has them.
+        A network of neurons that the library can hold.
+    library : str
+        The library or format that the network is for.
     """
     layers: list[LIFLayer] = []
     for depth, layer in enumerate(network.layers, 1):
-        if not isinstance(layer, LIFLayer):
+        if library not in neuron_of(layer).libraries or not isinstance(layer, LIFLayer):
             raise InvalidInputError(
-                f"expected LIF neurons, got {type(layer).__name__} as layer {depth}: other libraries have no recurrent "
-                "threshold neurons"
+                f"expected LIF neurons, got {type(layer).__name__} as layer {depth}: {library} has no "
+                f"{neuron_of(layer).name} neurons"
             )
         wide = layer.to(dtype=torch.float64)
         weight = _side_by_side(wide.weight) if depth == 1 else _block_diagonal(wide.weight)

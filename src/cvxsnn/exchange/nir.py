@@ -63,7 +63,7 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
     nir = import_neighbour("nir", "nir")
     if not 0 < dt < inf:
         raise InvalidInputError(f"expected dt to be a positive number of seconds, got {dt!r}")
-    merged = merge_subnetworks(network)
+    merged = merge_subnetworks(network, "nir")
     nodes: dict[str, Any] = {"input": nir.Input(np.array([merged.n_features]))}
     edges: list[tuple[str, str]] = []
     source, build = "input", _plain_layer if lossy else _exact_layer

@@ -65,7 +65,7 @@ def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, tim
     """
     box = import_neighbour("norse.torch.functional.lif_box", "norse")
     cell = import_neighbour("norse.torch.module.lif_box", "norse").LIFBoxCell
-    merged = merge_subnetworks(network)
+    merged = merge_subnetworks(network, "norse")
     layers = []
     for depth, layer in enumerate(lif_layers(merged), 1):
         decay = layer.decay[0]

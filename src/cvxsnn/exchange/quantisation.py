@@ -18,10 +18,9 @@ from ..core.errors import InvalidInputError
 from ..core.text_table import align
 from ..data.training_set import TrainingSet
 from ..estimators import SpikingClassifier, SpikingRegressor
-from ..network.proof import Proof
-from ..network.reconstruction import reconstruct
+from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import HiddenLayer, LIFLayer
+from ..neurons import HiddenLayer, neuron_of
 from ..training.methods import Trained
 from ..witnesses import Provenance, WitnessSet
 
@@ -296,11 +295,11 @@ def _quantise_layer(layer: HiddenLayer, bits: int) -> HiddenLayer:
     parts = torch.split(rounded, [value.shape[1] for value in weights.values()], dim=1)
     changes: dict[str, Any] = dict(zip(weights, parts, strict=True))
     grid = MEMBRANE_GRID * unit[:, 0]
-    changes["bias"] = _round_to(layer.bias, grid)
-    if isinstance(layer, LIFLayer):
-        changes["threshold"] = _round_to(layer.threshold, grid)
-        changes["initial_membrane"] = _round_to(layer.initial_membrane, grid)
-        changes["decay"] = _round_to(layer.decay, DECAY_GRID)
+    per_neuron = {name: value for name, value in layer.tensors().items() if value.ndim == 2}
+    scaled = neuron_of(layer).all_scaled
+    changes |= {name: _round_to(value, grid) for name, value in per_neuron.items() if name in scaled}
+    if "decay" in per_neuron:
+        changes["decay"] = _round_to(per_neuron["decay"], DECAY_GRID)
     return replace(layer, weight_bits=bits, **changes)
 
 

@@ -54,7 +54,7 @@ def to_snntorch(
         See :class:`PeerNetwork`.
     """
     leaky = import_neighbour("snntorch", "snntorch").Leaky
-    merged = merge_subnetworks(network)
+    merged = merge_subnetworks(network, "snntorch")
     layers = []
     for layer in lif_layers(merged):
         decay, threshold = layer.decay[0], layer.threshold[0]

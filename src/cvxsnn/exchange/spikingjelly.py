@@ -60,7 +60,7 @@ def to_spikingjelly(
         ``loss_of_exchange``.
     """
     sj_layer = import_neighbour("spikingjelly.activation_based.layer", "spikingjelly")
-    merged = merge_subnetworks(network)
+    merged = merge_subnetworks(network, "spikingjelly")
     layers, losses = [], []
     for depth, layer in enumerate(lif_layers(merged), 1):
         if bool((layer.decay != layer.decay[0, 0]).any()):

@@ -6,8 +6,8 @@ from math import inf
 from ..convex import Certificate, certify_with_bound
 from ..core.errors import InvalidInputError
 from ..data.training_set import TrainingSet
-from ..network.proof import Proof
-from ..neurons import LIFLayer
+from ..network.reconstruction import Proof
+from ..neurons import LIFLayer, neuron_of
 from ..witnesses import WitnessSet
 from .column_generation import spread_over_steps
 from .lif_family import LIFFamily
@@ -76,7 +76,7 @@ def certify_complete(
 def family_of(witnesses: WitnessSet) -> LIFFamily:
     """The family that witnesses were drawn from, if it is one that can be priced."""
     layer = witnesses.layers[0]
-    if len(witnesses.layers) > 1 or not isinstance(layer, LIFLayer):
+    if len(witnesses.layers) > 1 or not neuron_of(layer).can_be_priced or not isinstance(layer, LIFLayer):
         raise InvalidInputError(
             f"expected one hidden layer of LIF neurons to price all of them, got {witnesses!r}: fit with hidden=(n,)"
         )
