@@ -212,9 +212,9 @@ def test_layers_are_looked_up_by_their_exact_type():
 
 def test_models_tell_what_they_can_do():
     lif, threshold = neuron_model("lif"), neuron_model("threshold")
-    assert lif.can_be_priced and lif.has_kernel and lif.keeps_membrane and lif.libraries
-    assert not (threshold.can_be_priced or threshold.has_kernel or threshold.keeps_membrane or threshold.libraries)
-    assert threshold.is_recurrent and not lif.is_recurrent
+    assert all((lif.can_be_priced, lif.has_kernel, lif.keeps_membrane, lif.libraries, threshold.is_recurrent))
+    assert not any((threshold.can_be_priced, threshold.has_kernel, threshold.keeps_membrane, threshold.libraries))
+    assert not lif.is_recurrent
     assert lif.all_scaled == {"weight", "bias", "threshold", "initial_membrane"}
     assert threshold.all_scaled == {"weight", "bias", "recurrent_weight"}
     assert all(model.is_exact for model in neuron_models())
@@ -224,7 +224,7 @@ def test_models_tell_what_they_can_do():
     ("call", "message"),
     [
         (
-            lambda: register_neuron(replace(MODEL, layer=StrangeLayer)),
+            lambda: register_neuron(NeuronModel("hard-reset-lif", StrangeLayer)),
             "and 'hard-reset-lif' with HardResetLayer is there",
         ),
         (lambda: register_neuron(replace(MODEL, name="other")), "'other' with HardResetLayer, and 'hard-reset-lif'"),
