@@ -10,7 +10,8 @@ from cvxsnn.app import cli
 from cvxsnn.app.planning import Cluster, check_plan, format_seconds, plan
 from cvxsnn.app.rates import Rates, measure_rates
 from cvxsnn.core.errors import BudgetError
-from cvxsnn.core.memory import dictionary_bytes, gram_bytes
+from cvxsnn.core.memory import gram_bytes
+from cvxsnn.dictionary.packed import dictionary_bytes
 
 GB = 10**9
 NAMES = [field.name for field in fields(Rates) if field.name not in ("device", "n_threads")]

@@ -11,15 +11,13 @@ from typing import Literal
 from ..convex.solvers.active_set import MAX_ATOMS, MAX_ATOMS_GPU
 from ..core.memory import (
     DENSE_COPIES,
-    GROUPING_COPIES,
-    build_bytes,
     dense_bytes,
-    dictionary_bytes,
     gram_bytes,
     hessian_bytes,
-    n_planes_of,
 )
 from ..dictionary import Readout
+from ..dictionary.building import build_bytes
+from ..dictionary.packed import GROUPING_COPIES, dictionary_bytes, n_planes_of
 from ..neurons.rollout import CHUNK_BYTES, CHUNK_BYTES_GPU
 from .rates import Rates
 
