@@ -129,3 +129,10 @@ def test_counts_do_not_depend_on_how_the_samples_are_divided():
 def test_inputs_of_another_width_are_refused():
     with pytest.raises(InvalidInputError, match="n_features"):
         count_operations(reconstruct(Case().solve()), torch.ones(2, 5, 7))
+
+
+@pytest.mark.parametrize("other", [torch.nn.Linear(3, 2), None, np.ones(3)], ids=lambda other: type(other).__name__)
+def test_other_networks_are_refused_in_one_sentence(other):
+    with pytest.raises(InvalidInputError, match=rf"SpikingNetwork, .* got {type(other).__name__}: convert") as caught:
+        count_operations(other, binary_inputs())
+    assert "\n" not in str(caught.value)

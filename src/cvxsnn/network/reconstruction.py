@@ -19,11 +19,13 @@ from .spiking_network import OutputHead, SpikingNetwork
 
 Form = Literal["compact", "parallel", "full"]
 
-_MAX_NUMBERS = 2**29
-"""Weights that a parallel network may have: 2 GiB of float32."""
+MAX_WEIGHTS = 2**29
+"""Hidden weights that a parallel network may have, unless the caller says otherwise: 2 GiB of float32."""
 
 
-def reconstruct(solution: Solution | StatisticsSolution, form: Form = "compact", width: int = 1) -> SpikingNetwork:
+def reconstruct(
+    solution: Solution | StatisticsSolution, form: Form = "compact", width: int = 1, *, max_weights: int = MAX_WEIGHTS
+) -> SpikingNetwork:
     """Rebuild the network whose outputs on the dictionary's sequences are the solution's.
 
     Its spikes are the dictionary's, bit for bit, on any sequence.
@@ -39,6 +41,8 @@ def reconstruct(solution: Solution | StatisticsSolution, form: Form = "compact",
         lower layers. "full" keeps every neuron, used or not, which is where further training starts.
     width : int
         Width m of the last hidden layers of the parallel form: the atom's neuron m times, each read with weight w̃/m.
+    max_weights : int
+        Hidden weights that the parallel form may have; a larger one is refused before it is built.
 
     Returns
     -------
@@ -71,6 +75,8 @@ def reconstruct(solution: Solution | StatisticsSolution, form: Form = "compact",
         support, coef = torch.zeros(1, dtype=torch.int64), solution.coef.new_zeros(1, solution.coef.shape[1])
     support = support.to(dictionary.witness_of_atom.device)
     subnetworks, neurons = witnesses.locate(dictionary.witness_of_atom[support])
+    if form == "parallel":
+        _check_size(witnesses, len(subnetworks), width, max_weights)
     build = {"compact": _compact, "parallel": _parallel, "full": _full}[form]
     layers, read = build(witnesses, subnetworks, neurons, width)
     heads = [
@@ -223,7 +229,6 @@ def _parallel(
     witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int
 ) -> tuple[list[HiddenLayer], Tensor]:
     """One subnetwork per atom: its lower layers, and ``width`` copies of its last neuron."""
-    _check_size(witnesses, len(subnetworks), width)
     *lower, last = witnesses.layers
     device = last.weight.device
     subnetworks, neurons = subnetworks.to(device), neurons.to(device)
@@ -246,14 +251,14 @@ def _parallel(
     return [*(layer.take(subnetworks) for layer in lower), top], read.flatten()
 
 
-def _check_size(witnesses: WitnessSet, count: int, width: int) -> None:
+def _check_size(witnesses: WitnessSet, count: int, width: int, max_weights: int) -> None:
     *sizes, last = (witnesses.n_features, *witnesses.hidden)
     each = sum(a * b for a, b in pairwise(sizes)) + sizes[-1] * width
     if neuron_model(witnesses.neuron).is_recurrent:
         each += sum(a * a for a in sizes[1:]) + (sizes[-1] + last + width) * (last + width)
-    if count * each > _MAX_NUMBERS:
+    if count * each > max_weights:
         raise BudgetError(
-            f"expected a network of at most {_MAX_NUMBERS:,} hidden weights, but {count} subnetworks with their own "
+            f"expected a network of at most {max_weights:,} hidden weights, but {count} subnetworks with their own "
             f"lower layers need {count * each:,}: use form='compact', which shares them"
         )
 
