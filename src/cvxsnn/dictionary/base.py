@@ -194,7 +194,7 @@ class Dictionary(Protocol):
         ...
 
     def health(self) -> DictionaryHealth:
-        """Count the columns that are of use.
+        """Count the columns that are useful.
 
         Returns
         -------

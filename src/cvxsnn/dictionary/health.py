@@ -1,11 +1,11 @@
-"""How much of a dictionary is of use."""
+"""How much of a dictionary is useful."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class DictionaryHealth:
-    """How much of what the witnesses produced is of use. All counts but those of rows are of witnesses.
+    """How much of what the witnesses produced is useful. All counts but those of rows are of witnesses.
 
     Parameters
     ----------

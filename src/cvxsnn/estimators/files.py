@@ -58,7 +58,23 @@ def save(model: Model, path: Path | str) -> None:
     Parameters
     ----------
     model : SpikingNetwork, SpikingClassifier or SpikingRegressor
+        The network or the fitted estimator.
     path : Path or str
+        Where to write the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import cvxsnn
+    >>> X = np.random.default_rng(0).normal(size=(40, 5, 2))
+    >>> model = cvxsnn.SpikingRegressor(hidden=(16,), witnesses="gaussian", l1_strength=0.01).fit(X, X.sum((1, 2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cvxsnn.save(model, Path(folder) / "model.safetensors")
+    ...     loaded = cvxsnn.load(Path(folder) / "model.safetensors")
+    >>> bool((loaded.predict(X) == model.predict(X)).all())
+    True
     """
     if isinstance(model, SpikingNetwork):
         tensors, network = _network_out(model)
@@ -91,7 +107,32 @@ def save(model: Model, path: Path | str) -> None:
 
 
 def load(path: Path | str) -> Model:
-    """Read what :func:`save` wrote: the same spikes and the same predictions."""
+    """Read what :func:`save` wrote: the same spikes and the same predictions.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file.
+
+    Returns
+    -------
+    SpikingNetwork, SpikingClassifier or SpikingRegressor
+        What was saved.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import cvxsnn
+    >>> X = np.random.default_rng(0).normal(size=(40, 5, 2))
+    >>> model = cvxsnn.SpikingRegressor(hidden=(16,), witnesses="gaussian", l1_strength=0.01).fit(X, X.sum((1, 2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cvxsnn.save(model.network_, Path(folder) / "network.safetensors")
+    ...     network = cvxsnn.load(Path(folder) / "network.safetensors")
+    >>> type(network).__name__
+    'SpikingNetwork'
+    """
     tensors, header = read_tensors(path, "model")
     try:
         return _model_in(tensors, header)
@@ -174,7 +215,7 @@ def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[st
 
 
 def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Sampled witnesses are kept as their recipe, with a digest of what it gave; others as they are."""
+    """Return a proof as tensors and a header, with sampled witnesses as their recipe and a digest of the result."""
     tensors = {f"proof.{name}": getattr(proof, name) for name in ("support", "coef", "intercept", "dual_point")}
     provenance = proof.witnesses.provenance
     witnesses: dict[str, Any] = {"kind": provenance.kind}
@@ -219,7 +260,7 @@ def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof
 
 
 def _check_recipe(recipe: Mapping[str, Any]) -> None:
-    """Refuse to draw more than any file of ours asks for: a recipe is short, whatever it asks for."""
+    """Refuse recipes of more weights than any model has: a recipe is short, whatever it asks for."""
     sizes = [recipe["n_features"], *recipe["hidden"]]
     n_weights = recipe["n_subnetworks"] * sum(a * b + b * b for a, b in pairwise(sizes))
     if n_weights > _MAX_WEIGHTS:

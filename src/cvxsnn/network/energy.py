@@ -1,4 +1,4 @@
-"""What a network does on data, counted: synaptic operations, membrane updates, and the energy they stand for."""
+"""Counting what a network does on data: synaptic operations, membrane updates, and the energy that these take."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass

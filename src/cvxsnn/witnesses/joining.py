@@ -35,7 +35,7 @@ def single_out(witnesses: WitnessSet, chosen: Tensor) -> WitnessSet:
 def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
     """Return all witnesses of several sets of one depth, in turn.
 
-    Where lower layers differ in width, narrow ones are filled up with neurons that nobody reads.
+    Where lower layers differ in width, narrow ones are filled up with neurons that are not read.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where families of witnesses come from when nobody names one: a broad prior over how neurons leak, reset and read."""
+"""Families of witnesses for when the user names none: a broad prior over how neurons leak, reset and read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
