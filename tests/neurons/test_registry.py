@@ -136,7 +136,8 @@ def test_a_registered_model_is_saved_loaded_counted_summarised_and_quantised(tmp
 
 def test_a_registered_model_is_fitted_by_an_estimator_and_its_file_needs_the_registration(tmp_path):
     inputs, labels = draw_data()
-    model = cs.SpikingClassifier(neuron="hard-reset-lif", hidden=(16,)).fit(inputs, labels)
+    model = cs.SpikingClassifier(neuron="hard-reset-lif", hidden=(16,), decay=0.5).fit(inputs, labels)
+    assert model.network_.layers[0].decay.unique().tolist() == [0.5]
     cs.save(model, tmp_path / "model")
     assert np.array_equal(cs.load(tmp_path / "model").predict(inputs), model.predict(inputs))
     unregister_neuron("hard-reset-lif")

@@ -27,6 +27,7 @@ from ..data.training_set import TrainingSet
 from ..dictionary import Readout
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
+from ..neurons import neuron_model
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
 from ..training.methods import METHODS, train
 from ..training.search import Tuning
@@ -249,7 +250,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
         if self.neuron != "lif":
-            family = {name: value for name, value in family.items() if name in ("bias", "gain")}
+            own = {"bias", "gain", *neuron_model(self.neuron).sampled}
+            family = {name: value for name, value in family.items() if name in own}
         sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
         return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
 
