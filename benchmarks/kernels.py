@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cvxsnn import SpikeDictionary, build_dictionary
 from cvxsnn.core import bits
-from cvxsnn.dictionary.lookup import MAX_OUTPUTS, lookup_product
+from cvxsnn.dictionary.packed import MAX_LOOKUP_OUTPUTS, lookup_product
 
 from .measure import console, make_table
 
@@ -199,7 +199,7 @@ def main() -> None:
         n_rounds = 3 if n_rows * n_atoms > 5e7 else 9
         for n_outputs in (1, 3, 10):
             rows = torch.randn(n_rows, n_outputs, generator=generator, dtype=torch.float64)
-            few = n_outputs <= MAX_OUTPUTS
+            few = n_outputs <= MAX_LOOKUP_OUTPUTS
             kernels: dict[str, Kernel] = {
                 "unpacked @ R": lambda d=dictionary, r=rows: blas_rmatvec(d, r),
                 f"Rᵀ @ unpackedᵀ{'' if few else ' (used)'}": lambda d=dictionary, r=rows: across_rmatvec(d, r),

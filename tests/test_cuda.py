@@ -569,7 +569,7 @@ def test_matrices_too_large_for_cuda_are_refused_in_one_sentence(loss, array, mo
     problem = cs.ConvexProblem(random_dictionary(), targets if loss == "squared" else (targets > 0).long(), loss)
     problem = problem.with_strength(0.01 * problem.critical_strength)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**10)
-    monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)
+    monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
     with pytest.raises(BudgetError, match=f"expected {array} .* to fit into the memory of {DEVICE}") as refusal:
         cs.solve(problem)
     assert "\n" not in str(refusal.value)
@@ -579,12 +579,11 @@ def test_matrices_too_large_for_cuda_are_refused_in_one_sentence(loss, array, mo
 
 def test_a_dictionary_too_large_for_cuda_is_refused_before_the_roll_out(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
-    monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)
     monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
-    inputs = torch.zeros(20_000, 2, 3, device=DEVICE)
-    sentence = rf"20,000 rows × 512 columns.* the memory of {DEVICE}.* needs 3\.67 MiB and 1 MiB are available"
+    inputs = torch.zeros(200_000, 2, 3, device=DEVICE)
+    sentence = rf"200,000 rows × 1,024 columns.* the memory of {DEVICE}.* needs 73\.2 MiB and 1 MiB are available"
     with pytest.raises(BudgetError, match=sentence):
-        cs.build_dictionary(cs.gaussian_witnesses(3, (512,)), inputs)
+        cs.build_dictionary(cs.gaussian_witnesses(3, (1024,)), inputs)
 
 
 def test_what_has_no_room_for_a_gram_matrix_on_cuda_is_solved_without_one(monkeypatch):

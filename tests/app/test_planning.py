@@ -5,7 +5,8 @@ import pytest
 from cvxsnn import InvalidInputError
 from cvxsnn.app.planning import plan
 from cvxsnn.app.rates import Rates
-from cvxsnn.core.memory import dictionary_bytes, gram_bytes
+from cvxsnn.convex.solvers.active_set import gram_bytes
+from cvxsnn.dictionary.packed import dictionary_bytes
 
 GB = 10**9
 RATES = Rates("cpu", 2, neuron_macs=1e9, products=1e9, dense_macs=1e9)

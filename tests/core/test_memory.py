@@ -1,11 +1,11 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, gaussian_witnesses, solve
-from cvxsnn.convex.solvers.newton import loss_hessian
+from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, solve
+from cvxsnn.convex.solvers.active_set import GRAM_COPIES, gram_bytes
+from cvxsnn.convex.solvers.newton import HESSIAN_COPIES, hessian_bytes, loss_hessian
 from cvxsnn.core import memory
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.core.memory import available_bytes, check_fits, format_bytes, parse_bytes
@@ -20,27 +20,12 @@ def random_dictionary(n_rows, n_columns):
 
 
 @pytest.mark.parametrize(("n_rows", "n_columns"), SHAPES)
-def test_dictionary_bytes_are_those_of_the_packed_columns(n_rows, n_columns):
-    packed = random_dictionary(n_rows, n_columns).packed
-    assert memory.dictionary_bytes(n_rows, packed.shape[0]) == packed.numel() * packed.element_size()
-
-
-@pytest.mark.parametrize(("readout", "n_steps"), [("last", 5), ("all", 5), ("mean", 1), ("mean", 7), ("mean", 8)])
-def test_dictionary_bytes_count_the_planes_of_every_readout(readout, n_steps):
-    inputs = torch.randn(37, n_steps, 3, generator=torch.Generator().manual_seed(0))
-    dictionary = build_dictionary(gaussian_witnesses(3, (20,), bias=0.3), inputs, readout)
-    n_planes = memory.n_planes_of(readout, n_steps)
-    expected = memory.dictionary_bytes(dictionary.n_rows, dictionary.n_atoms, n_planes)
-    assert dictionary.packed.numel() == expected
-
-
-@pytest.mark.parametrize(("n_rows", "n_columns"), SHAPES)
 def test_dense_and_gram_bytes_are_those_of_the_arrays(n_rows, n_columns):
     dictionary = random_dictionary(n_rows, n_columns)
     columns, gram = dictionary.columns(), dictionary.gram()
     assert memory.dense_bytes(*dictionary.shape) == columns.numel() * columns.element_size()
     assert memory.symmetric_bytes(dictionary.n_atoms) == gram.numel() * gram.element_size()
-    assert memory.gram_bytes(dictionary.n_atoms) == memory.SYMMETRIC_COPIES * gram.numel() * gram.element_size()
+    assert gram_bytes(dictionary.n_atoms) == GRAM_COPIES * gram.numel() * gram.element_size()
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
@@ -53,7 +38,7 @@ def test_hessian_bytes_are_those_of_the_array(n_outputs):
     curvature = torch.ones(40, n_outputs, dtype=torch.float64)
     hessian = loss_hessian(problem, curvature, atoms, place, outputs)
     assert memory.symmetric_bytes(len(place)) == hessian.numel() * hessian.element_size()
-    assert memory.hessian_bytes(len(place)) == memory.HESSIAN_COPIES * hessian.numel() * 8
+    assert hessian_bytes(len(place)) == HESSIAN_COPIES * hessian.numel() * 8
 
 
 def test_what_fits_is_let_through_and_small_arrays_are_not_looked_at(monkeypatch):
@@ -61,6 +46,7 @@ def test_what_fits_is_let_through_and_small_arrays_are_not_looked_at(monkeypatch
     check_fits(2**30, "cpu", "a matrix")
     monkeypatch.setattr(memory, "available_bytes", lambda device: pytest.fail("looked"))
     check_fits(2**20, "cpu", "a matrix")
+    check_fits(2**30, "cpu", "a matrix", negligible=2**31)
 
 
 def test_a_system_that_does_not_tell_refuses_nothing(monkeypatch):
@@ -84,18 +70,9 @@ def test_blocks_on_a_small_gpu_are_small(monkeypatch, available, share):
     assert memory.share_of(torch.device("cuda"), 2**30) == share
 
 
-def test_a_dictionary_that_does_not_fit_is_refused_before_the_roll_out(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
-    monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)
-    monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
-    inputs = np.random.default_rng(0).standard_normal((20_000, 2, 3))
-    with pytest.raises(BudgetError, match=r"20,000 rows × 512 columns.* needs 3\.67 MiB and 1 MiB are available"):
-        build_dictionary(gaussian_witnesses(3, (512,)), inputs)
-
-
 def test_a_gram_matrix_and_a_hessian_that_do_not_fit_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**10)
-    monkeypatch.setattr(memory, "_NEGLIGIBLE", 0)
+    monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
     targets = torch.rand(40, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     for loss, array in (("squared", "the Gram matrix of"), ("logistic", "the Hessian over")):
         problem = ConvexProblem(random_dictionary(40, 30), targets if loss == "squared" else targets.round(), loss)

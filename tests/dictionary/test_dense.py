@@ -5,7 +5,6 @@ from convex.linear_program import LinearProgram
 from naive import assert_groups_equal
 from tolerances import FLOAT64_MEAN, FLOAT64_SUM
 
-import cvxsnn.dictionary.dense
 from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, solve, solve_path
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.dictionary import DenseDictionary, count_dictionary
@@ -170,12 +169,10 @@ def test_what_does_not_fit_is_refused_before_it_is_made():
         DenseDictionary(rows)
 
 
-def test_the_limit_is_on_the_bytes_in_float64(monkeypatch):
-    monkeypatch.setattr(cvxsnn.dictionary.dense, "_MEMORY", 8 * 30 * 9)
-    assert DenseDictionary(draw_real().float()).n_rows == 30
-    monkeypatch.setattr(cvxsnn.dictionary.dense, "_MEMORY", 8 * 30 * 9 - 1)
+def test_the_limit_is_on_the_bytes_in_float64():
+    assert DenseDictionary(draw_real().float(), memory_budget=8 * 30 * 9).n_rows == 30
     with pytest.raises(BudgetError):
-        DenseDictionary(draw_real().float())
+        DenseDictionary(draw_real().float(), memory_budget=8 * 30 * 9 - 1)
 
 
 @pytest.mark.parametrize("n_steps", [1, 5, 8, 300])

@@ -14,9 +14,11 @@ from tolerances import FLOAT64_MEAN, FLOAT64_SUM
 import cvxsnn.dictionary.building
 import cvxsnn.dictionary.packed
 from cvxsnn import LIFLayer, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
+from cvxsnn.core import bits, memory
 from cvxsnn.core.errors import BudgetError, InvalidInputError
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.dictionary import stack_health
+from cvxsnn.dictionary import count_dictionary, stack_health
+from cvxsnn.dictionary.packed import MAX_LOOKUP_OUTPUTS, dictionary_bytes, lookup_product, n_planes_of
 from cvxsnn.witnesses import Normal, Provenance, Uniform
 
 READOUTS = ["last", "all", "mean"]
@@ -415,3 +417,64 @@ def test_counts_are_multiplied_exactly_on_any_processor(instructions):
     """Without instructions for bytes, products of two large ones would saturate."""
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
     subprocess.run([sys.executable, "-c", NARROW], env=environment, check=True)
+
+
+LOOKUP_SHAPES = [(1, 1), (7, 3), (64, 5), (513, 40), (3000, 1200), (40_000, 9)]
+
+
+def random_bits(n_rows, n_columns):
+    return torch.rand(n_rows, n_columns, generator=torch.Generator().manual_seed(n_rows)) < 0.4
+
+
+def random_values(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize(("n_bits", "n_rows"), LOOKUP_SHAPES)
+def test_look_ups_give_the_matrix_product(n_bits, n_rows, n_outputs):
+    matrix, values = random_bits(n_rows, n_bits), random_values(n_bits, n_outputs)
+    found = lookup_product(bits.pack(matrix), values)
+    assert found.shape == (n_rows, n_outputs)
+    torch.testing.assert_close(found, matrix.double() @ values, rtol=0, atol=FLOAT64_SUM)
+
+
+@pytest.mark.parametrize(("n_bits", "n_rows"), LOOKUP_SHAPES)
+def test_sums_of_integers_are_exact(n_bits, n_rows):
+    matrix, values = random_bits(n_rows, n_bits), torch.round(1e6 * random_values(n_bits, 2))
+    assert torch.equal(lookup_product(bits.pack(matrix), values), matrix.double() @ values)
+
+
+@pytest.mark.parametrize("n_outputs", [1, MAX_LOOKUP_OUTPUTS, MAX_LOOKUP_OUTPUTS + 1])
+@pytest.mark.parametrize("n_steps", [1, 5])
+def test_products_of_a_dictionary_are_those_of_its_columns(n_steps, n_outputs):
+    counts = torch.randint(0, n_steps + 1, (300, 70), generator=torch.Generator().manual_seed(0))
+    dictionary = count_dictionary(counts, n_steps) if n_steps > 1 else build_dictionary(counts == 1)
+    columns = dictionary.columns()
+    rows, coef = random_values(300, n_outputs), random_values(dictionary.n_atoms, n_outputs)
+    torch.testing.assert_close(dictionary.rmatvec(rows), columns.T @ rows, rtol=0, atol=FLOAT64_SUM)
+    torch.testing.assert_close(dictionary.matvec(coef), columns @ coef, rtol=0, atol=FLOAT64_SUM)
+    assert dictionary.matvec(coef).is_contiguous()
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(1, 1), (8, 3), (64, 5), (65, 7), (500, 33)])
+def test_dictionary_bytes_are_those_of_the_packed_columns(n_rows, n_columns):
+    packed = build_dictionary(random_bits(n_rows, n_columns)).packed
+    assert dictionary_bytes(n_rows, packed.shape[0]) == packed.numel() * packed.element_size()
+
+
+@pytest.mark.parametrize(("readout", "n_steps"), [("last", 5), ("all", 5), ("mean", 1), ("mean", 7), ("mean", 8)])
+def test_dictionary_bytes_count_the_planes_of_every_readout(readout, n_steps):
+    inputs = torch.randn(37, n_steps, 3, generator=torch.Generator().manual_seed(0))
+    dictionary = build_dictionary(gaussian_witnesses(3, (20,), bias=0.3), inputs, readout)
+    n_planes = n_planes_of(readout, n_steps)
+    expected = dictionary_bytes(dictionary.n_rows, dictionary.n_atoms, n_planes)
+    assert dictionary.packed.numel() == expected
+
+
+def test_a_dictionary_that_does_not_fit_is_refused_before_the_roll_out(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
+    monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
+    inputs = np.zeros((200_000, 2, 3))
+    with pytest.raises(BudgetError, match=r"200,000 rows × 1,024 columns.* needs 73\.2 MiB and 1 MiB are available"):
+        build_dictionary(gaussian_witnesses(3, (1024,)), inputs)

@@ -23,7 +23,7 @@ from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.exchange import quantise, quantise_and_solve, quantise_estimator
-from cvxsnn.network.proof import Proof
+from cvxsnn.network.reconstruction import Proof
 from cvxsnn.training import Settings, train_task
 
 SEQUENCES = make_sequences()

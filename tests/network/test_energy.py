@@ -115,7 +115,7 @@ def test_the_table_has_a_line_for_each_layer_and_one_for_all():
     lines = text.splitlines()
     assert [line.split("  ")[0].strip() for line in lines[1:-1]] == ["hidden 1", "hidden 2", "read-out", "all"]
     assert len({len(line) for line in lines[:-1]}) == 1
-    assert "a step (6 samples, 5 steps each)" in lines[-1]
+    assert "per step (6 samples, 5 steps each)" in lines[-1]
 
 
 def test_counts_do_not_depend_on_how_the_samples_are_divided():
@@ -129,3 +129,10 @@ def test_counts_do_not_depend_on_how_the_samples_are_divided():
 def test_inputs_of_another_width_are_refused():
     with pytest.raises(InvalidInputError, match="n_features"):
         count_operations(reconstruct(Case().solve()), torch.ones(2, 5, 7))
+
+
+@pytest.mark.parametrize("other", [torch.nn.Linear(3, 2), None, np.ones(3)], ids=lambda other: type(other).__name__)
+def test_other_networks_are_refused_in_one_sentence(other):
+    with pytest.raises(InvalidInputError, match=rf"SpikingNetwork, .* got {type(other).__name__}: convert") as caught:
+        count_operations(other, binary_inputs())
+    assert "\n" not in str(caught.value)

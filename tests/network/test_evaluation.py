@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import decode_digits, decode_operands
+from torch import nn
 
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.tasks import Feedback, SequenceData, addition, first_last_xor
@@ -12,7 +13,6 @@ from cvxsnn.network.evaluation import (
     accuracy,
     label_accuracy,
     predict_autoregressive,
-    predict_teacher_forced,
     score_tokens,
 )
 
@@ -35,6 +35,9 @@ class Adder:
         inputs[:] = np.nan  # nothing may depend on what a model does to its inputs
         return state + 1, {"sum": digit, "carry": 1 - carry if state == self.flawed_step else carry}
 
+    def decide(self, scores):
+        return scores
+
 
 @dataclass(frozen=True)
 class SilentAdder:
@@ -49,17 +52,29 @@ class SilentAdder:
         carry, digit = np.divmod(np.rint(inputs * (self.base - 1)).astype(np.int64).sum(axis=1) + state, self.base)
         return carry, {"sum": digit}
 
+    def decide(self, scores):
+        return scores
+
+
+def predict_from_true_inputs(model, data):
+    """Every head's classes, step by step, without feedback."""
+    state, steps = model.start(data.n_samples), []
+    for t in range(data.n_steps):
+        state, scores = model.step(state, data.inputs[:, t].copy())
+        steps.append(model.decide(scores))
+    return {head: np.stack([own[head] for own in steps], axis=1) for head in data.heads}
+
 
 @pytest.mark.parametrize("base", [2, 3, 5, 10])
 def test_a_perfect_adder_scores_one_at_all_lengths_in_both_modes(base):
     task = addition(base, **SMALL)
     for data in task.splits.values():
         for predictions in (
-            predict_teacher_forced(Adder(base), data),
+            predict_from_true_inputs(Adder(base), data),
             predict_autoregressive(Adder(base), data, task.feedback),
         ):
             scores = score_tokens(predictions, data)
-            assert scores.joint_token == scores.joint_sequence == scores.sum_token == scores.carry_token == 1.0
+            assert scores.joint_token == scores.joint_sequence == 1.0
             assert scores.head_token == {"sum": 1.0, "carry": 1.0}
             np.testing.assert_array_equal(scores.first_error_step, data.n_steps)
             assert scores.mean_first_error_step == data.n_steps
@@ -68,15 +83,14 @@ def test_a_perfect_adder_scores_one_at_all_lengths_in_both_modes(base):
 def test_a_model_with_state_adds_without_being_given_the_carry():
     task = addition(3, variant="direct", **SMALL)
     for data in task.splits.values():
-        assert score_tokens(predict_teacher_forced(SilentAdder(3), data), data).joint_sequence == 1.0
+        assert score_tokens(predict_from_true_inputs(SilentAdder(3), data), data).joint_sequence == 1.0
 
 
 @pytest.mark.parametrize("flawed_step", [0, 2, 5])
-def test_a_wrong_carry_costs_one_token_a_sequence_under_teacher_forcing(flawed_step):
+def test_a_wrong_carry_costs_one_token_per_sequence_where_the_true_one_is_read(flawed_step):
     data = addition(3, **SMALL).test
-    scores = score_tokens(predict_teacher_forced(Adder(3, flawed_step), data), data)
-    assert scores.sum_token == 1.0
-    assert scores.carry_token == pytest.approx(5 / 6)
+    scores = score_tokens(predict_from_true_inputs(Adder(3, flawed_step), data), data)
+    assert scores.head_token == {"sum": 1.0, "carry": pytest.approx(5 / 6)}
     assert scores.joint_token == pytest.approx(5 / 6)
     assert scores.joint_sequence == 0.0
     np.testing.assert_array_equal(scores.first_error_step, flawed_step)
@@ -106,7 +120,7 @@ def test_propagation_of_a_wrong_carry_worked_by_hand():
     np.testing.assert_array_equal(predictions["sum"], [[9, 0, 0, 7, 0]])
     np.testing.assert_array_equal(predictions["carry"], [[1, 1, 1, 0, 0]])
     scores = score_tokens(predictions, data)
-    assert (scores.joint_token, scores.sum_token, scores.carry_token) == (1 / 5, 2 / 5, 2 / 5)
+    assert (scores.joint_token, scores.head_token) == (1 / 5, {"sum": 2 / 5, "carry": 2 / 5})
     assert scores.first_error_step.tolist() == [0]
 
 
@@ -131,7 +145,6 @@ def test_inputs_are_left_as_they_were():
     task = addition(3, **SMALL)
     before = task.test.inputs.copy()
     predict_autoregressive(Adder(3, flawed_step=0), task.test, task.feedback)
-    predict_teacher_forced(Adder(3), task.test)
     np.testing.assert_array_equal(task.test.inputs, before)
 
 
@@ -173,11 +186,6 @@ def test_predictions_that_do_not_fit_the_data_are_refused(predictions, message):
         score_tokens(predictions, TOKENS)
 
 
-def test_scores_of_a_head_that_is_not_there_are_refused_by_name():
-    with pytest.raises(InvalidInputError, match=r"head 'carry', got heads \['sum'\]"):
-        _ = score_tokens({"sum": RIGHT}, TOKENS).carry_token
-
-
 @dataclass(frozen=True)
 class Parrot:
     """Answers the same at every step."""
@@ -190,6 +198,9 @@ class Parrot:
     def step(self, state, inputs):
         return None, self.answers
 
+    def decide(self, scores):
+        return scores
+
 
 @pytest.mark.parametrize(
     ("answers", "message"),
@@ -201,7 +212,7 @@ class Parrot:
 )
 def test_a_model_whose_answers_do_not_fit_is_told_so(answers, message):
     with pytest.raises(InvalidInputError, match=message):
-        predict_teacher_forced(Parrot(answers), TOKENS)
+        predict_autoregressive(Parrot(answers), TOKENS, Feedback("sum", 0))
 
 
 @pytest.mark.parametrize("feedback", [Feedback("carry", 0), Feedback("sum", 1), Feedback("sum", -1)])
@@ -217,7 +228,7 @@ def test_label_accuracy_is_the_share_of_right_labels():
 
 def test_label_accuracy_refuses_what_it_cannot_compare():
     labelled = SequenceData(np.zeros((2, 3, 1)), np.array([0, 1]))
-    with pytest.raises(InvalidInputError, match=r"one label a sequence, got targets of shapes .* use score_tokens"):
+    with pytest.raises(InvalidInputError, match=r"one label per sequence, got targets of shapes .* use score_tokens"):
         label_accuracy(np.array([0, 1]), TOKENS)
     with pytest.raises(InvalidInputError, match=r"shape \(2,\), got int64 of shape \(3,\)"):
         label_accuracy(np.array([0, 1, 1]), labelled)
@@ -240,7 +251,7 @@ def test_accuracy_of_a_task_with_feedback_is_of_tokens_that_the_model_finds_alon
     model = Adder(3, flawed_step=1)
     alone = score_tokens(predict_autoregressive(model, task.test, task.feedback), task.test).joint_token
     assert accuracy(model, task, task.test) == alone
-    assert alone < score_tokens(predict_teacher_forced(model, task.test), task.test).joint_token
+    assert alone < score_tokens(predict_from_true_inputs(model, task.test), task.test).joint_token
     assert accuracy(Adder(3), task, task.test) == 1.0
 
 
@@ -256,3 +267,23 @@ def test_accuracy_of_labels_is_the_share_of_right_ones():
     answers = task.test.targets.copy()
     answers[:5] = 1 - answers[:5]
     assert accuracy(Whole({"label": answers}), task, task.test) == pytest.approx(0.75)
+
+
+def test_models_tasks_and_data_of_the_wrong_kind_are_refused_in_one_sentence():
+    task = addition(3, **SMALL)
+    labels = first_last_xor(3, n_train=4, n_val=4, n_test=20)
+    cases = {
+        r"the methods start, step, decide, such as a SpikingNetwork, got a Linear without start": (
+            lambda: accuracy(nn.Linear(3, 2), task, task.test)
+        ),
+        "the methods predict, such as a SpikingNetwork, got a str": lambda: accuracy("model", labels, labels.test),
+        "expected a task, such as cvxsnn.tasks.addition.., got dict": lambda: accuracy(Adder(3), {}, task.test),
+        "a split of a task, such as task.test, .* got ndarray": lambda: accuracy(Adder(3), task, task.test.inputs),
+        "as a mapping from head to classes, got list": lambda: score_tokens([0, 1], TOKENS),
+        r"got object of shape \(\)": lambda: label_accuracy(None, labels.test),
+        "to judge a model on, got NoneType": lambda: label_accuracy(np.array([0]), None),
+    }
+    for message, call in cases.items():
+        with pytest.raises(InvalidInputError, match=message) as caught:
+            call()
+        assert "\n" not in str(caught.value)

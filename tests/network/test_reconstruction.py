@@ -1,4 +1,4 @@
-"""From a convex solution back to a spiking network."""
+"""From a convex solution back to a spiking network, and to the proof that it is optimal."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from networks import CASES, FORMS, NEURONS, READOUTS, Case, draw_inputs
-from tolerances import ROUNDING
+from tolerances import CERTIFIED_AGAIN, ROUNDING, UNMISTAKABLE
 
-import cvxsnn.network.reconstruction
+import cvxsnn as cs
 from cvxsnn import (
     ConvexProblem,
     InvalidInputError,
@@ -19,16 +18,19 @@ from cvxsnn import (
     ThresholdLayer,
     WitnessSet,
     build_dictionary,
+    gaussian_witnesses,
     reconstruct,
     roll_out,
     solve,
 )
+from cvxsnn.convex import Objective
 from cvxsnn.core.errors import BudgetError
-from cvxsnn.network import rescale_hidden, weight_decay_objective
-from cvxsnn.network.reconstruction import weight_decay
+from cvxsnn.data import TrainingSet
+from cvxsnn.data.sequences import Sequences
+from cvxsnn.network import Proof
 from cvxsnn.witnesses import Provenance
 
-SCALES = [2.0**power for power in (4, 0, -1, -8, -30)]
+LOSSES = ["squared", "logistic", "squared_hinge", "hinge", "softmax"]
 
 
 def rows_of(values):
@@ -171,84 +173,17 @@ def test_an_empty_support_gives_a_constant_network(readout, neuron, form, width)
             assert network.n_subnetworks == 1
 
 
-@pytest.mark.parametrize("width", [1, 3])
-@given(case=CASES)
-@settings(max_examples=30)
-def test_weight_decay_falls_to_the_convex_value_as_the_membranes_shrink(width, case):
-    case = replace(case, penalty="group")
-    solution = case.solve()
-    network = reconstruct(solution, "parallel", width)
-    values = [weight_decay_objective(rescale_hidden(network, s), solution.problem, case.inputs) for s in SCALES]
-    primal, dual = solution.certificate.primal, solution.certificate.dual
-    rounding = ROUNDING * max(1.0, primal)
-    assert all(upper >= lower - rounding for upper, lower in pairwise(values))
-    assert all(value >= dual - rounding for value in values)
-    assert all(value >= primal - rounding for value in values)
-    limit = weight_decay_objective(rescale_hidden(network, 2.0**-60), solution.problem, case.inputs)
-    assert limit == pytest.approx(primal, rel=ROUNDING, abs=ROUNDING)
-
-
-@given(case=CASES, width=st.sampled_from([1, 2]))
-@settings(max_examples=20)
-def test_weight_decay_of_several_outputs_is_at_most_the_l1_value(case, width):
-    case = replace(case, loss="squared", n_outputs=2)
-    solution = case.solve()
-    network = rescale_hidden(reconstruct(solution, "parallel", width), 2.0**-60)
-    value = weight_decay_objective(network, solution.problem, case.inputs)
-    assert value <= solution.certificate.primal + ROUNDING * max(1.0, solution.certificate.primal)
-
-
-def test_weight_decay_counts_every_parameter_of_a_hand_made_network():
-    # loss 0, s = 0.1, one neuron that is read: 0.1 / 2 · (2·|w_out| + 2·|w_2| + w_1² + b² + U_thr² + U_0² of both)
-    lower = LIFLayer(torch.full((1, 1, 1), 2.0), bias=0.5, threshold=3.0, initial_membrane=0.25, decay=0.5)
-    upper = LIFLayer(torch.full((1, 1, 1), -4.0), bias=5.0, threshold=1.0, decay=0.5)
-    inputs = torch.tensor([[[1.0]], [[-2.0]]])
-    dictionary = build_dictionary(WitnessSet((lower, upper), Provenance("pretrained")), inputs)
-    assert dictionary.columns().flatten().tolist() == [1.0, 1.0]
-    solution = solve(ConvexProblem(dictionary, np.array([1.0, 1.0]), "squared", 0.1))
-    network = reconstruct(solution, "parallel")
-    weight = float(network.weight.detach())
-    hidden = 2 * 4 + 4 + 0.25 + 9 + 0.0625 + 25 + 1
-    expected = 0.5 * (weight - 1) ** 2 + 0.05 * (2 * weight + hidden)
-    value = weight_decay_objective(network, solution.problem, inputs)
-    assert value == pytest.approx(expected, rel=ROUNDING)
-
-
-def test_weight_decay_grows_with_the_root_of_the_width():
-    assert weight_decay(0.5, 1) == 0.5
-    assert weight_decay(0.5, 4) == 1.0
-
-
-@given(case=CASES, power=st.integers(-40, 20))
-@settings(max_examples=30)
-def test_rescaling_changes_no_spike(case, power):
-    network = reconstruct(case.solve(), "full")
-    scaled = rescale_hidden(network, 2.0**power)
-    inputs = draw_inputs(13, 7, case.seed + 1)
-    assert torch.equal(read_spikes(scaled, inputs), read_spikes(network, inputs))
-    assert torch.equal(scaled(inputs), network(inputs))
-    assert torch.equal(scaled.layers[-1].weight, network.layers[-1].weight * 2.0**power)
-
-
-@pytest.mark.parametrize("scale", [0.0, -2.0, 3.0, 0.1, float("inf"), float("nan")])
-def test_rescaling_by_anything_but_a_power_of_two_is_refused(scale):
-    with pytest.raises(InvalidInputError, match="scale to be a power of two, got"):
-        rescale_hidden(reconstruct(Case().solve()), scale)
-
-
 @pytest.mark.parametrize("neuron", NEURONS)
 def test_a_parallel_network_over_its_budget_is_refused_before_it_is_built(monkeypatch, neuron):
     solution = Case(neuron=neuron).solve()
     network = reconstruct(solution, "parallel", 2)
     n_numbers = sum(v.numel() for layer in network.layers for n, v in layer.tensors().items() if n.endswith("weight"))
     # what is built is counted, give or take the copies of recurrent neurons
-    monkeypatch.setattr(cvxsnn.network.reconstruction, "_MAX_NUMBERS", 2 * n_numbers)
-    reconstruct(solution, "parallel", 2)
-    monkeypatch.setattr(cvxsnn.network.reconstruction, "_MAX_NUMBERS", n_numbers - 1)
+    reconstruct(solution, "parallel", 2, max_weights=2 * n_numbers)
     monkeypatch.setattr(LIFLayer, "take", None)
     monkeypatch.setattr(ThresholdLayer, "take", None)
     with pytest.raises(BudgetError, match=rf"but {len(solution.support)} subnetworks .* use form='compact'"):
-        reconstruct(solution, "parallel", 2)
+        reconstruct(solution, "parallel", 2, max_weights=n_numbers - 1)
 
 
 def test_a_huge_width_is_refused():
@@ -276,3 +211,96 @@ def test_misuse_is_refused_in_one_sentence(options, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         reconstruct(Case().solve(), **options)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_solution_is_refused():
+    with pytest.raises(InvalidInputError, match="expected what solve returns, to rebuild its network, got WitnessSet"):
+        reconstruct(Case().witnesses())
+
+
+def draw_data(loss="logistic", readout="last", n_samples=40, seed=0, lengths=None, **options):
+    rng = np.random.default_rng(seed)
+    shape = (n_samples, 5) if readout == "all" else n_samples
+    labels = rng.normal(size=shape) if loss == "squared" else rng.integers(0, 3 if loss == "softmax" else 2, shape)
+    return TrainingSet(
+        Sequences(torch.from_numpy(rng.normal(size=(n_samples, 5, 3))), lengths), {"label": labels}, **options
+    )
+
+
+def prove(data, objective, penalty="l1", intercept=True, ratio=0.1):
+    dictionary = build_dictionary(gaussian_witnesses(3, (8, 20), 2), data.sequences, objective.readout)
+    problem = objective.problem(dictionary, data, penalty=penalty, intercept=intercept)
+    solution = solve(problem.with_strength(ratio * problem.critical_strength))
+    return solution, Proof.of(solution, objective)
+
+
+def assert_same_certificate(found, expected):
+    assert found.primal == pytest.approx(expected.primal, rel=CERTIFIED_AGAIN)
+    assert found.dual == pytest.approx(expected.dual, rel=CERTIFIED_AGAIN)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("readout", ["last", "mean", "all"])
+def test_the_training_data_give_the_certificate_again(loss, readout):
+    data, objective = draw_data(loss, readout), Objective(loss, readout)
+    solution, proof = prove(data, objective)
+    assert len(solution.support) > 0
+    assert proof.certificate is solution.certificate
+    assert_same_certificate(proof.certify(data), solution.certificate)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "softmax"])
+@pytest.mark.parametrize(("penalty", "intercept"), [("l1", False), ("group", True)])
+def test_penalty_and_intercept_are_part_of_the_proof(loss, penalty, intercept):
+    data, objective = draw_data(loss), Objective(loss)
+    solution, proof = prove(data, objective, penalty, intercept)
+    assert_same_certificate(proof.certify(data), solution.certificate)
+
+
+@pytest.mark.parametrize("readout", ["last", "mean"])
+def test_lengths_and_sample_weights_are_part_of_the_data(readout):
+    lengths = torch.arange(40) % 5 + 1
+    data = draw_data(lengths=lengths, sample_weight=torch.arange(40.0))
+    solution, proof = prove(data, Objective("logistic", readout))
+    assert_same_certificate(proof.certify(data), solution.certificate)
+    for other in (draw_data(lengths=lengths), draw_data(sample_weight=torch.arange(40.0))):
+        assert proof.certify(other).primal != pytest.approx(solution.certificate.primal, rel=UNMISTAKABLE)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("n_samples", [40, 31])
+def test_other_data_have_another_objective_and_no_tight_bound(loss, n_samples):
+    solution, proof = prove(draw_data(loss), Objective(loss))
+    other = proof.certify(draw_data(loss, n_samples=n_samples, seed=1))
+    assert other.primal != pytest.approx(solution.certificate.primal, rel=UNMISTAKABLE)
+    assert other.relative_gap > UNMISTAKABLE
+
+
+def test_a_hinge_is_certified_by_its_dual_point_not_by_a_gradient():
+    data, objective = draw_data("hinge"), Objective("hinge")
+    solution, proof = prove(data, objective)
+    problem = solution.problem
+    without, _ = cs.certify(problem, solution.coef, solution.intercept)
+    assert without.relative_gap > UNMISTAKABLE
+    assert proof.certify(data).relative_gap <= 1e-6
+
+
+def test_changed_coefficients_lose_their_proof():
+    data = draw_data()
+    _, proof = prove(data, Objective("logistic"))
+    changed = Proof(**{**proof.__dict__, "coef": 1.5 * proof.coef})
+    assert changed.certify(data).relative_gap > UNMISTAKABLE
+
+
+def test_an_empty_support_is_proven_too():
+    data = draw_data()
+    solution, proof = prove(data, Objective("logistic"), ratio=2.0)
+    assert len(proof.support) == 0
+    assert_same_certificate(proof.certify(data), solution.certificate)
+
+
+def test_a_plain_array_has_nothing_to_certify_again():
+    rng = np.random.default_rng(0)
+    solution = solve(cs.ConvexProblem(rng.integers(0, 2, (20, 5)), rng.normal(size=20), "squared", 0.01))
+    with pytest.raises(InvalidInputError, match="over witnesses, got one over a plain array"):
+        Proof.of(solution, Objective("squared"))

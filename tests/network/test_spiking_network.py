@@ -1,5 +1,6 @@
 """The spiking network, and a solution used as one."""
 
+import copy
 import io
 from dataclasses import replace
 
@@ -13,7 +14,6 @@ from tolerances import ROUNDING
 
 import cvxsnn as cs
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.network.evaluation import predict_teacher_forced
 from cvxsnn.network.spiking_network import OutputHead, SpikingNetwork
 
 SEQUENCE_READOUTS = ("last", "mean")
@@ -40,6 +40,15 @@ def draw_network(neuron="lif", readout="last", n_outputs=2, seed=0, hidden=(7, 5
     return SpikingNetwork(layers, weight, [OutputHead("label", "softmax", 0, n_outputs)], intercept, neurons, readout)
 
 
+def step_through(network, inputs):
+    """Scores after every step, shape (n_samples, n_steps, n_outputs)."""
+    state, scores = network.start(len(inputs)), []
+    for t in range(inputs.shape[1]):
+        state, own = network.step(state, inputs[:, t])
+        scores.append(own)
+    return torch.stack(scores, dim=1)
+
+
 @pytest.mark.parametrize("neuron", NEURONS)
 @pytest.mark.parametrize("readout", READOUTS)
 def test_scores_on_the_training_sequences_are_those_of_the_dictionary(readout, neuron):
@@ -52,14 +61,14 @@ def test_scores_on_the_training_sequences_are_those_of_the_dictionary(readout, n
 def test_stepping_to_the_end_predicts_what_the_whole_sequence_does(readout):
     task, solution = solved(readout)
     model = cs.reconstruct(solution)
-    stepped = predict_teacher_forced(model, task.test)["label"]
-    assert np.array_equal(stepped[:, -1], model.predict(task.test.inputs)["label"])
+    assert torch.equal(step_through(model, task.test.inputs)[:, -1], model(task.test.inputs))
 
 
 def test_stepping_a_trajectory_readout_predicts_every_step():
     task, solution = solved("all")
     model = cs.reconstruct(solution)
-    assert np.array_equal(predict_teacher_forced(model, task.test)["label"], model.predict(task.test.inputs)["label"])
+    stepped = model.decide(step_through(model, task.test.inputs))["label"]
+    assert np.array_equal(stepped, model.predict(task.test.inputs)["label"])
 
 
 def test_several_binary_columns_are_decided_by_the_largest():
@@ -95,10 +104,25 @@ def test_every_step_decides_as_the_sequence_up_to_there(case):
     inputs = draw_inputs(9, 6, case.seed + 2)
     state, n_steps = network.start(len(inputs)), inputs.shape[1]
     for t in range(n_steps):
-        state, decisions = network.step(state, inputs[:, t])
+        state, scores = network.step(state, inputs[:, t])
+        decisions = network.decide(scores)
         expected = network.predict(inputs[:, : t + 1])["label"]
         assert np.array_equal(decisions["label"], expected[:, -1] if case.readout == "all" else expected)
     assert state.n_steps == n_steps
+
+
+@pytest.mark.parametrize("neuron", NEURONS)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_state_can_be_advanced_twice(readout, neuron):
+    network, inputs = draw_network(neuron, readout), draw_inputs(9, 4, 2)
+    state = network.start(9)
+    for t in range(3):
+        state, _ = network.step(state, inputs[:, t])
+    _, once = network.step(state, inputs[:, 3])
+    network.step(state, -inputs[:, 3])
+    _, again = network.step(state, inputs[:, 3])
+    assert torch.equal(once, again)
+    assert state.n_steps == 3
 
 
 def test_a_single_column_decides_by_its_sign_and_a_tie_is_one():
@@ -176,6 +200,48 @@ def test_a_state_dict_carries_the_whole_network(readout, neuron):
     assert torch.equal(source(inputs), target(inputs))
 
 
+def test_the_hidden_tensors_are_buffers_that_the_layers_share():
+    network = draw_network()
+    buffers = dict(network.named_buffers())
+    expected = {f"stack.{i}.{name}" for i, layer in enumerate(network.layers) for name in layer.tensors()}
+    assert buffers.keys() == {"neurons", *expected}
+    for i, layer in enumerate(network.layers):
+        for name, value in layer.tensors().items():
+            assert value is buffers[f"stack.{i}.{name}"]
+    assert network.state_dict().keys() == {"weight", "intercept", *buffers}
+
+
+def test_a_deep_copy_has_the_same_scores_and_memory_of_its_own():
+    network, inputs = draw_network(), draw_inputs(30, 6, 5)
+    twin = copy.deepcopy(network)
+    assert torch.equal(twin(inputs), network(inputs))
+    before = network(inputs)
+    twin.layers[0].weight.zero_()
+    assert torch.equal(network(inputs), before)
+
+
+def test_loading_a_state_changes_no_layer_that_the_network_was_made_of():
+    layers = Case(hidden=(7, 5)).witnesses().layers
+    before = [{name: value.clone() for name, value in layer.tensors().items()} for layer in layers]
+    network = SpikingNetwork(layers, WEIGHT, HEADS)
+    network.load_state_dict(SpikingNetwork(Case(hidden=(7, 5), seed=9).witnesses().layers, WEIGHT, HEADS).state_dict())
+    assert not torch.equal(network.layers[0].weight, layers[0].weight)
+    for layer, own in zip(layers, before, strict=True):
+        for name, value in own.items():
+            assert torch.equal(layer.tensors()[name], value)
+
+
+def test_a_state_that_makes_no_layer_is_refused():
+    network = draw_network()
+    state = network.state_dict()
+    with pytest.raises(cs.InvalidInputError, match="decay between 0 and 1"):
+        network.load_state_dict({**state, "stack.0.decay": torch.full_like(state["stack.0.decay"], 2.0)})
+    with pytest.raises(RuntimeError, match=r"size mismatch for stack.1.weight"):
+        network.load_state_dict({**state, "stack.1.weight": torch.ones(2, 7, 4)})
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\) in state_dict: \"stack.0.bias\""):
+        draw_network().load_state_dict({name: value for name, value in state.items() if name != "stack.0.bias"})
+
+
 def test_double_makes_the_membranes_double_and_float_undoes_it():
     network, inputs = draw_network(), draw_inputs(30, 6, 5)
     before = network(inputs)
@@ -222,7 +288,7 @@ def test_another_readout_leaves_the_neurons():
 
 
 def test_one_line_tells_the_sizes():
-    assert draw_network().extra_repr() == "2 × (3 → 7 → 5), 5 neurons read → 2, last"
+    assert repr(draw_network()) == "SpikingNetwork(2 × (3 → 7 → 5), 5 neurons read → 2, last)"
     assert (draw_network().n_features, draw_network().n_outputs, draw_network().n_subnetworks) == (3, 2, 2)
 
 

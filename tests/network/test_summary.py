@@ -2,7 +2,7 @@ import pytest
 import torch
 from networks import NEURONS, Case
 
-from cvxsnn import LIFLayer, SpikingNetwork, reconstruct
+from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, reconstruct
 from cvxsnn.exchange import quantise, quantise_readout
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.network.summary import summarise
@@ -53,3 +53,10 @@ def test_the_table_has_a_line_for_each_layer(neuron):
     assert title.startswith(f"{network}, ")
     assert [line.split("  ")[0] for line in lines] == ["layer", "hidden 1", "hidden 2", "read-out (mean)"]
     assert len({len(line) for line in lines}) == 1
+
+
+@pytest.mark.parametrize("other", [torch.nn.Linear(3, 2), None, "network"], ids=lambda other: type(other).__name__)
+def test_other_networks_are_refused_in_one_sentence(other):
+    with pytest.raises(InvalidInputError, match=rf"SpikingNetwork, .* got {type(other).__name__}: convert") as caught:
+        summarise(other)
+    assert "\n" not in str(caught.value)

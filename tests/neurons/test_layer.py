@@ -68,6 +68,30 @@ def test_one_neuron_of_each_subnetwork_keeps_its_spikes(numbers):
 
 
 @pytest.mark.parametrize("layer", draw_layers(), ids=lambda layer: type(layer).__name__)
+@pytest.mark.parametrize("subnetworks", [slice(1, 2), torch.tensor([1, 0, 1])], ids=str)
+def test_what_is_taken_or_moved_without_checks_is_what_the_checks_would_give(layer, subnetworks):
+    for part in (layer.take(subnetworks), layer.to("cpu"), layer.to(dtype=torch.float32)):
+        checked = type(layer)(**part.tensors(), **part.settings())
+        assert checked.settings() == part.settings() == layer.settings()
+        for name, value in checked.tensors().items():
+            assert torch.equal(value, part.tensors()[name])
+
+
+@pytest.mark.parametrize("layer", draw_layers(), ids=lambda layer: type(layer).__name__)
+def test_silenced_neurons_never_fire_and_the_others_fire_as_before(layer):
+    is_live = torch.tensor([[True, False, True, True], [False, True, True, True]])
+    if layer.recurrence is not None:
+        layer = layer.with_tensors({"recurrent_weight": layer.recurrence * is_live[:, :, None]})
+    spikes = roll_out([layer.silence(is_live)], INPUTS, "all").unflatten(-1, (2, 4))
+    assert torch.equal(spikes, roll_out([layer], INPUTS, "all").unflatten(-1, (2, 4)) & is_live)
+
+
+def test_neurons_that_read_each_other_are_not_taken_out_of_their_layer():
+    with pytest.raises(InvalidInputError, match="neurons that do not read each other, got a ThresholdLayer"):
+        draw_layers()[1].take_neuron(0)
+
+
+@pytest.mark.parametrize("layer", draw_layers(), ids=lambda layer: type(layer).__name__)
 def test_a_move_to_a_wider_type_and_back_changes_no_parameter(layer):
     wide = layer.to(dtype=torch.float64)
     assert {value.dtype for value in wide.tensors().values()} == {torch.float64}
@@ -94,6 +118,7 @@ def test_trained_parameters_are_taken_as_they_are_without_their_graph():
     ("make", "message"),
     [
         (lambda: LIFLayer(WEIGHT[0]), r"\(n_subnetworks, fan_in, width\), got torch.float32 of shape \(3, 4\)"),
+        (lambda: LIFLayer(WEIGHT).take(slice(0)), r"got torch.float32 of shape \(0, 3, 4\)"),
         (lambda: LIFLayer(WEIGHT[:, :0]), r"got torch.float32 of shape \(2, 0, 4\)"),
         (lambda: LIFLayer(WEIGHT.long()), "floating-point weights .* got torch.int64"),
         (lambda: LIFLayer(WEIGHT * torch.nan), "finite weight, got NaN or infinite"),

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from cvxsnn import LIFLayer, gaussian_witnesses, roll_out
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.neurons import Stepper
+from cvxsnn.neurons import Stepper, neuron_models
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.rollout import iterate_rollout
 from cvxsnn.witnesses import Normal, Uniform
 
 SPREAD = {"decay": Uniform(0, 1), "bias": Normal(0, 0.3), "threshold": Uniform(0, 2), "initial_membrane": Normal(0, 1)}
-NEURONS = ["lif", "threshold"]
+NEURONS = [model.name for model in neuron_models() if model.is_exact]
 
 
 def draw_layers(neuron, hidden=(33, 20), n_features=5, n_subnetworks=3, seed=0):
@@ -106,17 +106,36 @@ def test_near_ties_flip_in_a_plain_product_and_never_in_ours():
         assert all(bool(roll_out(layers, row[None, :, order], "all").all()) for row in inputs)
 
 
+def advance(layers, steps):
+    """Spikes of a stepper, step by step, with inputs that subnetworks share or that are each subnetwork's own."""
+    stepper = Stepper(layers)
+    state, spikes = stepper.start(steps[0].shape[-2]), []
+    for inputs in steps:
+        state, own = (stepper.step if inputs.ndim == 2 else stepper.step_each)(state, inputs)
+        spikes.append(own)
+    return spikes
+
+
 def test_a_stepper_gives_the_spikes_of_a_roll_out(layers):
     inputs = draw_inputs()
-    stepper = Stepper(layers, len(inputs))
-    stepped = torch.stack([stepper.step(inputs[:, t]) for t in range(inputs.shape[1])], dim=1)
-    assert torch.equal(stepped, roll_out(layers, inputs, "all"))
+    steps = [inputs[:, t] for t in range(inputs.shape[1])]
+    assert torch.equal(torch.stack(advance(layers, steps), dim=1), roll_out(layers, inputs, "all"))
+
+
+def test_a_step_leaves_the_state_given_as_it_is(layers):
+    inputs, stepper = draw_inputs(), Stepper(layers)
+    start, _ = stepper.step(stepper.start(len(inputs)), inputs[:, 0])
+    once, spikes = stepper.step(start, inputs[:, 1])
+    again, same_spikes = stepper.step(start, inputs[:, 1])
+    assert torch.equal(spikes, same_spikes)
+    for one, other in zip(once, again, strict=True):
+        assert torch.equal(one.membrane, other.membrane)
+        assert torch.equal(one.spikes, other.spikes)
 
 
 def test_a_stepper_with_inputs_for_each_subnetwork_gives_the_spikes_of_each_alone(layers):
     inputs = [draw_inputs(seed=seed) for seed in range(3)]
-    stepper = Stepper(layers, 70)
-    stepped = [stepper.step_each(torch.stack([own[:, t] for own in inputs])) for t in range(9)]
+    stepped = advance(layers, [torch.stack([own[:, t] for own in inputs]) for t in range(9)])
     for k, own in enumerate(inputs):
         alone = roll_out([layer.take(slice(k, k + 1)) for layer in layers], own, "all")
         assert torch.equal(torch.stack([spikes[k] for spikes in stepped], dim=1), alone)
@@ -124,8 +143,8 @@ def test_a_stepper_with_inputs_for_each_subnetwork_gives_the_spikes_of_each_alon
 
 def test_a_stepper_with_equal_inputs_for_all_subnetworks_gives_the_spikes_of_a_roll_out(layers):
     inputs = draw_inputs()
-    stepper = Stepper(layers, 70)
-    stepped = [stepper.step_each(inputs[:, t].expand(3, -1, -1)).movedim(0, -2).flatten(-2) for t in range(9)]
+    stepped = advance(layers, [inputs[:, t].expand(3, -1, -1) for t in range(9)])
+    stepped = [spikes.movedim(0, -2).flatten(-2) for spikes in stepped]
     assert stepped[0].dtype == torch.bool
     assert torch.equal(torch.stack(stepped, dim=1), roll_out(layers, inputs, "all"))
 
@@ -257,11 +276,17 @@ def test_inputs_that_cannot_be_rolled_out_are_refused_in_one_sentence(inputs, me
     assert "\n" not in str(caught.value)
 
 
+def advance_one(inputs):
+    stepper = Stepper(LAYERS)
+    return stepper.step(stepper.start(4), inputs)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: roll_out([], INPUTS), "at least one hidden layer"),
-        (lambda: Stepper([], 4), "at least one hidden layer"),
+        (lambda: Stepper([]), "at least one hidden layer"),
+        (lambda: roll_out([torch.ones(3)], INPUTS), "hidden layers such as LIFLayer, got Tensor"),
         (lambda: roll_out([LAYERS[0]] * 2, INPUTS), "layer 2 to read 33 values, got weights for 5: widths must chain"),
         (lambda: roll_out([LAYERS[0], LAYERS[1].take(slice(1))], INPUTS), "same number of subnetworks"),
         (lambda: roll_out([LAYERS[0], LAYERS[1].to(dtype=torch.float64)], INPUTS), "the same dtype"),
@@ -273,9 +298,9 @@ def test_inputs_that_cannot_be_rolled_out_are_refused_in_one_sentence(inputs, me
         (lambda: roll_out(LAYERS, Sequences(INPUTS, [0, 1, 2, 3])), "lengths from 1 to 3, got values from 0 to 3"),
         (lambda: roll_out(LAYERS, Sequences(INPUTS, [1, 2, 3, 4])), "lengths from 1 to 3, got values from 1 to 4"),
         (lambda: roll_out(LAYERS, INPUTS, chunk_bytes=0), "chunk_bytes to be a positive integer, got 0"),
-        (lambda: Stepper(LAYERS, 4).step(INPUTS[:1, 0]), r"shape \(4, 5\), got shape \(1, 5\)"),
-        (lambda: Stepper(LAYERS, 4).step(INPUTS[:, 0, :2]), r"shape \(4, 5\), got shape \(4, 2\)"),
-        (lambda: Stepper(LAYERS, 4).step(INPUTS[:, 0] * torch.nan), "finite inputs"),
+        (lambda: advance_one(INPUTS[:1, 0]), r"shape \(4, 5\), got shape \(1, 5\)"),
+        (lambda: advance_one(INPUTS[:, 0, :2]), r"shape \(4, 5\), got shape \(4, 2\)"),
+        (lambda: advance_one(INPUTS[:, 0] * torch.nan), "finite inputs"),
     ],
 )
 def test_misuse_is_refused_in_one_sentence(call, message):

@@ -8,7 +8,8 @@ from tolerances import FINITE_DIFFERENCE, ROUNDING
 
 from cvxsnn import LIFLayer, gaussian_witnesses, roll_out
 from cvxsnn.neurons.exact import snap_inputs
-from cvxsnn.neurons.surrogate import SURROGATES, make_trainable
+from cvxsnn.neurons.registry import make_trainable
+from cvxsnn.neurons.surrogate import SURROGATES
 from cvxsnn.witnesses import Normal, Uniform
 
 DYNAMICS = frozenset({"decay", "threshold", "bias"})

@@ -48,7 +48,7 @@ CASES = {
 
 
 def tensors_of(network):
-    return {**network.get_extra_state(), "weight": network.weight.detach(), "intercept": network.intercept.detach()}
+    return network.state_dict()
 
 
 def assert_same_network(one, other):
@@ -223,7 +223,7 @@ def test_one_seed_gives_one_network(method):
     one, other = (train_task(method, XOR, SEQUENCE) for _ in range(2))
     assert_same_network(one.network, other.network)
     different = train_task(method, XOR, replace(SEQUENCE, seed=1)).network
-    assert different.get_extra_state().keys() == one.network.get_extra_state().keys()
+    assert different.state_dict().keys() == one.network.state_dict().keys()
     weights = different.layers[0].weight, one.network.layers[0].weight
     assert weights[0].shape != weights[1].shape or not torch.equal(*weights)
 

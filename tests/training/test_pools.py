@@ -414,7 +414,7 @@ def test_a_start_of_another_pool_is_refused():
     [
         ({"family": {"decay": 0.5}}, r"widths of its hidden layers, got hidden=None: pass \(64, 128\)"),
         ({"family": {"hidden": 8}}, "widths of its hidden layers, got hidden=8"),
-        ({"family": {"hidden": (8,), "neuron": "threshold"}}, "LIF neurons in a pool, got threshold neurons"),
+        ({"family": {"hidden": (8,), "neuron": "threshold"}}, "got threshold neurons, which read each other"),
         ({"n_witnesses": 0}, "n_witnesses to be a positive integer, got 0"),
         ({"n_witnesses": 1e6}, "n_witnesses to be a positive integer, got 1000000.0"),
         ({"seed": -1}, "seed to be a non-negative integer"),

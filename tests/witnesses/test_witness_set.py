@@ -49,7 +49,7 @@ def test_one_line_tells_size_and_origin():
         ((), "at least one hidden layer"),
         (
             (LIFLayer(torch.ones(2, 3, 4)), ThresholdLayer(torch.ones(2, 4, 4))),
-            "one neuron model, got a mixture of LIF and threshold",
+            "one neuron model, got a mixture of lif and threshold",
         ),
         (
             (LIFLayer(torch.ones(2, 3, 4)), LIFLayer(torch.ones(2, 5, 4))),

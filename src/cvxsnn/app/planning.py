@@ -11,23 +11,16 @@ from typing import Any, Literal
 
 import torch
 
-from ..convex.solvers.active_set import MAX_ATOMS, MAX_ATOMS_GPU
+from ..convex.solvers.active_set import MAX_ATOMS, MAX_ATOMS_GPU, gram_bytes
+from ..convex.solvers.base import DENSE_COPIES
+from ..convex.solvers.newton import hessian_bytes
 from ..core.checks import check_choice, check_device, check_divides, check_positive_int
 from ..core.errors import InvalidInputError
-from ..core.memory import (
-    DENSE_COPIES,
-    GROUPING_COPIES,
-    available_bytes,
-    build_bytes,
-    dense_bytes,
-    dictionary_bytes,
-    format_bytes,
-    gram_bytes,
-    hessian_bytes,
-    n_planes_of,
-)
+from ..core.memory import available_bytes, dense_bytes, format_bytes
 from ..core.text_table import align
 from ..dictionary import Readout
+from ..dictionary.building import build_bytes
+from ..dictionary.packed import GROUPING_COPIES, dictionary_bytes, n_planes_of
 from ..neurons.rollout import CHUNK_BYTES, CHUNK_BYTES_GPU
 from .formatting import format_seconds
 from .rates import UPDATE_MACS, Rates, measure_rates

@@ -1,7 +1,6 @@
-"""Bytes that arrays take, bytes that are free, and the refusal to begin what cannot end.
+"""Bytes that matrices take, bytes that are free, and the refusal to begin what cannot end.
 
-The arithmetic of every large array is here once. Whoever is about to allocate one asks :func:`check_fits` first, and
-the planner adds the same numbers up.
+Whoever is about to allocate a large array calls :func:`check_fits` first, and the planner adds the same numbers up.
 """
 
 import os
@@ -10,58 +9,20 @@ from pathlib import Path
 
 import torch
 
-from .bits import packed_bytes
 from .errors import BudgetError, InvalidInputError
 
-GROUPING_COPIES = 3
-"""Packed dictionaries alive while equal columns or rows are found: the words, their mixture, and one step of it."""
-
-SYMMETRIC_COPIES = 3
-"""Gram matrices alive while one is centred: counts or products, the product of means, and the result."""
-
-HESSIAN_COPIES = 5
-"""Hessians alive while one is formed: the sum, BLAS's triangle, both halves, and their sum."""
-
-DENSE_COPIES = 4
-"""Matrices of rows × atoms alive in an interior-point step: columns, margins, margins weighted, and their transpose."""
-
 _FLOAT64 = 8
-_NEGLIGIBLE = 2**26
+NEGLIGIBLE = 2**26
 """Bytes below which looking for the room would cost more than it is worth."""
 
 
-def dictionary_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
-    """Packed columns: one bit an entry and plane, rows padded to whole 64-bit words."""
-    return n_columns * n_planes * packed_bytes(n_rows)
-
-
-def n_planes_of(readout: str, n_steps: int) -> int:
-    """Bit planes of a column: spikes need one, counts up to ``n_steps`` as many as that number has bits."""
-    return int(n_steps).bit_length() if readout == "mean" else 1
-
-
-def build_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
-    """Peak of building a dictionary: its columns, while duplicates are found."""
-    return GROUPING_COPIES * dictionary_bytes(n_rows, n_columns, n_planes)
-
-
 def symmetric_bytes(size: int) -> int:
-    """A symmetric matrix of float64, such as a Gram matrix or a Hessian; both halves are kept."""
+    """Return the size of a symmetric matrix of float64, of which both halves are kept."""
     return _FLOAT64 * size * size
 
 
-def gram_bytes(n_atoms: int) -> int:
-    """Peak of forming a Gram matrix."""
-    return SYMMETRIC_COPIES * symmetric_bytes(n_atoms)
-
-
-def hessian_bytes(n_entries: int) -> int:
-    """Peak of forming a Hessian over some entries of the coefficients."""
-    return HESSIAN_COPIES * symmetric_bytes(n_entries)
-
-
 def dense_bytes(n_rows: int, n_columns: int) -> int:
-    """Columns, or vectors of the rows, as numbers of float64."""
+    """Return the size of a matrix of float64."""
     return _FLOAT64 * n_rows * n_columns
 
 
@@ -89,10 +50,18 @@ def share_of(device: torch.device, most: int) -> int:
 
 
 def check_fits(
-    needed: int, device: torch.device | str, purpose: str, remedy: str = "use fewer rows or witnesses"
+    needed: int,
+    device: torch.device | str,
+    purpose: str,
+    remedy: str = "use fewer rows or witnesses",
+    *,
+    negligible: int | None = None,
 ) -> None:
-    """Refuse work, before it begins, that needs more bytes than a device has available."""
-    if needed < _NEGLIGIBLE:
+    """Refuse work, before it begins, that needs more bytes than a device has available.
+
+    Less than ``negligible`` bytes, by default ``NEGLIGIBLE``, are not checked.
+    """
+    if needed < (NEGLIGIBLE if negligible is None else negligible):
         return
     available = available_bytes(device)
     if available is not None and needed > available:

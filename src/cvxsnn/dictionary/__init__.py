@@ -1,18 +1,16 @@
-"""Spike dictionaries: what the witnesses do on the data, as 0/1 columns."""
+"""Spike dictionaries: the spikes of witnesses on the data, as 0/1 columns."""
 
+from .base import Dictionary as Dictionary  # the contract, for annotations and checks
+from .base import Readout
 from .building import build_dictionary, count_dictionary, stack_health
 from .dense import DenseDictionary
 from .health import DictionaryHealth
-from .packed import Readout, SpikeDictionary
+from .packed import SpikeDictionary
 from .pooled import PoolSpikes
 from .sharded import ShardedDictionary, open_dictionary, stream_dictionary
 
-Dictionary = SpikeDictionary | DenseDictionary | ShardedDictionary
-"""What a convex program is over."""
-
 __all__ = [
     "DenseDictionary",
-    "Dictionary",
     "DictionaryHealth",
     "PoolSpikes",
     "Readout",

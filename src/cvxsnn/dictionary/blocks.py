@@ -1,25 +1,31 @@
-"""Samples a block at a time, from batches of any size: what blocks give does not depend on the batches."""
+"""Blocks of samples, cut from batches of any size: what blocks give does not depend on the batches."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 import torch
-from joblib import Parallel, delayed
+from joblib import effective_n_jobs
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.parallel import run_tasks
 from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
+from .base import Readout
 from .building import build_dictionary
-from .packed import Readout, SpikeDictionary
+from .packed import SpikeDictionary
 
 Batch = tuple[Array, Array] | tuple[Array, Array, Array] | Sequence[Array]
 """Inputs (n_samples, n_steps, n_features), targets (n_samples, ...) and, where sequences differ in length, lengths."""
 
 T = TypeVar("T")
+
+_BLOCKS_PER_PROCESS = 4
+"""Blocks that are handed to each process before results are awaited: few to hold, and enough to keep it busy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +52,20 @@ class Block:
         return Block, (sequences, self.targets.clone())
 
     def cut(self, start: int, stop: int) -> "Block":
-        """Some of the samples, without a copy."""
+        """Return some of the samples, without a copy."""
         return Block(self.sequences.take(slice(start, stop)), self.targets[start:stop])
 
     def dictionary(self, witnesses: WitnessSet, readout: Readout) -> SpikeDictionary:
-        """What the witnesses do on these samples."""
+        """Return the spikes of witnesses on these samples."""
         return build_dictionary(witnesses, self.sequences, readout)
 
     def row_targets(self, readout: Readout) -> Tensor:
-        """Targets with one entry a row of the dictionary."""
+        """Return targets with one entry per row of the dictionary."""
         if readout != "all":
             return self.targets
         if tuple(self.targets.shape[:2]) != tuple(self.sequences.inputs.shape[:2]):
             raise InvalidInputError(
-                f"expected targets of shape {tuple(self.sequences.inputs.shape[:2])}, one a step, for readout 'all', "
+                f"expected targets of shape {tuple(self.sequences.inputs.shape[:2])}, one per step, for readout 'all', "
                 f"got {tuple(self.targets.shape)}"
             )
         return self.targets.flatten(0, 1)
@@ -71,8 +77,8 @@ def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> I
     Parameters
     ----------
     batches : iterable of (inputs, targets) or (inputs, targets, lengths)
-        Gone through once, for example a DataLoader or a generator. Batches whose sequences differ in length from those
-        of other batches are padded.
+        Batches that are read once, for example from a DataLoader or a generator. Those whose sequences differ in
+        length from those of other batches are padded.
     n_rows : int
         Rows of a block: samples or, with readout "all", steps of samples.
     """
@@ -98,13 +104,32 @@ def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> I
 
 
 def map_in_order(function: Callable[..., T], arguments: Iterable[tuple[object, ...]], n_jobs: int) -> Iterator[T]:
-    """Results of a function in the order of its arguments, by ``n_jobs`` processes; -1 stands for one a core."""
+    """Yield results of a function in the order of its arguments, which may be a stream.
+
+    Parameters
+    ----------
+    function : function
+        A function of a module, called as ``function(*own)`` for each of the arguments.
+    arguments : iterable of tuple
+        The arguments, read as results are asked for.
+    n_jobs : int
+        Number of processes; -1 for one per core.
+
+    Yields
+    ------
+    object
+        The results.
+    """
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or (n_jobs < 1 and n_jobs != -1):
-        raise InvalidInputError(f"expected n_jobs to be a positive integer, or -1 for one a core, got {n_jobs!r}")
-    if n_jobs == 1:
-        return (function(*own) for own in arguments)
-    results: Iterator[T] = Parallel(n_jobs, return_as="generator")(delayed(function)(*own) for own in arguments)
-    return results
+        raise InvalidInputError(f"expected n_jobs to be a positive integer, or -1 for one per core, got {n_jobs!r}")
+    return _map_windows(function, iter(arguments), n_jobs)
+
+
+def _map_windows(function: Callable[..., T], arguments: Iterator[tuple[object, ...]], n_jobs: int) -> Iterator[T]:
+    size = 1 if n_jobs == 1 else _BLOCKS_PER_PROCESS * effective_n_jobs(n_jobs)
+    while window := list(islice(arguments, size)):
+        results = dict(run_tasks(function, window, n_jobs=n_jobs))
+        yield from (results[number] for number in range(len(window)))
 
 
 def _as_block(batch: Batch) -> Block:

@@ -9,13 +9,14 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
-from ..core.memory import build_bytes, check_fits, n_planes_of
+from ..core.memory import NEGLIGIBLE, check_fits
 from ..data.sequences import Sequences
 from ..neurons.exact import INPUT_UNIT
 from ..neurons.rollout import Steps, iterate_rollout, sum_steps
 from ..witnesses import WitnessSet
+from .base import Readout
 from .health import DictionaryHealth
-from .packed import Readout, SpikeDictionary
+from .packed import GROUPING_COPIES, SpikeDictionary, dictionary_bytes, n_planes_of, n_rows_of
 
 MEMORY_BUDGET = 4 * 2**30
 """Bytes that the packed columns may take, unless the caller says otherwise."""
@@ -34,16 +35,30 @@ def build_dictionary(
     Parameters
     ----------
     witnesses : WitnessSet, or a plain 0/1 array of shape (n_rows, n_columns)
-        A plain array is taken as the columns themselves, and needs no inputs.
+        The witnesses. A plain array is taken as the columns themselves, and needs no inputs.
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
-        The work is done on their device. Sequences of unequal length are not for readout "all".
+        The sequences; the work is done on their device. Sequences of unequal length are not for readout "all".
     readout : "last", "all" or "mean"
-        Spikes of the last step; of all steps, one row a step: the trajectory dictionary of the per-timestep theorem; or
-        their mean over the steps.
+        Spikes of the last step; of all steps, one row per step: the trajectory dictionary of the per-timestep theorem;
+        or their mean over the steps.
     memory_budget : int
         Bytes for the packed columns; a dictionary that would not fit is refused before the roll-out.
     chunk_bytes : int, optional
         Bytes for the largest intermediate array. The dictionary does not depend on it.
+
+    Returns
+    -------
+    SpikeDictionary
+        The distinct patterns, each with the witnesses that produce it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import build_dictionary, gaussian_witnesses
+    >>> inputs = np.random.default_rng(0).normal(size=(50, 10, 3))
+    >>> dictionary = build_dictionary(gaussian_witnesses(n_features=3, hidden=(64,), seed=0), inputs)
+    >>> dictionary.n_rows, dictionary.n_witnesses
+    (50, 64)
     """
     check_choice("readout", readout, ("last", "all", "mean"))
     check_positive_int("memory_budget", memory_budget)
@@ -59,15 +74,15 @@ def build_dictionary(
     if sequences.lengths is not None and readout == "all":
         raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
     n_samples, n_steps = len(sequences), sequences.n_steps
-    n_rows = n_samples * n_steps if readout == "all" else n_samples
-    n_planes = n_planes_of(readout, n_steps)
+    n_rows, n_planes = n_rows_of(readout, n_samples, n_steps), n_planes_of(readout, n_steps)
     shape = (witnesses.n_witnesses, n_planes, bits.packed_bytes(n_rows))
     _check_budget(shape, n_rows, memory_budget)
-    check_fits(
-        build_bytes(n_rows, witnesses.n_witnesses, n_planes),
-        sequences.device,
-        f"a dictionary of {n_rows:,} rows × {witnesses.n_witnesses:,} columns, while its duplicates are found,",
-    )
+    needed = build_bytes(n_rows, witnesses.n_witnesses, n_planes)
+    if needed >= NEGLIGIBLE:
+        purpose = (
+            f"a dictionary of {n_rows:,} rows × {witnesses.n_witnesses:,} columns, while its duplicates are found,"
+        )
+        check_fits(needed, sequences.device, purpose)
     packed = torch.zeros(shape, dtype=torch.uint8, device=sequences.device)
     steps: Steps = "last" if readout == "last" else "all"
     blocks = iterate_rollout(witnesses.layers, sequences, steps, chunk_bytes=chunk_bytes, row_multiple=8)
@@ -87,12 +102,19 @@ def build_dictionary(
 
 
 def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:
-    """The dictionary of neurons that are known by their spike counts over ``n_steps`` steps, read as means.
+    """Build the dictionary of neurons that are known by their spike counts, read as means.
 
     Parameters
     ----------
-    counts : integer Tensor of shape (n_rows, n_neurons)
+    counts : Tensor of shape (n_rows, n_neurons), of an integer dtype
+        How often each neuron fired.
     n_steps : int
+        The steps that were counted.
+
+    Returns
+    -------
+    SpikeDictionary
+        The distinct columns, with readout "mean".
     """
     check_positive_int("n_steps", n_steps)
     if counts.ndim != 2 or 0 in counts.shape or int(counts.min()) < 0 or int(counts.max()) > n_steps:
@@ -103,10 +125,30 @@ def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:
     return _without_duplicates(torch.stack(planes, dim=1), len(counts), None, "mean", n_steps)
 
 
+def build_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
+    """Return the peak of bytes while a dictionary is built: its columns, while duplicates are found."""
+    return GROUPING_COPIES * dictionary_bytes(n_rows, n_columns, n_planes)
+
+
 def stack_health(
     witnesses: WitnessSet, inputs: Sequences | Array, readout: Readout = "last"
 ) -> tuple[DictionaryHealth, ...]:
-    """The health of every hidden layer's spikes, from the inputs up: where a deep stack dies, or takes rows for one."""
+    """Return the health of every hidden layer's spikes: it shows where a deep stack dies, or confuses rows.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet
+        The witnesses.
+    inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+        The sequences.
+    readout : "last", "all" or "mean"
+        What a row holds of a sequence.
+
+    Returns
+    -------
+    tuple of DictionaryHealth
+        One per hidden layer, from the inputs up.
+    """
     stacks = [replace(witnesses, layers=witnesses.layers[:depth]) for depth in range(1, len(witnesses.layers) + 1)]
     return tuple(build_dictionary(stack, inputs, readout).health() for stack in stacks)
 

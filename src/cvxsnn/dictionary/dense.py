@@ -9,11 +9,11 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
+from .base import Readout
 from .health import DictionaryHealth
-from .packed import Readout
 
-_MEMORY = 8 * 2**30
-"""Bytes that the columns may take."""
+MEMORY_BUDGET = 8 * 2**30
+"""Bytes that real columns may take, unless the caller says otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,17 @@ class DenseDictionary:
     Parameters
     ----------
     values : Tensor of shape (n_rows, n_atoms)
-        Kept in float64.
+        The columns, kept in float64.
+    readout : "last", "all" or "mean"
+        What a row holds of a sequence.
+    n_steps : int
+        Steps of the longest sequence.
+    is_complete : bool
+        Whether the columns are all that there can be.
+    witnesses : None
+        No witness stands behind real columns.
+    memory_budget : int
+        Bytes that the columns may take.
     """
 
     values: Tensor
@@ -31,6 +41,7 @@ class DenseDictionary:
     n_steps: int = 1
     is_complete: bool = False
     witnesses: None = None
+    memory_budget: int = MEMORY_BUDGET
 
     def __post_init__(self) -> None:
         """Refuse what is no matrix of numbers, and what does not fit."""
@@ -38,9 +49,9 @@ class DenseDictionary:
             raise InvalidInputError(
                 f"expected columns of shape (n_rows, n_columns), not empty, got shape {tuple(self.values.shape)}"
             )
-        if 8 * self.values.numel() > _MEMORY:
+        if 8 * self.values.numel() > self.memory_budget:
             raise BudgetError(
-                f"expected real columns within {_MEMORY / 2**30:.0f} GiB, but {len(self.values):,} rows × "
+                f"expected real columns within {self.memory_budget / 2**30:.2g} GiB, but {len(self.values):,} rows × "
                 f"{self.values.shape[1]:,} columns need {8 * self.values.numel() / 2**30:.1f} GiB: use fewer rows"
             )
         if not bool(torch.isfinite(self.values).all()):
@@ -82,14 +93,54 @@ class DenseDictionary:
         """Each column stands for itself."""
         return self.witness_of_atom
 
+    @property
+    def is_binary(self) -> bool:
+        """Entries may be any numbers."""
+        return False
+
+    @property
+    def is_in_memory(self) -> bool:
+        """The rows are in memory."""
+        return True
+
     def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
-        """Columns, shape (n_rows, n_chosen)."""
+        """Return columns.
+
+        Parameters
+        ----------
+        atoms : Tensor or slice
+            The columns to return; all of them by default.
+        dtype : torch.dtype
+            The type of the numbers.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_chosen)
+            The columns.
+        """
         return self.values[:, atoms].to(dtype)
 
     def iterate_rows(
         self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Yield ``(rows, numbers of shape (n_chosen, n_atoms))`` in blocks of rows; with ``atoms`` only these."""
+        """Iterate over blocks of rows.
+
+        Parameters
+        ----------
+        n_rows : int
+            About how many rows a block has.
+        dtype : torch.dtype
+            The type of the numbers.
+        atoms : Tensor, optional
+            The columns to return; all of them when not given.
+
+        Yields
+        ------
+        rows : slice
+            Which rows these are.
+        block : Tensor of shape (n_rows_of_block, n_chosen)
+            Their entries.
+        """
         step = check_positive_int("n_rows", n_rows)
         for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
@@ -97,29 +148,85 @@ class DenseDictionary:
             yield rows, block.to(dtype)
 
     def matvec(self, coef: Tensor) -> Tensor:
-        """The product D·W for W of shape (n_atoms, n_outputs), from the rows of W that are not zero."""
+        """Return the product D·W, from the rows of W that are not zero.
+
+        Parameters
+        ----------
+        coef : Tensor of shape (n_atoms, n_outputs), dtype float64
+            The matrix W.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs), dtype float64
+            The product.
+        """
         active = torch.nonzero(coef.any(1)).squeeze(1)
         return self.values @ coef if 2 * len(active) > self.n_atoms else self.values[:, active] @ coef[active]
 
     def rmatvec(self, rows: Tensor) -> Tensor:
-        """The product Dᵀ·R for R of shape (n_rows, n_outputs)."""
+        """Return the product Dᵀ·R.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (n_rows, n_outputs), dtype float64
+            The matrix R.
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_outputs), dtype float64
+            The product.
+        """
         return self.values.T @ rows
 
     def gram(self) -> Tensor:
-        """The Gram matrix DᵀD."""
+        """Return the Gram matrix DᵀD.
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_atoms), dtype float64
+            The products of all pairs of columns.
+        """
         return self.values.T @ self.values
 
     def take_rows(self, rows: Tensor) -> "DenseDictionary":
-        """The dictionary restricted to some rows."""
+        """Return the dictionary restricted to some rows.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (n_chosen,), dtype int64
+            The rows to keep, in this order.
+
+        Returns
+        -------
+        DenseDictionary
+            A dictionary in memory.
+        """
         return replace(self, values=self.values[rows])
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
-        """Group the rows that are equal to the bit and, where given, have equal labels."""
+        """Group the rows that are equal to the bit and, where given, have equal labels.
+
+        Parameters
+        ----------
+        labels : Tensor of shape (n_rows,) or (n_rows, n_labels), optional
+            Labels, which are compared bit for bit.
+
+        Returns
+        -------
+        Groups
+            The first row and the number of rows of each group, and the group of each row.
+        """
         parts = [self.values] if labels is None else [self.values, labels.reshape(self.n_rows, -1).to(self.values)]
         return bits.group_equal(torch.cat([(part + 0.0).view(torch.int64) for part in parts], dim=1))
 
     def health(self) -> DictionaryHealth:
-        """Count columns that are always zero, that are constant otherwise, and that repeat another."""
+        """Count columns that are always zero, that are constant otherwise, and that repeat another.
+
+        Returns
+        -------
+        DictionaryHealth
+            The counts; as a string, one line.
+        """
         is_constant = (self.values == self.values[:1]).all(0)
         is_dead = is_constant & (self.values[0] == 0)
         n_distinct = len(bits.group_equal((self.values.T.contiguous() + 0.0).view(torch.int64)).first)

@@ -11,7 +11,7 @@ from ..witnesses import WitnessSet
 
 
 def fingerprint(parts: Iterable[Tensor | str | None]) -> str:
-    """SHA-256 of tensors, with their types and shapes, and of texts."""
+    """Return the SHA-256 of tensors, with their types and shapes, and of texts."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, Tensor):
@@ -23,7 +23,7 @@ def fingerprint(parts: Iterable[Tensor | str | None]) -> str:
 
 
 def fingerprint_witnesses(witnesses: WitnessSet | None) -> str:
-    """The fingerprint of what decides the spikes; where the witnesses came from does not count."""
+    """Return the fingerprint of what decides the spikes; where the witnesses came from does not count."""
     if witnesses is None:
         return "none"
     parts: list[Tensor | str | None] = []

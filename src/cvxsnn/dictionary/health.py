@@ -1,21 +1,32 @@
-"""How much of a dictionary is of use."""
+"""How much of a dictionary is useful."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class DictionaryHealth:
-    """How much of what the witnesses produced is of use. All counts but the last are of witnesses.
+    """How much of what the witnesses produced is useful. All counts but those of rows are of witnesses.
 
-    Attributes
+    Parameters
     ----------
-    n_witnesses, n_atoms : columns before and after duplicates were removed
-    n_dead, n_saturated : columns that are always 0, always 1
-    n_duplicate : columns equal to an earlier one
-    n_complementary : pairs of atoms that are each other's negation
-    density : mean of all columns
-    n_rows, n_distinct_rows : rows, and how many of them differ in their spikes: those that do not, no read-out can tell
-        apart
+    n_witnesses : int
+        Columns before duplicates were removed.
+    n_atoms : int
+        Columns after duplicates were removed.
+    n_dead : int
+        Columns that are always 0.
+    n_saturated : int
+        Columns that are always 1.
+    n_duplicate : int
+        Columns equal to an earlier one.
+    n_complementary : int
+        Pairs of atoms that are each other's negation.
+    density : float
+        Mean of all columns.
+    n_rows : int
+        Number of rows.
+    n_distinct_rows : int
+        Rows that differ in their spikes: those that do not, no read-out can tell apart.
     """
 
     n_witnesses: int

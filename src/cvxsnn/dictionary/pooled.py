@@ -1,4 +1,4 @@
-"""The spikes of a pool of witnesses on some data, a block at a time.
+"""The spikes of a pool of witnesses on some data, block by block.
 
 Blocks are drawn and judged wherever joblib runs tasks: what goes out is the pool, which is a few numbers, and the
 data; what comes back is what was asked about each block.
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ..core import bits
 from ..core.parallel import Shared, run_tasks
 from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
 from ..witnesses.pool import WitnessPool
+from .base import Readout
 from .building import build_dictionary
-from .packed import Readout, SpikeDictionary
+from .packed import SpikeDictionary, dictionary_bytes, n_planes_of, n_rows_of
 
 Verdict = TypeVar("Verdict")
 
@@ -23,7 +23,19 @@ Judge = Callable[[SpikeDictionary, int], Verdict]
 
 
 class PoolSpikes:
-    """The dictionaries of a pool's blocks, kept while there is room, drawn again when there is none."""
+    """The dictionaries of a pool's blocks, kept while there is room, drawn again when there is none.
+
+    Parameters
+    ----------
+    pool : WitnessPool
+        The pool.
+    sequences : Sequences
+        The data.
+    readout : "last", "all" or "mean"
+        What a row holds of a sequence.
+    memory_budget : int
+        Bytes of spikes to keep.
+    """
 
     def __init__(self, pool: WitnessPool, sequences: Sequences, readout: Readout, memory_budget: int = 2**30) -> None:
         self.pool, self.sequences, self.readout, self._room = pool, sequences, readout, memory_budget
@@ -31,11 +43,33 @@ class PoolSpikes:
         self._kept: dict[int, SpikeDictionary] = {}
 
     def of(self, witnesses: WitnessSet) -> SpikeDictionary:
-        """The spikes of any witnesses on the data."""
+        """Return the spikes of any witnesses on the data.
+
+        Parameters
+        ----------
+        witnesses : WitnessSet
+            The witnesses.
+
+        Returns
+        -------
+        SpikeDictionary
+            Their distinct spikes.
+        """
         return self._source.value.of(witnesses)
 
     def block(self, number: int) -> SpikeDictionary:
-        """The distinct spikes of a block; ``witness_of_atom`` counts from the block's start."""
+        """Return the distinct spikes of a block; ``witness_of_atom`` counts from the block's start.
+
+        Parameters
+        ----------
+        number : int
+            The number of the block, from 0.
+
+        Returns
+        -------
+        SpikeDictionary
+            The spikes, without the witnesses.
+        """
         if number in self._kept:
             return self._kept[number]
         spikes = self._source.value.block(number)
@@ -44,10 +78,22 @@ class PoolSpikes:
         return spikes
 
     def judge_blocks(self, judge: Judge[Verdict], n_blocks: int) -> Iterator[Verdict]:
-        """Yield what ``judge`` says of each of the first blocks, in any order.
+        """Judge each of the first blocks, in any order.
 
-        Blocks that are kept are judged here. The others are drawn and judged wherever joblib carries tasks, and their
+        Blocks that are kept are judged here. The others are drawn and judged wherever joblib runs tasks, and their
         spikes come back only if there is room for them. What lies on a GPU is left to this process.
+
+        Parameters
+        ----------
+        judge : function
+            Called with the spikes of a block and the number of its first witness.
+        n_blocks : int
+            Number of blocks to judge.
+
+        Yields
+        ------
+        object
+            What ``judge`` returned for a block.
         """
         missing = [number for number in range(n_blocks) if number not in self._kept]
         for number in sorted(self._kept.keys() - set(missing)):
@@ -78,10 +124,8 @@ class _Source:
     @property
     def block_bytes(self) -> int:
         """The most that the spikes of a block can take."""
-        n_samples, n_steps = len(self.sequences), self.sequences.n_steps
-        n_rows = n_samples * n_steps if self.readout == "all" else n_samples
-        n_planes = n_steps.bit_length() if self.readout == "mean" else 1
-        return self.pool.starts[1] * n_planes * bits.packed_bytes(n_rows)
+        n_rows = n_rows_of(self.readout, len(self.sequences), self.sequences.n_steps)
+        return dictionary_bytes(n_rows, self.pool.starts[1], n_planes_of(self.readout, self.sequences.n_steps))
 
     def of(self, witnesses: WitnessSet) -> SpikeDictionary:
         return build_dictionary(witnesses.to(self.sequences.device), self.sequences, self.readout)

@@ -1,8 +1,8 @@
 """A dictionary whose rows lie on disk, in shards of packed bits: each pass reads every shard once.
 
-A folder has one safetensors file a shard, which is written whole or not at all, and ``dictionary.safetensors``, written
-last, which says which shards there are. A shard is a :class:`SpikeDictionary` of its own rows, mapped into memory while
-it is in use, so a product holds one shard and what has an entry for each row or each atom, and nothing else.
+A folder has one safetensors file per shard, which is written whole or not at all, and ``dictionary.safetensors``, which
+is written last and lists the shards. A shard is a :class:`SpikeDictionary` of its own rows, mapped into memory while it
+is in use, so a product holds one shard and what has an entry for each row or each atom, and nothing else.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,10 +19,11 @@ from ..core.checks import check_choice, check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..witnesses import WitnessSet
+from .base import Readout
 from .blocks import Batch, Block, iterate_blocks, map_in_order
 from .fingerprint import fingerprint, fingerprint_witnesses
 from .health import DictionaryHealth
-from .packed import Readout, SpikeDictionary
+from .packed import SpikeDictionary, n_planes_of
 
 SHARD_ROWS = 2**16
 """Rows of a shard, unless the caller says otherwise: 8 MiB for 1,024 witnesses."""
@@ -38,14 +39,21 @@ class ShardedDictionary:
     Parameters
     ----------
     folder : Path
+        The folder of the shards.
     shard_rows : tuple of int
         Rows of each shard.
     atom_of_witness : Tensor of shape (n_witnesses,), dtype int64
+        The atom that each witness produced.
     witness_of_atom : Tensor of shape (n_atoms,), dtype int64
+        The first witness that produced each atom.
     witnesses : WitnessSet or None
+        The witnesses that made the columns, where they are known.
     readout : "last", "all" or "mean"
+        What a row holds of a sequence.
     n_steps : int
         Steps of the longest sequence.
+    is_complete : bool
+        Whether the atoms are all patterns of a family of witnesses.
     """
 
     folder: Path
@@ -82,15 +90,51 @@ class ShardedDictionary:
         """Shards are mapped into the processor's memory."""
         return self.atom_of_witness.device
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether every entry is 0 or 1; means are not."""
+        return self.readout != "mean"
+
+    @property
+    def is_in_memory(self) -> bool:
+        """The rows are on disk."""
+        return False
+
     def iterate_shards(self, atoms: Tensor | None = None) -> Iterator[tuple[slice, SpikeDictionary]]:
-        """Yield ``(rows, the dictionary of these rows)``, one shard at a time; with ``atoms`` only these columns."""
+        """Iterate over the shards.
+
+        Parameters
+        ----------
+        atoms : Tensor, optional
+            The columns to return; all of them when not given.
+
+        Yields
+        ------
+        rows : slice
+            Which rows these are.
+        shard : SpikeDictionary
+            The dictionary of these rows.
+        """
         start = 0
         for number, n_rows in enumerate(self.shard_rows):
             yield slice(start, start + n_rows), self._open(number, atoms)
             start += n_rows
 
     def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
-        """Columns as numbers, shape (n_rows, n_chosen): they must fit into memory."""
+        """Return columns as numbers, which must fit into memory.
+
+        Parameters
+        ----------
+        atoms : Tensor or slice
+            The columns to return; all of them by default.
+        dtype : torch.dtype
+            The type of the numbers.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_chosen)
+            The columns.
+        """
         chosen = torch.arange(self.n_atoms)[atoms]
         columns = torch.empty(self.n_rows, len(chosen), dtype=dtype)
         for rows, block in self.iterate_rows(dtype=dtype, atoms=chosen):
@@ -100,16 +144,41 @@ class ShardedDictionary:
     def iterate_rows(
         self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Yield ``(rows, numbers of shape (n_chosen, n_atoms))`` in blocks of about ``n_rows`` rows.
+        """Iterate over blocks of rows; blocks end where shards do.
 
-        Blocks end where shards do. With ``atoms`` only these columns.
+        Parameters
+        ----------
+        n_rows : int
+            About how many rows a block has.
+        dtype : torch.dtype
+            The type of the numbers.
+        atoms : Tensor, optional
+            The columns to return; all of them when not given.
+
+        Yields
+        ------
+        rows : slice
+            Which rows these are.
+        block : Tensor of shape (n_rows_of_block, n_chosen)
+            Their entries.
         """
         for own, shard in self.iterate_shards(atoms):
             for rows, block in shard.iterate_rows(n_rows, dtype):
                 yield slice(own.start + rows.start, own.start + rows.stop), block
 
     def matvec(self, coef: Tensor) -> Tensor:
-        """The product D·W for W of shape (n_atoms, n_outputs), in float64, from the rows of W that are not zero."""
+        """Return the product D·W, from the rows of W that are not zero.
+
+        Parameters
+        ----------
+        coef : Tensor of shape (n_atoms, n_outputs), dtype float64
+            The matrix W.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs), dtype float64
+            The product.
+        """
         scores = coef.new_zeros(self.n_rows, coef.shape[1])
         active = torch.nonzero(coef.any(1)).squeeze(1)
         if len(active) > 0:
@@ -118,14 +187,31 @@ class ShardedDictionary:
         return scores
 
     def rmatvec(self, rows: Tensor) -> Tensor:
-        """The product Dᵀ·R for R of shape (n_rows, n_outputs), in float64."""
+        """Return the product Dᵀ·R.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (n_rows, n_outputs), dtype float64
+            The matrix R.
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_outputs), dtype float64
+            The product.
+        """
         product = rows.new_zeros(self.n_atoms, rows.shape[1])
         for own, shard in self.iterate_shards():
             product += shard.rmatvec(rows[own])
         return product
 
     def gram(self) -> Tensor:
-        """The Gram matrix DᵀD in float64, free of rounding where the readout is not "mean"."""
+        """Return the Gram matrix DᵀD, free of rounding where the readout is not "mean".
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_atoms), dtype float64
+            The products of all pairs of columns.
+        """
         total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64)
         if self.readout == "mean":
             for _, block in self.iterate_rows():
@@ -136,8 +222,19 @@ class ShardedDictionary:
         return total
 
     def take_rows(self, rows: Tensor) -> SpikeDictionary:
-        """The dictionary of some rows, in memory; atoms keep their places, even where they become equal."""
-        n_planes = self.n_steps.bit_length() if self.readout == "mean" else 1
+        """Return the dictionary of some rows, in memory; atoms keep their places, even where they become equal.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (n_chosen,), dtype int64
+            The rows to keep, in this order.
+
+        Returns
+        -------
+        SpikeDictionary
+            A dictionary in memory.
+        """
+        n_planes = n_planes_of(self.readout, self.n_steps)
         taken = torch.zeros(n_planes, len(rows), bits.packed_bytes(self.n_atoms), dtype=torch.uint8)
         lengths = torch.zeros(len(rows), dtype=torch.int64)
         for own, shard in self.iterate_shards():
@@ -159,12 +256,29 @@ class ShardedDictionary:
         )
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
-        """Each row by itself: to find equal ones, all would have to be held at once."""
+        """Return each row by itself: to find equal ones, all would have to be held at once.
+
+        Parameters
+        ----------
+        labels : Tensor of shape (n_rows,) or (n_rows, n_labels), optional
+            Labels, which make no difference.
+
+        Returns
+        -------
+        Groups
+            The first row and the number of rows of each group, and the group of each row.
+        """
         own = torch.arange(self.n_rows)
         return bits.Groups(own, own, torch.ones_like(own))
 
     def health(self) -> DictionaryHealth:
-        """Count dead, saturated, duplicate and complementary columns; rows are told apart by two 64-bit hashes."""
+        """Count dead, saturated, duplicate and complementary columns; rows are told apart by two 64-bit hashes.
+
+        Returns
+        -------
+        DictionaryHealth
+            The counts; as a string, one line.
+        """
         gram, sums = self.gram(), self.rmatvec(torch.ones(self.n_rows, 1, dtype=torch.float64))
         # ‖d + e − 1‖², which is zero for complements and at least one over the squared steps for others.
         distance = gram.diagonal() + gram.diagonal()[:, None] + self.n_rows + 2 * (gram - sums - sums.T)
@@ -234,22 +348,27 @@ def stream_dictionary(
     Parameters
     ----------
     witnesses : WitnessSet
+        The witnesses.
     batches : iterable of (inputs, targets) or (inputs, targets, lengths)
-        Gone through once: a DataLoader, a generator. Inputs (n_samples, n_steps, n_features), targets (n_samples, ...).
+        Batches that are read once, from a DataLoader or a generator: inputs (n_samples, n_steps, n_features) and
+        targets (n_samples, ...).
     folder : Path or str
-        Made if need be.
+        Where to write the shards; made if it does not exist.
     readout : "last", "all" or "mean"
+        What a row holds of a sequence.
     shard_rows : int
         Rows of a shard, which with its inputs must fit into memory a few times.
     restart : bool
         Whether shards of other witnesses or sequences may be overwritten.
     n_jobs : int
-        Processes; -1 for one a core. The files do not depend on it.
+        Number of processes; -1 for one per core. The files do not depend on it.
 
     Returns
     -------
-    ShardedDictionary
-    targets : Tensor of shape (n_samples, ...), in memory
+    dictionary : ShardedDictionary
+        The dictionary on disk.
+    targets : Tensor of shape (n_samples, ...)
+        The targets of all batches, in memory.
     """
     check_choice("readout", readout, ("last", "all", "mean"))
     check_positive_int("shard_rows", shard_rows)
@@ -288,13 +407,21 @@ def stream_dictionary(
 
 
 def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> tuple[ShardedDictionary, Tensor]:
-    """What :func:`stream_dictionary` returned, from its folder; every shard is read once and checked.
+    """Open what :func:`stream_dictionary` wrote; every shard is read once and checked.
 
     Parameters
     ----------
     folder : Path or str
+        The folder of the shards.
     witnesses : WitnessSet, optional
-        Those that made the spikes, without which no network can be rebuilt.
+        The witnesses that made the spikes, without which no network can be rebuilt.
+
+    Returns
+    -------
+    dictionary : ShardedDictionary
+        The dictionary on disk.
+    targets : Tensor of shape (n_samples, ...)
+        The targets, in memory.
     """
     folder = Path(folder)
     index, header = read_tensors(folder / _INDEX, _INDEX_KIND)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from math import inf
 from numbers import Real
 from typing import Any, Self
@@ -25,9 +26,9 @@ from ..data.sequences import Sequences
 from ..data.tasks.task import UNNAMED_HEAD
 from ..data.training_set import TrainingSet
 from ..dictionary import Readout
-from ..network.proof import Proof
-from ..network.reconstruction import reconstruct
+from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
+from ..neurons import neuron_model
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
 from ..training.methods import METHODS, train
 from ..training.search import Tuning
@@ -45,12 +46,47 @@ _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
 
 
+@dataclass(frozen=True, eq=False)
+class FittedState:
+    """What an estimator has learned from data: all that predictions and certificates need besides its parameters.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network.
+    mean : array of shape (n_features,)
+        What is subtracted from each feature.
+    scale : array of shape (n_features,)
+        What each feature is divided by.
+    is_sequential : bool
+        Whether it was fitted to sequences rather than to rows of features.
+    proof : Proof or None
+        How to certify the read-out again, where it is the optimum of a convex program.
+    feature_names : array of str or None
+        Names of the features, where they had any.
+    classes : array or None
+        The labels of a classifier.
+    is_flat : bool
+        Whether the targets of a regressor had one axis.
+    """
+
+    network: SpikingNetwork
+    mean: FloatArray
+    scale: FloatArray
+    is_sequential: bool
+    proof: Proof | None
+    feature_names: npt.NDArray[Any] | None
+    classes: npt.NDArray[Any] | None
+    is_flat: bool
+
+
 class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """What classifier and regressor have in common."""
 
     _proof: Proof | None
     network_: SpikingNetwork
     certificate_: Certificate | None
+    history_: tuple[Any, ...]
 
     def __init__(
         self,
@@ -145,6 +181,33 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         twin.certificate_ = twin._proof.certificate
         return twin
 
+    def _state(self) -> FittedState:
+        """Return what was learned, for a file."""
+        check_is_fitted(self)
+        return FittedState(
+            network=self.network_,
+            mean=self._mean,
+            scale=self._scale,
+            is_sequential=self._is_sequential,
+            proof=self._proof,
+            feature_names=getattr(self, "feature_names_in_", None),
+            classes=getattr(self, "classes_", None),
+            is_flat=getattr(self, "_is_flat", True),
+        )
+
+    def _restore(self, state: FittedState) -> None:
+        """Become the estimator that had learned this; how it was trained is not restored."""
+        self.network_, self._proof, self.history_ = state.network, state.proof, ()
+        self.certificate_ = None if state.proof is None else state.proof.certificate
+        self.n_features_in_, self._is_sequential = state.network.n_features, state.is_sequential
+        self._mean, self._scale = state.mean, state.scale
+        if state.feature_names is not None:
+            self.feature_names_in_ = state.feature_names
+        if state.classes is None:
+            self._is_flat = state.is_flat
+        else:
+            self.classes_ = state.classes
+
     def _checked_proof(self) -> Proof:
         check_is_fitted(self)
         if self._proof is None:
@@ -218,7 +281,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
         if self.neuron != "lif":
-            family = {name: value for name, value in family.items() if name in ("bias", "gain")}
+            own = {"bias", "gain", *neuron_model(self.neuron).sampled}
+            family = {name: value for name, value in family.items() if name in own}
         sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
         return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
 

@@ -6,7 +6,7 @@ no name is ever imported or called, so that loading a file runs no code of its o
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from ..convex.losses import LOSSES, Loss, Softmax
 from ..convex.objective import Objective
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
-from ..network.proof import Proof
+from ..network.reconstruction import Proof
 from ..network.spiking_network import OutputHead, SpikingNetwork
-from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
+from ..neurons import HiddenLayer, neuron_model, neuron_of
+from ..neurons.layer import tensor_names
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Provenance, WitnessSet, parse_distribution, regenerate
+from .base import FittedState
 from .classifier import SpikingClassifier
 from .regressor import SpikingRegressor
 
@@ -47,7 +49,6 @@ _MISFITS = (
 )
 """What values that do not fit together may raise."""
 
-_LAYERS: dict[str, type[HiddenLayer]] = {"lif": LIFLayer, "threshold": ThresholdLayer}
 _ESTIMATORS = {"classifier": SpikingClassifier, "regressor": SpikingRegressor}
 
 
@@ -57,7 +58,23 @@ def save(model: Model, path: Path | str) -> None:
     Parameters
     ----------
     model : SpikingNetwork, SpikingClassifier or SpikingRegressor
+        The network or the fitted estimator.
     path : Path or str
+        Where to write the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import cvxsnn
+    >>> X = np.random.default_rng(0).normal(size=(40, 5, 2))
+    >>> model = cvxsnn.SpikingRegressor(hidden=(16,), witnesses="gaussian", l1_strength=0.01).fit(X, X.sum((1, 2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cvxsnn.save(model, Path(folder) / "model.safetensors")
+    ...     loaded = cvxsnn.load(Path(folder) / "model.safetensors")
+    >>> bool((loaded.predict(X) == model.predict(X)).all())
+    True
     """
     if isinstance(model, SpikingNetwork):
         tensors, network = _network_out(model)
@@ -68,28 +85,54 @@ def save(model: Model, path: Path | str) -> None:
         raise InvalidInputError(f"expected a network or a spiking estimator, got {type(model).__name__}")
     if not hasattr(model, "network_"):
         raise InvalidInputError(f"expected a fitted {type(model).__name__}, got one that is not: call fit first")
-    tensors, network = _network_out(model.network_)
-    tensors |= {"scale.mean": torch.from_numpy(model._mean), "scale.spread": torch.from_numpy(model._scale)}
+    state = model._state()
+    tensors, network = _network_out(state.network)
+    tensors |= {"scale.mean": torch.from_numpy(state.mean), "scale.spread": torch.from_numpy(state.scale)}
     header: dict[str, Any] = {
         "class": kind,
         "network": network,
         "parameters": {name: _value_out(value) for name, value in model.get_params().items()},
-        "is_sequential": model._is_sequential,
+        "is_sequential": state.is_sequential,
     }
-    if hasattr(model, "feature_names_in_"):
-        header["feature_names"] = model.feature_names_in_.tolist()
-    if isinstance(model, SpikingClassifier):
-        header["classes"] = _labels_out(model.classes_)
+    if state.feature_names is not None:
+        header["feature_names"] = state.feature_names.tolist()
+    if state.classes is not None:
+        header["classes"] = _labels_out(state.classes)
     else:
-        header["is_flat"] = model._is_flat
-    if model._proof is not None:
-        proof_tensors, header["proof"] = _proof_out(model._proof)
+        header["is_flat"] = state.is_flat
+    if state.proof is not None:
+        proof_tensors, header["proof"] = _proof_out(state.proof)
         tensors |= proof_tensors
     write_tensors(path, "model", tensors, header)
 
 
 def load(path: Path | str) -> Model:
-    """Read what :func:`save` wrote: the same spikes and the same predictions."""
+    """Read what :func:`save` wrote: the same spikes and the same predictions.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file.
+
+    Returns
+    -------
+    SpikingNetwork, SpikingClassifier or SpikingRegressor
+        What was saved.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import cvxsnn
+    >>> X = np.random.default_rng(0).normal(size=(40, 5, 2))
+    >>> model = cvxsnn.SpikingRegressor(hidden=(16,), witnesses="gaussian", l1_strength=0.01).fit(X, X.sum((1, 2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cvxsnn.save(model.network_, Path(folder) / "network.safetensors")
+    ...     network = cvxsnn.load(Path(folder) / "network.safetensors")
+    >>> type(network).__name__
+    'SpikingNetwork'
+    """
     tensors, header = read_tensors(path, "model")
     try:
         return _model_in(tensors, header)
@@ -104,24 +147,29 @@ def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model
     if header["class"] == "network":
         return network
     model = _ESTIMATORS[header["class"]](**{name: _value_in(value) for name, value in header["parameters"].items()})
-    model.network_ = network
-    model.n_features_in_ = network.n_features
-    model._mean, model._scale = tensors["scale.mean"].numpy(), tensors["scale.spread"].numpy()
-    if not model._mean.shape == model._scale.shape == (network.n_features,):
-        raise InvalidInputError(f"expected mean and spread of {network.n_features} features, got others")
-    model._is_sequential = bool(header["is_sequential"])
-    if "feature_names" in header:
-        model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
-    if isinstance(model, SpikingClassifier):
-        model.classes_ = _labels_in(header["classes"])
-        if len(model.classes_) not in ((2,) if network.n_outputs == 1 else (network.n_outputs,)):
-            raise InvalidInputError(f"expected labels for {network.n_outputs} outputs, got {len(model.classes_)}")
-    else:
-        model._is_flat = bool(header["is_flat"])
-    model._proof = _proof_in(tensors, header["proof"]) if "proof" in header else None
-    model.certificate_ = None if model._proof is None else model._proof.certificate
-    model.history_ = ()
+    is_classifier = isinstance(model, SpikingClassifier)
+    state = FittedState(
+        network=network,
+        mean=tensors["scale.mean"].numpy(),
+        scale=tensors["scale.spread"].numpy(),
+        is_sequential=bool(header["is_sequential"]),
+        proof=_proof_in(tensors, header["proof"]) if "proof" in header else None,
+        feature_names=np.array(header["feature_names"], dtype=object) if "feature_names" in header else None,
+        classes=_labels_in(header["classes"]) if is_classifier else None,
+        is_flat=True if is_classifier else bool(header["is_flat"]),
+    )
+    _check_state(state)
+    model._restore(state)
     return model
+
+
+def _check_state(state: FittedState) -> None:
+    """Refuse what does not fit the network."""
+    n_features, n_outputs = state.network.n_features, state.network.n_outputs
+    if not state.mean.shape == state.scale.shape == (n_features,):
+        raise InvalidInputError(f"expected mean and spread of {n_features} features, got others")
+    if state.classes is not None and len(state.classes) not in ((2,) if n_outputs == 1 else (n_outputs,)):
+        raise InvalidInputError(f"expected labels for {n_outputs} outputs, got {len(state.classes)}")
 
 
 def _network_out(network: SpikingNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -146,9 +194,7 @@ def _layers_out(prefix: str, layers: tuple[HiddenLayer, ...]) -> tuple[dict[str,
     headers: list[dict[str, Any]] = []
     for depth, layer in enumerate(layers):
         tensors |= {f"{prefix}.{depth}.{name}": value for name, value in layer.tensors().items()}
-        plain = {field.name: getattr(layer, field.name) for field in fields(layer)}
-        settings = {name: value for name, value in plain.items() if not isinstance(value, Tensor)}
-        headers.append({"neuron": next(name for name, kind in _LAYERS.items() if isinstance(layer, kind)), **settings})
+        headers.append({"neuron": neuron_of(layer).name, **layer.settings()})
     return tensors, headers
 
 
@@ -156,12 +202,12 @@ def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[st
     layers = []
     for depth, header in enumerate(headers):
         settings = dict(header)
-        kind = _LAYERS[settings.pop("neuron")]
+        kind = neuron_model(settings.pop("neuron")).layer
         start = f"{prefix}.{depth}."
         own: dict[str, Any] = {
             name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
         }
-        missing = {field.name for field in fields(kind) if field.type is Tensor} - set(own)
+        missing = {*tensor_names(kind)} - set(own)
         if missing:  # a layer would fill it in, at a size that the file does not account for
             raise InvalidInputError(f"expected every parameter of layer {depth}, got no {', '.join(sorted(missing))}")
         layers.append(kind(**own, **settings))
@@ -169,7 +215,7 @@ def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[st
 
 
 def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Sampled witnesses are kept as their recipe, with a digest of what it gave; others as they are."""
+    """Return a proof as tensors and a header, with sampled witnesses as their recipe and a digest of the result."""
     tensors = {f"proof.{name}": getattr(proof, name) for name in ("support", "coef", "intercept", "dual_point")}
     provenance = proof.witnesses.provenance
     witnesses: dict[str, Any] = {"kind": provenance.kind}
@@ -214,7 +260,7 @@ def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof
 
 
 def _check_recipe(recipe: Mapping[str, Any]) -> None:
-    """Refuse to draw more than any file of ours asks for: a recipe is short, whatever it asks for."""
+    """Refuse recipes of more weights than any model has: a recipe is short, whatever it asks for."""
     sizes = [recipe["n_features"], *recipe["hidden"]]
     n_weights = recipe["n_subnetworks"] * sum(a * b + b * b for a, b in pairwise(sizes))
     if n_weights > _MAX_WEIGHTS:

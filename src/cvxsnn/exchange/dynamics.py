@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInputError
-from ..neurons import HiddenLayer, LIFLayer
+from ..neurons import HiddenLayer, LIFLayer, neuron_models
 from ..neurons.lif import Tie, fire
 
 _TIE_ULPS = 16
@@ -39,7 +39,8 @@ def check_neurons(layer: HiddenLayer, depth: int, known: tuple[type[HiddenLayer]
 
 def check_lif(layer: HiddenLayer, depth: int, library: str) -> LIFLayer:
     """Return a layer of LIF neurons, or refuse one that ``library`` cannot hold."""
-    check_neurons(layer, depth, (LIFLayer,), f"{library} cannot represent them")
+    known = tuple(model.layer for model in neuron_models() if library.lower() in model.libraries)
+    check_neurons(layer, depth, known, f"{library} cannot represent them")
     return cast(LIFLayer, layer)
 
 

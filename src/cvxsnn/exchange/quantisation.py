@@ -12,8 +12,7 @@ from ..convex import Certificate, Solution, certify, solve
 from ..core.errors import InvalidInputError
 from ..data.training_set import TrainingSet
 from ..estimators import SpikingClassifier, SpikingRegressor
-from ..network.proof import Proof
-from ..network.reconstruction import reconstruct
+from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..training.methods import Trained
 from .rounding import quantise, round_readout

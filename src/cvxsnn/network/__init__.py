@@ -2,15 +2,16 @@
 
 from .energy import Joules, Operations, count_operations
 from .evaluation import accuracy, label_accuracy
-from .proof import Proof
-from .reconstruction import reconstruct, rescale_hidden, weight_decay_objective
-from .spiking_network import NetworkState, SpikingNetwork
+from .reconstruction import Proof, reconstruct
+from .spiking_network import NetworkState, OutputHead, SpikingNetwork
 from .summary import summarise
+from .weight_decay import rescale_hidden, weight_decay_objective
 
 __all__ = [
     "Joules",
     "NetworkState",
     "Operations",
+    "OutputHead",
     "Proof",
     "SpikingNetwork",
     "accuracy",

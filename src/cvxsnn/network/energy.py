@@ -1,4 +1,4 @@
-"""What a network does on data, counted: synaptic operations, membrane updates, and the energy they stand for."""
+"""Counting what a network does on data: synaptic operations, membrane updates, and the energy that these take."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -9,10 +9,10 @@ from torch import Tensor
 from ..core.checks import Array
 from ..core.text_table import align
 from ..data.sequences import Sequences
-from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
+from ..neurons import HiddenLayer, neuron_of
 from ..neurons.exact import snap_inputs
 from ..neurons.rollout import Steps, iterate_rollout
-from .spiking_network import SpikingNetwork
+from .spiking_network import SpikingNetwork, check_network
 from .summary import connected_neurons
 
 
@@ -46,9 +46,10 @@ CMOS_45NM = Joules()
 class LayerOperations:
     """What one layer did on all sequences together.
 
-    Attributes
+    Parameters
     ----------
     name : str
+        The name of the layer.
     n_neurons : int
         Connected neurons (:func:`cvxsnn.network.summary.connected_neurons`), or outputs of the read-out.
     n_spikes : int
@@ -58,7 +59,7 @@ class LayerOperations:
     n_multiply_accumulates : int
         The same for inputs that are numbers, of which those that are zero cost nothing.
     n_membrane_updates : int
-        One for each LIF neuron and step; threshold neurons keep no membrane.
+        One per neuron and step, for neuron models that keep a membrane.
     n_dense : int
         Multiply-accumulates of a layer of as many neurons that are no spiking ones, none of whose weights is zero.
     """
@@ -77,7 +78,18 @@ class LayerOperations:
         return self.n_accumulates + self.n_multiply_accumulates
 
     def energy(self, joules: Joules = CMOS_45NM) -> float:
-        """Joules for all sequences together."""
+        """Return the energy of all sequences together.
+
+        Parameters
+        ----------
+        joules : Joules
+            Energy of one operation.
+
+        Returns
+        -------
+        float
+            Joules.
+        """
         return (
             self.n_accumulates * joules.accumulate
             + self.n_multiply_accumulates * joules.multiply_accumulate
@@ -85,7 +97,18 @@ class LayerOperations:
         )
 
     def dense_energy(self, joules: Joules = CMOS_45NM) -> float:
-        """The same of the layer that does not spike."""
+        """Return the energy of a layer of the same shape that does not spike.
+
+        Parameters
+        ----------
+        joules : Joules
+            Energy of one operation.
+
+        Returns
+        -------
+        float
+            Joules of all sequences together.
+        """
         return self.n_dense * joules.multiply_accumulate
 
 
@@ -93,11 +116,14 @@ class LayerOperations:
 class Operations:
     """What a network did on some sequences.
 
-    Attributes
+    Parameters
     ----------
-    layers : tuple of LayerOperations, from the inputs up, the read-out last
-    n_samples : int, sequences
-    n_steps : int, steps of all of them together, without padding
+    layers : tuple of LayerOperations
+        What each layer did, from the inputs up, the read-out last.
+    n_samples : int
+        Number of sequences.
+    n_steps : int
+        Steps of all of them together, without padding.
     """
 
     layers: tuple[LayerOperations, ...]
@@ -112,25 +138,58 @@ class Operations:
 
     @property
     def synaptic_per_sample(self) -> float:
-        """Synaptic operations a sequence, on average."""
+        """Synaptic operations per sequence, on average."""
         return self.total.n_synaptic / self.n_samples
 
     @property
     def synaptic_per_step(self) -> float:
-        """Synaptic operations a step, on average."""
+        """Synaptic operations per step, on average."""
         return self.total.n_synaptic / self.n_steps
 
     def energy(self, joules: Joules = CMOS_45NM) -> float:
-        """Joules a sequence, on average."""
+        """Return the energy per sequence, on average.
+
+        Parameters
+        ----------
+        joules : Joules
+            Energy of one operation.
+
+        Returns
+        -------
+        float
+            Joules.
+        """
         return self.total.energy(joules) / self.n_samples
 
     def dense_energy(self, joules: Joules = CMOS_45NM) -> float:
-        """Joules a sequence of the network of the same shape that does not spike."""
+        """Return the energy per sequence of a network of the same shape that does not spike.
+
+        Parameters
+        ----------
+        joules : Joules
+            Energy of one operation.
+
+        Returns
+        -------
+        float
+            Joules.
+        """
         return self.total.dense_energy(joules) / self.n_samples
 
     def table(self, joules: Joules = CMOS_45NM) -> str:
-        """Operations and energy of every layer for one sequence, on average."""
-        header = ("a sample", "neurons", "spikes", "AC", "MAC", "updates", "energy", "dense MAC", "dense energy")
+        """Return operations and energy of every layer per sequence, on average.
+
+        Parameters
+        ----------
+        joules : Joules
+            Energy of one operation.
+
+        Returns
+        -------
+        str
+            A table, one line per layer.
+        """
+        header = ("per sample", "neurons", "spikes", "AC", "MAC", "updates", "energy", "dense MAC", "dense energy")
         rows = []
         for layer in (*self.layers, self.total):
             counts = (layer.n_spikes, layer.n_accumulates, layer.n_multiply_accumulates, layer.n_membrane_updates)
@@ -150,7 +209,7 @@ class Operations:
         """The table, and its sums in a sentence."""
         return (
             f"{self.table()}\n"
-            f"{self.synaptic_per_sample:,.1f} synaptic operations a sample, {self.synaptic_per_step:,.1f} a step "
+            f"{self.synaptic_per_sample:,.1f} synaptic operations per sample, {self.synaptic_per_step:,.1f} per step "
             f"({self.n_samples} samples, {self.n_steps / self.n_samples:.4g} steps each)"
         )
 
@@ -166,9 +225,16 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     Parameters
     ----------
     network : SpikingNetwork
+        The network.
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
-        Padding costs nothing.
+        The sequences; padding costs nothing.
+
+    Returns
+    -------
+    Operations
+        The counts of every layer.
     """
+    check_network(network)
     sequences = Sequences.of(inputs).to(network.weight.device)
     inside, n_samples = sequences.is_inside(), len(sequences)
     n_steps = n_samples * sequences.n_steps if inside is None else int(inside.sum())
@@ -187,11 +253,11 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
         synaptic = int((arrivals * (layer.weight != 0).sum(2)).sum())
         are_numbers = depth == 0 and has_numbers
         feedback, n_dense = 0, int((senders * neurons).sum())
-        if isinstance(layer, ThresholdLayer):
+        if layer.recurrence is not None:
             # The last spikes of a sequence have no step left to be fed back in, and the initial ones are.
             last = _spike_counts(stack, sequences, "last")
             fed_back = spikes - last + n_samples * layer.initial_spikes.to(torch.int64)
-            feedback = int((fed_back * (layer.recurrent_weight != 0).sum(2)).sum())
+            feedback = int((fed_back * (layer.recurrence != 0).sum(2)).sum())
             n_dense += int((neurons * neurons).sum())
         layers.append(
             LayerOperations(
@@ -200,7 +266,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
                 n_spikes=int(spikes.sum()),
                 n_accumulates=feedback + (0 if are_numbers else synaptic),
                 n_multiply_accumulates=synaptic if are_numbers else 0,
-                n_membrane_updates=int(neurons.sum()) * n_steps if isinstance(layer, LIFLayer) else 0,
+                n_membrane_updates=int(neurons.sum()) * n_steps if neuron_of(layer).keeps_membrane else 0,
                 n_dense=n_dense * n_steps,
             )
         )

@@ -1,8 +1,8 @@
-"""Judging a sequence model from outside: its predictions with and without help, and their scores."""
+"""Judging a sequence model from outside: its predictions, with its own decisions fed back or not, and their scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,25 +15,19 @@ Predictions = Mapping[str, npt.NDArray[np.int64]]
 
 
 class SequenceModel(Protocol[State]):
-    """What a model must do to be judged: begin, then answer one step at a time."""
+    """What a model must do to be judged: begin, advance one step at a time, and decide."""
 
     def start(self, n_samples: int) -> State:
-        """The state before the first step of ``n_samples`` sequences."""
+        """Return the state before the first step of ``n_samples`` sequences."""
         ...
 
-    def step(self, state: State, inputs: npt.NDArray[np.float32]) -> tuple[State, Predictions]:
-        """From ``inputs`` of shape (n_samples, n_features), the next state and each head's classes, (n_samples,)."""
+    def step(self, state: State, inputs: npt.NDArray[np.float32]) -> tuple[State, Any]:
+        """Return the next state and scores, from ``inputs`` of shape (n_samples, n_features)."""
         ...
 
-
-def predict_teacher_forced(model: SequenceModel[State], data: SequenceData) -> dict[str, npt.NDArray[np.int64]]:
-    """Predict every step from the true inputs.
-
-    Returns
-    -------
-    dict from head to array of shape (n_samples, n_steps), dtype int64
-    """
-    return _predict(model, data, None)
+    def decide(self, scores: Any) -> Predictions:
+        """Return each head's classes, (n_samples,)."""
+        ...
 
 
 def predict_autoregressive(
@@ -45,34 +39,50 @@ def predict_autoregressive(
 
     Returns
     -------
-    dict from head to array of shape (n_samples, n_steps), dtype int64
+    dict of str to array of shape (n_samples, n_steps), dtype int64
+        The classes of each head.
     """
+    _check_model(model, ("start", "step", "decide"))
+    _check_data(data)
     feedback.check(data)
-    return _predict(model, data, feedback)
-
-
-def _predict(
-    model: SequenceModel[State], data: SequenceData, feedback: Feedback | None
-) -> dict[str, npt.NDArray[np.int64]]:
     predictions = {head: np.empty((data.n_samples, data.n_steps), dtype=np.int64) for head in data.heads}
     state = model.start(data.n_samples)
     for step in range(data.n_steps):
-        inputs = data.inputs[:, step].copy()  # feedback, or the model itself, may write into it
-        if feedback is not None and step > 0:
+        inputs = data.inputs[:, step].copy()  # the model may write into it
+        if step > 0:
             inputs[:, feedback.feature] = predictions[feedback.head][:, step - 1]
-        state, answers = model.step(state, inputs)
-        _check_heads(answers, dict.fromkeys(data.heads, (data.n_samples,)), f"the model's answers at step {step}")
-        for head, answer in answers.items():
-            predictions[head][:, step] = answer
+        state, scores = model.step(state, inputs)
+        decisions = model.decide(scores)
+        _check_heads(decisions, dict.fromkeys(data.heads, (data.n_samples,)), f"the model's decisions at step {step}")
+        for head, classes in decisions.items():
+            predictions[head][:, step] = classes
     return predictions
+
+
+def _check_model(model: object, methods: tuple[str, ...]) -> None:
+    missing = [name for name in methods if not callable(getattr(model, name, None))]
+    if missing:
+        raise InvalidInputError(
+            f"expected a model with the methods {', '.join(methods)}, such as a SpikingNetwork, got a "
+            f"{type(model).__name__} without {', '.join(missing)}"
+        )
+
+
+def _check_data(data: object) -> None:
+    if not isinstance(data, SequenceData):
+        raise InvalidInputError(
+            f"expected a split of a task, such as task.test, to judge a model on, got {type(data).__name__}"
+        )
 
 
 def _check_heads(predictions: Predictions, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:
     """Refuse predictions that are not integer classes of these heads and shapes."""
+    if not isinstance(predictions, Mapping):
+        raise InvalidInputError(f"expected {what} as a mapping from head to classes, got {type(predictions).__name__}")
     if predictions.keys() != shapes.keys():
         raise InvalidInputError(f"expected {what} for heads {sorted(shapes)}, got heads {sorted(predictions)}")
     for head, shape in shapes.items():
-        found = predictions[head]
+        found = np.asarray(predictions[head])
         if found.shape != shape or not np.issubdtype(found.dtype, np.integer):
             raise InvalidInputError(
                 f"expected {what} for head {head!r} to be integer classes of shape {shape}, "
@@ -102,24 +112,9 @@ class TokenScores:
     first_error_step: npt.NDArray[np.int64]
 
     @property
-    def sum_token(self) -> float:
-        """Share of tokens with the right sum digit."""
-        return self._head_token("sum")
-
-    @property
-    def carry_token(self) -> float:
-        """Share of tokens with the right carry."""
-        return self._head_token("carry")
-
-    @property
     def mean_first_error_step(self) -> float:
         """Mean of ``first_error_step``."""
         return float(self.first_error_step.mean())
-
-    def _head_token(self, head: str) -> float:
-        if head not in self.head_token:
-            raise InvalidInputError(f"expected scores of a head {head!r}, got heads {sorted(self.head_token)}")
-        return self.head_token[head]
 
 
 def score_tokens(predictions: Predictions, data: SequenceData) -> TokenScores:
@@ -128,13 +123,20 @@ def score_tokens(predictions: Predictions, data: SequenceData) -> TokenScores:
     Parameters
     ----------
     predictions : mapping from head to integer array of shape (n_samples, n_steps)
+        The classes of each head.
     data : SequenceData
-        With one target a step for each of the same heads.
+        The sequences, with a target per step for each of the same heads.
+
+    Returns
+    -------
+    TokenScores
+        The shares that are right.
     """
+    _check_data(data)
     for head, targets in data.heads.items():
         if targets.ndim != 2:
             raise InvalidInputError(
-                f"expected one target a step, got one a sequence for head {head!r}: use label_accuracy"
+                f"expected one target per step, got one per sequence for head {head!r}: use label_accuracy"
             )
     _check_heads(predictions, {head: targets.shape for head, targets in data.heads.items()}, "predictions")
     is_right = {head: predictions[head] == targets for head, targets in data.heads.items()}
@@ -149,32 +151,58 @@ def score_tokens(predictions: Predictions, data: SequenceData) -> TokenScores:
 
 
 def label_accuracy(predicted: npt.NDArray[np.int64], data: SequenceData) -> float:
-    """Share of sequences whose one label is ``predicted`` right.
+    """Return the share of sequences whose label is predicted right.
 
     Parameters
     ----------
     predicted : integer array of shape (n_samples,)
+        The classes.
     data : SequenceData
-        With one head, of one label a sequence.
+        The sequences, with one head of one label per sequence.
+
+    Returns
+    -------
+    float
+        The share, from 0 to 1.
     """
+    _check_data(data)
     shapes = {head: targets.shape for head, targets in data.heads.items()}
     if list(shapes.values()) != [(data.n_samples,)]:
         raise InvalidInputError(
-            f"expected data with one head of one label a sequence, got targets of shapes {shapes}: use score_tokens"
+            f"expected data with one head of one label per sequence, got targets of shapes {shapes}: use score_tokens"
         )
     ((head, targets),) = data.heads.items()
     _check_heads({head: predicted}, shapes, "predictions")
-    return float((predicted == targets).mean())
+    return float((np.asarray(predicted) == targets).mean())
 
 
 def accuracy(model: "Network[State]", task: Task, data: SequenceData) -> float:
-    """The one number by which a task judges a model.
+    """Return the one number by which a task judges a model.
 
-    Where the model feeds its own answers back, the share of steps at which every head is right while it does so; where
-    each step has targets, the same without feedback; else the share of right labels.
+    Where the model feeds its own decisions back, it is the share of steps at which every head is right while it does
+    so; where each step has targets, the same without feedback; else the share of right labels.
+
+    Parameters
+    ----------
+    model : SpikingNetwork
+        The network, or any other model with the methods ``start``, ``step`` and ``decide`` for tasks with feedback and
+        ``predict`` for others.
+    task : Task
+        The task, which says whether there is feedback.
+    data : SequenceData
+        A split of the task.
+
+    Returns
+    -------
+    float
+        The share, from 0 to 1.
     """
+    if not isinstance(task, Task):
+        raise InvalidInputError(f"expected a task, such as cvxsnn.tasks.addition(), got {type(task).__name__}")
+    _check_data(data)
     if task.feedback is not None:
         return score_tokens(predict_autoregressive(model, data, task.feedback), data).joint_token
+    _check_model(model, ("predict",))
     predicted = model.predict(data.inputs)
     if all(targets.ndim == 2 for targets in data.heads.values()):
         return score_tokens(predicted, data).joint_token
@@ -183,8 +211,8 @@ def accuracy(model: "Network[State]", task: Task, data: SequenceData) -> float:
 
 
 class Network(SequenceModel[State], Protocol[State]):
-    """A model that also answers for whole sequences at once."""
+    """A model that also predicts for whole sequences."""
 
     def predict(self, inputs: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.int64]]:
-        """Each head's classes, (n_samples,) or (n_samples, n_steps)."""
+        """Return each head's classes, (n_samples,) or (n_samples, n_steps)."""
         ...

@@ -1,27 +1,31 @@
-"""From a convex solution back to a spiking network."""
+"""What is kept of a convex solution: the network that it stands for, and the proof that it is optimal."""
 
-import math
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ..convex import ConvexProblem, Solution, StatisticsProblem, StatisticsSolution
-from ..core.checks import Array, check_choice, check_positive_int
+from ..convex import Certificate, ConvexProblem, Solution, StatisticsProblem, StatisticsSolution, certify
+from ..convex.objective import Objective
+from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
-from ..dictionary import Dictionary
-from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
+from ..data.training_set import TrainingSet
+from ..dictionary import Dictionary, build_dictionary
+from ..neurons import HiddenLayer, neuron_model
 from ..witnesses import WitnessSet
 from .spiking_network import OutputHead, SpikingNetwork
 
 Form = Literal["compact", "parallel", "full"]
 
-_MAX_NUMBERS = 2**29
-"""Weights that a parallel network may have: 2 GiB of float32."""
+MAX_WEIGHTS = 2**29
+"""Hidden weights that a parallel network may have, unless the caller says otherwise: 2 GiB of float32."""
 
 
-def reconstruct(solution: Solution | StatisticsSolution, form: Form = "compact", width: int = 1) -> SpikingNetwork:
+def reconstruct(
+    solution: Solution | StatisticsSolution, form: Form = "compact", width: int = 1, *, max_weights: int = MAX_WEIGHTS
+) -> SpikingNetwork:
     """Rebuild the network whose outputs on the dictionary's sequences are the solution's.
 
     Its spikes are the dictionary's, bit for bit, on any sequence.
@@ -29,15 +33,36 @@ def reconstruct(solution: Solution | StatisticsSolution, form: Form = "compact",
     Parameters
     ----------
     solution : Solution or StatisticsSolution
-        Over a dictionary that was built from witnesses, or from statistics that were gathered through witnesses.
+        A solution over a dictionary that was built from witnesses, or over statistics that were gathered through them.
     form : "compact", "parallel" or "full"
-        "compact" keeps the subnetworks as they were sampled, with their lower layers shared, and drops every neuron
-        that has no way to the output. "parallel" is the paper's Algorithm "Witnessed LIF-SNN Reconstruction from
-        Convex Solution": one subnetwork for each atom in the support, with its own copy of all lower layers. "full"
-        keeps every neuron, used or not, which is where further training starts.
+        Which neurons to keep. "compact" keeps the subnetworks as they were sampled, with their lower layers shared,
+        and drops every neuron that has no way to the output. "parallel" is the paper's Algorithm "Witnessed LIF-SNN
+        Reconstruction from Convex Solution": one subnetwork for each atom in the support, with its own copy of all
+        lower layers. "full" keeps every neuron, used or not, which is where further training starts.
     width : int
         Width m of the last hidden layers of the parallel form: the atom's neuron m times, each read with weight w̃/m.
+    max_weights : int
+        Hidden weights that the parallel form may have; a larger one is refused before it is built.
+
+    Returns
+    -------
+    SpikingNetwork
+        The network.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import ConvexProblem, build_dictionary, gaussian_witnesses, reconstruct, solve
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = build_dictionary(gaussian_witnesses(n_features=2, hidden=(64,)), inputs)
+    >>> solution = solve(ConvexProblem(dictionary, targets, loss="squared_hinge", l1_strength=0.05))
+    >>> network = reconstruct(solution)
+    >>> len(network.neurons) == len(solution.support)
+    True
     """
+    if not isinstance(solution, (Solution, StatisticsSolution)):
+        raise InvalidInputError(f"expected what solve returns, to rebuild its network, got {type(solution).__name__}")
     check_choice("form", form, ("compact", "parallel", "full"))
     width = check_positive_int("width", width)
     if form != "parallel" and width != 1:
@@ -50,6 +75,8 @@ def reconstruct(solution: Solution | StatisticsSolution, form: Form = "compact",
         support, coef = torch.zeros(1, dtype=torch.int64), solution.coef.new_zeros(1, solution.coef.shape[1])
     support = support.to(dictionary.witness_of_atom.device)
     subnetworks, neurons = witnesses.locate(dictionary.witness_of_atom[support])
+    if form == "parallel":
+        _check_size(witnesses, len(subnetworks), width, max_weights)
     build = {"compact": _compact, "parallel": _parallel, "full": _full}[form]
     layers, read = build(witnesses, subnetworks, neurons, width)
     heads = [
@@ -64,79 +91,124 @@ def reconstruct(solution: Solution | StatisticsSolution, form: Form = "compact",
 
 
 def prune(witnesses: WitnessSet) -> WitnessSet:
-    """Subnetworks of one witness each, without the neurons that the witness does not hear of."""
+    """Return subnetworks of one witness each, without the neurons that have no way to the witness."""
     each = torch.arange(witnesses.n_subnetworks)
     layers, _ = _compact(witnesses, each, torch.zeros_like(each), 1)
     return WitnessSet(tuple(layers), witnesses.provenance)
 
 
-def weight_decay(l1_strength: float, width: int) -> float:
-    r"""The strength β_reg of weight decay that a convex program of strength ``l1_strength`` stands for.
-
-    .. math:: \beta_{reg} = s \sqrt{m_{L-1}}
-
-    where m is the width of the last hidden layer of the rebuilt subnetworks.
-    """
-    return l1_strength * math.sqrt(width)
-
-
-def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inputs: Array) -> float:
-    r"""The non-convex training objective at a network, with the best amplitudes of its spikes.
-
-    .. math:: \mathcal{L}(f_\Theta) + \frac{\beta_{reg}}{2} \sum_{k,v} \big( s_v^2 + \|\theta_v\|_2^2 \big)
-
-    over the hidden layers' amplitudes s and all weights, biases, thresholds and initial membranes θ. An amplitude c of
-    a layer's spikes and its inverse in the weights P that read them leave the network as it is, and
-    :math:`\min_c c^2 + \|P\|^2 / c^2 = 2 \|P\|`, which is what weights that read spikes contribute here. The hidden
-    ones vanish with :func:`rescale_hidden`, which changes no spike; what is left in the limit is the loss plus
-    :math:`\beta_{reg} \sum_k \|P_{k,out}\|_2`. For a parallel reconstruction of one output that is the convex program's
-    value.
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """A certified read-out with all that it takes to certify it again, later and elsewhere, except for the data.
 
     Parameters
     ----------
-    network : SpikingNetwork
-    problem : ConvexProblem
-        Gives the loss, the targets, and β_reg by :func:`weight_decay` for the number of neurons read in a subnetwork.
-    inputs : array of shape (n_samples, n_steps, n_features), the sequences of the problem's dictionary
+    witnesses : WitnessSet
+        Every witness that the optimum is over.
+    support : Tensor of shape (n_active,), dtype int64
+        The witnesses that are read.
+    coef : Tensor of shape (n_active, n_outputs), dtype float64
+        Their coefficients.
+    intercept : Tensor of shape (n_outputs,), dtype float64
+        The constants.
+    dual_point : Tensor of shape (n_rows, n_outputs), dtype float64
+        The point that proves the lower bound.
+    objective : Objective
+        What was minimised.
+    l1_strength : float
+        The strength of the penalty.
+    penalty : "l1" or "group"
+        The penalty.
+    has_intercept : bool
+        Whether the constants were fitted.
+    certificate : Certificate
+        What was proven.
     """
-    subnetworks = network.neurons // network.hidden[-1]
-    n_read = torch.bincount(subnetworks, minlength=network.n_subnetworks)
-    strength = weight_decay(problem.l1_strength, int(n_read.max()))
-    with torch.no_grad():
-        scores = network(inputs).reshape(-1, network.n_outputs)
-        loss = float(problem.loss_value(scores.to(problem.row_weight.device)))
-        squares = torch.zeros(network.n_subnetworks, dtype=torch.float64, device=network.weight.device)
-        squares.index_add_(0, subnetworks, network.weight.square().sum(1))
-    decay = 2 * float(squares.sqrt().sum())
-    for depth, layer in enumerate(network.layers):
-        for name, value in layer.tensors().items():
-            own = value.double().square()
-            if name == "weight" and depth > 0:
-                decay += 2 * float(own.sum((1, 2)).sqrt().sum())
-            elif name in _SCALED:
-                decay += float(own.sum())
-    return loss + 0.5 * strength * decay
 
+    witnesses: WitnessSet
+    support: Tensor
+    coef: Tensor
+    intercept: Tensor
+    dual_point: Tensor
+    objective: Objective
+    l1_strength: float
+    penalty: str
+    has_intercept: bool
+    certificate: Certificate
 
-_SCALED = ("weight", "bias", "threshold", "initial_membrane", "recurrent_weight")
-"""Hidden parameters that scale with the membrane. The leak does not: it is a structural constant."""
+    @classmethod
+    def of(cls, solution: Solution, objective: Objective) -> "Proof":
+        """Return the proof of a solution.
 
+        Parameters
+        ----------
+        solution : Solution
+            A solution over a dictionary that was built from witnesses.
+        objective : Objective
+            What was minimised.
 
-def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
-    """The same function with all membranes ``scale`` times as large, by the lemma "LIF membrane rescaling".
+        Returns
+        -------
+        Proof
+            What is kept of the solution.
+        """
+        problem = solution.problem
+        if problem.dictionary.witnesses is None:
+            raise InvalidInputError("expected a solution over witnesses, got one over a plain array")
+        return cls(
+            witnesses=problem.dictionary.witnesses,
+            support=problem.dictionary.witness_of_atom[solution.support],
+            coef=solution.coef[solution.support],
+            intercept=solution.intercept,
+            dual_point=solution.dual_point,
+            objective=objective,
+            l1_strength=problem.l1_strength,
+            penalty=problem.penalty.name,
+            has_intercept=problem.intercept,
+            certificate=solution.certificate,
+        )
 
-    Parameters
-    ----------
-    scale : float
-        A power of two, so that no rounding takes place and every spike stays.
-    """
-    if not scale > 0 or not math.isfinite(scale) or math.frexp(scale)[0] != 0.5:
-        raise InvalidInputError(f"expected scale to be a power of two, got {scale!r}")
-    layers = [
-        layer.with_tensors({name: value * scale for name, value in layer.tensors().items() if name in _SCALED})
-        for layer in network.layers
-    ]
-    return SpikingNetwork(layers, network.weight, network.heads, network.intercept, network.neurons, network.readout)
+    def problem(self, data: TrainingSet) -> ConvexProblem:
+        """Build the whole problem that was solved again.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            The data that the solution was fitted to.
+
+        Returns
+        -------
+        ConvexProblem
+            The problem over the spikes of all witnesses on the data.
+        """
+        dictionary = build_dictionary(self.witnesses, data.sequences, self.objective.readout)
+        return self.objective.problem(
+            dictionary, data, l1_strength=self.l1_strength, penalty=self.penalty, intercept=self.has_intercept
+        )
+
+    def certify(self, data: TrainingSet, problem: ConvexProblem | None = None) -> Certificate:
+        """Certify the coefficients on the whole problem.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            The data that the solution was fitted to.
+        problem : ConvexProblem, optional
+            The problem; built from the data when not given.
+
+        Returns
+        -------
+        Certificate
+            The bounds, computed again.
+        """
+        problem = self.problem(data) if problem is None else problem
+        dictionary = problem.dictionary
+        coef = torch.zeros(dictionary.n_atoms, problem.n_outputs, dtype=torch.float64, device=dictionary.device)
+        atoms = dictionary.atom_of_witness[self.support.to(dictionary.device)]
+        coef.index_add_(0, atoms, self.coef.to(coef))
+        duals = [self.dual_point.to(coef)] if len(self.dual_point) == dictionary.n_rows else []
+        certificate, _ = certify(problem, coef, self.intercept.to(coef), duals)
+        return certificate
 
 
 def _witnesses_of(dictionary: Dictionary | StatisticsProblem) -> WitnessSet:
@@ -156,12 +228,11 @@ def _full(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: in
 def _parallel(
     witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int
 ) -> tuple[list[HiddenLayer], Tensor]:
-    """One subnetwork an atom: its lower layers, and ``width`` copies of its last neuron."""
-    _check_size(witnesses, len(subnetworks), width)
+    """One subnetwork per atom: its lower layers, and ``width`` copies of its last neuron."""
     *lower, last = witnesses.layers
     device = last.weight.device
     subnetworks, neurons = subnetworks.to(device), neurons.to(device)
-    if isinstance(last, ThresholdLayer):
+    if last.recurrence is not None:
         # All neurons of a recurrent layer take part in the atom's spikes. The copies read what the neuron reads, and
         # nobody reads them.
         everyone = torch.arange(last.width, device=device).expand(len(neurons), -1)
@@ -180,14 +251,14 @@ def _parallel(
     return [*(layer.take(subnetworks) for layer in lower), top], read.flatten()
 
 
-def _check_size(witnesses: WitnessSet, count: int, width: int) -> None:
+def _check_size(witnesses: WitnessSet, count: int, width: int, max_weights: int) -> None:
     *sizes, last = (witnesses.n_features, *witnesses.hidden)
     each = sum(a * b for a, b in pairwise(sizes)) + sizes[-1] * width
-    if witnesses.neuron == "threshold":
+    if neuron_model(witnesses.neuron).is_recurrent:
         each += sum(a * a for a in sizes[1:]) + (sizes[-1] + last + width) * (last + width)
-    if count * each > _MAX_NUMBERS:
+    if count * each > max_weights:
         raise BudgetError(
-            f"expected a network of at most {_MAX_NUMBERS:,} hidden weights, but {count} subnetworks with their own "
+            f"expected a network of at most {max_weights:,} hidden weights, but {count} subnetworks with their own "
             f"lower layers need {count * each:,}: use form='compact', which shares them"
         )
 
@@ -206,14 +277,14 @@ def _compact(
     read = place
     for depth in reversed(range(len(layers))):
         layer = layers[depth]
-        if isinstance(layer, ThresholdLayer):  # what a needed neuron hears of, step after step, is needed too
-            heard = (layer.recurrent_weight != 0).cpu()
-            while bool((reached := (heard & needed[:, None, :]).any(2) & ~needed).any()):
+        if layer.recurrence is not None:  # what a needed neuron reads, step after step, is needed too
+            reads = (layer.recurrence != 0).cpu()
+            while bool((reached := (reads & needed[:, None, :]).any(2) & ~needed).any()):
                 needed |= reached
         size = max(1, int(needed.sum(1).max()))
         # The needed neurons of each subnetwork in their order, then others of it, which are silenced.
         chosen = torch.argsort((~needed).to(torch.int8), dim=1, stable=True)[:, :size]
-        layers[depth] = _silence(_choose_neurons(layer, chosen), torch.gather(needed, 1, chosen))
+        layers[depth] = _choose_neurons(layer, chosen).silence(torch.gather(needed, 1, chosen))
         if depth == len(layers) - 1:
             position = torch.zeros_like(needed, dtype=torch.int64)
             position.scatter_(1, chosen, torch.arange(size).expand_as(chosen))
@@ -244,20 +315,3 @@ def _gather(value: Tensor, chosen: Tensor, axis: int) -> Tensor:
     shape[axis] = chosen.shape[1]
     index = chosen[:, None, :] if axis == 2 else chosen[:, :, None]
     return torch.gather(value, axis, index.expand(shape))
-
-
-def _silence(layer: HiddenLayer, is_live: Tensor) -> HiddenLayer:
-    """The layer with some neurons made to read nothing and never fire."""
-    if bool(is_live.all()):
-        return layer
-    live = is_live.to(layer.weight.device)
-    changes: dict[str, Any] = {
-        "weight": layer.weight * live[:, None, :],
-        "bias": torch.where(live, layer.bias, -1.0),
-        "initial_spikes": layer.initial_spikes * live,
-    }
-    if isinstance(layer, LIFLayer):
-        changes |= {"initial_membrane": layer.initial_membrane * live}
-    if isinstance(layer, ThresholdLayer):
-        changes |= {"recurrent_weight": layer.recurrent_weight * live[:, None, :] * live[:, :, None]}
-    return layer.with_tensors(changes)

@@ -1,6 +1,6 @@
 """The spiking network: hidden layers whose spikes are exact, read out by a linear layer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from ..core.checks import Array, check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from ..dictionary import Readout
-from ..neurons import HiddenLayer, Stepper, roll_out
+from ..neurons import HiddenLayer, LayerState, Stepper, neuron_of, roll_out
 from ..neurons.rollout import count_spikes
 
 
@@ -21,11 +21,16 @@ from ..neurons.rollout import count_spikes
 class OutputHead:
     """Some of a network's outputs, and the loss that they were trained for.
 
-    Attributes
+    Parameters
     ----------
     name : str
-    loss : str, a key of :data:`cvxsnn.convex.losses.LOSSES`
-    start, stop : int, the range of output columns
+        The name of the head.
+    loss : str
+        A key of :data:`cvxsnn.convex.losses.LOSSES`.
+    start : int
+        The first output column.
+    stop : int
+        The column after the last.
     """
 
     name: str
@@ -40,7 +45,7 @@ class OutputHead:
 
 
 def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
-    """The class that each head decides for, from scores of shape (..., n_outputs)."""
+    """Return the class that each head decides for, from scores of shape (..., n_outputs)."""
     decisions = {}
     for head in heads:
         if head.loss == "squared":
@@ -53,23 +58,65 @@ def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
     return decisions
 
 
+class _HeldLayer(nn.Module):
+    """The tensors of a hidden layer as buffers, which torch moves, copies and saves."""
+
+    def __init__(self, layer: HiddenLayer) -> None:
+        super().__init__()
+        self._kind, self._settings = type(layer), layer.settings()
+        for name, value in layer.tensors().items():
+            self.register_buffer(name, value)
+
+    @property
+    def layer(self) -> HiddenLayer:
+        """The layer, on the memory of the buffers."""
+        return self._kind.from_valid(dict(self.named_buffers()), self._settings)
+
+    def hold(self, layer: HiddenLayer) -> None:
+        """Put the tensors of a layer of the same kind in the place of those held."""
+        for name, value in layer.tensors().items():
+            setattr(self, name, value)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        for name, value in dict(self.named_buffers()).items():
+            setattr(self, name, value.clone())  # torch writes into them, and other values may share their memory
+        super()._load_from_state_dict(*args)
+        loaded: dict[str, Any] = dict(self.named_buffers())
+        self.hold(self._kind(**loaded, **self._settings))  # which checks it
+
+
 class SpikingNetwork(nn.Module):
     """``n_subnetworks`` parallel stacks of spiking layers and one linear read-out of their last spikes.
 
     The hidden part has no gradient and its spikes are reproducible to the bit; :mod:`cvxsnn.training.surrogate` trains
-    one.
+    it. Its tensors are buffers, so that ``to``, ``state_dict`` and ``copy.deepcopy`` include them.
 
     Parameters
     ----------
     layers : sequence of HiddenLayer
-        From the inputs up.
+        The stack, from the inputs up, of registered neuron models.
     weight : Tensor of shape (n_read, n_outputs)
+        The read-out.
     heads : sequence of OutputHead
+        How the outputs are divided among the targets.
     intercept : Tensor of shape (n_outputs,), optional
+        A constant per output; zero when not given.
     neurons : Tensor of shape (n_read,), dtype int64, optional
         The last layer's neurons that are read, ``subnetwork * width + neuron``; all of them when not given.
     readout : "last", "all" or "mean"
         Read the spikes of the last step, of every step, or their mean over the steps.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn import SpikingNetwork, gaussian_witnesses
+    >>> from cvxsnn.network import OutputHead
+    >>> witnesses = gaussian_witnesses(n_features=3, hidden=(8,), seed=0)
+    >>> network = SpikingNetwork(witnesses.layers, torch.ones(8, 1), [OutputHead("label", "logistic", 0, 1)])
+    >>> network
+    SpikingNetwork(1 × (3 → 8), 8 neurons read → 1, last)
+    >>> network(torch.zeros(2, 5, 3)).shape
+    torch.Size([2, 1])
     """
 
     weight: Tensor
@@ -87,10 +134,12 @@ class SpikingNetwork(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("readout", readout, ("last", "all", "mean"))
-        self.layers = tuple(layers)
-        if not self.layers:
+        if not layers:
             raise InvalidInputError("expected at least one hidden layer, got none")
-        n_neurons = self.layers[-1].n_subnetworks * self.layers[-1].width
+        for layer in layers:
+            neuron_of(layer)  # refuses what is no registered neuron model
+        self.stack = nn.ModuleList(_HeldLayer(layer) for layer in layers)
+        n_neurons = layers[-1].n_subnetworks * layers[-1].width
         neurons = torch.arange(n_neurons) if neurons is None else neurons
         if weight.ndim != 2 or len(weight) != len(neurons):
             raise InvalidInputError(
@@ -108,7 +157,7 @@ class SpikingNetwork(nn.Module):
             raise InvalidInputError(f"expected heads that share out {len(weight.T)} outputs, got {list(heads)}")
         self.heads = tuple(heads)
         self.readout: Readout = readout
-        device = self.layers[0].weight.device
+        device = layers[0].weight.device
         self.weight = nn.Parameter(weight.detach().to(device, torch.float64))
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept
         if tuple(intercept.shape) != (weight.shape[1],):
@@ -119,8 +168,13 @@ class SpikingNetwork(nn.Module):
         self.register_buffer("neurons", neurons.to(device))
 
     @property
+    def layers(self) -> tuple[HiddenLayer, ...]:
+        """The hidden layers, from the inputs up, on the memory of the buffers."""
+        return tuple(held.layer for held in self.stack if isinstance(held, _HeldLayer))
+
+    @property
     def n_features(self) -> int:
-        """Inputs a step."""
+        """Inputs per step."""
         return self.layers[0].fan_in
 
     @property
@@ -139,7 +193,18 @@ class SpikingNetwork(nn.Module):
         return tuple(layer.width for layer in self.layers)
 
     def features(self, inputs: Sequences | Array) -> Tensor:
-        """What is read of the hidden neurons, float64, shape (n_samples, [n_steps,] n_read)."""
+        """Return what is read of the hidden neurons.
+
+        Parameters
+        ----------
+        inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+            The sequences.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_read) or (n_samples, n_steps, n_read), dtype float64
+            The spikes of the last step, their mean, or those of every step.
+        """
         sequences = Sequences.of(inputs).to(self.weight.device)
         if self.readout != "mean":
             return roll_out(self.layers, sequences, self.readout)[..., self.neurons].to(torch.float64)
@@ -149,74 +214,156 @@ class SpikingNetwork(nn.Module):
         return counts * (1.0 / sequences.n_steps if lengths is None else 1.0 / lengths[:, None].to(torch.float64))
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
-        """Scores of shape (n_samples, n_outputs), or (n_samples, n_steps, n_outputs) when every step is read.
+        """Return the scores.
 
         Parameters
         ----------
         inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+            The sequences.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_outputs), or (n_samples, n_steps, n_outputs) when every step is read
+            The scores, in float64.
         """
         return self.features(inputs) @ self.weight + self.intercept
 
     @torch.no_grad()
     def predict(self, inputs: Sequences | Array) -> dict[str, npt.NDArray[np.int64]]:
-        """The class that each head decides for."""
-        return self._decide(self(inputs))
+        """Return the class that each head decides for.
 
-    def start(self, n_samples: int) -> "NetworkState":
-        """The state before the first step."""
-        counts = torch.zeros(n_samples, len(self.neurons), dtype=torch.float64, device=self.weight.device)
-        return NetworkState(Stepper(self.layers, n_samples), counts, 0)
+        Parameters
+        ----------
+        inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+            The sequences.
 
-    @torch.no_grad()
-    def step(self, state: "NetworkState", inputs: Array) -> tuple["NetworkState", Mapping[str, npt.NDArray[np.int64]]]:
-        """Advance by one step of inputs (n_samples, n_features); give the class each head decides for so far."""
-        spikes = state.stepper.step(inputs)[:, self.neurons].to(torch.float64)
-        counts, n_steps = state.counts + spikes, state.n_steps + 1
-        features = counts * (1.0 / n_steps) if self.readout == "mean" else spikes
-        decisions = self._decide(features @ self.weight + self.intercept)
-        return NetworkState(state.stepper, counts, n_steps), decisions
+        Returns
+        -------
+        dict of str to array of shape (n_samples,) or (n_samples, n_steps)
+            The classes of each head.
+        """
+        return self.decide(self(inputs))
 
-    def with_readout(self, weight: Tensor, intercept: Tensor | None = None) -> Self:
-        """The same neurons with other output weights."""
-        return type(self)(self.layers, weight, self.heads, intercept, self.neurons, self.readout)
+    def decide(self, scores: Tensor) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the class that each head decides for, given scores.
 
-    def _decide(self, scores: Tensor) -> dict[str, npt.NDArray[np.int64]]:
+        Parameters
+        ----------
+        scores : Tensor of shape (..., n_outputs)
+            What the network, or a step of it, returned.
+
+        Returns
+        -------
+        dict of str to array of shape (...)
+            The classes of each head.
+        """
         return {head: classes.cpu().numpy() for head, classes in decide(self.heads, scores).items()}
 
+    def start(self, n_samples: int) -> "NetworkState":
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of sequences.
+
+        Returns
+        -------
+        NetworkState
+            A state that :meth:`step` advances.
+        """
+        counts = torch.zeros(n_samples, len(self.neurons), dtype=torch.float64, device=self.weight.device)
+        stepper = Stepper(self.layers)
+        return NetworkState(stepper, stepper.start(n_samples), counts, 0)
+
+    @torch.no_grad()
+    def step(self, state: "NetworkState", inputs: Array) -> tuple["NetworkState", Tensor]:
+        """Advance by one step; the state given stays as it is and can be advanced again.
+
+        Parameters
+        ----------
+        state : NetworkState
+            What :meth:`start` or an earlier step returned.
+        inputs : array of shape (n_samples, n_features)
+            One step of every sequence.
+
+        Returns
+        -------
+        state : NetworkState
+            The state one step later.
+        scores : Tensor of shape (n_samples, n_outputs)
+            The scores so far: of the spikes of this step or, for readout "mean", of their mean over the steps.
+        """
+        layers, spikes = state.stepper.step(state.layers, inputs)
+        read = spikes[:, self.neurons].to(torch.float64)
+        counts, n_steps = state.counts + read, state.n_steps + 1
+        features = counts * (1.0 / n_steps) if self.readout == "mean" else read
+        return NetworkState(state.stepper, layers, counts, n_steps), features @ self.weight + self.intercept
+
+    def with_readout(self, weight: Tensor, intercept: Tensor | None = None) -> Self:
+        """Return a network of the same neurons with other output weights.
+
+        Parameters
+        ----------
+        weight : Tensor of shape (n_read, n_outputs)
+            The read-out.
+        intercept : Tensor of shape (n_outputs,), optional
+            A constant per output; zero when not given.
+
+        Returns
+        -------
+        SpikingNetwork
+            A new network.
+        """
+        return type(self)(self.layers, weight, self.heads, intercept, self.neurons, self.readout)
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move the hidden layers along when torch moves or converts the module; scores stay in float64."""
-        probe = fn(torch.empty(0, dtype=self.layers[0].weight.dtype, device=self.layers[0].weight.device))
+        """Move and convert the membranes as torch asks for; scores stay in float64."""
+        weight = self.layers[0].weight
+        probe = fn(torch.empty(0, dtype=weight.dtype, device=weight.device))
         if probe.dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(f"expected membranes in float32 or float64, got {probe.dtype}")
-        self.layers = tuple(layer.to(probe.device, probe.dtype) for layer in self.layers)
-        super()._apply(lambda value: value.to(probe.device), recurse)  # type: ignore[no-untyped-call]
+        for held, layer in zip(self.stack, self.layers, strict=True):
+            held.hold(layer.to(probe.device, probe.dtype))  # type: ignore[operator]
+        super()._apply(lambda value: value.to(probe.device), recurse=False)  # type: ignore[no-untyped-call]
         return self
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """The hidden layers' parameters, for ``state_dict``."""
-        return {
-            f"layers.{i}.{name}": value
-            for i, layer in enumerate(self.layers)
-            for name, value in layer.tensors().items()
-        }
-
-    def set_extra_state(self, state: Any) -> None:
-        """Take the hidden layers' parameters from a ``state_dict`` of the same architecture."""
-        self.layers = tuple(
-            layer.with_tensors({name: state[f"layers.{i}.{name}"] for name in layer.tensors()})
-            for i, layer in enumerate(self.layers)
-        )
+    def __repr__(self) -> str:
+        """Sizes on one line."""
+        return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Sizes on one line."""
+        """Return sizes on one line."""
         shape = " → ".join(map(str, (self.n_features, *self.hidden)))
         return f"{self.n_subnetworks} × ({shape}), {len(self.neurons)} neurons read → {self.n_outputs}, {self.readout}"
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkState:
-    """The neurons between two steps, and how often each that is read has fired."""
+    """The neurons between two steps, and how often each that is read has fired.
+
+    Parameters
+    ----------
+    stepper : Stepper
+        What advances the hidden layers.
+    layers : tuple of LayerState
+        The state of each hidden layer.
+    counts : Tensor of shape (n_samples, n_read)
+        Spikes so far of each neuron that is read.
+    n_steps : int
+        Steps so far.
+    """
 
     stepper: Stepper
+    layers: tuple[LayerState, ...]
     counts: Tensor
     n_steps: int
+
+
+def check_network(network: object) -> None:
+    """Refuse what is no :class:`SpikingNetwork`."""
+    if not isinstance(network, SpikingNetwork):
+        raise InvalidInputError(
+            f"expected a SpikingNetwork, such as the network_ of a fitted estimator, got {type(network).__name__}: "
+            "convert networks of other libraries with cvxsnn.exchange first"
+        )

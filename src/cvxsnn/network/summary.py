@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from ..core.text_table import align
-from ..neurons import ThresholdLayer
 from ..neurons.exact import snap_weights
-from .spiking_network import SpikingNetwork
+from .spiking_network import SpikingNetwork, check_network
 
 Range = tuple[float, float]
 
@@ -20,16 +19,26 @@ _NUMBER_BITS = 32
 class LayerSummary:
     """Sizes and ranges of one layer, over its connected neurons (:func:`connected_neurons`).
 
-    Attributes
+    Parameters
     ----------
     name : str
-    n_neurons : int, of all subnetworks; outputs of the read-out
-    n_weights, n_nonzero : int
+        The name of the layer.
+    n_neurons : int
+        Neurons of all subnetworks, or outputs of the read-out.
+    n_weights : int
+        Weights between connected neurons.
+    n_nonzero : int
+        Weights that are not zero.
     weight_bits : int
         Bits of an integer that holds every weight, in units of a power of two of each neuron's own.
-    decay, threshold, bias : (smallest, largest), or None where there is no such thing
+    decay : tuple of float or None
+        Smallest and largest; None where neurons have none.
+    threshold : tuple of float or None
+        Smallest and largest; None where neurons have none.
+    bias : tuple of float or None
+        Smallest and largest.
     n_bytes : int
-        Of all weights at ``weight_bits`` and of one 32-bit number for each parameter of each neuron.
+        Bytes of all weights at ``weight_bits`` and of one 32-bit number per parameter and neuron.
     """
 
     name: str
@@ -52,10 +61,12 @@ class LayerSummary:
 class NetworkSummary:
     """What a network consists of.
 
-    Attributes
+    Parameters
     ----------
     title : str
-    layers : tuple of LayerSummary, from the inputs up, the read-out last
+        The network on one line.
+    layers : tuple of LayerSummary
+        The layers, from the inputs up, the read-out last.
     """
 
     title: str
@@ -86,13 +97,25 @@ class NetworkSummary:
 
 
 def summarise(network: SpikingNetwork) -> NetworkSummary:
-    """Layers, neurons, weights, ranges and bytes of a network."""
+    """Return layers, neurons, weights, ranges and bytes of a network.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network.
+
+    Returns
+    -------
+    NetworkSummary
+        What it consists of; as a string, a table.
+    """
+    check_network(network)
     layers, senders = [], torch.full((network.n_subnetworks,), network.n_features, device=network.weight.device)
     for depth, (layer, is_connected) in enumerate(zip(network.layers, connected_neurons(network), strict=True), 1):
         neurons = is_connected.sum(1)
         weights, n_weights = [layer.weight], int((senders * neurons).sum())
-        if isinstance(layer, ThresholdLayer) and bool(layer.recurrent_weight.any()):
-            weights, n_weights = [*weights, layer.recurrent_weight], n_weights + int(neurons.square().sum())
+        if layer.recurrence is not None and bool(layer.recurrence.any()):
+            weights, n_weights = [*weights, layer.recurrence], n_weights + int(neurons.square().sum())
         ranges = {
             name: _range(value[is_connected])
             for name, value in layer.tensors().items()
@@ -132,7 +155,7 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
 
 
 def connected_neurons(network: SpikingNetwork) -> list[Tensor]:
-    """For each hidden layer, which neurons have a weight in or out that is not zero, shape (n_subnetworks, width).
+    """Return, for each hidden layer, which neurons have a weight in or out that is not zero, (n_subnetworks, width).
 
     Subnetworks have equal widths, so a compact reconstruction fills narrow ones up with neurons that have none: they
     exist in the arrays only.
@@ -144,8 +167,8 @@ def connected_neurons(network: SpikingNetwork) -> list[Tensor]:
     connected = []
     for layer in reversed(network.layers):
         is_connected = is_read | (layer.weight != 0).any(1)
-        if isinstance(layer, ThresholdLayer):
-            recurrent = layer.recurrent_weight != 0
+        if layer.recurrence is not None:
+            recurrent = layer.recurrence != 0
             is_connected = is_connected | recurrent.any(1) | recurrent.any(2)
         connected.append(is_connected)
         is_read = (layer.weight != 0).any(2)

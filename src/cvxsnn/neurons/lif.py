@@ -18,7 +18,7 @@ Tie = Literal["ge", "gt"]
 
 
 def fire(membrane: Tensor, tie: Tie = "ge", out: Tensor | None = None) -> Tensor:
-    """``1{membrane ≥ 0}`` in the membrane's dtype: a tie fires.
+    """Return ``1{membrane ≥ 0}`` in the membrane's dtype: a tie fires.
 
     ``tie="gt"`` exists only to run networks of libraries whose ties do not fire.
     """
@@ -30,7 +30,7 @@ def fire(membrane: Tensor, tie: Tie = "ge", out: Tensor | None = None) -> Tensor
 def lif_membrane(
     drive: Tensor, membrane: Tensor, spikes: Tensor, decay: Tensor, threshold: Tensor, out: Tensor | None = None
 ) -> Tensor:
-    r"""The threshold-centred membrane one step later.
+    r"""Return the threshold-centred membrane one step later.
 
     .. math::
         U^t = I^t + \beta\, U^{t-1} - U_{thr}\, S^{t-1}, \qquad S^t = 1\{U^t \ge 0\}
@@ -51,14 +51,30 @@ class LIFLayer(HiddenLayer):
 
     Parameters
     ----------
-    weight, bias, initial_spikes, weight_bits
-        As in :class:`HiddenLayer`.
-    decay : Tensor of shape (n_subnetworks, width) or scalar, in [0, 1]
+    weight : Tensor of shape (n_subnetworks, fan_in, width)
+        The weights, rounded to ``weight_bits`` bits each.
+    bias : Tensor of shape (n_subnetworks, width) or scalar
+        A constant drive.
+    initial_spikes : Tensor of shape (n_subnetworks, width) or scalar
+        The spikes before the first step, 0 or 1.
+    weight_bits : int
+        The precision of the weights.
+    decay : Tensor of shape (n_subnetworks, width) or scalar
+        The factor by which a membrane leaks per step, in [0, 1].
     threshold : Tensor of shape (n_subnetworks, width) or scalar
         The amount subtracted from the membrane after a spike.
     initial_membrane : Tensor of shape (n_subnetworks, width) or scalar
+        The membrane before the first step.
     tie : "ge" or "gt"
-        See :func:`fire`.
+        Whether a membrane of exactly zero fires ("ge"), as everywhere but in networks of some other libraries.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn import LIFLayer, roll_out
+    >>> layer = LIFLayer(torch.ones(1, 1, 1), bias=-1.5, decay=1.0, threshold=1.0)
+    >>> roll_out([layer], torch.tensor([[[1.0], [2.0], [0.0]]]), "all").int().flatten().tolist()
+    [0, 1, 0]
     """
 
     decay: Tensor = 0.9  # type: ignore[assignment]
@@ -78,19 +94,53 @@ class LIFLayer(HiddenLayer):
         check_choice("tie", self.tie, ("ge", "gt"))
 
     def initial_state(self, n_samples: int) -> LayerState:
-        """The state before the first step, writable."""
+        """Return the state before the first step, in memory of its own.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of sequences.
+
+        Returns
+        -------
+        LayerState
+            The initial membranes and spikes of each sequence.
+        """
         shape = (self.n_subnetworks, n_samples, self.width)
         membrane, spikes = per_sample(self.initial_membrane), per_sample(self.initial_spikes)
         return LayerState(membrane.expand(shape).clone(), spikes.expand(shape).clone())
 
     def step(self, drive: Tensor, state: LayerState) -> None:
-        """Advance ``state`` in place by one step."""
+        """Advance a state by one step, in place.
+
+        Parameters
+        ----------
+        drive : Tensor of shape (n_subnetworks, n_samples, width)
+            The weighted input plus bias.
+        state : LayerState
+            The state, which is overwritten.
+        """
         membrane, spikes = state
         lif_membrane(drive, membrane, spikes, per_sample(self.decay), per_sample(self.threshold), out=membrane)
         fire(membrane, self.tie, out=spikes)
 
     def scan(self, drive: Tensor, state: LayerState, spikes: Tensor | None = None) -> Tensor:
-        """Go through all steps, on a GPU in one kernel."""
-        if can_scan(drive):
+        """Advance through all steps, on a GPU in one kernel.
+
+        Parameters
+        ----------
+        drive : Tensor of shape (n_subnetworks, n_steps, n_samples, width)
+            The weighted input plus bias of every step.
+        state : LayerState
+            The state before the first step, which may be overwritten.
+        spikes : Tensor of the shape of ``drive``, dtype bool, optional
+            Where to write the spikes of every step; contiguous.
+
+        Returns
+        -------
+        Tensor of shape (n_subnetworks, n_samples, width), dtype bool
+            The spikes of the last step.
+        """
+        if drive.is_cuda and can_scan(drive):
             return scan_lif(self, drive, state, spikes)
         return super().scan(drive, state, spikes)

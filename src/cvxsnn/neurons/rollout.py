@@ -16,7 +16,7 @@ from ..core.errors import InvalidInputError
 from ..core.memory import share_of
 from ..data.sequences import Sequences, as_inputs
 from .exact import ByteWeights, Workspace, exact_product, input_levels, product_dtype, snap_inputs
-from .layer import HiddenLayer, per_sample
+from .layer import HiddenLayer, LayerState, per_sample
 
 Steps = Literal["last", "all"]
 ExactWeights = Tensor | ByteWeights
@@ -36,22 +36,33 @@ def roll_out(
     *,
     chunk_bytes: int | None = None,
 ) -> Tensor:
-    """Spikes of the last hidden layer.
+    """Return the spikes of the last hidden layer.
 
     Parameters
     ----------
     layers : sequence of HiddenLayer
-        From the inputs up. Computation takes place on the device of ``inputs``, in the dtype of the layers.
+        The stack, from the inputs up. Computation takes place on the device of ``inputs``, in the dtype of the layers.
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
-        Where sequences differ in length, the last step is each sequence's own, and no neuron fires in the padding.
+        The sequences. Where they differ in length, the last step is each sequence's own, and no neuron fires in the
+        padding.
     steps : "last" or "all"
+        Which steps to return.
     chunk_bytes : int, optional
         Memory for intermediate arrays. The spikes do not depend on it.
 
     Returns
     -------
-    Tensor of shape (n_samples, n_neurons) or (n_samples, n_steps, n_neurons), dtype bool, where
-    ``n_neurons = n_subnetworks * width`` and neuron i of subnetwork k is column ``k * width + i``.
+    Tensor of shape (n_samples, n_neurons) or (n_samples, n_steps, n_neurons), dtype bool
+        The spikes, where ``n_neurons = n_subnetworks * width`` and neuron i of subnetwork k is column
+        ``k * width + i``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import gaussian_witnesses, roll_out
+    >>> witnesses = gaussian_witnesses(n_features=3, hidden=(16, 4), n_subnetworks=2)
+    >>> roll_out(witnesses.layers, np.ones((5, 10, 3)), "all").shape
+    torch.Size([5, 10, 8])
     """
     sequences = Sequences.of(inputs)
     layers = _checked_stack(layers, sequences.n_features)
@@ -64,7 +75,7 @@ def roll_out(
 
 
 def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array) -> Tensor:
-    """How often each neuron of the last hidden layer fires: integers of shape (n_samples, n_neurons)."""
+    """Return how often each neuron of the last hidden layer fires: integers of shape (n_samples, n_neurons)."""
     sequences = Sequences.of(inputs)
     shape = (len(sequences), layers[-1].n_subnetworks * layers[-1].width)
     counts = torch.empty(shape, dtype=_count_dtype(sequences.n_steps), device=sequences.device)
@@ -125,7 +136,7 @@ def _iterate_blocks(
 
 
 def sum_steps(spikes: Tensor) -> Tensor:
-    """Spikes of each neuron over the steps, from (n_samples, n_steps, n_neurons), in the narrowest type that counts."""
+    """Count the spikes (n_samples, n_steps, n_neurons) of each neuron over the steps, in the narrowest integer type."""
     # Read as bytes and summed in bytes: otherwise torch makes a copy in the type of the sum first.
     return spikes.view(torch.uint8).sum(1, dtype=_count_dtype(spikes.shape[1]))
 
@@ -135,44 +146,89 @@ def _count_dtype(n_steps: int) -> torch.dtype:
 
 
 class Stepper:
-    """Rolls a stack one step at a time, for models whose next input depends on their last output.
+    """A stack of layers that advances one step at a time, for models whose next input depends on their last output.
 
     The spikes are those of :func:`roll_out`, bit for bit.
+
+    Parameters
+    ----------
+    layers : sequence of HiddenLayer
+        The stack, from the inputs up.
     """
 
-    def __init__(self, layers: Sequence[HiddenLayer], n_samples: int) -> None:
-        self._layers = _checked_stack(layers, layers[0].fan_in if layers else 0)
+    def __init__(self, layers: Sequence[HiddenLayer]) -> None:
+        self._layers = _checked_stack(layers)
         self._levels = [layer.levels for layer in self._layers]
         self._upper_weights = [
             layer.weight.to(product_dtype(levels, 1.0))
             for layer, levels in zip(self._layers[1:], self._levels[1:], strict=True)
         ]
-        self._states = [layer.initial_state(n_samples) for layer in self._layers]
         self._workspace = Workspace()
 
-    def step(self, inputs: Array) -> Tensor:
-        """Advance by one step of ``inputs`` (n_samples, n_features); return spikes (n_samples, n_neurons), bool."""
-        shape = (self._states[0].spikes.shape[1], self._layers[0].fan_in)
+    def start(self, n_samples: int) -> tuple[LayerState, ...]:
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of sequences.
+
+        Returns
+        -------
+        tuple of LayerState
+            The state of each layer.
+        """
+        return tuple(layer.initial_state(n_samples) for layer in self._layers)
+
+    def step(self, state: Sequence[LayerState], inputs: Array) -> tuple[tuple[LayerState, ...], Tensor]:
+        """Advance by one step; the state given stays as it is.
+
+        Parameters
+        ----------
+        state : sequence of LayerState
+            The state of each layer.
+        inputs : array of shape (n_samples, n_features)
+            One step of every sequence, read by all subnetworks.
+
+        Returns
+        -------
+        state : tuple of LayerState
+            The state one step later.
+        spikes : Tensor of shape (n_samples, n_neurons), dtype bool
+            The spikes of the last layer.
+        """
+        shape = (state[0].spikes.shape[1], self._layers[0].fan_in)
         if tuple(inputs.shape) != shape:
             raise InvalidInputError(f"expected one step of inputs of shape {shape}, got shape {tuple(inputs.shape)}")
-        return self._advance(as_inputs(inputs[:, None, :])[:, 0]).movedim(0, -2).flatten(-2)
+        state, spikes = self.step_each(state, as_inputs(inputs[:, None, :])[:, 0])
+        return state, spikes.movedim(0, -2).flatten(-2)
 
-    def step_each(self, inputs: Tensor) -> Tensor:
-        """Advance by one step of inputs of its own for each subnetwork, (n_subnetworks, n_samples, n_features).
+    def step_each(self, state: Sequence[LayerState], inputs: Tensor) -> tuple[tuple[LayerState, ...], Tensor]:
+        """Advance by one step, with inputs of its own for each subnetwork; the state given stays as it is.
 
-        The spikes are of shape (n_subnetworks, n_samples, width), bool.
+        Parameters
+        ----------
+        state : sequence of LayerState
+            The state of each layer.
+        inputs : Tensor of shape (n_subnetworks, n_samples, n_features)
+            One step of every sequence, per subnetwork.
+
+        Returns
+        -------
+        state : tuple of LayerState
+            The state one step later.
+        spikes : Tensor of shape (n_subnetworks, n_samples, width), dtype bool
+            The spikes of the last layer.
         """
-        return self._advance(inputs)
-
-    def _advance(self, inputs: Tensor) -> Tensor:
         first = self._layers[0]
         inputs = inputs.to(first.weight.device)
         weights = [first.weight.to(product_dtype(self._levels[0], input_levels(inputs))), *self._upper_weights]
         block = snap_inputs(inputs)[..., None, :, :]
-        for layer, state, weight in zip(self._layers, self._states, weights, strict=True):
-            layer.step(_drive(layer, weight, block, self._workspace)[:, 0], state)
-            block = state.spikes[:, None]
-        return self._states[-1].spikes != 0
+        after = tuple(LayerState(own.membrane.clone(), own.spikes.clone()) for own in state)
+        for layer, own, weight in zip(self._layers, after, weights, strict=True):
+            layer.step(_drive(layer, weight, block, self._workspace)[:, 0], own)
+            block = own.spikes[:, None]
+        return after, after[-1].spikes != 0
 
 
 def _roll_block(
@@ -248,10 +304,14 @@ def _plan_blocks(layers: Sequence[HiddenLayer], n_steps: int, chunk_bytes: int, 
     return max(row_multiple, rows // row_multiple * row_multiple), block_subnetworks
 
 
-def _checked_stack(layers: Sequence[HiddenLayer], n_features: int) -> list[HiddenLayer]:
+def _checked_stack(layers: Sequence[HiddenLayer], n_features: int | None = None) -> list[HiddenLayer]:
     if not layers:
         raise InvalidInputError("expected at least one hidden layer, got none")
-    fan_in, n_subnetworks, dtype = n_features, layers[0].n_subnetworks, layers[0].weight.dtype
+    for layer in layers:
+        if not isinstance(layer, HiddenLayer):
+            raise InvalidInputError(f"expected hidden layers such as LIFLayer, got {type(layer).__name__}")
+    fan_in = layers[0].fan_in if n_features is None else n_features
+    n_subnetworks, dtype = layers[0].n_subnetworks, layers[0].weight.dtype
     for depth, layer in enumerate(layers, 1):
         if layer.fan_in != fan_in:
             raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Layers that can be trained: the usual spikes, with a made-up derivative in place of the missing one."""
+"""Layers that can be trained: the usual spikes, with a surrogate derivative in place of the missing one."""
 
 import math
 from abc import ABC, abstractmethod
@@ -105,7 +105,7 @@ class TrainableLayer(nn.Module, ABC):
             self.register_parameter(name, nn.Parameter(value.clone(), requires_grad=is_trained))
 
     def forward(self, block: Tensor) -> Tensor:
-        """Spikes (n_subnetworks, n_steps, n_samples, width) from (n_steps, n_samples, fan_in) or K of those."""
+        """Return spikes (n_subnetworks, n_steps, n_samples, width) for (n_steps, n_samples, fan_in) or K of those."""
         n_steps, n_samples, fan_in = block.shape[-3:]
         flat = block.reshape(*block.shape[:-3], n_steps * n_samples, fan_in)
         drive = flat @ self.weight + per_sample(self.bias)
@@ -113,14 +113,14 @@ class TrainableLayer(nn.Module, ABC):
 
     @abstractmethod
     def scan(self, drive: Tensor) -> Tensor:
-        """Spikes from the weighted inputs."""
+        """Return the spikes for weighted inputs of shape (n_subnetworks, n_steps, n_samples, width)."""
 
     @torch.no_grad()
     def project(self) -> None:
         """Bring parameters that a gradient step has moved out of their range back into it."""
 
     def freeze(self) -> HiddenLayer:
-        """The layer as it is now, with exact spikes."""
+        """Return the layer as it is now, with exact spikes."""
         return self._layer.with_tensors({name: value.detach().clone() for name, value in self.named_parameters()})
 
 
@@ -136,7 +136,7 @@ class TrainableLIF(TrainableLayer):
         self.tie = layer.tie
 
     def scan(self, drive: Tensor) -> Tensor:
-        """Spikes from the weighted inputs."""
+        """Return the spikes for weighted inputs of shape (n_subnetworks, n_steps, n_samples, width)."""
         spikes: Tensor = _LIFScan.apply(  # type: ignore[no-untyped-call]
             drive, self.decay, self.threshold, (self.initial_membrane, self.initial_spikes), self.tie, self._slope
         )
@@ -144,7 +144,7 @@ class TrainableLIF(TrainableLayer):
 
     @torch.no_grad()
     def project(self) -> None:
-        """Decays within [0, 1], thresholds not negative."""
+        """Clip decays to [0, 1] and thresholds to at least 0."""
         self.decay.clamp_(0, 1)
         self.threshold.clamp_(min=0)
 
@@ -155,7 +155,7 @@ class TrainableThreshold(TrainableLayer):
     recurrent_weight: nn.Parameter
 
     def scan(self, drive: Tensor) -> Tensor:
-        """Spikes from the weighted inputs."""
+        """Return the spikes for weighted inputs of shape (n_subnetworks, n_steps, n_samples, width)."""
         spikes = per_sample(self.initial_spikes).expand_as(drive[:, 0])
         steps = []
         for t in range(drive.shape[1]):
@@ -165,19 +165,8 @@ class TrainableThreshold(TrainableLayer):
         return torch.stack(steps, dim=1)
 
 
-def make_trainable(
-    layer: HiddenLayer, surrogate: Surrogate, steepness: float | Tensor, dynamics: frozenset[str]
-) -> TrainableLayer:
-    """A layer with gradients, starting from a given one.
-
-    ``steepness`` divides the surrogate's width: one number, or one for each subnetwork.
-    """
+def surrogate_slope(surrogate: Surrogate, steepness: float | Tensor, like: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return a surrogate derivative whose width is divided by ``steepness``: one number, or one per subnetwork."""
     derivative = SURROGATES[surrogate]
-    steep = torch.as_tensor(steepness, dtype=layer.weight.dtype, device=layer.weight.device)
-
-    def slope(membrane: Tensor) -> Tensor:
-        return derivative(membrane * steep.view(-1, *[1] * (membrane.ndim - 1)))
-
-    if isinstance(layer, LIFLayer):
-        return TrainableLIF(layer, slope, dynamics)
-    return TrainableThreshold(layer, slope, dynamics)
+    steep = torch.as_tensor(steepness, dtype=like.dtype, device=like.device)
+    return lambda membrane: derivative(membrane * steep.view(-1, *[1] * (membrane.ndim - 1)))

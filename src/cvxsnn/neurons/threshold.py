@@ -1,4 +1,4 @@
-"""The dense recurrent threshold layer: the only place where its equation is written."""
+"""The threshold layer with dense recurrence: the only place where its equation is written."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ from .lif import fire
 
 
 def threshold_membrane(drive: Tensor, feedback: Tensor, out: Tensor | None = None) -> Tensor:
-    r"""The pre-activation of a recurrent threshold layer, which stands for its membrane.
+    r"""Return the pre-activation of a recurrent threshold layer, which stands for its membrane.
 
     .. math::
         H^t = 1\{I^t + H^{t-1} P_{rec} \ge 0\}
@@ -32,10 +32,26 @@ class ThresholdLayer(HiddenLayer):
 
     Parameters
     ----------
-    weight, bias, initial_spikes, weight_bits
-        As in :class:`HiddenLayer`.
+    weight : Tensor of shape (n_subnetworks, fan_in, width)
+        The weights, rounded to ``weight_bits`` bits each.
+    bias : Tensor of shape (n_subnetworks, width) or scalar
+        A constant drive.
+    initial_spikes : Tensor of shape (n_subnetworks, width) or scalar
+        The spikes before the first step, 0 or 1.
+    weight_bits : int
+        The precision of the weights.
     recurrent_weight : Tensor of shape (n_subnetworks, width, width), optional
-        ``[k, i, j]`` leads from neuron i to neuron j. None is no recurrence.
+        The weights within the layer: ``[k, i, j]`` leads from neuron i to neuron j. None is no recurrence.
+
+    Examples
+    --------
+    A neuron that reads its own last spike remembers that it ever fired.
+
+    >>> import torch
+    >>> from cvxsnn import ThresholdLayer, roll_out
+    >>> layer = ThresholdLayer(torch.ones(1, 1, 1), bias=-1.0, recurrent_weight=torch.ones(1, 1, 1))
+    >>> roll_out([layer], torch.tensor([[[0.0], [1.0], [0.0], [0.0]]]), "all").int().flatten().tolist()
+    [0, 1, 1, 1]
     """
 
     recurrent_weight: Tensor = None  # type: ignore[assignment]  # __post_init__ makes it zeros
@@ -55,13 +71,32 @@ class ThresholdLayer(HiddenLayer):
         return weight_levels(self.recurrent_weight, self.weight_bits)
 
     def initial_state(self, n_samples: int) -> LayerState:
-        """The state before the first step, writable."""
+        """Return the state before the first step, in memory of its own.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of sequences.
+
+        Returns
+        -------
+        LayerState
+            The initial membranes and spikes of each sequence.
+        """
         shape = (self.n_subnetworks, n_samples, self.width)
         spikes = per_sample(self.initial_spikes).expand(shape).clone()
         return LayerState(torch.zeros_like(spikes), spikes)
 
     def step(self, drive: Tensor, state: LayerState) -> None:
-        """Advance ``state`` in place by one step."""
+        """Advance a state by one step, in place.
+
+        Parameters
+        ----------
+        drive : Tensor of shape (n_subnetworks, n_samples, width)
+            The weighted input plus bias.
+        state : LayerState
+            The state, which is overwritten.
+        """
         weight = self.recurrent_weight.to(product_dtype(self._recurrent_levels, 1.0))
         feedback = torch.empty_like(drive)
         exact_product(state.spikes.to(weight.dtype), weight, feedback, Workspace())

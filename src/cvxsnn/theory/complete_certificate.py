@@ -6,8 +6,8 @@ from math import inf
 from ..convex import Certificate, certify_with_bound
 from ..core.errors import InvalidInputError
 from ..data.training_set import TrainingSet
-from ..network.proof import Proof
-from ..neurons import LIFLayer
+from ..network.reconstruction import Proof
+from ..neurons import LIFLayer, neuron_of
 from ..witnesses import WitnessSet
 from .column_generation import spread_over_steps
 from .lif_family import LIFFamily
@@ -87,7 +87,8 @@ def certify_complete(
 def family_of(witnesses: WitnessSet) -> LIFFamily:
     """Return the family of neurons that witnesses belong to, if it is one that can be priced."""
     layer = witnesses.layers[0]
-    if len(witnesses.layers) > 1 or type(layer) is not LIFLayer:  # a subclass may follow another equation
+    can_be_priced = len(witnesses.layers) == 1 and neuron_of(layer).can_be_priced
+    if not can_be_priced or not isinstance(layer, LIFLayer):
         names = ", ".join(type(own).__name__ for own in witnesses.layers)
         raise InvalidInputError(
             f"expected one hidden layer of LIF neurons to price all of them, got {names}: fit with hidden=(n,) and "

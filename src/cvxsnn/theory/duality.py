@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from ..convex import ConvexProblem, Solution, solve
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
-from ..network.reconstruction import reconstruct, rescale_hidden, weight_decay_objective
+from ..network.reconstruction import reconstruct
 from ..network.spiking_network import SpikingNetwork
+from ..network.weight_decay import rescale_hidden, weight_decay_objective
 
 _SMALL = 2.0**-60
 """Scale at which the hidden weights of a rebuilt network are negligible, while no spike has changed."""

@@ -21,7 +21,8 @@ from ..data.training_set import TrainingSet
 from ..dictionary import Readout, build_dictionary
 from ..network.reconstruction import prune
 from ..neurons.exact import snap_inputs
-from ..neurons.surrogate import TrainableLayer, make_trainable
+from ..neurons.registry import make_trainable
+from ..neurons.surrogate import TrainableLayer
 from ..witnesses import WitnessSet, join_witnesses, single_out
 
 _BATCH = 256

@@ -12,7 +12,7 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from ..data.training_set import TrainingSet
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import LIFLayer, roll_out
+from ..neurons import roll_out
 from ..witnesses import Provenance, WitnessSet
 
 DECAYS = (0.90, 0.95, 0.99, 0.995)
@@ -45,11 +45,11 @@ def tune_reservoir(witnesses: WitnessSet, data: TrainingSet) -> WitnessSet:
 def _variant(witnesses: WitnessSet, decay: float, threshold: float, input_scale: float) -> WitnessSet:
     layers = []
     for depth, layer in enumerate(witnesses.layers):
-        if not isinstance(layer, LIFLayer):
-            raise InvalidInputError("expected LIF neurons for a reservoir, got threshold neurons")
+        if not layer.tensors().keys() >= {"decay", "threshold"}:
+            raise InvalidInputError(f"expected LIF neurons for a reservoir, got {witnesses.neuron} neurons")
         scale = input_scale if depth == 0 else 1.0
         dynamics = {
-            name: torch.full_like(layer.decay, value) for name, value in (("decay", decay), ("threshold", threshold))
+            name: torch.full_like(layer.bias, value) for name, value in (("decay", decay), ("threshold", threshold))
         }
         layers.append(layer.with_tensors({"weight": layer.weight * scale, **dynamics}))
     recipe = {**witnesses.provenance.recipe, "decay": decay, "threshold": threshold, "input_scale": input_scale}

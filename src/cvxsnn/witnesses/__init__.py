@@ -1,16 +1,24 @@
 """Witnesses: the hidden dynamics whose spikes make the dictionary."""
 
-from .distributions import Constant, Distribution, LogUniform, Normal, Uniform, parse_distribution
-from .gaussian import describe_family, gaussian_witnesses, regenerate
 from .joining import join_witnesses, single_out
 from .pool import WitnessPool
-from .witness_set import Neuron, Provenance, WitnessSet
+from .sampling import (
+    Constant,
+    Distribution,
+    LogUniform,
+    Normal,
+    Uniform,
+    describe_family,
+    gaussian_witnesses,
+    parse_distribution,
+    regenerate,
+)
+from .witness_set import Provenance, WitnessSet
 
 __all__ = [
     "Constant",
     "Distribution",
     "LogUniform",
-    "Neuron",
     "Normal",
     "Provenance",
     "Uniform",

@@ -6,24 +6,46 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core.errors import InvalidInputError
-from ..neurons import HiddenLayer
+from ..neurons import HiddenLayer, neuron_model
 from ..neurons.layer import stack_layers
 from .witness_set import Provenance, WitnessSet
 
 
 def single_out(witnesses: WitnessSet, chosen: Tensor) -> WitnessSet:
-    """Some witnesses, each in a subnetwork of its own, in the order they are named; only of LIF neurons."""
-    if witnesses.neuron != "lif":
-        raise InvalidInputError("expected LIF neurons to single out, got threshold neurons, which read each other")
+    """Return some witnesses, each in a subnetwork of its own.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet
+        A set of neurons that do not read each other.
+    chosen : Tensor of shape (n_chosen,), dtype int64
+        The witnesses to keep, in this order.
+
+    Returns
+    -------
+    WitnessSet
+        As many subnetworks as witnesses were chosen, with one neuron in the last layer each.
+    """
+    check_independent(witnesses.neuron)
     subnetworks, neurons = witnesses.locate(chosen.to(witnesses.layers[0].weight.device))
     lower = [layer.take(subnetworks) for layer in witnesses.layers[:-1]]
     return WitnessSet((*lower, witnesses.layers[-1].take_neuron(neurons, subnetworks)), Provenance("pretrained"))
 
 
 def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
-    """All witnesses of several sets of one depth, in turn.
+    """Return all witnesses of several sets of one depth, in turn.
 
-    Where lower layers differ in width, narrow ones are filled up with neurons that nobody reads.
+    Where lower layers differ in width, narrow ones are filled up with neurons that are not read.
+
+    Parameters
+    ----------
+    sets : sequence of WitnessSet
+        Sets of one neuron model, depth, last width and number of features.
+
+    Returns
+    -------
+    WitnessSet
+        The subnetworks of all sets.
     """
     if not sets:
         raise InvalidInputError("expected at least one set of witnesses to join, got none")
@@ -43,6 +65,14 @@ def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
         below = first.n_features if depth == 0 else layers[-1].width
         layers.append(stack_layers([_widened(other.layers[depth], below, width) for other in sets]))
     return WitnessSet(tuple(layers), Provenance("pretrained", {"joined": len(sets)}))
+
+
+def check_independent(neuron: str) -> None:
+    """Refuse neuron models whose neurons read each other."""
+    if neuron_model(neuron).is_recurrent:
+        raise InvalidInputError(
+            f"expected neurons that work without the rest of their layer, got {neuron} neurons, which read each other"
+        )
 
 
 def _widened(layer: HiddenLayer, fan_in: int, width: int) -> HiddenLayer:

@@ -1,4 +1,4 @@
-"""Pools of witnesses far too many to hold, which exist as seeds and are drawn in blocks, each the same every time."""
+"""Pools of witnesses too many to hold, which exist as seeds and are drawn in blocks, each the same every time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ from torch import Tensor
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import check_seed, child_seed
-from .gaussian import gaussian_witnesses
-from .joining import join_witnesses, single_out
+from .joining import check_independent, join_witnesses, single_out
+from .sampling import gaussian_witnesses
 from .witness_set import Provenance, WitnessSet
 
 _BLOCK = 4096
@@ -26,12 +26,14 @@ class WitnessPool:
     Parameters
     ----------
     n_features : int
-    family : mapping
+        Input features per step.
+    family : mapping of str to object
         Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features``, ``n_subnetworks`` and ``seed``. Each
         subnetwork has a last hidden layer of ``family["hidden"][-1]`` witnesses, which share the layers below.
     n_witnesses : int
-        Rounded up to whole subnetworks.
+        Number of witnesses, rounded up to whole subnetworks.
     seed : int
+        The seed from which those of the blocks derive.
     """
 
     n_features: int
@@ -48,8 +50,7 @@ class WitnessPool:
             raise InvalidInputError(
                 f"expected a family with the widths of its hidden layers, got hidden={hidden!r}: pass (64, 128)"
             )
-        if self.family.get("neuron", "lif") != "lif":
-            raise InvalidInputError("expected LIF neurons in a pool, got threshold neurons, which read each other")
+        check_independent(self.family.get("neuron", "lif"))
         object.__setattr__(self, "n_witnesses", -(-self.n_witnesses // self._width) * self._width)
 
     @property
@@ -68,14 +69,36 @@ class WitnessPool:
         return len(self.starts) - 1
 
     def block(self, number: int) -> WitnessSet:
-        """One block, which depends on its number, the family and the seed alone."""
+        """Draw one block, which depends on its number, the family and the seed alone.
+
+        Parameters
+        ----------
+        number : int
+            The number of the block, from 0.
+
+        Returns
+        -------
+        WitnessSet
+            The witnesses from ``starts[number]`` up to ``starts[number + 1]``.
+        """
         n_witnesses = self.starts[number + 1] - self.starts[number]
         family = {name: value for name, value in self.family.items() if name != "n_subnetworks"}
         seed = child_seed(self.seed, "pool", number)
         return gaussian_witnesses(self.n_features, n_subnetworks=n_witnesses // self._width, seed=seed, **family)
 
     def take(self, witnesses: Tensor) -> WitnessSet:
-        """Some of the witnesses, each with a subnetwork of its own."""
+        """Return some of the witnesses, each with a subnetwork of its own.
+
+        Parameters
+        ----------
+        witnesses : Tensor of shape (n_chosen,), dtype int64
+            The witnesses to keep, in this order.
+
+        Returns
+        -------
+        WitnessSet
+            As many subnetworks as witnesses were chosen.
+        """
         blocks = torch.searchsorted(torch.tensor(self.starts), witnesses.cpu(), right=True) - 1
         parts, places = [], []
         for number in sorted(set(blocks.tolist())):

@@ -1,4 +1,4 @@
-"""Where families of witnesses come from when nobody names one: a broad prior over how neurons leak, reset and read."""
+"""Families of witnesses for when the user names none: a broad prior over how neurons leak, reset and read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .distributions import Constant, Distribution, Normal, Uniform
+from .sampling import Constant, Distribution, Normal, Uniform
 
 _DECAYS: tuple[Distribution, ...] = (
     Constant(0.0),
@@ -67,20 +67,27 @@ class FamilyDraw:
         return hash(repr(self.arguments()))
 
     def arguments(self) -> dict[str, Any]:
-        """As arguments of :func:`cvxsnn.gaussian_witnesses`."""
+        """Return the arguments of :func:`cvxsnn.gaussian_witnesses`."""
         layers = [self.first, *[self.middle] * (self.n_layers - 2), self.last][: self.n_layers]
         return {name: [layer[name] for layer in layers] for name in _OPTIONS}
 
 
 def draw_family(generator: np.random.Generator, n_features: int, n_layers: int) -> FamilyDraw:
-    """A family from the prior.
+    """Draw a family from the prior.
 
     Parameters
     ----------
     generator : numpy.random.Generator
+        The source of randomness.
     n_features : int
-        Of the inputs, to tell whether sparse reading makes sense.
+        Number of input features, which decides whether a sparse first layer makes sense.
     n_layers : int
+        Number of hidden layers.
+
+    Returns
+    -------
+    FamilyDraw
+        The family.
     """
     first = {name: _one_of(generator, _OPTIONS[name]) for name in _DYNAMICS}
     first |= {"balance": Constant(0.0), "fan_in": _one_of(generator, _input_fan_ins(n_features))}
@@ -91,7 +98,7 @@ def draw_family(generator: np.random.Generator, n_features: int, n_layers: int) 
 
 
 def mutate_family(generator: np.random.Generator, family: FamilyDraw, n_features: int) -> FamilyDraw:
-    """The family with one or two of its choices drawn again, in its first layer, its last, or both alike."""
+    """Return the family with one or two of its choices drawn again, in its first layer, its last, or both alike."""
     first, last, relays = dict(family.first), dict(family.last), family.middle == RELAY
     for _ in range(generator.integers(1, 3)):
         where = "first" if family.n_layers == 1 else _one_of(generator, ("first", "last", "both"))

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
-from ..neurons import HiddenLayer, LIFLayer
-
-Neuron = Literal["lif", "threshold"]
+from ..neurons import HiddenLayer, neuron_of
 
 
 @dataclass(frozen=True)
@@ -21,9 +19,9 @@ class Provenance:
     Parameters
     ----------
     kind : "sampled", "pretrained" or "enumerated"
-        Only a complete enumeration can carry a certificate over all witnesses.
-    recipe : mapping of plain values
-        For sampled witnesses every argument of the sampler, seed included: enough to draw them again.
+        How they were made. Only a complete enumeration can carry a certificate over all witnesses.
+    recipe : mapping of str to object
+        Plain values: for sampled witnesses every argument of the sampler, seed included: enough to draw them again.
     """
 
     kind: Literal["sampled", "pretrained", "enumerated"]
@@ -41,8 +39,16 @@ class WitnessSet:
     Parameters
     ----------
     layers : tuple of HiddenLayer
-        From the inputs up; all of one neuron model.
+        The layers, from the inputs up; all of one registered neuron model.
     provenance : Provenance
+        Where they came from.
+
+    Examples
+    --------
+    >>> from cvxsnn import gaussian_witnesses
+    >>> witnesses = gaussian_witnesses(n_features=3, hidden=(16, 32), n_subnetworks=4)
+    >>> witnesses.n_witnesses, witnesses.hidden, witnesses.neuron
+    (128, (16, 32), 'lif')
     """
 
     layers: tuple[HiddenLayer, ...]
@@ -52,8 +58,11 @@ class WitnessSet:
         """Check that the layers form one stack."""
         if not self.layers:
             raise InvalidInputError("expected at least one hidden layer, got none")
-        if len({type(layer) for layer in self.layers}) > 1:
-            raise InvalidInputError("expected all layers to have one neuron model, got a mixture of LIF and threshold")
+        models = {neuron_of(layer).name: None for layer in self.layers}
+        if len(models) > 1:
+            raise InvalidInputError(
+                f"expected all layers to have one neuron model, got a mixture of {' and '.join(models)}"
+            )
         for lower, upper in zip(self.layers, self.layers[1:], strict=False):
             if upper.fan_in != lower.width or upper.n_subnetworks != lower.n_subnetworks:
                 raise InvalidInputError(
@@ -62,13 +71,13 @@ class WitnessSet:
                 )
 
     @property
-    def neuron(self) -> Neuron:
-        """The neuron model."""
-        return "lif" if isinstance(self.layers[0], LIFLayer) else "threshold"
+    def neuron(self) -> str:
+        """Name of the neuron model."""
+        return neuron_of(self.layers[0]).name
 
     @property
     def n_features(self) -> int:
-        """Number of input features a step."""
+        """Number of input features per step."""
         return self.layers[0].fan_in
 
     @property
@@ -83,7 +92,7 @@ class WitnessSet:
 
     @property
     def n_witnesses(self) -> int:
-        """Number of neurons in the last hidden layers together: as many columns a dictionary has before merging."""
+        """Number of neurons in the last hidden layers together: the columns of a dictionary before duplicates merge."""
         return self.n_subnetworks * self.hidden[-1]
 
     @property
@@ -92,11 +101,35 @@ class WitnessSet:
         return self.layers[0].weight.dtype
 
     def locate(self, witnesses: Tensor) -> tuple[Tensor, Tensor]:
-        """Subnetwork and neuron of the last layer, for indices in ``range(n_witnesses)``."""
+        """Return where witnesses are.
+
+        Parameters
+        ----------
+        witnesses : Tensor of shape (n_chosen,), dtype int64
+            Indices in ``range(n_witnesses)``.
+
+        Returns
+        -------
+        subnetworks : Tensor of shape (n_chosen,), dtype int64
+            The subnetwork of each.
+        neurons : Tensor of shape (n_chosen,), dtype int64
+            The neuron of the last layer that is the end of each.
+        """
         return witnesses // self.hidden[-1], witnesses % self.hidden[-1]
 
     def take(self, subnetworks: slice | Tensor) -> Self:
-        """Some of the subnetworks; the recipe remembers which."""
+        """Return some of the subnetworks; the recipe remembers which.
+
+        Parameters
+        ----------
+        subnetworks : slice or Tensor
+            The subnetworks to keep, in this order.
+
+        Returns
+        -------
+        WitnessSet
+            The witnesses of these subnetworks.
+        """
         before = self.provenance.recipe.get("subnetworks", range(self.n_subnetworks))
         places = subnetworks.cpu() if isinstance(subnetworks, Tensor) else subnetworks
         chosen = torch.as_tensor(list(before))[places].tolist()
@@ -104,7 +137,20 @@ class WitnessSet:
         return type(self)(tuple(layer.take(subnetworks) for layer in self.layers), provenance)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
-        """The witnesses on another device, or with membranes of another floating-point type."""
+        """Return the witnesses on another device, or with membranes of another floating-point type.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            Where to put them; where they are when not given.
+        dtype : torch.dtype, optional
+            The type of the membranes; the present one when not given.
+
+        Returns
+        -------
+        WitnessSet
+            The same witnesses.
+        """
         return type(self)(tuple(layer.to(device, dtype) for layer in self.layers), self.provenance)
 
     def __repr__(self) -> str:

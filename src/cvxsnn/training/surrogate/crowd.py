@@ -37,20 +37,21 @@ class Crowd:
     def start(self, n_samples: int) -> NetworkState:
         """The state before the first step."""
         counts = self.weight.new_zeros(len(self.weight), n_samples, len(self.neurons), dtype=torch.float64)
-        return NetworkState(Stepper(self.layers, n_samples), counts, 0)
+        stepper = Stepper(self.layers)
+        return NetworkState(stepper, stepper.start(n_samples), counts, 0)
 
-    def step(self, state: NetworkState, inputs: Tensor) -> tuple[NetworkState, dict[str, Tensor]]:
+    def step(self, state: NetworkState, inputs: Tensor) -> tuple[NetworkState, Tensor]:
         """Advance by one step of inputs (n_networks, n_samples, n_features), as :meth:`SpikingNetwork.step` does."""
         n_networks = len(self.weight)
         n_subnetworks = self.layers[0].n_subnetworks // n_networks
-        spikes = state.stepper.step_each(inputs.repeat_interleave(n_subnetworks, 0))
+        layers, spikes = state.stepper.step_each(state.layers, inputs.repeat_interleave(n_subnetworks, 0))
         spikes = spikes.view(n_networks, n_subnetworks, *spikes.shape[1:]).transpose(1, 2).flatten(-2)
         features, n_steps, counts = spikes[..., self.neurons].to(torch.float64), state.n_steps + 1, state.counts
         if self.readout == "mean":
             counts = counts + features
             features = counts * (1.0 / n_steps)
         scores = features @ self.weight.double() + self.intercept.double()[:, None]
-        return NetworkState(state.stepper, counts, n_steps), decide(self.heads, scores)
+        return NetworkState(state.stepper, layers, counts, n_steps), scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,8 @@ def score_crowd(crowd: Crowd, scores: Sequence[TaskScore]) -> list[float]:
         block = inputs[:, :, step].clone()
         if feedback is not None and step > 0:
             block[..., feedback.feature] = answers[feedback.head].to(block.dtype)
-        state, answers = crowd.step(state, block)
+        state, outputs = crowd.step(state, block)
+        answers = decide(crowd.heads, outputs)
         if all(values.ndim == 3 for values in targets.values()):
             right.append(torch.stack([answers[head] == y[:, :, step] for head, y in targets.items()]).all(0))
     if not right:

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from ...core.errors import InvalidInputError
 from ...network.spiking_network import SpikingNetwork
 from ...neurons.layer import stack_layers
-from ...neurons.surrogate import Surrogate, TrainableLayer, make_trainable
+from ...neurons.registry import make_trainable
+from ...neurons.surrogate import Surrogate, TrainableLayer
 from .crowd import Crowd
 from .dropout import Dropout
 

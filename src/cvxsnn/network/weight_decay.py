@@ -1,0 +1,90 @@
+"""What the penalty means for the weights of a network: weight decay, and the rescaling that connects the two."""
+
+import math
+
+import torch
+
+from ..convex import ConvexProblem
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
+from ..neurons import neuron_of
+from .spiking_network import SpikingNetwork
+
+
+def weight_decay(l1_strength: float, width: int) -> float:
+    r"""Return the strength β_reg of weight decay that a convex program of strength ``l1_strength`` stands for.
+
+    .. math:: \beta_{reg} = s \sqrt{m_{L-1}}
+
+    where m is the width of the last hidden layer of the rebuilt subnetworks.
+    """
+    return l1_strength * math.sqrt(width)
+
+
+def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inputs: Array) -> float:
+    r"""Return the non-convex training objective at a network, with the best amplitudes of its spikes.
+
+    .. math:: \mathcal{L}(f_\Theta) + \frac{\beta_{reg}}{2} \sum_{k,v} \big( s_v^2 + \|\theta_v\|_2^2 \big)
+
+    over the hidden layers' amplitudes s and all weights, biases, thresholds and initial membranes θ. An amplitude c of
+    a layer's spikes and its inverse in the weights P that read them leave the network as it is, and
+    :math:`\min_c c^2 + \|P\|^2 / c^2 = 2 \|P\|`, which is what weights that read spikes contribute here. The hidden
+    ones vanish with :func:`rescale_hidden`, which changes no spike; what is left in the limit is the loss plus
+    :math:`\beta_{reg} \sum_k \|P_{k,out}\|_2`. For a parallel reconstruction of one output that is the convex program's
+    value.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network.
+    problem : ConvexProblem
+        The loss, the targets, and β_reg by ``weight_decay`` for the number of neurons read in a subnetwork.
+    inputs : array of shape (n_samples, n_steps, n_features)
+        The sequences of the problem's dictionary.
+
+    Returns
+    -------
+    float
+        The value of the objective.
+    """
+    subnetworks = network.neurons // network.hidden[-1]
+    n_read = torch.bincount(subnetworks, minlength=network.n_subnetworks)
+    strength = weight_decay(problem.l1_strength, int(n_read.max()))
+    with torch.no_grad():
+        scores = network(inputs).reshape(-1, network.n_outputs)
+        loss = float(problem.loss_value(scores.to(problem.row_weight.device)))
+        squares = torch.zeros(network.n_subnetworks, dtype=torch.float64, device=network.weight.device)
+        squares.index_add_(0, subnetworks, network.weight.square().sum(1))
+    decay = 2 * float(squares.sqrt().sum())
+    for depth, layer in enumerate(network.layers):
+        for name, value in layer.tensors().items():
+            own = value.double().square()
+            if name == "weight" and depth > 0:
+                decay += 2 * float(own.sum((1, 2)).sqrt().sum())
+            elif name in neuron_of(layer).all_scaled:
+                decay += float(own.sum())
+    return loss + 0.5 * strength * decay
+
+
+def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
+    """Return the same function with all membranes ``scale`` times as large, by the lemma "LIF membrane rescaling".
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network.
+    scale : float
+        A power of two, so that no rounding takes place and every spike stays.
+
+    Returns
+    -------
+    SpikingNetwork
+        A new network.
+    """
+    if not scale > 0 or not math.isfinite(scale) or math.frexp(scale)[0] != 0.5:
+        raise InvalidInputError(f"expected scale to be a power of two, got {scale!r}")
+    layers = [
+        layer.with_tensors({name: layer.tensors()[name] * scale for name in neuron_of(layer).all_scaled})
+        for layer in network.layers
+    ]
+    return SpikingNetwork(layers, network.weight, network.heads, network.intercept, network.neurons, network.readout)

@@ -1,0 +1,208 @@
+"""The neuron models there are, and what each of them can do.
+
+A new model is a file with its layer class and one line in the table at the end of this one; outside of the library, it
+is one call of :func:`register_neuron`. Models are looked up by the exact type of a layer: a subclass may follow another
+equation, so it is another model.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..core.errors import InvalidInputError
+from .layer import HiddenLayer, tensor_names
+from .lif import LIFLayer
+from .surrogate import Surrogate, TrainableLayer, TrainableLIF, TrainableThreshold, surrogate_slope
+from .threshold import ThresholdLayer
+
+
+@dataclass(frozen=True)
+class NeuronModel:
+    """A neuron model and what it can do.
+
+    Parameters
+    ----------
+    name : str
+        The name by which it is sampled and saved.
+    layer : type of HiddenLayer
+        Its layer class.
+    trainable : type of TrainableLayer, optional
+        The layer with surrogate gradients; without one, the model cannot be trained by them.
+    sampled : tuple of str
+        The parameters per neuron that are drawn when witnesses are sampled, besides weights and bias.
+    scaled : tuple of str
+        The parameters that scale with the membrane, besides weights and bias.
+    keeps_membrane : bool
+        Whether a membrane is carried over from step to step, which costs an update per neuron and step.
+    is_exact : bool
+        Whether its spikes are the same to the bit on every device and for every batch.
+    has_kernel : bool
+        Whether a GPU advances through all steps in one kernel.
+    can_be_priced : bool
+        Whether all neurons of the model can be priced exactly (:mod:`cvxsnn.theory`).
+    libraries : frozenset of str
+        The other libraries and formats that can hold it.
+    """
+
+    name: str
+    layer: type[HiddenLayer]
+    trainable: type[TrainableLayer] | None = None
+    sampled: tuple[str, ...] = ()
+    scaled: tuple[str, ...] = ()
+    keeps_membrane: bool = True
+    is_exact: bool = True
+    has_kernel: bool = False
+    can_be_priced: bool = False
+    libraries: frozenset[str] = frozenset()
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether neurons of one layer read each other."""
+        return "recurrent_weight" in tensor_names(self.layer)
+
+    @property
+    def all_scaled(self) -> frozenset[str]:
+        """Every parameter that scales with the membrane, weights and bias included."""
+        return frozenset({"weight", "bias", *self.scaled} | ({"recurrent_weight"} if self.is_recurrent else set()))
+
+
+def register_neuron(model: NeuronModel) -> None:
+    """Make a neuron model known to the library.
+
+    Do so where the layer class is defined: worker processes, which import that module, then know the model too.
+
+    Parameters
+    ----------
+    model : NeuronModel
+        A model whose name and layer class are not taken.
+
+    Examples
+    --------
+    A LIF neuron that fires in the first step whatever it reads:
+
+    >>> from dataclasses import dataclass
+    >>> import torch
+    >>> from cvxsnn import LIFLayer, gaussian_witnesses
+    >>> from cvxsnn.neurons import NeuronModel, register_neuron, unregister_neuron
+    >>> @dataclass(frozen=True, eq=False)
+    ... class EagerLayer(LIFLayer):
+    ...     initial_membrane: torch.Tensor = 1000.0
+    >>> register_neuron(NeuronModel("eager", EagerLayer, sampled=("decay", "threshold")))
+    >>> gaussian_witnesses(3, (8,), neuron="eager")
+    WitnessSet(sampled eager, 1 × (3→8))
+    >>> unregister_neuron("eager")
+    """
+    if not (isinstance(model.layer, type) and issubclass(model.layer, HiddenLayer)):
+        raise InvalidInputError(f"expected a subclass of HiddenLayer for {model.name!r}, got {model.layer!r}")
+    unknown = {*model.sampled, *model.scaled} - {*tensor_names(model.layer)}
+    if unknown:
+        raise InvalidInputError(
+            f"expected parameters of {model.layer.__name__}, got {', '.join(sorted(unknown))}: its tensors are "
+            f"{', '.join(tensor_names(model.layer))}"
+        )
+    for known in _MODELS.values():
+        if model.name == known.name or model.layer is known.layer:
+            raise InvalidInputError(
+                f"expected a new neuron model, got {model.name!r} with {model.layer.__name__}, and {known.name!r} with "
+                f"{known.layer.__name__} is there already: choose another name, or unregister it first"
+            )
+    _MODELS[model.name] = model
+
+
+def unregister_neuron(name: str) -> None:
+    """Forget a neuron model.
+
+    Parameters
+    ----------
+    name : str
+        The name under which it was registered.
+    """
+    del _MODELS[neuron_model(name).name]
+
+
+def neuron_models() -> tuple[NeuronModel, ...]:
+    """Return every neuron model that is known.
+
+    Returns
+    -------
+    tuple of NeuronModel
+        The models, in the order of their registration.
+    """
+    return tuple(_MODELS.values())
+
+
+def neuron_model(name: str) -> NeuronModel:
+    """Return the neuron model of a name.
+
+    Parameters
+    ----------
+    name : str
+        A name such as "lif" or "threshold".
+
+    Returns
+    -------
+    NeuronModel
+        The model that was registered under this name.
+    """
+    if not isinstance(name, str) or name not in _MODELS:
+        raise InvalidInputError(f"expected neuron to be one of {', '.join(map(repr, _MODELS))}, got {name!r}")
+    return _MODELS[name]
+
+
+def neuron_of(layer: HiddenLayer) -> NeuronModel:
+    """Return the neuron model of a layer, by its exact type.
+
+    Parameters
+    ----------
+    layer : HiddenLayer
+        A layer of a registered neuron model.
+
+    Returns
+    -------
+    NeuronModel
+        The model whose layer class is the type of this layer.
+    """
+    for model in _MODELS.values():
+        if type(layer) is model.layer:
+            return model
+    raise InvalidInputError(
+        f"expected layers of a registered neuron model ({', '.join(_MODELS)}), got {type(layer).__name__}: call "
+        "cvxsnn.neurons.register_neuron first"
+    )
+
+
+def make_trainable(
+    layer: HiddenLayer, surrogate: Surrogate, steepness: float | Tensor, dynamics: frozenset[str]
+) -> TrainableLayer:
+    """Return a layer with gradients that starts from a given one.
+
+    ``steepness`` divides the surrogate's width: one number, or one per subnetwork.
+    """
+    model = neuron_of(layer)
+    if model.trainable is None:
+        trainable = ", ".join(known.name for known in _MODELS.values() if known.trainable is not None)
+        raise InvalidInputError(
+            f"expected neurons with surrogate gradients ({trainable}), got {model.name} neurons, which have none: "
+            "register the model with a trainable class, or use a method without a gradient stage"
+        )
+    return model.trainable(layer, surrogate_slope(surrogate, steepness, layer.weight), dynamics)
+
+
+_LIBRARIES = frozenset({"snntorch", "spikingjelly", "norse", "nir"})
+
+_MODELS = {
+    model.name: model
+    for model in (
+        NeuronModel(
+            "lif",
+            LIFLayer,
+            TrainableLIF,
+            sampled=("decay", "threshold", "initial_membrane"),
+            scaled=("threshold", "initial_membrane"),
+            has_kernel=True,
+            can_be_priced=True,
+            libraries=_LIBRARIES,
+        ),
+        NeuronModel("threshold", ThresholdLayer, TrainableThreshold, keeps_membrane=False),
+    )
+}
