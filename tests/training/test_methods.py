@@ -12,7 +12,7 @@ import cvxsnn.training.methods
 from cvxsnn import InvalidInputError, reconstruct
 from cvxsnn.convex import Objective
 from cvxsnn.data import tasks
-from cvxsnn.data.training_set import TrainingSet
+from cvxsnn.data.sequences import TrainingSet
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.training import METHODS, Settings, SurrogateSettings, train_task
 from cvxsnn.training.methods import Trained, train

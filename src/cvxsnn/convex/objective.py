@@ -6,7 +6,7 @@ from typing import Self
 
 from torch import Tensor
 
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..dictionary import Readout, SpikeDictionary
 from .heads import Head, Rows, TimestepWeighting, make_heads, make_row_weight
 from .losses import Loss, Softmax

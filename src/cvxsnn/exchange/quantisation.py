@@ -16,7 +16,7 @@ from torch import Tensor
 from ..convex import Certificate, Solution, certify, solve
 from ..core.errors import InvalidInputError
 from ..core.text_table import align
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..network.proof import Proof
 from ..network.reconstruction import reconstruct

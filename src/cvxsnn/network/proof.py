@@ -8,7 +8,7 @@ from torch import Tensor
 from ..convex import Certificate, ConvexProblem, Solution, certify
 from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..dictionary import build_dictionary
 from ..witnesses import WitnessSet
 

@@ -5,7 +5,7 @@ from math import inf
 
 from ..convex import Certificate, certify_with_bound
 from ..core.errors import InvalidInputError
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..network.proof import Proof
 from ..neurons import LIFLayer
 from ..witnesses import WitnessSet
