@@ -10,7 +10,7 @@ from cvxsnn.app import cli, demo
 from cvxsnn.app import page as report
 from cvxsnn.convex import Objective
 from cvxsnn.data.tasks import addition
-from cvxsnn.training import Settings, SurrogateSettings
+from cvxsnn.training import ConvexSettings, Settings, SurrogateSettings
 from cvxsnn.witnesses import Normal
 
 TINY = demo.Experiment(
@@ -19,7 +19,7 @@ TINY = demo.Experiment(
     Settings(
         Objective({"sum": "softmax", "carry": "logistic"}, "all"),
         {"hidden": (16, 32), "n_subnetworks": 2, "decay": 0.1, "threshold": 0.1, "bias": Normal(0.0, 0.5)},
-        n_strengths=3,
+        ConvexSettings(n_strengths=3),
     ),
     SurrogateSettings(epochs=2),
 )

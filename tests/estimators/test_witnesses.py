@@ -20,7 +20,7 @@ def searched(monkeypatch):
 
     def fit(data=SEQUENCES, labels=LABELS, **options):
         with pytest.raises(KeyboardInterrupt):
-            SpikingClassifier(**options).fit(data, labels)
+            SpikingClassifier(random_state=0, **options).fit(data, labels)
         return asked.pop()
 
     asked = []
@@ -29,7 +29,7 @@ def searched(monkeypatch):
 
 
 def test_the_search_keeps_to_the_widths_asked_for():
-    model = SpikingClassifier(hidden=(20, 12), n_subnetworks=2, n_trials=4).fit(SEQUENCES, LABELS)
+    model = SpikingClassifier(hidden=(20, 12), n_subnetworks=2, n_trials=4, random_state=0).fit(SEQUENCES, LABELS)
     witnesses = model._proof.witnesses
     assert (witnesses.hidden, witnesses.n_subnetworks) == ((20, 12), 2)
     assert model.history_[0].name == "tuning"
@@ -64,11 +64,13 @@ def test_a_family_that_is_not_searched_for_has_as_many_neurons():
         ({"decay": 0.5, "n_subnetworks": 4}, (1024,), 4),
         ({"neuron": "threshold"}, (1024,), 1),
     ):
-        witnesses = SpikingClassifier(l1_strength=0.1, **options).fit(SEQUENCES, LABELS)._proof.witnesses
+        witnesses = (
+            SpikingClassifier(l1_strength=0.1, random_state=0, **options).fit(SEQUENCES, LABELS)._proof.witnesses
+        )
         assert (witnesses.hidden, witnesses.n_subnetworks) == (hidden, n_subnetworks)
 
 
 def test_the_papers_family_and_a_named_one_are_not_searched_for():
     for options in ({"witnesses": "gaussian"}, {"decay": 0.5}, {"neuron": "threshold"}):
-        model = SpikingClassifier(hidden=(12,), **options).fit(SEQUENCES, LABELS)
+        model = SpikingClassifier(hidden=(12,), random_state=0, **options).fit(SEQUENCES, LABELS)
         assert [stage.name for stage in model.history_] == ["convex"]

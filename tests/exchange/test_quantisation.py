@@ -25,8 +25,7 @@ from cvxsnn.exchange.quantisation import (
 )
 from cvxsnn.network.proof import Proof
 from cvxsnn.neurons.exact import snap_weights
-from cvxsnn.training import Settings, train_task
-from cvxsnn.training.surrogate.crowd import TaskScore
+from cvxsnn.training import ConvexSettings, Settings, TaskScore, train_task
 
 SEQUENCES = make_sequences()
 LABELS = classes_of(SEQUENCES)
@@ -43,7 +42,7 @@ def model():
 def xor():
     task = first_last_xor(4, n_train=200, n_val=100, n_test=200)
     family = {"hidden": (8, 48), "n_subnetworks": 2, "decay": 0.99}
-    return task, train_task("cvx", task, Settings(Objective("hinge"), family, n_strengths=5))
+    return task, train_task("cvx", task, Settings(Objective("hinge"), family, ConvexSettings(n_strengths=5)))
 
 
 def weights_of(layer):
@@ -185,7 +184,7 @@ def test_a_quantised_estimator_predicts_saves_loads_and_certifies(make, tmp_path
 def test_on_digits_a_new_readout_keeps_what_four_bits_leave():
     task = digits_seq()
     family = {"hidden": (96,), "decay": 0.9}
-    settings = Settings(Objective("softmax", "mean"), family, l1_strength=0.002)
+    settings = Settings(Objective("softmax", "mean"), family, ConvexSettings(0.002))
     trained = train_task("cvx", task, settings)
     comparison = compare_bits(trained, TrainingSet.of(task.train), TaskScore(task, task.test), (4, 2), tol=TOL)
     for row in comparison.rows:

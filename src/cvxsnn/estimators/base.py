@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from numbers import Real
 from typing import Any
@@ -32,7 +32,7 @@ from ..training.scores import Score
 from ..training.search import Tuning
 from ..training.stages import ConvexSettings, Split
 from ..training.surrogate.settings import SurrogateSettings
-from ..witnesses import Distribution, Normal, Uniform, WitnessSet
+from ..witnesses import Distribution, Normal, Provenance, Uniform, WitnessSet, regenerate
 from .history import History, StageSummary
 
 FloatArray = npt.NDArray[np.float64]
@@ -151,6 +151,19 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             Bounds on the optimum over all such neurons.
         """
         return certify_complete(self._checked_proof(), self._training_set(X, y, sample_weight), max_seconds=max_seconds)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: sampled witnesses as their recipe, as in a model file."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        proof: Proof | None = state.get("_proof")
+        if proof is not None and proof.witnesses.provenance.kind == "sampled":
+            state["_proof"] = _PickledProof.of(proof)
+        return state
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Restore what a pickle holds, and draw the sampled witnesses again."""
+        proof = state.get("_proof")
+        super().__setstate__({**state, "_proof": proof.restore()} if isinstance(proof, _PickledProof) else state)
 
     def _checked_proof(self) -> Proof:
         check_is_fitted(self)
@@ -321,6 +334,30 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
         """Return the score of a network on held-out data; higher is better."""
+
+
+@dataclass(frozen=True)
+class _PickledProof:
+    """A proof with the recipe of its witnesses in their place."""
+
+    values: Mapping[str, Any]
+    arrays: Mapping[str, npt.NDArray[Any]]
+    provenance: Provenance
+    device: str
+
+    @classmethod
+    def of(cls, proof: Proof) -> "_PickledProof":
+        """Return the compact form of a proof; arrays, because a tensor adds hundreds of bytes to a pickle."""
+        parts = {name: value for name, value in vars(proof).items() if name != "witnesses"}
+        arrays = {name: value.cpu().numpy() for name, value in parts.items() if isinstance(value, torch.Tensor)}
+        values = {name: value for name, value in parts.items() if name not in arrays}
+        return cls(values, arrays, proof.witnesses.provenance, str(proof.dual_point.device))
+
+    def restore(self) -> Proof:
+        """Return the proof, with its witnesses drawn again."""
+        tensors: dict[str, Any] = {name: torch.from_numpy(value).to(self.device) for name, value in self.arrays.items()}
+        witnesses = regenerate(self.provenance, device=self.device)
+        return Proof(witnesses=witnesses, **tensors, **self.values)
 
 
 def is_tabular(data: Any) -> bool:

@@ -24,8 +24,9 @@ from ..network.proof import Proof
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
 from ..training.surrogate.settings import SurrogateSettings
-from ..witnesses import Distribution, Provenance, WitnessSet, parse_distribution, regenerate
+from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
 from .classifier import SpikingClassifier
+from .history import History
 from .regressor import SpikingRegressor
 
 Model = SpikingNetwork | SpikingClassifier | SpikingRegressor
@@ -57,7 +58,24 @@ def save(model: Model, path: Path | str) -> None:
     Parameters
     ----------
     model : SpikingNetwork, SpikingClassifier or SpikingRegressor
+        What to save. The data and ``history_`` are not saved, and neither are witnesses that were passed as a parameter
+        but not sampled: in their place the loaded estimator has ``witnesses="auto"``.
     path : Path or str
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> model = cs.SpikingClassifier(hidden=(16,), decay=0.9, random_state=0).fit(X, X[:, 0] > 0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cs.save(model, Path(folder) / "model")
+    ...     again = cs.load(Path(folder) / "model")
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
     """
     if isinstance(model, SpikingNetwork):
         tensors, network = _network_out(model)
@@ -73,7 +91,7 @@ def save(model: Model, path: Path | str) -> None:
     header: dict[str, Any] = {
         "class": kind,
         "network": network,
-        "parameters": {name: _value_out(value) for name, value in model.get_params().items()},
+        "parameters": {name: _parameter_out(name, value) for name, value in model.get_params().items()},
         "is_sequential": model._is_sequential,
     }
     if hasattr(model, "feature_names_in_"):
@@ -89,7 +107,22 @@ def save(model: Model, path: Path | str) -> None:
 
 
 def load(path: Path | str) -> Model:
-    """Read what :func:`save` wrote: the same spikes and the same predictions."""
+    """Read what :func:`save` wrote: the same spikes and the same predictions.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file.
+
+    Returns
+    -------
+    SpikingNetwork, SpikingClassifier or SpikingRegressor
+        The model.
+
+    Examples
+    --------
+    See :func:`save`.
+    """
     tensors, header = read_tensors(path, "model")
     try:
         return _model_in(tensors, header)
@@ -120,7 +153,7 @@ def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model
         model._is_flat = bool(header["is_flat"])
     model._proof = _proof_in(tensors, header["proof"]) if "proof" in header else None
     model.certificate_ = None if model._proof is None else model._proof.certificate
-    model.history_ = ()
+    model.history_ = History()
     return model
 
 
@@ -259,6 +292,16 @@ def _loss_in(stored: Mapping[str, Any]) -> Loss:
     return Softmax(stored.get("n_classes")) if stored["name"] == "softmax" else LOSSES[stored["name"]]()
 
 
+def _parameter_out(name: str, value: Any) -> Any:
+    if isinstance(value, WitnessSet):
+        # Witnesses that were not sampled are in the network and the proof; as a parameter they have no short form.
+        is_sampled = value.provenance.kind == "sampled"
+        return {"recipe": value.provenance.recipe} if is_sampled else "auto"
+    if name == "class_weight" and isinstance(value, Mapping):
+        return {"class_weight": [[_value_out(label), float(weight)] for label, weight in value.items()]}
+    return {"family": describe_family(value)} if isinstance(value, Mapping) else _value_out(value)
+
+
 def _value_out(value: Any) -> Any:
     if isinstance(value, Distribution):
         return value.describe()
@@ -271,10 +314,19 @@ def _value_out(value: Any) -> Any:
 
 def _value_in(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(value)
+        return tuple(_value_in(part) for part in value)
     if not isinstance(value, Mapping):
         return value
-    return SurrogateSettings(**value["surrogate"]) if "surrogate" in value else parse_distribution(value)
+    if "surrogate" in value:
+        return SurrogateSettings(**value["surrogate"])
+    if "class_weight" in value:
+        return dict(value["class_weight"])
+    if "recipe" in value:
+        _check_recipe(value["recipe"])
+        return regenerate(Provenance("sampled", value["recipe"]))
+    if "family" in value:
+        return {name: _value_in(own) for name, own in value["family"].items()}
+    return parse_distribution(value)
 
 
 def _labels_out(labels: Any) -> dict[str, Any]:

@@ -301,7 +301,13 @@ class GradientPlan:
     checkpoint: Path | None = None
 
     def jobs(self) -> list[SurrogateJob]:
-        """Return one job for each candidate."""
+        """Return one job for each candidate.
+
+        Returns
+        -------
+        list of SurrogateJob
+            The jobs, in the order of the candidates.
+        """
         place = torch.device(self.network.weight.device if self.device is None else self.device)
         network, data = copy.deepcopy(self.network).to(place), self.split.data.to(place)
         return [
@@ -310,7 +316,18 @@ class GradientPlan:
         ]
 
     def further_jobs(self, runs: Sequence[SurrogateRun]) -> list[SurrogateJob]:
-        """Return a job for each further network, with its own sample and its own order of batches."""
+        """Return a job for each further network, with its own sample and its own order of batches.
+
+        Parameters
+        ----------
+        runs : sequence of SurrogateRun
+            The outcomes of the candidates, of which the best decides the settings.
+
+        Returns
+        -------
+        list of SurrogateJob
+            The jobs; none for one network.
+        """
         jobs = []
         for number in range(1, self.n_networks):
             if self.family is None:
@@ -329,7 +346,20 @@ class GradientPlan:
         return jobs
 
     def finish(self, runs: Sequence[SurrogateRun], further: Sequence[SurrogateRun]) -> SurrogateRun:
-        """Return the best run, its network averaged with those of the further ones, and the seconds of all."""
+        """Return the outcome of the stage.
+
+        Parameters
+        ----------
+        runs : sequence of SurrogateRun
+            The outcomes of the candidates.
+        further : sequence of SurrogateRun
+            The outcomes of the further networks.
+
+        Returns
+        -------
+        SurrogateRun
+            The best run, its network averaged with the further ones, and the seconds of all.
+        """
         best = best_run(runs)
         network = best.network
         if further:

@@ -10,8 +10,7 @@ import pytest
 
 from cvxsnn.app.experiments.experiment import RunConfig, all_runs, experiment_names, load_experiment
 from cvxsnn.app.experiments.run import make_settings, make_task
-from cvxsnn.training.methods import METHODS
-from cvxsnn.training.settings import Settings
+from cvxsnn.training import METHODS, Settings
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "paper.tex"
 NAMES = experiment_names()
