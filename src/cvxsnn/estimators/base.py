@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from numbers import Real
 from typing import Any
@@ -32,8 +32,9 @@ from ..training.scores import Score
 from ..training.search import Tuning
 from ..training.stages import ConvexSettings, Split
 from ..training.surrogate.settings import SurrogateSettings
-from ..witnesses import Distribution, Normal, Provenance, Uniform, WitnessSet, regenerate
+from ..witnesses import Distribution, Normal, Uniform, WitnessSet
 from .history import History, StageSummary
+from .pickling import PickledProof
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -157,13 +158,13 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         state: dict[str, Any] = dict(super().__getstate__())
         proof: Proof | None = state.get("_proof")
         if proof is not None and proof.witnesses.provenance.kind == "sampled":
-            state["_proof"] = _PickledProof.of(proof)
+            state["_proof"] = PickledProof.of(proof)
         return state
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Restore what a pickle holds, and draw the sampled witnesses again."""
         proof = state.get("_proof")
-        super().__setstate__({**state, "_proof": proof.restore()} if isinstance(proof, _PickledProof) else state)
+        super().__setstate__({**state, "_proof": proof.restore()} if isinstance(proof, PickledProof) else state)
 
     def _checked_proof(self) -> Proof:
         check_is_fitted(self)
@@ -336,30 +337,6 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the score of a network on held-out data; higher is better."""
 
 
-@dataclass(frozen=True)
-class _PickledProof:
-    """A proof with the recipe of its witnesses in their place."""
-
-    values: Mapping[str, Any]
-    arrays: Mapping[str, npt.NDArray[Any]]
-    provenance: Provenance
-    device: str
-
-    @classmethod
-    def of(cls, proof: Proof) -> "_PickledProof":
-        """Return the compact form of a proof; arrays, because a tensor adds hundreds of bytes to a pickle."""
-        parts = {name: value for name, value in vars(proof).items() if name != "witnesses"}
-        arrays = {name: value.cpu().numpy() for name, value in parts.items() if isinstance(value, torch.Tensor)}
-        values = {name: value for name, value in parts.items() if name not in arrays}
-        return cls(values, arrays, proof.witnesses.provenance, str(proof.dual_point.device))
-
-    def restore(self) -> Proof:
-        """Return the proof, with its witnesses drawn again."""
-        tensors: dict[str, Any] = {name: torch.from_numpy(value).to(self.device) for name, value in self.arrays.items()}
-        witnesses = regenerate(self.provenance, device=self.device)
-        return Proof(witnesses=witnesses, **tensors, **self.values)
-
-
 def is_tabular(data: Any) -> bool:
     """Return whether data are one row per sample, in any form that scikit-learn accepts, rather than sequences."""
     if isinstance(data, (np.ndarray, torch.Tensor)) and data.dtype != object:
@@ -423,77 +400,3 @@ def _summarise(stage: Stage) -> StageSummary:
         losses, scores = tuple(epoch.loss for epoch in epochs[1:]), tuple(epoch.score for epoch in epochs)
         return replace(summary, losses=losses, scores=scores)
     return summary
-
-
-PARAMETERS = """
-    Parameters
-    ----------
-    method : str
-        How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all layers by surrogate
-        gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
-    hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork. By default there is one layer, or two if a search finds that
-        better, and the last one has 4,096 neurons in all subnetworks together; 1,024 for other methods than "cvx" and
-        for threshold neurons.
-    n_subnetworks : int, optional
-        Number of subnetworks. By default one, but four if the search of "cvx" decides for two layers.
-    witnesses : "auto", "gaussian", mapping or WitnessSet
-        The hidden neurons. "auto" searches for a family of neurons on held-out data, for methods that begin with a
-        convex stage and unless any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for.
-        "gaussian" is the paper's family: decay 0.9, threshold 1, Gaussian weights. A mapping is a family: arguments of
-        :func:`cvxsnn.gaussian_witnesses`, where ``hidden`` and ``n_subnetworks`` may be left out. A
-        :class:`cvxsnn.WitnessSet` is used as it is.
-    n_trials : int, optional
-        Number of families that the search tries. By default half as many as there are sequences held out, but at
-        least 64 and at most 192.
-    max_tuning_seconds : float, optional
-        Time after which the search takes the best family so far.
-    neuron : "lif" or "threshold"
-        Leaky integrate-and-fire neurons, or threshold neurons with dense recurrence.
-    decay, threshold, bias, gain : number or Distribution, optional
-        Dynamics of the neurons that are sampled. If nothing is searched for, decays are uniform between 0.5 and 1,
-        thresholds and gains 1, and biases normal with standard deviation 0.5.
-    fan_in : int, optional
-        Number of lower neurons that a neuron above the first layer reads; by default all.
-    readout : "mean" or "last", optional
-        Read the mean of the spikes over the steps, or the spikes of the last step. By default what the search finds
-        better, or the mean.
-    loss : str, optional
-        The loss. {loss}
-    penalty : "l1" or "group"
-        The penalty of the read-out: on every weight, or on the weights of a neuron together.
-    l1_strength : float or "auto"
-        Strength of the penalty. "auto" follows the path of strengths and keeps the one that does best on held-out
-        data, then solves again on all data.
-    intercept : bool
-        Whether the read-out has an unpenalised constant.
-    standardize : bool
-        Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data. ``network_`` reads
-        the result.
-    validation_fraction : float
-        Share of the data held out to choose the family, the strength, or the best epoch.
-    tol : float
-        Relative gap to certify.
-    surrogate : SurrogateSettings, optional
-        Settings of gradient stages.{class_weight}
-    device : str
-        Where to compute, such as "cpu" or "cuda"; "auto" is the GPU if there is one.
-    n_jobs : int, optional
-        Number of workers of the search, as in joblib: None is one unless in a ``joblib.parallel_config`` context, -1
-        is one per core. The model does not depend on it.
-    random_state : int, RandomState or None
-        Seed of neurons, held-out data and batches. None gives another model at every call of ``fit``.
-    verbose : bool
-        Whether to show a progress bar.
-
-    Attributes
-    ----------
-    network_ : SpikingNetwork
-        The trained network.
-    certificate_ : Certificate or None
-        The certificate of the read-out; None if it was not found by convex optimisation: nothing is proven then.
-    history_ : History
-        One summary per stage of training; prints as a table.
-    n_features_in_ : int
-        Number of features per step.
-"""

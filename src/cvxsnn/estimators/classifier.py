@@ -23,7 +23,8 @@ from ..data.tasks.task import UNNAMED_HEAD
 from ..network.spiking_network import SpikingNetwork
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, WitnessSet
-from .base import PARAMETERS, FloatArray, SpikingEstimator, check_lengths
+from .base import FloatArray, SpikingEstimator, check_lengths
+from .parameters import PARAMETERS
 
 _LOSS = """By default "logistic" for two classes and "softmax" for more; other losses treat more classes one
         against the rest."""

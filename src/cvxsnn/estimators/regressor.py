@@ -14,7 +14,8 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
 from ..network.spiking_network import SpikingNetwork
-from .base import PARAMETERS, FloatArray, SpikingEstimator
+from .base import FloatArray, SpikingEstimator
+from .parameters import PARAMETERS
 
 
 class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]

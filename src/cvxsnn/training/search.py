@@ -326,8 +326,8 @@ def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) ->
     witnesses = gaussian_witnesses(
         data.inputs.shape[2], seed=child_seed(seed, "tuning", name), device=data.inputs.device, **family
     )
-    heads, row_weight = objective.heads(data)
     features = spike_features(witnesses.layers, data.sequences, objective.readout)
+    heads, row_weight = objective.heads(data)
     with one_thread():  # so that the fit is the same wherever it is made
         coef, intercept, error = fit_ridge_gcv(features, heads, row_weight)
     score = bench.value.score(make_network(witnesses.layers, heads, objective.readout, coef, intercept))

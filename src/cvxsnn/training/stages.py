@@ -16,7 +16,7 @@ import torch
 
 from ..convex import ConvexProblem, Solution, solve, solve_path
 from ..convex.objective import Objective
-from ..convex.penalties import make_penalty
+from ..convex.penalties import PENALTIES
 from ..core.checks import check_choice, check_device, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_seed
@@ -94,7 +94,7 @@ class ConvexSettings:
 
     def __post_init__(self) -> None:
         """Refuse what no program could use."""
-        make_penalty(self.penalty)
+        check_choice("penalty", self.penalty, tuple(PENALTIES))
         check_positive_int("n_strengths", self.n_strengths)
         if isinstance(self.l1_strength, str):
             check_choice("l1_strength", self.l1_strength, ("auto",))
