@@ -43,7 +43,7 @@ def test_what_ends_in_a_convex_stage_is_certified_and_nothing_else_is(results):
     for result in results:
         certificate = result.trained.certificate
         assert (certificate is not None) == result.trained.method.endswith("cvx")
-        assert certificate is None or certificate.relative_gap <= TINY.settings.tol
+        assert certificate is None or certificate.relative_gap <= TINY.settings.convex.tol
 
 
 def test_the_seed_reaches_witnesses_and_batches():

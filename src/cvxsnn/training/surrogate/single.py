@@ -30,12 +30,13 @@ class SingleAdam:
             groups.setdefault((rate, decay), []).append(parameter)
         self._rates = [rate for rate, _ in groups]
         self._adam = torch.optim.AdamW(
-            [{"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items()]
+            [{"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items()],
+            fused=True,
         )
         # Made before the first step, so that a checkpoint can be read into it.
         for parameter in self._parameters:
             self._adam.state[parameter] = {
-                "step": torch.tensor(0.0),
+                "step": torch.zeros((), device=parameter.device),
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
