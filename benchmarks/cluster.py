@@ -35,7 +35,7 @@ def solve_pool(n_witnesses: int, half_way: Callable[[], object]) -> Any:
             half_way()
 
     found = cs.training.solve_pool(
-        pool, cs.data.TrainingSet.of(task.train), cs.convex.Objective("logistic"), STRENGTH, report=report
+        pool, cs.data.TrainingSet.of(task.train), cs.convex.Objective("logistic"), STRENGTH, callback=report
     )
     return found.solution.coef.tolist(), found.members.tolist(), found.certificate
 

@@ -335,7 +335,7 @@ def solve_large_pool(device: torch.device) -> dict[str, Any]:
     pool = cs.witnesses.WitnessPool(2, family, POOL)
     seconds, found = clock(
         lambda: cs.training.solve_pool(
-            pool, data, cs.convex.Objective("logistic"), 0.002, memory_budget=2**33, report=tell_round
+            pool, data, cs.convex.Objective("logistic"), 0.002, memory_budget=2**33, callback=tell_round
         ),
         device,
     )

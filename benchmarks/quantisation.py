@@ -12,7 +12,7 @@ import numpy as np
 import cvxsnn as cs
 from cvxsnn.data.tasks import Task
 from cvxsnn.exchange import BitsComparison, compare_bits
-from cvxsnn.training.surrogate.crowd import TaskScore
+from cvxsnn.training import TaskScore
 
 from .measure import console, make_table
 
@@ -60,7 +60,8 @@ def compare(case: Case, seed: int) -> BitsComparison:
     """Train once, round to every number of bits, test."""
     task = case.task(seed)
     surrogate = cs.training.SurrogateSettings(epochs=50, seed=seed)
-    settings = cs.training.Settings(case.objective, case.family, n_strengths=10, surrogate=surrogate, seed=seed)
+    convex = cs.training.ConvexSettings(n_strengths=10)
+    settings = cs.training.Settings(case.objective, case.family, convex, surrogate=surrogate, seed=seed)
     trained = cs.training.train_task(case.method, task, settings)
     return compare_bits(trained, cs.data.TrainingSet.of(task.train), TaskScore(task, task.test), BITS)
 

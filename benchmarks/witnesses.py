@@ -6,14 +6,12 @@ dictionary, or of the working set of a pool; "read" are those that the network r
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cvxsnn as cs
 from cvxsnn.data.tasks import Task
 from cvxsnn.network.evaluation import accuracy
-from cvxsnn.training.convex_stage import best_readout
-from cvxsnn.training.methods import task_training, train_together
-from cvxsnn.training.surrogate.crowd import TaskScore
+from cvxsnn.training import ConvexSettings, TaskScore, convex_stage
 
 from .measure import console, make_table
 
@@ -63,23 +61,21 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
         seconds = time.perf_counter() - begin
         results[name] = (accuracy(network, task, task.test), columns, len(solution.support), seconds)
 
-    def settings(family: object, **options: object) -> cs.training.Settings:
-        return cs.training.Settings(objective, family, n_strengths=10, smallest_ratio=0.001, **options)  # type: ignore[arg-type]
-
+    convex = ConvexSettings(n_strengths=10, smallest_ratio=0.001)
     sizes = {"hidden": (N_WITNESSES // 4, N_WITNESSES), "n_subnetworks": 1}
     begin = time.perf_counter()
     sampled = cs.gaussian_witnesses(data.inputs.shape[2], **case.family, **sizes)  # type: ignore[arg-type]
-    keep("sampled, the paper's family", best_readout(sampled, split, settings({**case.family, **sizes})), begin)
+    keep("sampled, the paper's family", convex_stage(sampled, split, objective, convex), begin)
 
     begin = time.perf_counter()
     tuned = cs.training.tune_witnesses(data, objective, score, cs.training.Tuning(N_WITNESSES))
     objective = cs.convex.Objective(objective.loss, tuned.readout, objective.head_weights, objective.timestep_weighting)
     witnesses = cs.gaussian_witnesses(data.inputs.shape[2], **tuned.family)
-    solution = best_readout(witnesses, split, settings(tuned.family))
+    solution = convex_stage(witnesses, split, objective, convex)
     keep("tuned", solution, begin)
 
     between = time.perf_counter()
-    pooled = best_readout(witnesses, split, settings(tuned.family, pool=POOL))
+    pooled = convex_stage(witnesses, split, objective, replace(convex, pool=POOL), family=tuned.family)
     keep(f"pooled, {POOL:,}", pooled, begin)
 
     begin += time.perf_counter() - between
@@ -89,11 +85,13 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
 
     begin = time.perf_counter()
     candidates = tuple(cs.training.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, patience=30) for rate in RATES)
-    gradient = settings({**case.family, "hidden": (256, 512), "n_subnetworks": 2}, surrogate=candidates)
-    trained = train_together([task_training("sg-cvx", task, gradient)])[0]
+    family = {**case.family, "hidden": (256, 512), "n_subnetworks": 2}
+    gradient = cs.training.Settings(objective, family, convex, surrogate=candidates)
+    trained = cs.training.train_task("sg-cvx", task, gradient)
     assert trained.solution is not None
     keep("surrogate gradients, then convex", trained.solution, begin)
     first = trained.history[0]
+    assert first.network is not None
     results["surrogate gradients alone"] = (accuracy(first.network, task, task.test), 1024, 1024, first.seconds)
     return results
 

@@ -36,7 +36,7 @@ def make_settings(loss: str, n_neurons: int, seed: int) -> cs.training.Settings:
     return cs.training.Settings(
         cs.convex.Objective(loss, readout="mean"),
         {"hidden": (n_neurons,), "decay": cs.witnesses.Uniform(0.5, 1.0), "bias": cs.witnesses.Normal(0.0, 0.5)},
-        intercept=True,
+        cs.training.ConvexSettings(intercept=True),
         surrogate=[
             cs.training.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, seed=seed) for rate in LEARNING_RATES
         ],
@@ -66,7 +66,8 @@ def train_again(trained: cs.training.Trained, data: cs.data.TrainingSet) -> cs.t
         if stage.run is not None:
             chosen = replace(chosen, surrogate=stage.run.settings)
         if stage.solution is not None:
-            chosen = replace(chosen, l1_strength=stage.solution.problem.l1_strength)
+            strength = stage.solution.problem.l1_strength
+            chosen = replace(chosen, convex=replace(chosen.convex, l1_strength=strength))
     n_scored = count()
     return cs.train(trained.method, cs.training.Split(data, lambda network: next(n_scored)), chosen)
 

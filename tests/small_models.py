@@ -8,6 +8,7 @@ from cvxsnn import SpikingClassifier, SpikingRegressor
 from cvxsnn.training import SurrogateSettings
 
 BRIEF = SurrogateSettings(epochs=2, batch_size=32)
+SMALL = {"hidden": (24,), "l1_strength": 0.003, "surrogate": BRIEF, "random_state": 0}
 CONVEX_METHODS = ("cvx", "sg-cvx", "r-cvx")
 OTHER_METHODS = ("sg", "sg-sg", "cvx-sg", "r")
 
@@ -33,11 +34,11 @@ def classes_of(sequences, n_classes=2):
 
 
 def classifier(method="cvx", **parameters):
-    return SpikingClassifier(method, **{"hidden": (24,), "l1_strength": 0.003, "surrogate": BRIEF, **parameters})
+    return SpikingClassifier(method, **{**SMALL, **parameters})
 
 
 def regressor(method="cvx", **parameters):
-    return SpikingRegressor(method, **{"hidden": (24,), "l1_strength": 0.003, "surrogate": BRIEF, **parameters})
+    return SpikingRegressor(method, **{**SMALL, **parameters})
 
 
 def assert_close_certificates(found, expected):

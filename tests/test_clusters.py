@@ -100,7 +100,9 @@ def loky():
 
 
 def solve(memory_budget, report=None):
-    found = cs.training.solve_pool(POOL, DATA, Objective("logistic"), 0.01, memory_budget=memory_budget, report=report)
+    found = cs.training.solve_pool(
+        POOL, DATA, Objective("logistic"), 0.01, memory_budget=memory_budget, callback=report
+    )
     return found.solution, found.members, [vars(moment) | {"seconds": None} for moment in found.rounds]
 
 

@@ -21,10 +21,10 @@ from cvxsnn.exchange.readout.options import ReadoutOptions
 from cvxsnn.exchange.readout.reconstruct import reconstruct_with
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.neurons.lif import LIFLayer
-from cvxsnn.training.surrogate.crowd import TaskScore
+from cvxsnn.training.scores import TaskScore
 from cvxsnn.training.surrogate.dropout import Dropout
 from cvxsnn.training.surrogate.settings import initial_network
-from cvxsnn.training.surrogate.trainer import Job, train_jobs
+from cvxsnn.training.surrogate.trainer import SurrogateJob, train_jobs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; run on a machine with one")
 
@@ -317,7 +317,7 @@ def test_jobs_side_by_side_on_cuda_are_scored_as_on_the_cpu():
         data = cs.data.TrainingSet.of(task.train)
         network = initial_network(cs.gaussian_witnesses(3, (16, 24), 2, seed=seed).layers, objective, data, seed)
         jobs += [
-            Job(
+            SurrogateJob(
                 network.to(DEVICE),
                 data.to(DEVICE),
                 objective,
@@ -493,7 +493,10 @@ def test_a_task_trained_on_cuda_comes_home_with_a_certificate():
     task = cs.tasks.first_last_xor(4, n_train=96, n_val=48, n_test=8)
     family = {"hidden": (24,), **FAMILY}
     settings = cs.training.Settings(
-        cs.convex.Objective("logistic"), family, l1_strength=0.01, intercept=True, surrogate=BRIEF
+        cs.convex.Objective("logistic"),
+        family,
+        cs.training.ConvexSettings(0.01, intercept=True),
+        surrogate=BRIEF,
     )
     trained = cs.training.train_task("sg-cvx", task, settings, device=DEVICE)
     assert trained.network.weight.device.type == "cpu"

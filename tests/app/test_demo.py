@@ -5,7 +5,7 @@ import pytest
 from cvxsnn.app import demo
 from cvxsnn.convex import Objective
 from cvxsnn.data.tasks import addition
-from cvxsnn.training import Settings, SurrogateSettings
+from cvxsnn.training import ConvexSettings, Settings, SurrogateSettings
 from cvxsnn.witnesses import Normal
 
 TINY = demo.DemoTask(
@@ -14,7 +14,7 @@ TINY = demo.DemoTask(
     Settings(
         Objective({"sum": "softmax", "carry": "logistic"}, "all"),
         {"hidden": (16, 32), "n_subnetworks": 2, "decay": 0.1, "threshold": 0.1, "bias": Normal(0.0, 0.5)},
-        n_strengths=3,
+        ConvexSettings(n_strengths=3),
     ),
     SurrogateSettings(epochs=2),
 )
@@ -38,7 +38,7 @@ def test_what_ends_in_a_convex_stage_is_certified_and_nothing_else_is(results):
     for result in results:
         certificate = result.trained.certificate
         assert (certificate is not None) == result.trained.method.endswith("cvx")
-        assert certificate is None or certificate.relative_gap <= TINY.settings.tol
+        assert certificate is None or certificate.relative_gap <= TINY.settings.convex.tol
 
 
 def test_the_seed_reaches_witnesses_and_batches():

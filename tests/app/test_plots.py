@@ -8,9 +8,20 @@ import torch
 from small_models import assert_one_sentence, classes_of, classifier, make_sequences
 from tolerances import ROUNDING
 
-from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer, solve_path
+from cvxsnn import (
+    InvalidInputError,
+    LIFLayer,
+    SpikingNetwork,
+    ThresholdLayer,
+    build_dictionary,
+    gaussian_witnesses,
+    solve,
+    solve_path,
+)
 from cvxsnn.app.models import as_the_network_reads
 from cvxsnn.app.plots import plot_gaps, plot_health, plot_membranes, plot_path, plot_raster, plot_readout
+from cvxsnn.convex import Objective
+from cvxsnn.data import TrainingSet
 from cvxsnn.dictionary import DictionaryHealth
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.neurons import roll_out
@@ -21,6 +32,13 @@ SEQUENCES = make_sequences()
 @pytest.fixture(scope="module")
 def model():
     return classifier().fit(SEQUENCES, classes_of(SEQUENCES))
+
+
+@pytest.fixture(scope="module")
+def solution():
+    data = TrainingSet(SEQUENCES, {"label": classes_of(SEQUENCES)})
+    dictionary = build_dictionary(gaussian_witnesses(3, (24,)), SEQUENCES, "mean")
+    return solve(Objective("logistic", "mean").problem(dictionary, data, l1_strength=0.003, intercept=True))
 
 
 @pytest.fixture
@@ -135,8 +153,7 @@ def test_threshold_neurons_have_no_membranes_to_draw():
         plot_membranes(network, SEQUENCES[0])
 
 
-def test_the_readout_of_one_output_is_its_weights_that_are_not_zero_in_order(model, axes):
-    solution = model.history_[-1].solution
+def test_the_readout_of_one_output_is_its_weights_that_are_not_zero_in_order(solution, axes):
     assert plot_readout(solution, axes) is axes
     tips = [segment[1, 1] for segment in axes.collections[0].get_segments()]
     weights = solution.coef[solution.support, 0]
@@ -155,8 +172,8 @@ def test_the_readout_of_several_outputs_is_a_map_of_all_weights_grouped_by_outpu
     assert low == -high == -abs(weight).max()
 
 
-def test_a_path_shows_loss_and_support_of_every_strength(model, axes):
-    path = solve_path(model.history_[-1].solution.problem, n_strengths=5)
+def test_a_path_shows_loss_and_support_of_every_strength(solution, axes):
+    path = solve_path(solution.problem, n_strengths=5)
     assert plot_path(path, axes) is axes
     (right,) = (other for other in axes.figure.axes if other is not axes)
     strengths, losses = axes.lines[0].get_data()
@@ -168,8 +185,7 @@ def test_a_path_shows_loss_and_support_of_every_strength(model, axes):
     assert right.lines[0].get_ydata().tolist() == [len(solution.support) for solution in path]
 
 
-def test_gaps_are_drawn_for_every_solution_and_end_in_the_certificate(model, axes):
-    solution = model.history_[-1].solution
+def test_gaps_are_drawn_for_every_solution_and_end_in_the_certificate(solution, axes):
     assert plot_gaps({"one": solution, "two": solution}, axes) is axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["one", "two"]
     assert axes.get_yscale() == "log"
@@ -189,8 +205,7 @@ def test_shares_of_witnesses_fill_each_bar(axes):
 
 
 @pytest.mark.parametrize("draw", ["raster", "membranes", "readout", "path", "gaps", "health"])
-def test_a_picture_makes_its_own_axes_when_given_none(model, draw):
-    solution = model.history_[-1].solution
+def test_a_picture_makes_its_own_axes_when_given_none(model, solution, draw):
     made = {
         "raster": lambda: plot_raster(model.network_, SEQUENCES[0]),
         "membranes": lambda: plot_membranes(model.network_, SEQUENCES[0]),

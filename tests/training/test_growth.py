@@ -108,7 +108,7 @@ def test_every_round_lowers_the_certified_optimum_and_the_network_is_what_was_so
     told = []
     start = optimum(draw(n=1))
     grown = grow_witnesses(
-        draw(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=3, report=told.append
+        draw(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=3, callback=told.append
     )
     assert tuple(told) == grown.rounds
     assert len(grown.rounds) > 0

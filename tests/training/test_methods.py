@@ -7,17 +7,23 @@ import pytest
 import torch
 from tolerances import ROUNDING
 
-import cvxsnn.training.convex_stage
 import cvxsnn.training.methods
-from cvxsnn import InvalidInputError, reconstruct
+import cvxsnn.training.stages
+from cvxsnn import InvalidInputError, gaussian_witnesses, reconstruct
 from cvxsnn.convex import Objective
-from cvxsnn.data import tasks
-from cvxsnn.data.training_set import TrainingSet
+from cvxsnn.data import TrainingSet, tasks
 from cvxsnn.network.evaluation import accuracy
-from cvxsnn.training import METHODS, Settings, SurrogateSettings, train_task
-from cvxsnn.training.methods import Trained, train
-from cvxsnn.training.search import Tuning
-from cvxsnn.training.settings import Split
+from cvxsnn.training import (
+    METHODS,
+    ConvexSettings,
+    Settings,
+    Split,
+    SurrogateSettings,
+    Trained,
+    Tuning,
+    train,
+    train_task,
+)
 
 TOL = 1e-6
 """Relative gap that the methods are asked to certify."""
@@ -26,11 +32,16 @@ QUICK = SurrogateSettings(epochs=2, batch_size=20)
 STEP = Settings(
     Objective({"sum": "softmax", "carry": "logistic"}, "all"),
     {"hidden": (6, 8), "n_subnetworks": 2},
-    n_strengths=3,
+    ConvexSettings(n_strengths=3, tol=TOL),
     surrogate=QUICK,
-    tol=TOL,
 )
-SEQUENCE = replace(STEP, objective=Objective("logistic", "last"), intercept=True)
+
+
+def with_convex(settings, **options):
+    return replace(settings, convex=replace(settings.convex, **options))
+
+
+SEQUENCE = with_convex(replace(STEP, objective=Objective("logistic", "last")), intercept=True)
 ADDITION = tasks.addition(2, 2, n_train=24, n_val=10, n_test=4, n_test_ood=4)
 XOR = tasks.first_last_xor(3, n_train=24, n_val=16, n_test=4)
 
@@ -106,13 +117,13 @@ def test_a_certificate_is_given_only_where_the_last_stage_is_convex(method):
 
 @pytest.mark.parametrize("method", ["sg", "cvx", "sg-cvx", "sg-sg", "cvx-sg", "r", "r-cvx"])
 def test_the_second_stage_sees_the_finetuning_split(monkeypatch, method):
-    gradient, convex = Spy(monkeypatch, "train_jobs"), Spy(monkeypatch, "best_readout")
-    ridge = Spy(monkeypatch, "fit_ridge")
+    gradient, convex = Spy(monkeypatch, "gradient_stage"), Spy(monkeypatch, "convex_stage")
+    ridge = Spy(monkeypatch, "ridge_stage")
     train_task(method, XOR, SEQUENCE)
     seen = {"gradient": [], "convex": [], "ridge": []}
-    seen["gradient"] = [job.data for arguments, _ in gradient.calls for job in arguments[0]]
+    seen["gradient"] = [arguments[0].split.data for arguments, _ in gradient.calls]
     seen["convex"] = [arguments[1].data for arguments, _ in convex.calls]
-    seen["ridge"] = [arguments[1] for arguments, _ in ridge.calls]
+    seen["ridge"] = [arguments[1].data for arguments, _ in ridge.calls]
     for number, stage in enumerate(METHODS[method].stages):
         data = seen[stage].pop(0)
         expected = XOR.train if number == 0 else XOR.finetune
@@ -127,11 +138,11 @@ def test_without_a_second_split_the_first_is_used_again():
 
 
 def test_finetuning_is_at_a_fifth_of_the_rate_unless_told_otherwise(monkeypatch):
-    spy = Spy(monkeypatch, "train_jobs")
+    spy = Spy(monkeypatch, "gradient_stage")
     train_task("sg-sg", XOR, SEQUENCE)
     own = SurrogateSettings(epochs=1, seed=9)
     train_task("sg-sg", XOR, replace(SEQUENCE, finetuning=own))
-    used = [job.settings for arguments, _ in spy.calls for job in arguments[0]]
+    used = [own for arguments, _ in spy.calls for own in arguments[0].candidates]
     assert used == [QUICK, replace(QUICK, learning_rate=0.2 * QUICK.learning_rate), QUICK, own]
 
 
@@ -194,8 +205,8 @@ def test_a_convex_stage_after_gradients_reads_the_trained_neurons():
 @pytest.mark.parametrize("method", ["cvx", "r-cvx"])
 def test_the_strength_is_the_one_that_validates_best(method):
     strengths = [0.3, 0.001, 0.05]
-    trained = train_task(method, XOR, replace(SEQUENCE, l1_strength=strengths))
-    scores = {s: train_task(method, XOR, replace(SEQUENCE, l1_strength=s)).history[0].score for s in strengths}
+    trained = train_task(method, XOR, with_convex(SEQUENCE, l1_strength=strengths))
+    scores = {s: train_task(method, XOR, with_convex(SEQUENCE, l1_strength=s)).history[0].score for s in strengths}
     # of equals the sparser one
     best = max(strength for strength, score in scores.items() if score == max(scores.values()))
     assert len(set(scores.values())) > 1
@@ -205,16 +216,16 @@ def test_the_strength_is_the_one_that_validates_best(method):
 
 @pytest.mark.parametrize("strength", [0.05, 1, np.float64(0.05)])
 def test_a_single_strength_is_used_as_it_is(strength):
-    assert train_task("cvx", XOR, replace(SEQUENCE, l1_strength=strength)).solution.problem.l1_strength == strength
+    assert train_task("cvx", XOR, with_convex(SEQUENCE, l1_strength=strength)).solution.problem.l1_strength == strength
 
 
 def test_settings_reach_the_convex_program(monkeypatch):
-    settings = replace(STEP, penalty="group", l1_strength=0.05, tol=1e-4, intercept=True)
+    settings = with_convex(STEP, penalty="group", l1_strength=0.05, tol=1e-4, intercept=True)
     problem = train_task("cvx", ADDITION, settings).solution.problem
     assert (problem.penalty.name, problem.l1_strength, problem.intercept) == ("group", 0.05, True)
     assert problem.dictionary.readout == "all"
-    spy = Spy(monkeypatch, "solve_path", cvxsnn.training.convex_stage)
-    train_task("cvx", XOR, replace(SEQUENCE, n_strengths=4, smallest_ratio=0.1, tol=1e-4))
+    spy = Spy(monkeypatch, "solve_path", cvxsnn.training.stages)
+    train_task("cvx", XOR, with_convex(SEQUENCE, n_strengths=4, smallest_ratio=0.1, tol=1e-4))
     assert spy.calls[0][1] == {"n_strengths": 4, "smallest_ratio": 0.1, "tol": 1e-4}
 
 
@@ -238,15 +249,15 @@ def test_an_interrupted_method_goes_on_from_its_checkpoints(tmp_path, method, n_
 
     whole = train_task(method, XOR, settings)
     with pytest.raises(KeyboardInterrupt):
-        train_task(method, XOR, settings, report=interrupt, checkpoints=tmp_path / "new" / "folder")
+        train_task(method, XOR, settings, callback=interrupt, checkpoints=tmp_path / "new" / "folder")
     assert list((tmp_path / "new" / "folder").iterdir())
     resumed = train_task(method, XOR, settings, checkpoints=tmp_path / "new" / "folder")
     assert_same_network(resumed.network, whole.network)
 
 
-def test_progress_is_told_stage_by_stage():
+def test_the_callback_is_called_stage_by_stage():
     told = []
-    train_task("cvx-sg", XOR, SEQUENCE, report=lambda *event: told.append(event))
+    train_task("cvx-sg", XOR, SEQUENCE, callback=lambda *event: told.append(event))
     convex, gradient = "1. convex", "2. gradient"
     assert told == [(convex, 0, 1), (convex, 1, 1), (gradient, 0, 1), (gradient, 1, 2), (gradient, 2, 2)]
 
@@ -263,10 +274,10 @@ def test_progress_is_told_stage_by_stage():
             lambda: train_task("sg", XOR, replace(SEQUENCE, family={"hidden": (4,), "seed": 3})),
             r"a family of \[.*\], got \['seed'\] too",
         ),
-        (lambda: replace(SEQUENCE, l1_strength="large"), "l1_strength to be one of 'auto', got 'large'"),
-        (lambda: replace(SEQUENCE, n_strengths=0), "n_strengths to be a positive integer, got 0"),
-        (lambda: train_task("cvx", XOR, replace(SEQUENCE, l1_strength=-1.0)), "l1_strength to be a finite number"),
-        (lambda: train_task("cvx", XOR, replace(SEQUENCE, l1_strength=[])), "at least one strength, got none"),
+        (lambda: with_convex(SEQUENCE, l1_strength="large"), "l1_strength to be one of 'auto', got 'large'"),
+        (lambda: with_convex(SEQUENCE, n_strengths=0), "n_strengths to be a positive integer, got 0"),
+        (lambda: train_task("cvx", XOR, with_convex(SEQUENCE, l1_strength=-1.0)), "l1_strength to be a finite number"),
+        (lambda: train_task("cvx", XOR, with_convex(SEQUENCE, l1_strength=[])), "at least one strength, got none"),
         (
             lambda: train_task("r", XOR, replace(SEQUENCE, family={"hidden": (4,), "neuron": "threshold"})),
             "LIF neurons for a reservoir",
@@ -284,7 +295,7 @@ def test_misuse_is_refused_in_one_sentence(call, message):
 )
 def test_settings_of_stages_that_a_method_lacks_are_checked_too(options):
     with pytest.raises(InvalidInputError, match=next(iter(options))):
-        replace(SEQUENCE, **options)
+        with_convex(SEQUENCE, **options)
 
 
 def test_a_family_without_widths_is_refused():
@@ -292,7 +303,7 @@ def test_a_family_without_widths_is_refused():
         train_task("sg", XOR, replace(SEQUENCE, family={"decay": 0.5}))
 
 
-POOLED = replace(SEQUENCE, family={"hidden": (4, 8), "fan_in": 2, "decay": 1.0}, pool=64)
+POOLED = with_convex(replace(SEQUENCE, family={"hidden": (4, 8), "fan_in": 2, "decay": 1.0}), pool=64)
 
 
 def test_a_convex_stage_over_a_pool_is_certified_as_such():
@@ -304,7 +315,7 @@ def test_a_convex_stage_over_a_pool_is_certified_as_such():
 
 
 def test_a_strength_that_is_given_is_the_pools_too():
-    trained = train_task("cvx", XOR, replace(POOLED, l1_strength=0.037))
+    trained = train_task("cvx", XOR, with_convex(POOLED, l1_strength=0.037))
     assert trained.solution.problem.l1_strength == 0.037
 
 
@@ -321,3 +332,33 @@ def test_a_family_is_searched_for_before_the_first_stage():
     assert trained.settings.family == tuning.tuned.family
     assert trained.settings.objective.readout == tuning.tuned.readout
     assert tuning.score == tuning.tuned.score
+    assert tuning.network is None
+
+
+def test_a_search_in_two_workers_finds_what_one_finds():
+    settings = replace(SEQUENCE, family=Tuning(n_witnesses=32, n_trials=4))
+    one, two = (train_task("cvx", XOR, settings, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert_same_network(one.network, two.network)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_witnesses_that_are_given_are_those_of_their_recipe(method):
+    witnesses = gaussian_witnesses(2, (6, 8), 2, seed=SEQUENCE.seed)
+    given = train_task(method, XOR, replace(SEQUENCE, family=witnesses))
+    assert_same_network(given.network, train_task(method, XOR, SEQUENCE).network)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (SEQUENCE, "witnesses that read 2 features, got witnesses that read 3: build them with n_features=2"),
+        (replace(SEQUENCE, n_networks=2), "expected a family to sample several networks from"),
+        (with_convex(SEQUENCE, pool=8), "expected a family to draw a pool from"),
+    ],
+)
+def test_witnesses_that_cannot_serve_are_refused_in_one_sentence(settings, message):
+    n_features = 3 if settings is SEQUENCE else 2
+    method = "cvx" if settings.n_networks == 1 else "sg"
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        train_task(method, XOR, replace(settings, family=gaussian_witnesses(n_features, (4,))))
+    assert "\n" not in str(caught.value)

@@ -370,7 +370,7 @@ def test_an_interrupt_leaves_the_last_certificate_and_a_warning(n_rounds):
             raise KeyboardInterrupt
 
     with pytest.warns(cs.ConvergenceWarning, match=r"over 256 witnesses, got .* over \d+: it was stopped"):
-        found = case.solve(0.02, report=interrupt)
+        found = case.solve(0.02, callback=interrupt)
     assert tuple(told) == found.rounds
     last = told[-1]
     certificate = found.certificate

@@ -22,7 +22,6 @@ from cvxsnn.training.reservoir import (
     fit_ridge,
     tune_reservoir,
 )
-from cvxsnn.training.surrogate.settings import initial_network
 from cvxsnn.witnesses import Provenance
 
 
@@ -122,7 +121,7 @@ def test_ridge_solves_the_normal_equations(monkeypatch, readout, n_outputs, weig
     if readout == "all":
         targets = np.random.default_rng(1).normal(size=(30, 6, n_outputs))
         data = TrainingSet(data.inputs, {"label": targets}, weight)
-    start = initial_network(gaussian_witnesses(3, (9,), 2).layers, objective, data)
+    start = gaussian_witnesses(3, (9,), 2)
     network = fit_ridge(start, data, objective, score=lambda network: 0.0)
     X = network.features(data.inputs).reshape(-1, 18).numpy()
     y = data.targets["label"].reshape(len(X), n_outputs)
@@ -138,7 +137,7 @@ def test_ridge_solves_the_normal_equations(monkeypatch, readout, n_outputs, weig
 
 def test_ridge_takes_the_strength_that_validates_best():
     data, objective = draw_data(), Objective("squared")
-    start = initial_network(gaussian_witnesses(3, (9,), 2).layers, objective, data)
+    start = gaussian_witnesses(3, (9,), 2)
     for chosen in (0, 4, len(RIDGES) - 1):
         seen = []
 
@@ -156,7 +155,7 @@ def test_ridge_takes_the_strength_that_validates_best():
 def test_ridge_tells_classes_apart():
     task = cs.tasks.first_last_xor(2, n_train=40, n_val=40, n_test=8)
     data, objective = TrainingSet.of(task.train), Objective("logistic")
-    start = initial_network(gaussian_witnesses(2, (40,)).layers, objective, data)
+    start = gaussian_witnesses(2, (40,))
 
     def score(network):
         return float((network.predict(task.val.inputs)["label"] == task.val.targets).mean())

@@ -13,10 +13,11 @@ import cvxsnn as cs
 from cvxsnn import InvalidInputError
 from cvxsnn.convex import Objective
 from cvxsnn.core.seeds import child_seed
-from cvxsnn.data import TrainingSet
+from cvxsnn.data import Sequences, TrainingSet
 from cvxsnn.network.evaluation import accuracy
+from cvxsnn.network.spiking_network import OutputHead, SpikingNetwork
 from cvxsnn.training import search as tuning
-from cvxsnn.training.search import Tuning, fit_ridge_gcv, tune_witnesses
+from cvxsnn.training.search import Tuning, fit_ridge_gcv, spike_features, tune_witnesses
 from cvxsnn.training.surrogate.settings import initial_network
 
 XOR = cs.tasks.first_last_xor(6, n_train=200, n_val=200, n_test=400)
@@ -43,7 +44,7 @@ def tuned():
         networks.append(network)
         return on_validation(network)
 
-    return tune(score=score, report=lambda *progress: told.append(progress)), networks, told
+    return tune(score=score, callback=lambda *progress: told.append(progress)), networks, told
 
 
 def outcome(found):
@@ -141,7 +142,7 @@ def test_about_as_many_families_are_tried_as_asked_for(n_trials):
         assert number["vary"] > tuning._PARENTS
 
 
-def test_reports_rise_to_the_total():
+def test_callbacks_rise_to_the_total():
     found, _, told = tuned()
     done = [one for one, _ in told]
     assert len({total for _, total in told}) == 1
@@ -151,7 +152,9 @@ def test_reports_rise_to_the_total():
 
 def test_no_fit_begins_when_time_is_up():
     told = []
-    found = tune(Tuning(n_witnesses=64, n_trials=20, max_seconds=1e-9), report=lambda *progress: told.append(progress))
+    found = tune(
+        Tuning(n_witnesses=64, n_trials=20, max_seconds=1e-9), callback=lambda *progress: told.append(progress)
+    )
     assert len(found.trials) == 1
     assert told[-1][0] == told[-1][1]
     # What was tried small is handed back in the size asked for.
@@ -189,9 +192,8 @@ def test_readouts_are_those_asked_for_or_the_objectives_own():
     assert {trial.readout for trial in tuned()[0].trials} == {"last"}
 
 
-def test_small_trials_take_few_sequences_and_neurons_and_finalists_all(monkeypatch):
-    monkeypatch.setattr(tuning, "_LEAST_ROWS", 40)
-    found = tune(Tuning(n_witnesses=640, n_layers=2, n_trials=2))
+def test_small_trials_take_few_sequences_and_neurons_and_finalists_all():
+    found = tune(Tuning(n_witnesses=640, n_layers=2, n_trials=2, min_rows=40))
     sizes = {trial.round: (trial.n_rows, trial.family["hidden"]) for trial in found.trials}
     assert sizes == {"draw": (40, (32, 40)), "vary": (50, (40, 160)), "finish": (200, (160, 640))}
 
@@ -239,6 +241,7 @@ def test_witnesses_are_parted_among_subnetworks_where_these_have_lower_layers():
         ({"n_compared": 0}, "n_compared to be a positive integer, got 0"),
         ({"n_witnesses": 0}, "n_witnesses to be a positive integer, got 0"),
         ({"n_trials": 0}, "n_trials to be a positive integer, got 0"),
+        ({"min_rows": 0}, "min_rows to be a positive integer, got 0"),
         ({"n_layers": 0}, "n_layers to be a positive integer, got 0"),
         ({"max_seconds": 0.0}, "max_seconds above zero, got 0.0"),
         ({"max_seconds": math.nan}, "max_seconds above zero, got nan"),
@@ -261,16 +264,11 @@ def draw_regression(n_rows=80, n_features=12, noise=1.0, weighted=True):
     return torch.from_numpy(features.astype(float)), targets, *Objective("squared").heads(data)
 
 
-def with_strength(monkeypatch, ratio):
-    monkeypatch.setattr(tuning, "_RIDGES", np.array([ratio]))
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("ratio", [1e-3, 0.3, 100.0])
-def test_at_one_strength_it_is_ridge_regression(monkeypatch, ratio, weighted):
-    with_strength(monkeypatch, ratio)
+def test_at_one_strength_it_is_ridge_regression(ratio, weighted):
     features, targets, heads, row_weight = draw_regression(weighted=weighted)
-    coef, intercept, _ = fit_ridge_gcv(features, heads, row_weight)
+    coef, intercept, _ = fit_ridge_gcv(features, heads, row_weight, [ratio])
     centred = features - row_weight @ features
     mean_eigenvalue = float((row_weight @ centred.square()).mean())
     reference = Ridge(alpha=ratio * mean_eigenvalue).fit(features, targets, row_weight.numpy())
@@ -278,10 +276,9 @@ def test_at_one_strength_it_is_ridge_regression(monkeypatch, ratio, weighted):
     np.testing.assert_allclose(intercept.numpy(), reference.intercept_, rtol=0, atol=ROUNDING)
 
 
-def test_the_error_is_that_of_generalised_cross_validation(monkeypatch):
-    with_strength(monkeypatch, 0.3)
+def test_the_error_is_that_of_generalised_cross_validation():
     features, targets, heads, row_weight = draw_regression(weighted=False)
-    _, _, error = fit_ridge_gcv(features, heads, row_weight)
+    _, _, error = fit_ridge_gcv(features, heads, row_weight, [0.3])
     centred = (features - features.mean(0)).numpy() / math.sqrt(80)
     gram = centred.T @ centred
     strength = 0.3 * np.trace(gram) / len(gram)
@@ -291,13 +288,10 @@ def test_the_error_is_that_of_generalised_cross_validation(monkeypatch):
     assert error == pytest.approx(expected, rel=ROUNDING)
 
 
-def test_among_strengths_the_one_of_the_least_estimated_error_is_taken(monkeypatch):
+def test_among_strengths_the_one_of_the_least_estimated_error_is_taken():
     features, _, heads, row_weight = draw_regression(noise=3.0)
     found = fit_ridge_gcv(features, heads, row_weight)
-    alone = []
-    for ratio in tuning._RIDGES.copy():
-        with_strength(monkeypatch, ratio)
-        alone.append(fit_ridge_gcv(features, heads, row_weight))
+    alone = [fit_ridge_gcv(features, heads, row_weight, [ratio]) for ratio in tuning.RIDGE_RATIOS]
     errors = [error for _, _, error in alone]
     assert found[2] == min(errors)
     assert 0 < int(np.argmin(errors)) < len(errors) - 1
@@ -305,10 +299,9 @@ def test_among_strengths_the_one_of_the_least_estimated_error_is_taken(monkeypat
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_at_a_vanishing_strength_it_is_least_squares(monkeypatch, weighted):
-    with_strength(monkeypatch, 1e-13)
+def test_at_a_vanishing_strength_it_is_least_squares(weighted):
     features, targets, heads, row_weight = draw_regression(weighted=weighted)
-    coef, intercept, _ = fit_ridge_gcv(features, heads, row_weight)
+    coef, intercept, _ = fit_ridge_gcv(features, heads, row_weight, [1e-13])
     root = row_weight.sqrt().numpy()[:, None]
     with_ones = np.column_stack((features.numpy(), np.ones(80)))
     solution, *_ = np.linalg.lstsq(root * with_ones, root * targets, rcond=None)
@@ -317,11 +310,10 @@ def test_at_a_vanishing_strength_it_is_least_squares(monkeypatch, weighted):
 
 
 @pytest.mark.parametrize(("noise", "place"), [(0.0, 0), (1e6, -1)], ids=["no noise", "noise alone"])
-def test_the_strength_follows_the_noise(monkeypatch, noise, place):
+def test_the_strength_follows_the_noise(noise, place):
     features, _, heads, row_weight = draw_regression(noise=noise)
     coef, _, _ = fit_ridge_gcv(features, heads, row_weight)
-    with_strength(monkeypatch, tuning._RIDGES[place])
-    assert torch.equal(coef, fit_ridge_gcv(features, heads, row_weight)[0])
+    assert torch.equal(coef, fit_ridge_gcv(features, heads, row_weight, [tuning.RIDGE_RATIOS[place]])[0])
 
 
 def test_features_that_never_change_are_given_no_weight():
@@ -357,3 +349,18 @@ def test_the_score_is_that_of_the_family_chosen():
     found, _, _ = tuned()
     finalists = [trial for trial in found.trials if trial.round == "finish"]
     assert found.score == max(trial.score for trial in finalists)
+
+
+@pytest.mark.parametrize("readout", ["last", "all", "mean"])
+@pytest.mark.parametrize("lengths", [None, [3, 5, 6, 1]])
+def test_features_are_those_that_a_network_reads(readout, lengths):
+    layers = cs.gaussian_witnesses(2, (5, 7), 2, decay=0.8).layers
+    sequences = Sequences(DATA.inputs[:4], lengths)
+    network = SpikingNetwork(layers, torch.zeros(14, 1), [OutputHead("label", "logistic", 0, 1)], readout=readout)
+    assert torch.equal(spike_features(layers, sequences, readout), network.features(sequences).flatten(0, -2))
+
+
+def test_a_score_may_be_a_pair_whose_second_entry_breaks_ties():
+    found = tune(Tuning(n_witnesses=32, n_trials=40), score=lambda n: (0.0, -float(n.layers[0].decay.mean())))
+    assert max(trial.score for trial in found.trials) == (0.0, 0.0)
+    assert found.family["decay"][0] == cs.witnesses.Constant(0.0)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from ..convex.objective import Objective
 from ..data.tasks import Task, addition, digits_seq, first_last_xor
 from ..network.evaluation import accuracy
-from ..training.methods import Trained, train_task
-from ..training.settings import Settings
+from ..training.methods import Settings, Trained, train_task
+from ..training.stages import ConvexSettings
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Normal, Uniform
 
@@ -41,7 +41,7 @@ DEMO_TASKS = (
         Settings(
             Objective({"sum": "softmax", "carry": "logistic"}, "all"),
             {"hidden": (64, 128), "n_subnetworks": 2, "decay": 0.1, "threshold": 0.1, "bias": Normal(0.0, 0.5)},
-            n_strengths=6,
+            ConvexSettings(n_strengths=6),
         ),
         SurrogateSettings(epochs=20),
     ),
@@ -51,7 +51,7 @@ DEMO_TASKS = (
         Settings(
             Objective("hinge", "last"),
             {"hidden": (64, 256), "n_subnetworks": 2, "decay": 0.99},
-            n_strengths=6,
+            ConvexSettings(n_strengths=6),
         ),
         SurrogateSettings(epochs=10),
     ),
@@ -61,7 +61,7 @@ DEMO_TASKS = (
         Settings(
             Objective("softmax", "mean"),
             {"hidden": (512,), "n_subnetworks": 1, "decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)},
-            n_strengths=6,
+            ConvexSettings(n_strengths=6),
         ),
         SurrogateSettings(epochs=20),
     ),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..core.checks import Array, check_choice
 from ..core.errors import InvalidInputError
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..dictionary import Readout
 from .losses import Loss, Softmax, as_numbers, make_loss
 

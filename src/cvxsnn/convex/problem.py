@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..dictionary import DenseDictionary, Dictionary, ShardedDictionary, SpikeDictionary, build_dictionary
 from .losses import Loss
 from .objective import Head, Objective, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss

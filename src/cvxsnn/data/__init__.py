@@ -1,9 +1,8 @@
 """Sequences with their targets, and where they come from."""
 
 from .encoders import encode_delta, encode_latency, encode_rate
-from .sequences import Sequences
+from .sequences import Sequences, TrainingSet
 from .tasks import SequenceData, Task
-from .training_set import TrainingSet
 
 __all__ = [
     "SequenceData",

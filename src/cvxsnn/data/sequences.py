@@ -1,14 +1,17 @@
-"""Sequences of equal or unequal length, as one value."""
+"""Sequences of equal or unequal length as one value, and what a model is trained on: sequences with targets."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..core.checks import Array, check_sequences
 from ..core.errors import InvalidInputError
+from .tasks import SequenceData
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +21,7 @@ class Sequences:
     Parameters
     ----------
     inputs : array or Tensor of shape (n_samples, n_steps, n_features)
-        Finite numbers. What stands in the padding does not matter.
+        Finite numbers. The values in the padding do not matter.
     lengths : integer array of shape (n_samples,), optional
         The number of steps of each sequence. None if every sequence has ``n_steps`` steps.
 
@@ -41,8 +44,47 @@ class Sequences:
 
     @classmethod
     def of(cls, data: "Sequences | Array") -> "Sequences":
-        """Return ``data`` if it is Sequences, else an array as sequences of equal length."""
+        """Return sequences as they are, and an array as sequences of equal length.
+
+        Parameters
+        ----------
+        data : Sequences, array or Tensor
+            An array must have shape (n_samples, n_steps, n_features).
+
+        Returns
+        -------
+        Sequences
+            The data, checked.
+        """
         return data if isinstance(data, Sequences) else Sequences(data)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_raw(cls, data: Any) -> "Sequences":
+        """Return whatever a user passes as sequences, in float64, padded with zeros at the end.
+
+        Parameters
+        ----------
+        data : array, Tensor or sequence of arrays
+            One array of shape (n_samples, n_steps, n_features), or one array of shape (n_steps_i, n_features) per
+            sequence.
+
+        Returns
+        -------
+        Sequences
+            The data on the CPU.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cvxsnn.data import Sequences
+        >>> Sequences.from_raw([np.ones((4, 3)), np.ones((2, 3))])
+        Sequences(2 × 4 steps × 3 features, lengths 2 to 4)
+        """
+        if isinstance(data, Tensor):
+            data = data.detach().cpu().numpy()
+        if isinstance(data, np.ndarray) and data.dtype != object:
+            return Sequences(torch.from_numpy(_as_float64(data)))
+        return _pad([_as_matrix(number, part) for number, part in enumerate(data)])
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -94,7 +136,13 @@ class Sequences:
         return self._trusted(self.inputs.to(device), None if self.lengths is None else self.lengths.to(device))
 
     def is_inside(self) -> Tensor | None:
-        """Return a mask of shape (n_samples, n_steps) that is False in the padding; None if there is no padding."""
+        """Return where there are steps and not padding.
+
+        Returns
+        -------
+        Tensor or None
+            A mask of shape (n_samples, n_steps) that is False in the padding; None if there is no padding.
+        """
         if self.lengths is None:
             return None
         return torch.arange(self.n_steps, device=self.device) < self.lengths[:, None]
@@ -112,6 +160,105 @@ class Sequences:
         if self.lengths is None:
             return f"Sequences({sizes})"
         return f"Sequences({sizes}, lengths {int(self.lengths.min())} to {int(self.lengths.max())})"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """Sequences with their targets.
+
+    Parameters
+    ----------
+    sequences : Sequences or array
+        The inputs; an array must have shape (n_samples, n_steps, n_features).
+    targets : mapping from str to array
+        The targets of each head, with one entry per sequence or per step.
+    sample_weight : array of shape (n_samples,), optional
+        The weight of each sequence. None weighs all alike.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn.data import TrainingSet
+    >>> data = TrainingSet(np.zeros((4, 5, 3)), {"label": np.array([0, 1, 1, 0])})
+    >>> len(data), data.sequences.n_steps
+    (4, 5)
+    """
+
+    sequences: Sequences
+    targets: Mapping[str, Array]
+    sample_weight: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check shapes."""
+        object.__setattr__(self, "sequences", Sequences.of(self.sequences))
+        if self.sample_weight is not None:
+            weight = torch.as_tensor(self.sample_weight, dtype=torch.float64)
+            if tuple(weight.shape) != (len(self),):
+                raise InvalidInputError(
+                    f"expected one sample weight for each of {len(self)} sequences, got shape {tuple(weight.shape)}"
+                )
+            object.__setattr__(self, "sample_weight", weight)
+
+    @classmethod
+    def of(cls, data: "SequenceData | TrainingSet") -> "TrainingSet":
+        """Return the training set of a task's split.
+
+        Parameters
+        ----------
+        data : SequenceData or TrainingSet
+            A split of a task; a training set is returned as it is.
+
+        Returns
+        -------
+        TrainingSet
+            The same sequences and targets.
+        """
+        return (
+            data if isinstance(data, TrainingSet) else TrainingSet(Sequences(torch.from_numpy(data.inputs)), data.heads)
+        )
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return len(self.sequences)
+
+    @property
+    def inputs(self) -> Tensor:
+        """Inputs of the sequences, shape (n_samples, n_steps, n_features)."""
+        return self.sequences.inputs
+
+    def take(self, samples: Tensor) -> Self:
+        """Return some of the sequences, with their targets and weights.
+
+        Parameters
+        ----------
+        samples : Tensor
+            Indices of the sequences.
+
+        Returns
+        -------
+        TrainingSet
+            The chosen sequences, in that order.
+        """
+        weight = None if self.sample_weight is None else self.sample_weight[samples]
+        # NumPy would take a tensor of one index for a number, and leave out the axis.
+        places = samples.cpu().numpy()
+        targets = {name: y[samples] if isinstance(y, Tensor) else y[places] for name, y in self.targets.items()}
+        return type(self)(self.sequences.take(samples), targets, weight)
+
+    def to(self, device: torch.device | str | None) -> Self:
+        """Return the training set with its inputs on another device.
+
+        Parameters
+        ----------
+        device : torch.device, str or None
+            The device; None leaves them where they are.
+
+        Returns
+        -------
+        TrainingSet
+            The same values.
+        """
+        return type(self)(self.sequences.to(device), self.targets, self.sample_weight)
 
 
 def as_inputs(inputs: Array) -> Tensor:
@@ -144,3 +291,44 @@ def _as_lengths(lengths: Array | None, inputs: Tensor) -> Tensor | None:
         )
     lengths = lengths.to(inputs.device, torch.int64)
     return None if bool((lengths == n_steps).all()) else lengths
+
+
+def _pad(parts: Sequence[npt.NDArray[np.float64]]) -> Sequences:
+    """Return matrices of shape (n_steps_i, n_features) as sequences, padded with zeros."""
+    features = {part.shape[1] for part in parts}
+    if len(features) > 1:
+        raise InvalidInputError(
+            f"expected every sequence to have the same number of features per step, got {sorted(features)}"
+        )
+    lengths = np.array([len(part) for part in parts])
+    if lengths.min() == 0:
+        raise InvalidInputError(
+            f"expected at least one step per sequence, got none in sequence {int(lengths.argmin())}"
+        )
+    padded = np.zeros((len(parts), int(lengths.max()), features.pop()))
+    for row, part in zip(padded, parts, strict=True):
+        row[: len(part)] = part
+    return Sequences(torch.from_numpy(_as_float64(padded)), torch.from_numpy(lengths))
+
+
+def _as_matrix(number: int, part: Any) -> npt.NDArray[np.float64]:
+    try:
+        matrix = np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"expected sequence {number} to be numbers of shape (n_steps, n_features), got other things or steps of "
+            "unequal size"
+        ) from None
+    if matrix.ndim != 2:
+        raise InvalidInputError(f"expected sequence {number} to have shape (n_steps, n_features), got {matrix.shape}")
+    return matrix
+
+
+def _as_float64(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    if data.dtype.kind not in "biuf":
+        raise InvalidInputError(f"expected sequences of real numbers, got {data.dtype}")
+    if 0 in data.shape:
+        raise InvalidInputError(f"expected non-empty sequences, got shape {data.shape}")
+    if not np.isfinite(data).all():
+        raise InvalidInputError("expected finite sequences, got NaN or infinite values: impute or drop them first")
+    return data.astype(np.float64, copy=False)

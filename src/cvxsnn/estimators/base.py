@@ -1,9 +1,9 @@
-"""What the estimators have in common: settings, data, and how they are fitted and certified."""
+"""What classifier and regressor have in common: parameters, data, and how they are fitted and certified."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from numbers import Real
 from typing import Any, Self
@@ -21,20 +21,23 @@ from ..convex.objective import Objective
 from ..core.checks import check_choice, check_device, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.progress import ProgressBar
-from ..data.conversion import FloatArray, as_sequences, feature_scale, is_tabular
-from ..data.sequences import Sequences
+from ..data.sequences import Sequences, TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
-from ..data.training_set import TrainingSet
 from ..dictionary import Readout
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import neuron_model
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
-from ..training.methods import METHODS, train
+from ..training.methods import METHODS, Settings, Stage, train
+from ..training.scores import Score
 from ..training.search import Tuning
-from ..training.settings import Settings, Split
+from ..training.stages import ConvexSettings, Split
 from ..training.surrogate.settings import SurrogateSettings
-from ..witnesses import Distribution, Normal, Uniform
+from ..witnesses import Distribution, Normal, Uniform, WitnessSet
+from .history import History, StageSummary
+from .pickling import PickledProof
+
+FloatArray = npt.NDArray[np.float64]
 
 _NEURONS, _FEWER_NEURONS = 4096, 1024
 """Sampled by default: LIF neurons for a read-out alone; and those to train, or that read each other."""
@@ -81,12 +84,12 @@ class FittedState:
 
 
 class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """What classifier and regressor have in common."""
+    """The base of classifier and regressor."""
 
     _proof: Proof | None
     network_: SpikingNetwork
     certificate_: Certificate | None
-    history_: tuple[Any, ...]
+    history_: History
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         hidden: tuple[int, ...] | None = None,
         n_subnetworks: int | None = None,
         *,
-        witnesses: str = "auto",
+        witnesses: str | Mapping[str, Any] | WitnessSet = "auto",
         n_trials: int | None = None,
         max_tuning_seconds: float | None = None,
         neuron: str = "lif",
@@ -113,7 +116,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         tol: float = 1e-6,
         surrogate: SurrogateSettings | None = None,
         device: str = "cpu",
-        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
         self.method = method
@@ -138,17 +142,50 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.tol = tol
         self.surrogate = surrogate
         self.device = device
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     def certify(self, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
-        """Prove again, from the data that the model was fitted to, how good its read-out is."""
+        """Certify again, from the data that the model was fitted to, how good its read-out is.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            The sequences that the model was fitted to.
+        y : array
+            Their targets.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights.
+
+        Returns
+        -------
+        Certificate
+            Bounds on the optimum over the sampled neurons.
+        """
         return self._checked_proof().certify(self._training_set(X, y, sample_weight))
 
     def certify_complete(
         self, X: Any, y: Any, sample_weight: Any = None, *, max_seconds: float = 60.0
     ) -> CompleteCertificate:
-        """Bound how much *any* LIF neurons with the same decay could gain, by pricing all of them exactly."""
+        """Bound how much *any* LIF neurons with the same decay could gain, by pricing all of them exactly.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            The sequences that the model was fitted to.
+        y : array
+            Their targets.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights.
+        max_seconds : float
+            The time for each output.
+
+        Returns
+        -------
+        CompleteCertificate
+            Bounds on the optimum over all such neurons.
+        """
         return certify_complete(self._checked_proof(), self._training_set(X, y, sample_weight), max_seconds=max_seconds)
 
     def with_refitted_readout(
@@ -197,7 +234,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _restore(self, state: FittedState) -> None:
         """Become the estimator that had learned this; how it was trained is not restored."""
-        self.network_, self._proof, self.history_ = state.network, state.proof, ()
+        self.network_, self._proof, self.history_ = state.network, state.proof, History()
         self.certificate_ = None if state.proof is None else state.proof.certificate
         self.n_features_in_, self._is_sequential = state.network.n_features, state.is_sequential
         self._mean, self._scale = state.mean, state.scale
@@ -207,6 +244,19 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._is_flat = state.is_flat
         else:
             self.classes_ = state.classes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: sampled witnesses as their recipe, as in a model file."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        proof: Proof | None = state.get("_proof")
+        if proof is not None and proof.witnesses.provenance.kind == "sampled":
+            state["_proof"] = PickledProof.of(proof)
+        return state
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Restore what a pickle holds, and draw the sampled witnesses again."""
+        proof = state.get("_proof")
+        super().__setstate__({**state, "_proof": proof.restore()} if isinstance(proof, PickledProof) else state)
 
     def _checked_proof(self) -> Proof:
         check_is_fitted(self)
@@ -218,7 +268,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return self._proof
 
     def _scores(self, X: Any) -> FloatArray:
-        """Outputs of the network, shape (n_samples, n_outputs)."""
+        """Return the outputs of the network, shape (n_samples, n_outputs)."""
         check_is_fitted(self)
         sequences = self._inputs(X, reset=False)
         with torch.no_grad():
@@ -226,46 +276,55 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return scores
 
     def _fit(self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None) -> None:
-        seed = self.random_state
-        if not isinstance(seed, (int, np.integer)):
-            seed = int(check_random_state(seed).randint(2**31))
+        """Train on the data; classes of equal shares in ``labels`` are held out for validation."""
         check_choice("method", self.method, tuple(METHODS))
         if not 0 < self.validation_fraction < 1:
             raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
-        settings = Settings(
-            objective,
-            self._family(data),
-            l1_strength=self._strength(),
-            penalty=self.penalty,
-            intercept=self.intercept,
-            tol=self.tol,
-            surrogate=self.surrogate or SurrogateSettings(epochs=50, seed=int(seed)),
-            seed=int(seed),
-        )
-        is_tuned = isinstance(settings.family, Tuning)
-        needs_validation = is_tuned or settings.l1_strength == "auto" or "gradient" in METHODS[self.method].stages
-        train_set, held_out = self._divide(data, labels, int(seed)) if needs_validation else (data, data)
+        settings = self._settings(data, objective)
+        has_gradients = "gradient" in METHODS[self.method].stages
+        needs_validation = has_gradients or not settings.convex.is_fixed or isinstance(settings.family, Tuning)
+        train_set, held_out = self._divide(data, labels, settings.seed) if needs_validation else (data, data)
         split = Split(train_set, lambda network: self._validate(network, held_out))
         if self.verbose:
             with ProgressBar() as bar:
-                trained = train(self.method, split, settings, report=bar)
+                trained = train(self.method, split, settings, callback=bar, n_jobs=self.n_jobs)
         else:
-            trained = train(self.method, split, settings)
-        self.network_, self.history_ = trained.network, trained.history
+            trained = train(self.method, split, settings, n_jobs=self.n_jobs)
+        self.network_, self.history_ = trained.network, History(tuple(map(_summarise, trained.history)))
         solution, objective = trained.solution, trained.settings.objective
         if solution is not None and train_set is not data:
             # Validation has chosen the strength; the read-out itself may learn from all data.
-            solution = solve(Proof.of(solution, objective).problem(data), settings.tol)
+            solution = solve(Proof.of(solution, objective).problem(data), self.tol)
             self.network_ = reconstruct(solution)
         self.certificate_ = None if solution is None else solution.certificate
         self._proof = None if solution is None else Proof.of(solution, objective)
 
-    def _family(self, data: TrainingSet) -> dict[str, Any] | Tuning:
-        """The family of witnesses that was named, or how to search for one where none was."""
-        check_choice("witnesses", self.witnesses, ("auto", "gaussian"))
-        hidden, n_subnetworks = self._widths()
+    def _settings(self, data: TrainingSet, objective: Objective) -> Settings:
+        """Return the settings of training that the parameters stand for."""
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31)
+        surrogate = None
+        if "gradient" in METHODS[self.method].stages:
+            surrogate = self.surrogate or SurrogateSettings(epochs=50, seed=int(seed))
+        convex = ConvexSettings(self._strength(), penalty=self.penalty, intercept=self.intercept, tol=self.tol)
+        return Settings(objective, self._family(data), convex, surrogate=surrogate, seed=int(seed))
+
+    def _family(self, data: TrainingSet) -> Mapping[str, Any] | WitnessSet | Tuning:
+        """Return the witnesses or the family that was named, or how to search for one if none was."""
         given = {"decay": self.decay, "threshold": self.threshold, "bias": self.bias, "gain": self.gain}
         named = {name: value for name, value in given.items() if value is not None}
+        if isinstance(self.witnesses, (Mapping, WitnessSet)) and named:
+            raise InvalidInputError(
+                f"expected dynamics in witnesses or as parameters, got both: drop {', '.join(named)}"
+            )
+        if isinstance(self.witnesses, WitnessSet):
+            return self.witnesses
+        hidden, n_subnetworks = self._widths()
+        sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
+        if isinstance(self.witnesses, Mapping):
+            return {**sizes, "neuron": self.neuron, "fan_in": self.fan_in, **self.witnesses}
+        check_choice("witnesses", self.witnesses, ("auto", "gaussian"))
         is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
             is_free = self.hidden is None and self.n_subnetworks is None and self.method == "cvx"
@@ -273,7 +332,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 n_witnesses=hidden[-1],
                 n_trials=self._n_trials(len(data)),
                 max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
-                readouts=("last", "mean") if self.readout is None and data.inputs.shape[1] > 1 else (),
+                readouts=("last", "mean") if self.readout is None and data.sequences.n_steps > 1 else (),
                 hidden=None if self.hidden is None else hidden,
                 n_subnetworks="auto" if is_free else n_subnetworks,
                 n_compared=_TUNING_NEURONS,
@@ -283,11 +342,10 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if self.neuron != "lif":
             own = {"bias", "gain", *neuron_model(self.neuron).sampled}
             family = {name: value for name, value in family.items() if name in own}
-        sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
         return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
 
     def _widths(self) -> tuple[tuple[int, ...], int]:
-        """The hidden layers' widths, and how many subnetworks have them."""
+        """Return the widths of the hidden layers, and the number of subnetworks."""
         n_subnetworks = 1 if self.n_subnetworks is None else check_positive_int("n_subnetworks", self.n_subnetworks)
         if self.hidden is None:
             n_neurons = _NEURONS if self.method == "cvx" and self.neuron == "lif" else _FEWER_NEURONS
@@ -298,14 +356,14 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return tuple(check_positive_int("hidden", width) for width in widths), n_subnetworks
 
     def _n_trials(self, n_samples: int) -> int:
-        """As many as was asked for, or as the held-out sequences can tell apart: the best of too many is only lucky."""
+        """Return the number of trials: as given, or as many as held-out data can tell apart, lest luck decide."""
         if self.n_trials is not None:
             return self.n_trials
         fewest, most = _TRIALS
         return min(max(int(self.validation_fraction * n_samples) // 2, fewest), most)
 
     def _readout(self) -> Readout:
-        """What was named; the mean serves where nothing was, unless the search finds the last step to be better."""
+        """Return the given read-out; by default the mean, unless a search finds the last step to be better."""
         return "mean" if self.readout is None else check_choice("readout", self.readout, ("last", "mean"))  # type: ignore[return-value]
 
     def _strength(self) -> Any:
@@ -314,7 +372,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return check_choice("l1_strength", self.l1_strength, ("auto",))
 
     def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
-        """Training and validation sequences; every class is in the first. Too few to divide serve as both."""
+        """Return training and validation data, with every class in the first; too few to divide serve as both."""
         n_held = int(np.ceil(self.validation_fraction * len(data)))
         counts = np.unique(labels, return_counts=True)[1] if labels is not None else np.array([len(data)])
         if counts.min() < 2 or n_held < len(counts) or len(data) - n_held < len(counts):
@@ -323,14 +381,13 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return data.take(torch.from_numpy(np.sort(kept))), data.take(torch.from_numpy(np.sort(held)))
 
     def _inputs(self, X: Any, reset: bool, sample_weight: FloatArray | None = None) -> Sequences:
-        """Standardised sequences; ``reset`` learns what to expect from them."""
-        if is_tabular(X):
+        """Return standardised sequences; ``reset`` learns number and scale of the features from them."""
+        is_sequential = not is_tabular(X)
+        if is_sequential:
+            sequences = Sequences.from_raw(X)
+        else:
             X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
             sequences = Sequences(validate_data(self, X, reset=reset, dtype=np.float64)[:, None, :])
-            is_sequential = False
-        else:
-            sequences = as_sequences(X)
-            is_sequential = True
         if reset:
             self.n_features_in_ = sequences.n_features
             self._is_sequential = is_sequential
@@ -348,86 +405,91 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
     def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
-        weight = None
-        if sample_weight is not None:
-            weight = np.asarray(_check_sample_weight(sample_weight, np.empty((_num_samples(X), 1))), dtype=np.float64)
-            if weight.min() < 0 or weight.sum() == 0:
-                raise InvalidInputError("expected sample_weight to be non-negative and not all zero")
+        """Return checked data as a training set; ``reset`` learns what to expect of them later."""
+        weight = self._weights(X, y, sample_weight)
         sequences = self._inputs(X, reset, weight)
         targets = self._targets(y, reset)
-        if len(targets) != len(sequences):
-            raise InvalidInputError(
-                f"expected one target for each of {len(sequences)} samples, got {len(targets)}: X and y "
-                "differ in length"
-            )
+        check_lengths(len(sequences), len(targets))
         return TrainingSet(sequences, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight))
+
+    def _weights(self, X: Any, y: Any, sample_weight: Any) -> FloatArray | None:
+        """Return the weights of the samples; None weighs all alike."""
+        if sample_weight is None:
+            return None
+        weight = np.asarray(_check_sample_weight(sample_weight, np.empty((_num_samples(X), 1))), dtype=np.float64)
+        if weight.min() < 0 or weight.sum() == 0:
+            raise InvalidInputError("expected sample_weight to be non-negative and not all zero")
+        return weight
 
     @abstractmethod
     def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
-        """Targets as numbers; ``reset`` learns what to expect of them."""
+        """Return targets as numbers; ``reset`` learns what to expect of them later."""
 
     @abstractmethod
-    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
-        """The score of a network on held-out data; higher is better."""
+    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
+        """Return the score of a network on held-out data; higher is better."""
 
 
-PARAMETERS = """
-    Parameters
-    ----------
-    method : str
-        How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all by surrogate
-        gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
-    hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork. Without, there is one layer, or two where a search finds that
-        better, and the last one has 4,096 neurons in all subnetworks together; 1,024 for other methods than "cvx" and
-        for threshold neurons.
-    n_subnetworks : int, optional
-        One, if not given; but four where the search of "cvx" decides for two layers.
-    witnesses : "auto" or "gaussian"
-        "auto" searches for a family of neurons on held-out data, for methods that begin with a convex stage and unless
-        any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for. "gaussian" is the paper's
-        family: decay 0.9, threshold 1, Gaussian weights.
-    n_trials : int, optional
-        Families that the search tries: half as many as there are sequences held out, but 64 at least and 192 at most.
-    max_tuning_seconds : float, optional
-        After which the search takes the best so far.
-    neuron : "lif" or "threshold"
-        Leaky integrate-and-fire neurons, or threshold neurons with dense recurrence.
-    decay, threshold, bias, gain : number or Distribution, optional
-        Of the neurons that are sampled. Where nothing is searched for, decays are uniform between 0.5 and 1,
-        thresholds and gains 1, and biases normal with standard deviation 0.5.
-    fan_in : int, optional
-        Lower neurons that a neuron above the first layer reads; all of them when not given.
-    readout : "mean" or "last", optional
-        Read the mean of the spikes over the steps, or the spikes of the last step. By default what the search finds
-        better, or the mean.
-    loss : str, optional
-    penalty : "l1" or "group"
-    l1_strength : float or "auto"
-        "auto" follows the path of strengths and keeps the one that does best on held-out data, then solves again on all
-        data.
-    intercept : bool
-        Whether the read-out has an unpenalised constant.
-    standardize : bool
-        Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data. ``network_`` reads
-        what comes out of that.
-    validation_fraction : float
-        Share of the data held out to choose the strength, or the best epoch.
-    tol : float
-        Relative gap to certify.
-    surrogate : SurrogateSettings, optional
-        For methods with a gradient stage.
-    device : str
-        Where to compute, such as "cpu" or "cuda"; "auto" is the GPU where there is one.
-    random_state : int, RandomState or None
-    verbose : bool
-        Whether to show a progress bar.
+def is_tabular(data: Any) -> bool:
+    """Return whether data are one row per sample, in any form that scikit-learn accepts, rather than sequences."""
+    if isinstance(data, (np.ndarray, torch.Tensor)) and data.dtype != object:
+        return data.ndim != 3
+    if not isinstance(data, (Sequence, np.ndarray)) or isinstance(data, str):
+        return True
+    return not any(_depth(part) == 2 for part in data)
 
-    Attributes
-    ----------
-    network_ : SpikingNetwork
-    certificate_ : Certificate or None
-        None where the read-out was not found by convex optimisation: nothing is proven then.
-    history_ : tuple of Stage
-    n_features_in_ : int
-"""
+
+def _depth(part: Any) -> int:
+    """Return how many levels of numbers in lists there are."""
+    if hasattr(part, "ndim"):
+        return int(part.ndim)
+    if not isinstance(part, Sequence) or isinstance(part, str):
+        return 0
+    return 1 + (_depth(part[0]) if len(part) else 0)
+
+
+def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Return mean and spread of each feature over all steps but padding; a spread of 1 where nothing varies."""
+    values: FloatArray = sequences.inputs.numpy()
+    n_samples, n_steps, n_features = values.shape
+    weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
+    inside = sequences.is_inside()
+    if inside is not None:
+        weight = weight * inside.numpy()
+    if weight.sum() == 0:
+        return np.zeros(n_features), np.ones(n_features)
+    share = (weight / weight.sum())[:, :, None]
+    mean = (share * values).sum((0, 1))
+    spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
+    return mean, np.where(spread > 1e-12 * (1 + abs(mean)), spread, 1.0)
+
+
+def check_lengths(n_samples: int, n_targets: int) -> None:
+    """Refuse data and targets of unequal length."""
+    if n_targets != n_samples:
+        raise InvalidInputError(
+            f"expected one target for each of {n_samples} samples, got {n_targets}: X and y differ in length"
+        )
+
+
+def _summarise(stage: Stage) -> StageSummary:
+    """Return what is worth keeping of a stage: numbers, and none of the data."""
+    if stage.tuned is not None:
+        family = stage.tuned.family
+        summary = StageSummary(stage.name, stage.score, stage.seconds, family["n_subnetworks"] * family["hidden"][-1])
+        return replace(summary, n_trials=len(stage.tuned.trials), family=family, readout=stage.tuned.readout)
+    assert stage.network is not None
+    n_neurons = int(stage.network.weight.detach().any(1).sum())
+    summary = StageSummary(stage.name, stage.score, stage.seconds, n_neurons)
+    if stage.solution is not None:
+        return replace(
+            summary,
+            certificate=stage.solution.certificate,
+            l1_strength=stage.solution.problem.l1_strength,
+            gaps=tuple(moment.relative_gap for moment in stage.solution.history),
+        )
+    if stage.run is not None:
+        epochs = stage.run.history
+        losses, scores = tuple(epoch.loss for epoch in epochs[1:]), tuple(epoch.score for epoch in epochs)
+        return replace(summary, losses=losses, scores=scores)
+    return summary

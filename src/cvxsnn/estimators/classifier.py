@@ -1,5 +1,6 @@
 """Classes from sequences."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -7,32 +8,128 @@ import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import _num_samples, column_or_1d
 
 from ..convex.losses import LOSSES, Loss, Softmax
 from ..convex.objective import Objective, weighted_loss
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
-from ..data.conversion import FloatArray
+from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
-from ..data.training_set import TrainingSet
 from ..network.spiking_network import SpikingNetwork
-from .base import PARAMETERS, SpikingEstimator
+from ..training.surrogate.settings import SurrogateSettings
+from ..witnesses import Distribution, WitnessSet
+from .base import FloatArray, SpikingEstimator, check_lengths
+from .parameters import PARAMETERS
+
+_LOSS = """By default "logistic" for two classes and "softmax" for more; other losses treat more classes one
+        against the rest."""
+_CLASS_WEIGHT = """
+    class_weight : mapping, "balanced" or None
+        Weights of the classes, which multiply those of the samples. "balanced" gives all classes the same total."""
 
 
 class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc]
     __doc__ = f"""A spiking network that classifies sequences, or rows of features as sequences of one step.
 
     ``X`` may be an array (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or anything of
-    shape (n_samples, n_features). Labels may be numbers or strings. The default loss is "logistic" for two classes and
-    "softmax" for more; other losses treat more classes one against the rest.
-{PARAMETERS}    classes_ : array of the labels
+    shape (n_samples, n_features). Labels may be numbers or strings.
+{PARAMETERS.format(loss=_LOSS, class_weight=_CLASS_WEIGHT)}    classes_ : array
+        The labels, sorted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import SpikingClassifier
+    >>> X = np.random.default_rng(0).normal(size=(60, 5, 2))
+    >>> y = np.where(X[:, :, 0].sum(1) > X[:, :, 1].sum(1), "up", "down")
+    >>> model = SpikingClassifier(hidden=(64,), n_trials=4, random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:3]).shape
+    (3, 2)
+    >>> model.certificate_.relative_gap <= model.tol
+    True
     """
 
+    def __init__(
+        self,
+        method: str = "cvx",
+        hidden: tuple[int, ...] | None = None,
+        n_subnetworks: int | None = None,
+        *,
+        witnesses: str | Mapping[str, Any] | WitnessSet = "auto",
+        n_trials: int | None = None,
+        max_tuning_seconds: float | None = None,
+        neuron: str = "lif",
+        decay: Distribution | float | None = None,
+        threshold: Distribution | float | None = None,
+        bias: Distribution | float | None = None,
+        gain: Distribution | float | None = None,
+        fan_in: int | None = None,
+        readout: str | None = None,
+        loss: str | None = None,
+        penalty: str = "l1",
+        l1_strength: float | str = "auto",
+        intercept: bool = True,
+        standardize: bool = True,
+        validation_fraction: float = 0.2,
+        tol: float = 1e-6,
+        surrogate: SurrogateSettings | None = None,
+        class_weight: str | Mapping[Any, float] | None = None,
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            method,
+            hidden,
+            n_subnetworks,
+            witnesses=witnesses,
+            n_trials=n_trials,
+            max_tuning_seconds=max_tuning_seconds,
+            neuron=neuron,
+            decay=decay,
+            threshold=threshold,
+            bias=bias,
+            gain=gain,
+            fan_in=fan_in,
+            readout=readout,
+            loss=loss,
+            penalty=penalty,
+            l1_strength=l1_strength,
+            intercept=intercept,
+            standardize=standardize,
+            validation_fraction=validation_fraction,
+            tol=tol,
+            surrogate=surrogate,
+            device=device,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on sequences X with labels y."""
+        """Train on sequences with labels.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences of shape (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or rows of
+            shape (n_samples, n_features).
+        y : array of shape (n_samples,)
+            The labels.
+        sample_weight : array of shape (n_samples,), optional
+            The weight of each sample; ``class_weight`` multiplies it.
+
+        Returns
+        -------
+        SpikingClassifier
+            The fitted estimator.
+        """
         data = self._training_set(X, y, sample_weight, reset=True)
         targets = np.asarray(data.targets[UNNAMED_HEAD])
         labels = targets.argmax(1) if targets.ndim == 2 else targets
@@ -40,14 +137,36 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores: (n_samples,) for two classes, positive for the second; (n_samples, n_classes) for more."""
+        """Compute the scores of the classes.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences or rows, as in ``fit``.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one score, positive for the second; for more one score per class.
+        """
         scores = self._scores(X)
         if len(self.classes_) > 2:
             return scores
         return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The most likely class of each sample."""
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences or rows, as in ``fit``.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The most likely class of each sample.
+        """
         scores = self.decision_function(X)
         chosen = (scores >= 0).astype(int) if scores.ndim == 1 else scores.argmax(1)
         predicted: npt.NDArray[Any] = self.classes_[chosen]
@@ -60,7 +179,18 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities of the classes, shape (n_samples, n_classes)."""
+        """Predict the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences or rows, as in ``fit``.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            The probabilities, which sum to one for each sample.
+        """
         scores = torch.from_numpy(self.decision_function(X))
         if scores.ndim == 1:
             second = torch.sigmoid(scores)
@@ -72,9 +202,29 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Logarithms of the probabilities."""
+        """Predict the logarithms of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences or rows, as in ``fit``.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            The logarithms.
+        """
         logarithms: FloatArray = np.log(self.predict_proba(X))
         return logarithms
+
+    def _weights(self, X: Any, y: Any, sample_weight: Any) -> FloatArray | None:
+        weight = super()._weights(X, y, sample_weight)
+        if self.class_weight is None or y is None:
+            return weight
+        labels = column_or_1d(y)
+        check_lengths(_num_samples(X), len(labels))
+        own: FloatArray = compute_sample_weight(self.class_weight, labels)
+        return own if weight is None else weight * own
 
     @property
     def _loss_name(self) -> str:
@@ -87,7 +237,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
     def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
         if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None: pass one label a sample")
+            raise InvalidInputError("requires y to be passed, but the target y is None: pass one label per sample")
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
@@ -106,7 +256,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         # The decision is at zero, so that is where the squared loss must put the middle.
         return 2 * places - 1 if self._loss_name == "squared" else places
 
-    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
+    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> tuple[float, float]:
         with torch.no_grad():
             scores = network(held_out.sequences)
         truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).to(scores.device)
@@ -114,7 +264,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         predicted = (scores[:, 0] >= 0).to(torch.int64) if scores.shape[1] == 1 else scores.argmax(1)
         weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
         weight = weight.to(scores.device)
-        # Of networks with equally many right answers the one with the lower loss is better: by less than one answer.
+        # The loss decides between networks with equally many right answers.
         heads, row_weight = Objective(self._loss()).heads(held_out)
         loss = float(weighted_loss(heads, row_weight, scores))
-        return float((weight * (predicted == truth)).sum() + 1 / (1 + loss)) / len(truth)
+        return float((weight * (predicted == truth)).sum()) / len(truth), -loss

@@ -25,7 +25,7 @@ from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import HiddenLayer, neuron_model, neuron_of
 from ..neurons.layer import tensor_names
 from ..training.surrogate.settings import SurrogateSettings
-from ..witnesses import Distribution, Provenance, WitnessSet, parse_distribution, regenerate
+from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
 from .base import FittedState
 from .classifier import SpikingClassifier
 from .regressor import SpikingRegressor
@@ -58,7 +58,8 @@ def save(model: Model, path: Path | str) -> None:
     Parameters
     ----------
     model : SpikingNetwork, SpikingClassifier or SpikingRegressor
-        The network or the fitted estimator.
+        The network or the fitted estimator. The data and ``history_`` are not saved, and neither are witnesses that
+        were passed as a parameter but not sampled: in their place the loaded estimator has ``witnesses="auto"``.
     path : Path or str
         Where to write the file.
 
@@ -91,7 +92,7 @@ def save(model: Model, path: Path | str) -> None:
     header: dict[str, Any] = {
         "class": kind,
         "network": network,
-        "parameters": {name: _value_out(value) for name, value in model.get_params().items()},
+        "parameters": {name: _parameter_out(name, value) for name, value in model.get_params().items()},
         "is_sequential": state.is_sequential,
     }
     if state.feature_names is not None:
@@ -305,6 +306,16 @@ def _loss_in(stored: Mapping[str, Any]) -> Loss:
     return Softmax(stored.get("n_classes")) if stored["name"] == "softmax" else LOSSES[stored["name"]]()
 
 
+def _parameter_out(name: str, value: Any) -> Any:
+    if isinstance(value, WitnessSet):
+        # Witnesses that were not sampled are in the network and the proof; as a parameter they have no short form.
+        is_sampled = value.provenance.kind == "sampled"
+        return {"recipe": value.provenance.recipe} if is_sampled else "auto"
+    if name == "class_weight" and isinstance(value, Mapping):
+        return {"class_weight": [[_value_out(label), float(weight)] for label, weight in value.items()]}
+    return {"family": describe_family(value)} if isinstance(value, Mapping) else _value_out(value)
+
+
 def _value_out(value: Any) -> Any:
     if isinstance(value, Distribution):
         return value.describe()
@@ -317,10 +328,19 @@ def _value_out(value: Any) -> Any:
 
 def _value_in(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(value)
+        return tuple(_value_in(part) for part in value)
     if not isinstance(value, Mapping):
         return value
-    return SurrogateSettings(**value["surrogate"]) if "surrogate" in value else parse_distribution(value)
+    if "surrogate" in value:
+        return SurrogateSettings(**value["surrogate"])
+    if "class_weight" in value:
+        return dict(value["class_weight"])
+    if "recipe" in value:
+        _check_recipe(value["recipe"])
+        return regenerate(Provenance("sampled", value["recipe"]))
+    if "family" in value:
+        return {name: _value_in(own) for name, own in value["family"].items()}
+    return parse_distribution(value)
 
 
 def _labels_out(labels: Any) -> dict[str, Any]:

@@ -11,41 +11,79 @@ from sklearn.utils.validation import column_or_1d
 from ..convex.objective import Objective
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
-from ..data.conversion import FloatArray
+from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
-from ..data.training_set import TrainingSet
 from ..network.spiking_network import SpikingNetwork
-from .base import PARAMETERS, SpikingEstimator
+from .base import FloatArray, SpikingEstimator
+from .parameters import PARAMETERS
 
 
 class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
     __doc__ = f"""A spiking network that predicts real numbers from sequences, or from rows of features.
 
-    ``X`` is as for :class:`SpikingClassifier`; ``y`` has shape (n_samples,) or (n_samples, n_outputs). The loss is
-    "squared".
-{PARAMETERS}    """
+    ``X`` is as for :class:`SpikingClassifier`; ``y`` has shape (n_samples,) or (n_samples, n_outputs).
+{PARAMETERS.format(loss='It must be "squared".', class_weight="")}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import SpikingRegressor
+    >>> X = np.random.default_rng(0).normal(size=(60, 5, 2))
+    >>> y = X.sum((1, 2))
+    >>> model = SpikingRegressor(hidden=(64,), n_trials=4, random_state=0).fit(X, y)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    >>> model.certificate_.relative_gap <= model.tol
+    True
+    """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on sequences X with real targets y."""
+        """Train on sequences with real targets.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences of shape (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or rows of
+            shape (n_samples, n_features).
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            The targets.
+        sample_weight : array of shape (n_samples,), optional
+            The weight of each sample.
+
+        Returns
+        -------
+        SpikingRegressor
+            The fitted estimator.
+        """
         check_choice("loss", self.loss or "squared", ("squared",))
         data = self._training_set(X, y, sample_weight, reset=True)
         self._fit(data, Objective("squared", self._readout()), None)
         return self
 
     def predict(self, X: Any) -> FloatArray:
-        """Predicted targets, in the shape they had in fit."""
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences or rows, as in ``fit``.
+
+        Returns
+        -------
+        array
+            The predicted targets, in the shape they had in ``fit``.
+        """
         scores = self._scores(X)
         return scores[:, 0] if self._is_flat else scores
 
     def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
         if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None: pass one number a sample")
+            raise InvalidInputError("requires y to be passed, but the target y is None: pass one number per sample")
         try:
             targets = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInputError("expected numeric targets, got others: a regressor predicts real numbers") from None
         if targets.ndim == 0 or 0 in targets.shape:
-            raise InvalidInputError(f"expected one target or more a sample, got targets of shape {targets.shape}")
+            raise InvalidInputError(f"expected one target or more per sample, got targets of shape {targets.shape}")
         if not np.isfinite(targets).all():
             raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
         if targets.ndim == 2 and targets.shape[1] == 1:

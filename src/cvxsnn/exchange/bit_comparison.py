@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..convex import Certificate
 from ..core.errors import InvalidInputError
 from ..core.text_table import align
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..network.spiking_network import SpikingNetwork
 from ..training.methods import Trained
 from .quantisation import proof_of, quantise_and_solve

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ..convex import Certificate, Solution, certify, solve
 from ..core.errors import InvalidInputError
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork

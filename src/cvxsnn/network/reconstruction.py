@@ -11,7 +11,7 @@ from ..convex import Certificate, ConvexProblem, Solution, StatisticsProblem, St
 from ..convex.objective import Objective
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
 from ..neurons import HiddenLayer, neuron_model
 from ..witnesses import WitnessSet

@@ -5,7 +5,7 @@ from math import inf
 
 from ..convex import Certificate, certify_with_bound
 from ..core.errors import InvalidInputError
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
 from ..neurons import LIFLayer, neuron_of
 from ..witnesses import WitnessSet

@@ -17,7 +17,7 @@ from ..convex.objective import Objective
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..dictionary import Readout, build_dictionary
 from ..network.reconstruction import prune
 from ..neurons.exact import snap_inputs
@@ -34,18 +34,20 @@ _CHECKS = 5
 
 @dataclass(frozen=True)
 class Ascent:
-    """How to climb.
+    """How candidates climb their price.
 
     Parameters
     ----------
     n_candidates : int
+        The number of candidates per round.
     n_steps : int
-        Of Adam; the rate falls to zero along a straight line.
+        The number of steps of Adam; the learning rate falls to zero along a straight line.
     learning_rate : float
+        The learning rate at the start.
     noise : float
-        Spread of what is added to the weights of a witness at hand before it climbs, relative to their own.
+        The spread of the noise that is added to the weights of a given witness before it climbs, relative to their own.
     steepness : float
-        Of the arctan surrogate derivative.
+        The steepness of the arctan surrogate derivative.
     """
 
     n_candidates: int = 128
@@ -65,7 +67,19 @@ class Ascent:
 
 @dataclass(frozen=True)
 class GrowthRound:
-    """One round of :func:`grow_witnesses`: candidates accepted, and the optimum with them."""
+    """One round of :func:`grow_witnesses`.
+
+    Parameters
+    ----------
+    n_accepted : int
+        The number of candidates that were accepted.
+    n_atoms : int
+        The number of atoms of the dictionary with them.
+    primal : float
+        The optimum with them.
+    largest_price : float
+        The largest price of an accepted candidate.
+    """
 
     n_accepted: int
     n_atoms: int
@@ -75,7 +89,15 @@ class GrowthRound:
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """The optimum over the witnesses that were grown, and how it came about."""
+    """The outcome of :func:`grow_witnesses`.
+
+    Parameters
+    ----------
+    solution : Solution
+        The optimum over the witnesses that were grown.
+    rounds : tuple of GrowthRound
+        Every round.
+    """
 
     solution: Solution
     rounds: tuple[GrowthRound, ...]
@@ -93,24 +115,39 @@ def grow_witnesses(
     intercept: bool = False,
     tol: float = 1e-6,
     seed: int = 0,
-    report: Callable[[GrowthRound], None] | None = None,
+    callback: Callable[[GrowthRound], None] | None = None,
 ) -> Grown:
-    """Solve, climb, let in what has climbed above the strength, and solve again.
+    """Solve, let candidates climb their price, add those above the strength, and solve again.
 
     Parameters
     ----------
     witnesses : WitnessSet
-        To begin with, of LIF neurons: sampled, or of trained networks, or several sets joined.
-    data, objective, l1_strength, penalty, intercept
-        The convex program.
+        The LIF neurons to begin with: sampled, or of trained networks, or several sets joined.
+    data : TrainingSet
+        The training data.
+    objective : Objective
+        The loss, and what is read of the spikes.
+    l1_strength : float
+        The strength of the penalty.
     ascent : Ascent, optional
+        How candidates climb.
     n_rounds : int
-        At most; it ends before when no candidate gets above the strength.
+        The largest number of rounds; it ends earlier when no candidate gets above the strength.
+    penalty : "l1" or "group"
+        The penalty of the coefficients.
+    intercept : bool
+        Whether the read-out has an unpenalised constant.
     tol : float
-        Relative gap to certify, over all witnesses at hand.
+        The relative gap to certify, over all given witnesses.
     seed : int
-    report : function, optional
-        Told of every round.
+        The seed of the candidates.
+    callback : callable, optional
+        Called with every :class:`GrowthRound`.
+
+    Returns
+    -------
+    Grown
+        The optimum, and every round.
     """
     ascent = ascent or Ascent()
     witnesses = witnesses.to(data.inputs.device)
@@ -140,14 +177,14 @@ def grow_witnesses(
                 float(climbed.prices[accepted].max()),
             )
         )
-        if report is not None:
-            report(rounds[-1])
+        if callback is not None:
+            callback(rounds[-1])
         solution = grown
     return Grown(solution, tuple(rounds))
 
 
 def _read(solution: Solution) -> WitnessSet | None:
-    """The witnesses that a solution reads, one a subnetwork; None where it reads none."""
+    """Return the witnesses that a solution reads, one per subnetwork; None if it reads none."""
     dictionary = solution.problem.dictionary
     assert dictionary.witnesses is not None
     if len(solution.support) == 0:
@@ -157,14 +194,18 @@ def _read(solution: Solution) -> WitnessSet | None:
 
 @dataclass(frozen=True, eq=False)
 class Climbed:
-    """Where candidates have got to.
+    """Candidates after their climb.
 
-    Attributes
+    Parameters
     ----------
-    witnesses : WitnessSet, each candidate at its best
-    prices : Tensor, their exact prices
-    first_prices : Tensor, those of their starts
-    accepted : Tensor, those whose price is above the strength and above that of their start
+    witnesses : WitnessSet
+        Each candidate at its best.
+    prices : Tensor
+        Their exact prices.
+    first_prices : Tensor
+        The exact prices of their starts.
+    accepted : Tensor
+        Indices of those whose price is above the strength and above that of their start.
     """
 
     witnesses: WitnessSet
@@ -182,7 +223,7 @@ def climb_prices(
     *,
     seed: int = 0,
 ) -> Climbed:
-    """Let witnesses, one a subnetwork, climb their price at a solution's dual point."""
+    """Let witnesses, one per subnetwork, climb their price at a solution's dual point."""
     ascent = ascent or Ascent()
     dual, penalty = solution.dual_point, solution.problem.penalty
 
@@ -224,7 +265,7 @@ def climb_prices(
 
 
 class _Candidates(nn.Module):
-    """Witnesses with surrogate gradients, one a subnetwork."""
+    """Witnesses with surrogate gradients, one per subnetwork."""
 
     def __init__(self, starts: WitnessSet, readout: Readout, steepness: float) -> None:
         super().__init__()
@@ -233,7 +274,7 @@ class _Candidates(nn.Module):
         self.layers = nn.ModuleList(make_trainable(layer, "arctan", steepness, dynamics) for layer in starts.layers)
 
     def forward(self, inputs: Tensor, target: Tensor, rows: Tensor, lengths: Tensor | None) -> Tensor:
-        """The price of each candidate on rows of its own, up to a factor."""
+        """Return the price of each candidate on rows of its own, up to a factor."""
         block = inputs[rows].transpose(1, 2)
         for layer in self.layers:
             block = layer(block)
@@ -250,19 +291,19 @@ class _Candidates(nn.Module):
         return ((spikes * inside).sum(2) / ends * weight).sum(1)
 
     def freeze(self) -> WitnessSet:
-        """The witnesses as they are now, with exact spikes."""
+        """Return the witnesses as they are now, with exact spikes."""
         layers = [layer.freeze() for layer in self.layers if isinstance(layer, TrainableLayer)]
         return replace(self._starts, layers=tuple(layers))
 
     def project(self) -> None:
-        """Bring decays and thresholds back into their ranges."""
+        """Move decays and thresholds back into their ranges."""
         for layer in self.layers:
             if isinstance(layer, TrainableLayer):
                 layer.project()
 
 
 def _starts(kept: WitnessSet | None, sampled: WitnessSet, ascent: Ascent, number: int, seed: int) -> WitnessSet:
-    """Half of the candidates begin near witnesses that are used, half at any of those that there were."""
+    """Return candidates, half of them near witnesses that are used, half of them any of the first witnesses."""
     generator = child_generator(seed, "ascent", number)
     n_near = 0 if kept is None else ascent.n_candidates // 2
     anywhere = torch.from_numpy(generator.integers(0, sampled.n_witnesses, ascent.n_candidates - n_near))
@@ -280,7 +321,7 @@ def _starts(kept: WitnessSet | None, sampled: WitnessSet, ascent: Ascent, number
 
 
 def _chosen(which: Tensor, one: WitnessSet, other: WitnessSet) -> WitnessSet:
-    """Each subnetwork from one set or the other."""
+    """Return witnesses whose subnetworks come from one set or the other."""
     layers = []
     for a, b in zip(one.layers, other.layers, strict=True):
         theirs = b.tensors()

@@ -1,4 +1,4 @@
-"""The training methods: how the hidden neurons come about, and how the read-out is trained.
+"""The training methods: where the hidden neurons come from, and how the read-out is trained.
 
 =========  ==============  ===============  ===============
 method     hidden neurons  first stage      second stage
@@ -12,48 +12,60 @@ r          reservoir       ridge
 r-cvx      reservoir       convex
 =========  ==============  ===============  ===============
 
-"sampled" neurons are of one family, or of the one that a search finds (:mod:`cvxsnn.training.search`). The first five
-methods are the paper's (appendix "Training Algorithms and Witness Regimes"). *gradient* trains all layers by surrogate
-gradients; *convex* freezes the hidden neurons and finds the optimal read-out, with a certificate; *ridge* is its
-least-squares sibling without one. The first stage sees the training split, the second the finetuning split.
+"sampled" neurons are given, of one family, or of the family that a search finds (:mod:`cvxsnn.training.search`). The
+first five methods are the paper's (appendix "Training Algorithms and Witness Regimes"). The stages are described in
+:mod:`cvxsnn.training.stages`. The first stage uses the training split, the second the finetuning split.
 """
 
-import copy
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from ..convex import Certificate, Solution
 from ..convex.objective import Objective
-from ..core.checks import check_choice, check_device
+from ..core.checks import check_choice, check_device, check_positive_int
 from ..core.errors import InvalidInputError
-from ..core.seeds import child_seed
+from ..data.sequences import TrainingSet
 from ..data.tasks import Task
-from ..data.training_set import TrainingSet
-from ..network.reconstruction import reconstruct
+from ..network.reconstruction import Form, reconstruct
 from ..network.spiking_network import SpikingNetwork
-from ..witnesses import Provenance, WitnessSet, gaussian_witnesses
-from .convex_stage import best_readout
-from .reservoir import fit_ridge, tune_reservoir
+from ..witnesses import Provenance, WitnessSet
+from .reservoir import tune_reservoir
+from .scores import Score, TaskScore
 from .search import Tuned, Tuning, tune_witnesses
-from .settings import Settings, Split
-from .surrogate.crowd import TaskScore
-from .surrogate.settings import SurrogateRun, SurrogateSettings, average_networks, initial_network
-from .surrogate.trainer import Job, train_jobs
+from .stages import (
+    ConvexSettings,
+    Family,
+    GradientPlan,
+    Split,
+    convex_stage,
+    draw_witnesses,
+    gradient_stage,
+    ridge_stage,
+)
+from .surrogate.settings import SurrogateRun, SurrogateSettings, initial_network
 
-Report = Callable[[str, int, int], None]
-"""Told of progress as ``report(stage, done, total)``."""
+ProgressCallback = Callable[[str, int, int], None]
+"""Called as ``callback(stage, done, total)``."""
 
 StageName = Literal["tuning", "gradient", "convex", "ridge"]
 
 
 @dataclass(frozen=True)
 class Method:
-    """One line of the table above."""
+    """One line of the table above.
+
+    Parameters
+    ----------
+    hidden : "sampled" or "reservoir"
+        Where the hidden neurons come from.
+    stages : tuple of str
+        The stages after a search, in order.
+    """
 
     hidden: Literal["sampled", "reservoir"]
     stages: tuple[StageName, ...]
@@ -70,24 +82,93 @@ METHODS = {
 }
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What a method needs to know besides the data.
+
+    Parameters
+    ----------
+    objective : Objective
+        The loss, and what is read of the spikes.
+    family : mapping, WitnessSet or Tuning
+        Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features`` and ``seed``; or witnesses to use as
+        they are; or how to search for a family.
+    convex : ConvexSettings
+        The settings of convex stages.
+    surrogate : SurrogateSettings or sequence of SurrogateSettings, optional
+        The settings of gradient stages. Several are all tried, and the one that validates best is kept.
+    finetuning : SurrogateSettings or sequence of SurrogateSettings, optional
+        The settings of a second gradient stage, or of one after a convex stage; by default ``surrogate`` at a fifth of
+        its learning rate.
+    n_networks : int
+        The number of networks that a first gradient stage trains, each from another sample of the family, by the
+        settings that suit the first of them best. Their average goes on to the next stage, where a convex one reads the
+        neurons of all.
+    seed : int
+        The seed of the samples.
+    """
+
+    objective: Objective
+    family: Family | Tuning
+    convex: ConvexSettings = field(default_factory=ConvexSettings)
+    surrogate: SurrogateSettings | Sequence[SurrogateSettings] | None = None
+    finetuning: SurrogateSettings | Sequence[SurrogateSettings] | None = None
+    n_networks: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no stage could use, whether the method has that stage or not."""
+        check_positive_int("n_networks", self.n_networks)
+
+    def candidates(self, stage: int) -> list[SurrogateSettings]:
+        """Return the settings to try in a gradient stage.
+
+        Parameters
+        ----------
+        stage : int
+            The number of the stage; the first is 0.
+
+        Returns
+        -------
+        list of SurrogateSettings
+            At least one.
+        """
+        if stage > 0 and self.finetuning is not None:
+            return _listed(self.finetuning)
+        given = _listed(self.surrogate)
+        return given if stage == 0 else [replace(own, learning_rate=0.2 * own.learning_rate) for own in given]
+
+    @property
+    def sampled_family(self) -> Mapping[str, Any] | None:
+        """Family that further witnesses can be sampled from; None where the witnesses are given."""
+        return self.family if isinstance(self.family, Mapping) else None
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What one stage did.
+    """The outcome of one stage.
 
-    Attributes
+    Parameters
     ----------
     name : "tuning", "gradient", "convex" or "ridge"
-    network : SpikingNetwork, at the end of it
-    score : float, on validation data
+        What kind of stage it was.
+    network : SpikingNetwork or None
+        The network at its end; None after a search, which only chooses a family.
+    score : Score
+        Its validation score.
     seconds : float
-    solution : Solution, of a convex stage
-    run : SurrogateRun, of a gradient stage
-    tuned : Tuned, of a search for a family
+        How long the stage took.
+    solution : Solution, optional
+        The solution of a convex stage.
+    run : SurrogateRun, optional
+        The run of a gradient stage.
+    tuned : Tuned, optional
+        The outcome of a search.
     """
 
     name: StageName
-    network: SpikingNetwork
-    score: float
+    network: SpikingNetwork | None
+    score: Score
     seconds: float
     solution: Solution | None = None
     run: SurrogateRun | None = None
@@ -96,14 +177,18 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What every method returns.
+    """A trained network with its history.
 
-    Attributes
+    Parameters
     ----------
     method : str
+        The method that trained it.
     network : SpikingNetwork
+        The network.
     history : tuple of Stage
+        The stages, in order.
     settings : Settings
+        The settings, with the family that a search has found.
     """
 
     method: str
@@ -113,17 +198,17 @@ class Trained:
 
     @property
     def solution(self) -> Solution | None:
-        """The convex solution that the network was rebuilt from, if the last stage was convex."""
+        """Convex solution that the network was rebuilt from; None if the last stage was not convex."""
         return self.history[-1].solution
 
     @property
     def certificate(self) -> Certificate | None:
-        """Its certificate. None where the network is the outcome of gradients or ridge: nothing is proven then."""
+        """Certificate of the solution; None after gradients or ridge regression, which prove nothing."""
         return None if self.solution is None else self.solution.certificate
 
     @property
     def seconds(self) -> float:
-        """For all stages."""
+        """Seconds that all stages took."""
         return sum(stage.seconds for stage in self.history)
 
 
@@ -133,9 +218,10 @@ def train(
     settings: Settings,
     second: Split | None = None,
     *,
-    report: Report | None = None,
+    callback: ProgressCallback | None = None,
     checkpoints: Path | None = None,
     device: torch.device | str | None = None,
+    n_jobs: int | None = None,
 ) -> Trained:
     """Train a spiking network by one of the methods in the table.
 
@@ -144,131 +230,185 @@ def train(
     method : str
         A key of ``METHODS``.
     first : Split
-        For the first stage.
+        The data of the first stage.
     settings : Settings
+        The settings of all stages.
     second : Split, optional
-        For the second stage; the first again when not given.
-    report : function, optional
-        Called as ``report(stage, done, total)``.
+        The data of the second stage; by default those of the first.
+    callback : callable, optional
+        Called as ``callback(stage, done, total)``.
     checkpoints : Path, optional
         A folder in which gradient stages keep their state, to go on after an interruption.
     device : torch.device or str, optional
-        Where to compute, "auto" for the GPU where there is one; there, candidates of a gradient stage train side by
+        Where to compute, "auto" for the GPU if there is one; there, candidates of a gradient stage train side by
         side. By default where the data are.
+    n_jobs : int, optional
+        The number of workers of a search, as in joblib.
+
+    Returns
+    -------
+    Trained
+        The network, with the outcome of each stage.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import Settings, Split, TaskScore
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> settings = Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)})
+    >>> trained = cs.train("cvx", split, settings)
+    >>> trained.certificate.relative_gap <= settings.convex.tol
+    True
     """
-    training = Training(method, first, settings, second, report, checkpoints, device)
-    return train_together([training])[0]
+    begin = time.perf_counter()
+    device = None if device is None else check_device(device)
+    settings, witnesses, history = prepare(method, first, settings, callback=callback, n_jobs=n_jobs)
+    stages = METHODS[method].stages
+    network: SpikingNetwork | None = None
+    begin += sum(stage.seconds for stage in history)
+    for number, name in enumerate(stages):
+        split = first if number == 0 or second is None else second
+        notify = _labelled(callback, f"{number + 1}. {name}")
+        notify(0, 1)
+        if name == "gradient":
+            if network is None:
+                network = initial_network(witnesses.layers, settings.objective, split.data, settings.seed)
+            run = gradient_stage(gradient_plan(method, number, network, split, settings, checkpoints, device), notify)
+            network = run.network
+            witnesses = trained_witnesses(network)
+            history.append(Stage(name, network, split.score(network), run.seconds, run=run))
+        elif name == "convex":
+            solution = convex_stage(
+                witnesses,
+                split,
+                settings.objective,
+                settings.convex,
+                family=settings.sampled_family,
+                seed=settings.seed,
+                device=device,
+            )
+            # A stage that follows goes on training every sampled neuron, also those that the solution does not use.
+            form: Form = "compact" if number == len(stages) - 1 else "full"
+            network = reconstruct(solution, form).to(split.data.inputs.device)
+            seconds = time.perf_counter() - begin
+            history.append(Stage(name, network, split.score(network), seconds, solution=solution))
+            notify(1, 1)
+        else:
+            network = ridge_stage(witnesses, split, settings.objective)
+            seconds = time.perf_counter() - begin
+            history.append(Stage(name, network, split.score(network), seconds))
+            notify(1, 1)
+        begin = time.perf_counter()
+    assert network is not None
+    return Trained(method, network, tuple(history), settings)
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
-    """The arguments of :func:`train`, for one of many trainings."""
+def prepare(
+    method: str,
+    first: Split,
+    settings: Settings,
+    *,
+    callback: ProgressCallback | None = None,
+    n_jobs: int | None = None,
+) -> tuple[Settings, WitnessSet, list[Stage]]:
+    """Return settings with a family, the witnesses of the first stage, and the search for the family if there was one.
 
-    method: str
-    first: Split
-    settings: Settings
-    second: Split | None = None
-    report: Report | None = None
-    checkpoints: Path | None = None
-    device: torch.device | str | None = None
+    Parameters
+    ----------
+    method : str
+        A key of ``METHODS``.
+    first : Split
+        The data of the first stage.
+    settings : Settings
+        The settings, whose family may be a search.
+    callback : callable, optional
+        Called as ``callback(stage, done, total)``.
+    n_jobs : int, optional
+        The number of workers of a search, as in joblib.
 
-    def __post_init__(self) -> None:
-        """Find the device that is meant."""
-        if self.device is not None:
-            object.__setattr__(self, "device", check_device(self.device))
-
-
-def train_together(trainings: Sequence[Training]) -> list[Trained]:
-    """:func:`train` many times; on a GPU, gradient stages that come up together train side by side."""
-    courses = dict(enumerate(_course(training) for training in trainings))
-    done: dict[int, Trained] = {}
-    answers: dict[int, list[SurrogateRun] | None] = dict.fromkeys(courses)
-    while answers:
-        asked: dict[int, tuple[str, list[Job]]] = {}
-        for number, answer in answers.items():
-            try:
-                asked[number] = courses[number].send(answer)  # type: ignore[arg-type]
-            except StopIteration as end:
-                done[number] = end.value
-        # Methods that begin alike ask for the same job, which its file tells.
-        distinct = {_name(job): job for _, jobs in asked.values() for job in jobs}
-        # On a GPU a crowd of small networks costs what one does; on a CPU they are faster one after the other.
-        side_by_side = any(job.network.weight.is_cuda for job in distinct.values())
-        tells = [_labelled(trainings[number].report, label) for number, (label, _) in asked.items()]
-        runs = train_jobs(list(distinct.values()), side_by_side=side_by_side, report=_told_to(tells))
-        by_name = dict(zip(distinct, runs, strict=True))
-        answers = {number: [by_name[_name(job)] for job in jobs] for number, (_, jobs) in asked.items()}
-    return [done[number] for number in range(len(trainings))]
-
-
-def _name(job: Job) -> object:
-    return id(job) if job.checkpoint is None else job.checkpoint
-
-
-def _course(training: Training) -> Generator[tuple[str, list[Job]], list[SurrogateRun], Trained]:
-    """One training from stage to stage: asks for the gradient jobs of a stage to be done, goes on with their runs."""
-    method, first, settings, checkpoints = training.method, training.first, training.settings, training.checkpoints
+    Returns
+    -------
+    settings : Settings
+        The settings, with the family and the read-out that were found.
+    witnesses : WitnessSet
+        The hidden neurons to begin with.
+    history : list of Stage
+        The search, or nothing.
+    """
     check_choice("method", method, tuple(METHODS))
-    plan = METHODS[method]
-    if settings.pool and (plan.hidden, plan.stages) != ("sampled", ("convex",)):
+    if settings.convex.pool and method != "cvx":
         raise InvalidInputError(f"expected method 'cvx' for a pool, which is sampled and not trained, got {method!r}")
+    begin = time.perf_counter()
+    tuned: Tuned | None = None
+    family = settings.family
+    if isinstance(family, Tuning):
+        tuned = tune_witnesses(
+            first.data,
+            settings.objective,
+            first.score,
+            family,
+            seed=settings.seed,
+            callback=_labelled(callback, "0. tuning"),
+            n_jobs=n_jobs,
+        )
+        family = tuned.family
+        settings = replace(settings, family=family, objective=replace(settings.objective, readout=tuned.readout))
+    witnesses = draw_witnesses(first.data, family, settings.seed)
+    if METHODS[method].hidden == "reservoir":
+        witnesses = tune_reservoir(witnesses, first.data)
+    seconds = time.perf_counter() - begin
+    return settings, witnesses, [] if tuned is None else [Stage("tuning", None, tuned.score, seconds, tuned=tuned)]
+
+
+def gradient_plan(
+    method: str,
+    number: int,
+    network: SpikingNetwork,
+    split: Split,
+    settings: Settings,
+    checkpoints: Path | None,
+    device: torch.device | str | None,
+) -> GradientPlan:
+    """Return the plan of a gradient stage of a method.
+
+    Parameters
+    ----------
+    method : str
+        A key of ``METHODS``.
+    number : int
+        The number of the stage; the first is 0.
+    network : SpikingNetwork
+        Where to start.
+    split : Split
+        The data of the stage.
+    settings : Settings
+        The settings of the method.
+    checkpoints : Path or None
+        The folder for the state of training.
+    device : torch.device, str or None
+        Where to compute.
+
+    Returns
+    -------
+    GradientPlan
+        What :func:`cvxsnn.training.stages.gradient_stage` carries out.
+    """
+    # A first stage is the same for every method that begins with it, so that they share its file.
+    name = f"{method}-{number}" if number else "gradient"
     if checkpoints is not None:
         checkpoints.mkdir(parents=True, exist_ok=True)
-    begin = time.perf_counter()
-    history: list[Stage] = []
-    if isinstance(settings.family, Tuning):
-        tell = _labelled(training.report, "0. tuning")
-        tuned = tune_witnesses(
-            first.data, settings.objective, first.score, settings.family, seed=settings.seed, report=tell
-        )
-        objective = replace(settings.objective, readout=tuned.readout)
-        settings = replace(settings, family=tuned.family, objective=objective)
-    else:
-        tuned = None
-    witnesses = _sample(first.data, settings)
-    if plan.hidden == "reservoir":
-        witnesses = tune_reservoir(witnesses, first.data)
-    network = initial_network(witnesses.layers, settings.objective, first.data, settings.seed)
-    if tuned is not None:
-        begin, seconds = time.perf_counter(), time.perf_counter() - begin
-        history.append(Stage("tuning", network, tuned.score, seconds, tuned=tuned))
-    for number, name in enumerate(plan.stages):
-        split = first if number == 0 or training.second is None else training.second
-        label = f"{number + 1}. {name}"
-        tell = _labelled(training.report, label)
-        tell(0, 1)
-        solution, run = None, None
-        if name == "gradient":
-            candidates = _listed(settings.surrogate) if number == 0 else _finetuning(settings)
-            # A first stage is the same for every method that begins with it.
-            name_of_file = f"{method}-{number}" if number else "gradient"
-            file = None if checkpoints is None else checkpoints / f"{name_of_file}.safetensors"
-            home = network.weight.device
-            runs = yield label, _jobs(network, split, settings.objective, candidates, training.device, file)
-            # Of equal scores the first.
-            run = max(runs, key=lambda run: run.best.score)
-            if number == 0 and settings.n_networks > 1:
-                others = yield label, _siblings(run.settings, split, settings, training.device, file)
-                runs = [*runs, *others]
-                run = replace(run, network=average_networks([run.network, *(other.network for other in others)]))
-            run = replace(run, network=run.network.to(home))
-            network = run.network
-            witnesses = WitnessSet(network.layers, Provenance("pretrained", {"method": "surrogate gradient"}))
-            seconds = sum(one.seconds for one in runs)
-        elif name == "convex":
-            solution = best_readout(witnesses, split, settings, training.device)
-            # A stage that follows goes on training every sampled neuron, also those that the solution does not use.
-            is_last = number == len(plan.stages) - 1
-            network = reconstruct(solution, "compact" if is_last else "full").to(split.data.inputs.device)
-            seconds = time.perf_counter() - begin
-        else:
-            network = fit_ridge(network, split.data, settings.objective, split.score)
-            seconds = time.perf_counter() - begin
-        begin = time.perf_counter()
-        history.append(Stage(name, network, float(split.score(network)), seconds, solution, run))
-        if run is None:
-            tell(1, 1)
-    return Trained(method, network, tuple(history), settings)
+    return GradientPlan(
+        network,
+        split,
+        settings.objective,
+        settings.candidates(number),
+        settings.n_networks if number == 0 else 1,
+        settings.sampled_family,
+        settings.seed,
+        device,
+        None if checkpoints is None else checkpoints / f"{name}.safetensors",
+    )
 
 
 def train_task(
@@ -276,92 +416,77 @@ def train_task(
     task: Task,
     settings: Settings,
     *,
-    report: Report | None = None,
+    callback: ProgressCallback | None = None,
     checkpoints: Path | None = None,
     device: torch.device | str | None = None,
+    n_jobs: int | None = None,
 ) -> Trained:
-    """:func:`train` on a task's own splits; accuracy on its validation data decides."""
-    return train_together([task_training(method, task, settings, report, checkpoints, device)])[0]
+    """Train on a task's own splits; the accuracy on its validation data decides.
+
+    Parameters
+    ----------
+    method : str
+        A key of ``METHODS``.
+    task : Task
+        The task.
+    settings : Settings
+        The settings of all stages.
+    callback : callable, optional
+        Called as ``callback(stage, done, total)``.
+    checkpoints : Path, optional
+        A folder in which gradient stages keep their state, to go on after an interruption.
+    device : torch.device or str, optional
+        Where to compute; by default on the CPU.
+    n_jobs : int, optional
+        The number of workers of a search, as in joblib.
+
+    Returns
+    -------
+    Trained
+        The network, with the outcome of each stage.
+    """
+    settings, first, second = task_splits(task, settings)
+    return train(
+        method, first, settings, second, callback=callback, checkpoints=checkpoints, device=device, n_jobs=n_jobs
+    )
 
 
-def task_training(
-    method: str,
-    task: Task,
-    settings: Settings,
-    report: Report | None = None,
-    checkpoints: Path | None = None,
-    device: torch.device | str | None = None,
-) -> Training:
-    """The training on a task's own splits."""
+def task_splits(task: Task, settings: Settings) -> tuple[Settings, Split, Split]:
+    """Return settings with an output for every class of a task, and the data of a first and a second stage.
+
+    Parameters
+    ----------
+    task : Task
+        The task.
+    settings : Settings
+        The settings of all stages.
+
+    Returns
+    -------
+    settings : Settings
+        The settings, with the numbers of classes.
+    first : Split
+        The training data, with the accuracy on validation data.
+    second : Split
+        The finetuning data, if the task has them, else the training data.
+    """
     settings = replace(settings, objective=settings.objective.for_classes(task.n_classes))
-    splits = [Split(TrainingSet.of(task.train), TaskScore(task, task.val))]
+    first = second = Split(TrainingSet.of(task.train), TaskScore(task, task.val))
     if task.finetune is not None and task.finetune_val is not None:
-        splits.append(Split(TrainingSet.of(task.finetune), TaskScore(task, task.finetune_val)))
-    return Training(method, splits[0], settings, splits[-1], report, checkpoints, device)
+        second = Split(TrainingSet.of(task.finetune), TaskScore(task, task.finetune_val))
+    return settings, first, second
 
 
-def _labelled(report: Report | None, label: str) -> Callable[[int, int], None]:
-    return lambda done, total: None if report is None else report(label, done, total)
+def trained_witnesses(network: SpikingNetwork) -> WitnessSet:
+    """Return the hidden neurons of a network that was trained by gradients."""
+    return WitnessSet(network.layers, Provenance("pretrained", {"method": "surrogate gradient"}))
 
 
-def _told_to(tells: Sequence[Callable[[int, int], None]]) -> Callable[[int, int], None]:
-    def report(done: int, total: int) -> None:
-        for tell in tells:
-            tell(done, total)
-
-    return report
+def _labelled(callback: ProgressCallback | None, label: str) -> Callable[[int, int], None]:
+    return lambda done, total: None if callback is None else callback(label, done, total)
 
 
-def _sample(data: TrainingSet, settings: Settings) -> WitnessSet:
-    assert isinstance(settings.family, Mapping)
-    known = set(gaussian_witnesses.__kwdefaults__ or {}) | {"hidden", "n_subnetworks"}
-    unknown = sorted(set(settings.family) - known | set(settings.family) & {"seed"})
-    if unknown:
-        raise InvalidInputError(f"expected a family of {sorted(known - {'seed'})}, got {unknown} too")
-    if "hidden" not in settings.family:
-        raise InvalidInputError("expected a family with the widths of its hidden layers, got none: add hidden=(256,)")
-    return gaussian_witnesses(data.inputs.shape[2], seed=settings.seed, **settings.family).to(data.inputs.device)
-
-
-def _jobs(
-    network: SpikingNetwork,
-    split: Split,
-    objective: Objective,
-    candidates: Sequence[SurrogateSettings],
-    device: torch.device | str | None,
-    file: Path | None,
-) -> list[Job]:
-    """What it takes to train by each candidate."""
-    place = torch.device(network.weight.device if device is None else device)
-    network, data = copy.deepcopy(network).to(place), split.data.to(place)
-    files = [file if file is None or n == 0 else file.with_stem(f"{file.stem}-{n}") for n in range(len(candidates))]
-    return [Job(network, data, objective, own, split.score, path) for own, path in zip(candidates, files, strict=True)]
-
-
-def _siblings(
-    own: SurrogateSettings,
-    split: Split,
-    settings: Settings,
-    device: torch.device | str | None,
-    file: Path | None,
-) -> list[Job]:
-    """What it takes to train further networks, each from its own sample and with its own order of batches."""
-    jobs = []
-    for number in range(1, settings.n_networks):
-        seed = child_seed(settings.seed, "network", number)
-        network = initial_network(
-            _sample(split.data, replace(settings, seed=seed)).layers, settings.objective, split.data, seed
-        )
-        path = None if file is None else file.with_stem(f"{file.stem}-network-{number}")
-        jobs += _jobs(network, split, settings.objective, [replace(own, seed=seed)], device, path)
-    return jobs
-
-
-def _listed(settings: SurrogateSettings | Sequence[SurrogateSettings]) -> list[SurrogateSettings]:
+def _listed(settings: SurrogateSettings | Sequence[SurrogateSettings] | None) -> list[SurrogateSettings]:
+    if settings is None:
+        return [SurrogateSettings()]
     return [settings] if isinstance(settings, SurrogateSettings) else list(settings)
-
-
-def _finetuning(settings: Settings) -> list[SurrogateSettings]:
-    if settings.finetuning is not None:
-        return _listed(settings.finetuning)
-    return [replace(own, learning_rate=0.2 * own.learning_rate) for own in _listed(settings.surrogate)]

@@ -1,9 +1,9 @@
-"""Optima over pools of witnesses far too large to hold: solve over a few, price all, let in those that would help.
+"""Optima over pools of witnesses far too large to hold: solve over a few, price all, add those that would help.
 
-Only the columns of a small working set are held, beside as many bits of the pool as the memory budget has room for. A
+Only the columns of a small working set are held, besides as many bits of the pool as the memory budget allows. A
 witness violates the dual point λ when ``|λᵀd| > l1_strength``; when none of the pool does, the optimum over the working
 set is the one over the pool. Until then the largest price bounds how much there is to gain, so the gap is valid
-whenever one stops. Blocks are priced wherever joblib carries tasks, and the answer is the same to the bit.
+whenever one stops. Blocks are priced in the workers of joblib, and the result is the same to the bit.
 """
 
 import time
@@ -22,7 +22,7 @@ from ..convex.penalties import Penalty
 from ..core import bits
 from ..core.errors import ConvergenceWarning, InvalidInputError
 from ..core.parallel import one_thread
-from ..data.training_set import TrainingSet
+from ..data.sequences import TrainingSet
 from ..dictionary import SpikeDictionary
 from ..dictionary.pooled import PoolSpikes
 from ..witnesses.pool import WitnessPool
@@ -34,7 +34,7 @@ _ENTERING = 1024
 """Witnesses that enter the working set at once: the most violating ones."""
 
 _LEAST_COLUMNS = 4096
-"""Columns that the working set may have without anybody having to leave."""
+"""Columns that the working set may have before idle ones are dropped."""
 
 _IDLE = 0.9
 """Share of the strength below which a column without a coefficient is idle."""
@@ -45,15 +45,22 @@ _PILE = 16
 
 @dataclass(frozen=True)
 class PoolRound:
-    """One time around the pool.
+    """One pass over the pool.
 
-    Attributes
+    Parameters
     ----------
-    n_witnesses : int, of the pool, which grows
-    n_columns : int, of the working set
+    n_witnesses : int
+        The size of the part of the pool that was priced.
+    n_columns : int
+        The number of columns of the working set.
     n_violators : int
-    primal, dual : float, bounds on the optimum over the pool
-    seconds : float, since the start
+        The number of witnesses that violate the dual point.
+    primal : float
+        An upper bound on the optimum over that part.
+    dual : float
+        A lower bound on it.
+    seconds : float
+        The time since the start.
     """
 
     n_witnesses: int
@@ -68,12 +75,16 @@ class PoolRound:
 class PoolSolution:
     """An optimum over a pool.
 
-    Attributes
+    Parameters
     ----------
-    solution : Solution, over the working set, with the certificate over the pool
-    pool : WitnessPool, of which the first ``certificate.n_witnesses`` are what the certificate is about
-    members : Tensor, the witnesses of the pool that the atoms come from
+    solution : Solution
+        The solution over the working set, with the certificate over the pool.
+    pool : WitnessPool
+        The pool; the certificate is about its first ``certificate.n_witnesses`` witnesses.
+    members : Tensor
+        The witnesses of the pool that the atoms come from.
     rounds : tuple of PoolRound
+        Every pass over the pool.
     """
 
     solution: Solution
@@ -83,7 +94,7 @@ class PoolSolution:
 
     @property
     def certificate(self) -> Certificate:
-        """Over the pool."""
+        """Certificate over the pool."""
         return self.solution.certificate
 
 
@@ -100,33 +111,44 @@ def solve_pool(
     max_seconds: float = inf,
     start: PoolSolution | None = None,
     spikes: PoolSpikes | None = None,
-    report: Callable[[PoolRound], None] | None = None,
+    callback: Callable[[PoolRound], None] | None = None,
 ) -> PoolSolution:
     """Solve the convex program over every witness of a pool.
 
-    The pool grows: the optimum over a small part of it, certified, is where that over a larger part begins. Whoever
-    stops early, by ``max_seconds`` or Ctrl-C, is left with the last certificate, which says how many witnesses it is
-    about.
+    The pool grows: the certified optimum over a small part of it is where that over a larger part begins. A solve that
+    stops early, by ``max_seconds`` or Ctrl-C, returns the last certificate, which says how many witnesses it is about.
 
     Parameters
     ----------
     pool : WitnessPool
+        The witnesses.
     data : TrainingSet
+        The training data.
     objective : Objective
+        The loss, and what is read of the spikes.
     l1_strength : float
-    penalty, intercept
-        As for :class:`cvxsnn.ConvexProblem`.
+        The strength of the penalty.
+    penalty : "l1" or "group"
+        The penalty of the coefficients.
+    intercept : bool
+        Whether the read-out has an unpenalised constant.
     tol : float
-        Relative gap to certify, over the whole pool.
+        The relative gap to certify, over the whole pool.
     memory_budget : int
-        Bytes for spikes of the pool that are kept from one round to the next; the others are drawn again.
+        The bytes for spikes of the pool that are kept from one round to the next; the others are drawn again.
     max_seconds : float
+        The time after which no new round begins.
     start : PoolSolution, optional
-        Over the same pool, at another strength or of other data.
+        A solution over the same pool, at another strength or of other data.
     spikes : PoolSpikes, optional
-        To share what was drawn between strengths.
-    report : function, optional
-        Told of every round.
+        Spikes of the pool, to share what was drawn between strengths.
+    callback : callable, optional
+        Called with every :class:`PoolRound`.
+
+    Returns
+    -------
+    PoolSolution
+        The optimum with its certificate over the pool.
     """
     if any(given is not None and given.pool != pool for given in (start, spikes)):
         raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
@@ -163,8 +185,8 @@ def solve_pool(
                     )
                 )
                 proven = working.proven(replace(solution, certificate=certificate), rounds)
-                if report is not None:
-                    report(rounds[-1])
+                if callback is not None:
+                    callback(rounds[-1])
                 is_late = time.monotonic() - begin >= max_seconds
                 if certificate.relative_gap <= goal or len(prices.members) == 0 or is_late:
                     break
@@ -199,14 +221,20 @@ def _status(proven: PoolSolution, tol: float) -> Status:
 
 @dataclass(frozen=True, eq=False)
 class _Prices:
-    """What pricing some witnesses at one dual point found.
+    """Prices of some witnesses at one dual point.
 
-    Attributes
+    Parameters
     ----------
-    largest : Tensor of shape (n_outputs,), a correlation that no witness's exceeds in any output, or in norm
-    n_violators : int, counting equal patterns of one block once
-    price, members : Tensor, the most violating witnesses, best first, each pattern once
-    packed : Tensor, their spikes
+    largest : Tensor of shape (n_outputs,)
+        A correlation that no witness's exceeds in any output, or in norm.
+    n_violators : int
+        The number of violators; equal patterns of one block count once.
+    price : Tensor
+        The prices of the most violating witnesses, best first, each pattern once.
+    members : Tensor
+        These witnesses.
+    packed : Tensor
+        Their spikes.
     """
 
     largest: Tensor
@@ -242,7 +270,7 @@ class _Pricing:
 
 
 def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_WorkingSet") -> _Prices:
-    """What is found over the first blocks that the working set does not have.
+    """Return the prices over the first blocks, of patterns that the working set does not have.
 
     A maximum, a sum and the first of an order without ties: none depends on the order in which blocks are priced.
     """
@@ -269,7 +297,7 @@ def _join(found: list[_Prices]) -> _Prices:
 
 
 def _best(prices: _Prices) -> _Prices:
-    """The most violating patterns, each once; of equal ones the first witness of the pool."""
+    """Return the most violating patterns, each once; of equal ones the first witness of the pool."""
     if len(prices.members) == 0:
         return prices
     order = torch.argsort(prices.members)
@@ -279,7 +307,7 @@ def _best(prices: _Prices) -> _Prices:
 
 
 class _WorkingSet:
-    """The columns at hand, and the solution over them to start from."""
+    """The columns of the working set, and the solution over them to start from."""
 
     def __init__(
         self,
@@ -294,7 +322,7 @@ class _WorkingSet:
             self._dictionary = spikes.block(0)
             self._members = self._dictionary.witness_of_atom
         else:
-            # Rolled out again, so that the columns are those of the data at hand, whatever the start was solved on.
+            # Rolled out again, so that the columns are those of these data, whatever the start was solved on.
             self._dictionary = spikes.of(spikes.pool.take(start.members))
             self._members = start.members[self._dictionary.witness_of_atom]
             coef = start.solution.coef.new_zeros(self._dictionary.n_atoms, start.solution.coef.shape[1])
@@ -318,18 +346,18 @@ class _WorkingSet:
         return PoolSolution(solution, self._pool, self._members, tuple(rounds))
 
     def are_new(self, packed: Tensor) -> Tensor:
-        """Which patterns the working set does not have."""
+        """Return which patterns the working set does not have."""
         own = self._dictionary.packed
         groups = bits.group_equal(torch.cat((own, packed)).view(torch.int64).flatten(1))
         return groups.first[groups.inverse[len(own) :]] >= len(own)
 
     def exchange(self, prices: _Prices) -> None:
-        """Let violators in and, where there are too many columns, idle ones out."""
+        """Add violators and, where there are too many columns, drop idle ones."""
         assert self._solution is not None
         solution = self._solution
         kept = torch.ones(self.n_columns, dtype=torch.bool, device=solution.coef.device)
         if self.n_columns + len(prices.members) > self._limit:
-            self._limit = 3 * self._limit // 2 + 1  # so that nobody leaves and comes back for ever
+            self._limit = 3 * self._limit // 2 + 1  # so that no column is dropped and added for ever
             problem = solution.problem
             price = problem.penalty.atom_norms(self._dictionary.rmatvec(solution.dual_point))
             kept = solution.coef.any(1) | (price > _IDLE * problem.l1_strength)
@@ -342,13 +370,13 @@ class _WorkingSet:
 
 
 def _renumbered(dictionary: SpikeDictionary) -> SpikeDictionary:
-    """One witness an atom."""
+    """Return the dictionary with one witness per atom."""
     each = torch.arange(dictionary.n_atoms, device=dictionary.device)
     return replace(dictionary, atom_of_witness=each, witness_of_atom=each, witnesses=None)
 
 
 def _growing(n_blocks: int) -> Iterator[int]:
-    """Numbers of blocks on the way to all of them."""
+    """Yield numbers of blocks on the way to all of them."""
     size = 1
     while size < n_blocks:
         yield size

@@ -1,6 +1,5 @@
 """The reservoir baseline: random LIF neurons at the edge of stability, read out by ridge regression."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -9,11 +8,12 @@ import torch
 from ..convex.objective import Objective
 from ..convex.ridge import RidgePath
 from ..core.errors import InvalidInputError
-from ..data.sequences import Sequences
-from ..data.training_set import TrainingSet
+from ..data.sequences import Sequences, TrainingSet
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import roll_out
 from ..witnesses import Provenance, WitnessSet
+from .scores import ScoreFunction
+from .search import make_network, spike_features
 
 DECAYS = (0.90, 0.95, 0.99, 0.995)
 THRESHOLDS = (0.5, 1.0, 1.5, 2.0)
@@ -24,7 +24,7 @@ _TUNING_SAMPLES = 256
 
 
 def branching_ratio(witnesses: WitnessSet, sequences: Sequences) -> float:
-    """Mean number of spikes of the last layer at a step, per spike at the step before: 1 neither dies out nor grows."""
+    """Return the mean number of spikes of the last layer per spike at the step before: 1 neither dies out nor grows."""
     if sequences.n_steps < 2:
         raise InvalidInputError("expected sequences of at least two steps to tune a reservoir, got one step")
     spikes = roll_out(witnesses.layers, sequences, "all").sum(2, dtype=torch.float64)
@@ -36,7 +36,7 @@ def branching_ratio(witnesses: WitnessSet, sequences: Sequences) -> float:
 
 
 def tune_reservoir(witnesses: WitnessSet, data: TrainingSet) -> WitnessSet:
-    """The witnesses with the leak, threshold and input scale that bring their branching ratio closest to 1."""
+    """Return the witnesses with the leak, threshold and input scale whose branching ratio is closest to 1."""
     sequences = data.sequences.take(slice(_TUNING_SAMPLES))
     candidates = (_variant(witnesses, *choice) for choice in product(DECAYS, THRESHOLDS, INPUT_SCALES))
     return min(candidates, key=lambda candidate: abs(branching_ratio(candidate, sequences) - 1.0))
@@ -56,11 +56,10 @@ def _variant(witnesses: WitnessSet, decay: float, threshold: float, input_scale:
     return WitnessSet(tuple(layers), replace(Provenance("pretrained"), recipe={"reservoir": recipe}))
 
 
-def fit_ridge(
-    network: SpikingNetwork, data: TrainingSet, objective: Objective, score: Callable[[SpikingNetwork], float]
-) -> SpikingNetwork:
-    """The network with a ridge regression on its spikes for a read-out, at the strength that validates best."""
+def fit_ridge(witnesses: WitnessSet, data: TrainingSet, objective: Objective, score: ScoreFunction) -> SpikingNetwork:
+    """Return a network with a ridge regression on the witnesses' spikes as read-out, at the best validated strength."""
     heads, row_weight = objective.heads(data)
-    features = network.features(data.sequences).reshape(len(row_weight), -1)
+    features = spike_features(witnesses.layers, data.sequences, objective.readout)
     path = RidgePath(features, torch.cat([head.targets for head in heads], dim=1), row_weight)
-    return max((network.with_readout(*path.fit(strength)) for strength in RIDGES), key=score)
+    fits = (path.fit(strength) for strength in RIDGES)
+    return max((make_network(witnesses.layers, heads, objective.readout, *fit) for fit in fits), key=score)

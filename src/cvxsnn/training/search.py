@@ -2,8 +2,8 @@
 
 Which neurons are sampled decides more than anything that is done with them. Families are drawn from a broad prior
 (:mod:`cvxsnn.witnesses.prior`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
-regression and scored; the better ones are varied and tried with more neurons and data, and the best with all. They are
-tried wherever joblib carries tasks.
+regression and scored; the better ones are varied and tried with more neurons and data, and the best with all. The fits
+run in the workers of joblib.
 """
 
 import math
@@ -22,21 +22,24 @@ from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.parallel import Shared, one_thread, run_tasks
 from ..core.seeds import child_generator, child_seed
-from ..data.training_set import TrainingSet
+from ..data.sequences import Sequences, TrainingSet
 from ..dictionary import Readout
-from ..network.spiking_network import SpikingNetwork
+from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..neurons import HiddenLayer, roll_out
+from ..neurons.rollout import count_spikes
 from ..witnesses import gaussian_witnesses
 from ..witnesses.prior import FamilyDraw, draw_family, mutate_family
-from .surrogate.settings import initial_network
+from .scores import Score, ScoreFunction
 
-_LEAST_ROWS = 2000
 _GENERATIONS = 5
 _PARENTS = 8
 _FINALISTS = 3
 
 _LEAST_WIDTH = 32
 _SUBNETWORKS = 4
-_RIDGES = 10.0 ** np.arange(-7, 5)
+
+RIDGE_RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(-7, 5)).tolist())
+"""Strengths of ridge regression to choose from, relative to the mean eigenvalue of the features' covariance."""
 
 
 @dataclass(frozen=True)
@@ -46,26 +49,29 @@ class Tuning:
     Parameters
     ----------
     n_witnesses : int
-        Neurons of the last hidden layer of one subnetwork, once a family is chosen, or with "auto" of all; those below
-        have a quarter as many.
+        The number of neurons in the last hidden layer of one subnetwork, once a family is chosen, or with
+        ``n_subnetworks="auto"`` of all subnetworks; the layers below have a quarter as many.
     n_layers : int, optional
-        Hidden layers; one or two when not given, whichever does better.
+        The number of hidden layers; by default one or two, whichever does better.
     n_trials : int
-        Families to try: half of them drawn, half of them variations.
+        The number of families to try: half of them drawn, half of them variations.
     max_seconds : float
-        After which no new fit is handed out; the best so far is taken.
+        The time after which no new fit begins; the best family so far is taken.
     readouts : tuple of "last" and "mean"
-        To choose from; the objective's own when empty.
+        The read-outs to choose from; the objective's own if empty.
     hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
+        The widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
     n_subnetworks : int or "auto"
-        "auto", which goes without ``hidden``, parts the witnesses of two layers or more among four, whose lower layers
-        differ.
+        The number of subnetworks. "auto", which excludes ``hidden``, divides the witnesses of two layers or more among
+        four, whose lower layers differ.
     n_compared : int, optional
-        Neurons of the last hidden layers with which families are compared, however many are sampled in the end.
+        The number of neurons of the last hidden layers with which families are compared, however many are sampled in
+        the end.
     shares : tuple of three int
-        One of so many of those neurons, and of the sequences beyond a few, while families are drawn, varied, finished.
-        Whole subnetworks are left out first.
+        Use one in so many of those neurons, and of the sequences beyond ``min_rows``, while families are drawn, varied,
+        finished. Whole subnetworks are left out first.
+    min_rows : int
+        The number of sequences that every trial uses, if there are as many.
     """
 
     n_witnesses: int = 1024
@@ -77,10 +83,11 @@ class Tuning:
     n_subnetworks: int | Literal["auto"] = 1
     n_compared: int | None = None
     shares: tuple[int, int, int] = (16, 4, 1)
+    min_rows: int = 2000
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        for name in ("n_witnesses", "n_trials"):
+        for name in ("n_witnesses", "n_trials", "min_rows"):
             check_positive_int(name, getattr(self, name))
         if self.n_subnetworks != "auto":
             check_positive_int("n_subnetworks", self.n_subnetworks)
@@ -106,64 +113,96 @@ class Tuning:
 class Trial:
     """One family tried once.
 
-    Attributes
+    Parameters
     ----------
-    family : mapping, arguments of :func:`cvxsnn.gaussian_witnesses`
+    family : mapping
+        Arguments of :func:`cvxsnn.gaussian_witnesses`.
     readout : "last", "all" or "mean"
+        What was read of the spikes.
     round : "draw", "vary" or "finish"
-    n_rows : int, sequences that it learnt from
-    score : float, on validation data
-    error : float, an estimate of the squared error on new data from the training data alone, which breaks ties
+        The round of the search.
+    n_rows : int
+        The number of training sequences.
+    score : Score
+        The score on validation data.
+    error : float
+        An estimate of the squared error on new data, from the training data alone; it breaks ties.
     seconds : float
+        How long the trial took.
     """
 
     family: Mapping[str, Any]
     readout: Readout
     round: str
     n_rows: int
-    score: float
+    score: Score
     error: float
     seconds: float
 
     @property
-    def rank(self) -> tuple[float, float]:
-        """Higher is better."""
+    def rank(self) -> tuple[Score, float]:
+        """Score and negative error; higher is better."""
         return (self.score, -self.error)
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The family that did best, its score, and all that was tried on the way."""
+    """The outcome of a search.
+
+    Parameters
+    ----------
+    family : mapping
+        The family that did best: arguments of :func:`cvxsnn.gaussian_witnesses`.
+    readout : "last", "all" or "mean"
+        The read-out that it did best with.
+    score : Score
+        Its score on validation data.
+    trials : tuple of Trial
+        Everything that was tried, in order.
+    """
 
     family: Mapping[str, Any]
     readout: Readout
-    score: float
+    score: Score
     trials: tuple[Trial, ...]
 
 
 def tune_witnesses(
     data: TrainingSet,
     objective: Objective,
-    score: Callable[[SpikingNetwork], float],
+    score: ScoreFunction,
     tuning: Tuning | None = None,
     *,
     seed: int = 0,
-    report: Callable[[int, int], None] | None = None,
+    callback: Callable[[int, int], None] | None = None,
+    n_jobs: int | None = None,
 ) -> Tuned:
     """Search for the family of witnesses whose spikes can be read out best.
 
     Parameters
     ----------
     data : TrainingSet
+        The training data.
     objective : Objective
-    score : function
-        Of a network, on validation data; higher is better. Where joblib uses other processes, it is called in these.
+        The loss, and what is read of the spikes unless ``tuning.readouts`` says otherwise.
+    score : callable
+        The score of a network on validation data; higher is better. It is called in the workers.
     tuning : Tuning, optional
+        How to search.
     seed : int
-    report : function, optional
-        Called as ``report(done, total)`` after each trial.
+        The seed of the search.
+    callback : callable, optional
+        Called as ``callback(done, total)`` after each trial.
+    n_jobs : int, optional
+        The number of workers as in joblib: None is what ``joblib.parallel_config`` says, or one, and -1 one per core.
+        The outcome does not depend on it.
+
+    Returns
+    -------
+    Tuned
+        The best family, and everything that was tried.
     """
-    search = _Search(data, objective, score, tuning or Tuning(), seed, report)
+    search = _FamilySearch(data, objective, score, tuning or Tuning(), seed, callback, n_jobs)
     search.draw()
     for _ in range(_GENERATIONS):
         search.vary()
@@ -178,22 +217,24 @@ class _Candidate:
     readout: Readout
 
 
-class _Search:
+class _FamilySearch:
     """What has been tried, and what did best at the size that counts."""
 
     def __init__(
         self,
         data: TrainingSet,
         objective: Objective,
-        score: Callable[[SpikingNetwork], float],
+        score: ScoreFunction,
         tuning: Tuning,
         seed: int,
-        report: Callable[[int, int], None] | None,
+        callback: Callable[[int, int], None] | None,
+        n_jobs: int | None,
     ) -> None:
         self._data, self._objective, self._tuning = data, objective, tuning
+        self._n_jobs = n_jobs if data.inputs.device.type == "cpu" else 1
         order = torch.from_numpy(child_generator(seed, "tuning", "rows").permutation(len(data)))
         self._bench = Shared(_Bench(data, objective, score, tuning, seed, order))
-        self._tell = report or (lambda *_: None)
+        self._notify = callback or (lambda *_: None)
         self._generator = child_generator(seed, "tuning", "families")
         self._begin = time.monotonic()
         self._n_drawn = max(1, tuning.n_trials // 2)
@@ -204,7 +245,7 @@ class _Search:
         """The latest trial of each candidate that is still in the race."""
 
     def draw(self) -> None:
-        """Try families from the prior, small; the better ones also at the next size."""
+        """Try small families from the prior, and the better ones also at the next size."""
         n_features = self._data.inputs.shape[2]
         readouts = self._tuning.readouts or (self._objective.readout,)
         drawn = []
@@ -231,13 +272,13 @@ class _Search:
         self._ranked |= self._try_all(fresh, "vary", self._tuning.shares[1])
 
     def finish(self) -> Tuned:
-        """Try the best at full size, and say which it is."""
+        """Try the best at full size, and return the best of them."""
         finalists = self._best(_FINALISTS)
         ranked = self._try_all(finalists, "finish", self._tuning.shares[2])
         # Where time was up, the order of the smaller trials has to do.
         self._ranked = ranked or {candidate: self._ranked[candidate] for candidate in finalists}
         (best,) = self._best(1)
-        self._tell(self._total, self._total)
+        self._notify(self._total, self._total)
         score = self._ranked[best].score
         return Tuned(_sized(best.family, self._tuning), best.readout, score, tuple(self.trials))
 
@@ -248,10 +289,9 @@ class _Search:
     def _try_all(self, candidates: Sequence[_Candidate], name: str, share: int) -> dict[_Candidate, Trial]:
         found: dict[int, Trial] = {}
         tasks = [(self._bench, candidate, name, share) for candidate in candidates]
-        n_jobs = None if self._data.inputs.device.type == "cpu" else 1
-        for number, trial in run_tasks(_try, tasks, n_jobs=n_jobs, should_stop=lambda: self._is_late(found)):
+        for number, trial in run_tasks(_try, tasks, n_jobs=self._n_jobs, should_stop=lambda: self._is_late(found)):
             found[number] = trial
-            self._tell(len(self.trials) + len(found), self._total)
+            self._notify(len(self.trials) + len(found), self._total)
         done = sorted(found)
         self.trials += [found[number] for number in done]
         return {candidates[number]: found[number] for number in done}
@@ -266,14 +306,14 @@ class _Bench:
 
     data: TrainingSet
     objective: Objective
-    score: Callable[[SpikingNetwork], float]
+    score: ScoreFunction
     tuning: Tuning
     seed: int
     order: Tensor
 
     def take(self, share: int) -> TrainingSet:
-        """One of so many sequences, but not too few."""
-        n_rows = min(len(self.data), max(_LEAST_ROWS, len(self.data) // share))
+        """Return one in so many sequences, but not too few."""
+        n_rows = min(len(self.data), max(self.tuning.min_rows, len(self.data) // share))
         return self.data if n_rows == len(self.data) else self.data.take(self.order[:n_rows].sort().values)
 
 
@@ -285,17 +325,33 @@ def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) ->
     witnesses = gaussian_witnesses(
         data.inputs.shape[2], seed=child_seed(seed, "tuning", name), device=data.inputs.device, **family
     )
-    network = initial_network(witnesses.layers, objective, data, seed)
+    features = spike_features(witnesses.layers, data.sequences, objective.readout)
     heads, row_weight = objective.heads(data)
-    features = network.features(data.sequences).flatten(0, -2)
     with one_thread():  # so that the fit is the same wherever it is made
         coef, intercept, error = fit_ridge_gcv(features, heads, row_weight)
-    fitted = float(bench.value.score(network.with_readout(coef, intercept)))
-    return Trial(family, candidate.readout, name, len(data), fitted, error, time.monotonic() - begin)
+    score = bench.value.score(make_network(witnesses.layers, heads, objective.readout, coef, intercept))
+    return Trial(family, candidate.readout, name, len(data), score, error, time.monotonic() - begin)
+
+
+def spike_features(layers: Sequence[HiddenLayer], sequences: Sequences, readout: Readout) -> Tensor:
+    """Return what a read-out sees of the last layer's spikes: float64 of shape (n_rows, n_neurons)."""
+    if readout != "mean":
+        return roll_out(layers, sequences, readout).to(torch.float64).flatten(0, -2)
+    n_steps = sequences.n_steps if sequences.lengths is None else sequences.lengths[:, None].to(torch.float64)
+    # The mean of spikes is a count times a rounded reciprocal, as in a network: the same to the last bit.
+    return count_spikes(layers, sequences).to(torch.float64) * (1.0 / n_steps)
+
+
+def make_network(
+    layers: Sequence[HiddenLayer], heads: Sequence[Head], readout: Readout, coef: Tensor, intercept: Tensor
+) -> SpikingNetwork:
+    """Return the network that reads every neuron of the last layer with these coefficients."""
+    outputs = [OutputHead(head.name, head.loss.name, head.columns.start, head.columns.stop) for head in heads]
+    return SpikingNetwork(layers, coef, outputs, intercept, readout=readout)
 
 
 def _sized(family: FamilyDraw, tuning: Tuning, share: int | None = None) -> dict[str, Any]:
-    """The family at the widths asked for, or to be compared at a share of them, but not too few to tell it apart."""
+    """Return the family at the widths asked for, or for a comparison at a share of them, but not at too few."""
     n_subnetworks, last = tuning.n_subnetworks, tuning.n_witnesses
     if n_subnetworks == "auto":
         n_subnetworks = 1 if family.n_layers == 1 else _SUBNETWORKS
@@ -310,17 +366,33 @@ def _sized(family: FamilyDraw, tuning: Tuning, share: int | None = None) -> dict
     return {**family.arguments(), "hidden": small, "n_subnetworks": kept}
 
 
-def fit_ridge_gcv(features: Tensor, heads: tuple[Head, ...], row_weight: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Ridge regression on all heads' targets; generalised cross-validation chooses the strength.
+def fit_ridge_gcv(
+    features: Tensor, heads: Sequence[Head], row_weight: Tensor, ratios: Sequence[float] = RIDGE_RATIOS
+) -> tuple[Tensor, Tensor, float]:
+    """Fit ridge regression on all heads' targets; generalised cross-validation chooses the strength.
+
+    Parameters
+    ----------
+    features : Tensor of shape (n_rows, n_features)
+        The features, in float64.
+    heads : sequence of Head
+        The targets.
+    row_weight : Tensor of shape (n_rows,)
+        The weights of the rows, which sum to one.
+    ratios : sequence of float
+        The strengths to choose from, relative to the mean eigenvalue of the features' covariance.
 
     Returns
     -------
     coef : Tensor of shape (n_features, n_outputs)
+        The coefficients.
     intercept : Tensor of shape (n_outputs,)
-    error : float, the estimated mean squared error on new rows
+        The intercept.
+    error : float
+        The estimated mean squared error on new rows.
     """
     path = RidgePath(features, torch.cat([head.targets for head in heads], dim=1), row_weight)
-    strengths = [float(ridge * path.eigenvalues.mean().clamp_min(1e-12)) for ridge in _RIDGES]
+    strengths = [float(ratio * path.eigenvalues.mean().clamp_min(1e-12)) for ratio in ratios]
     errors = [path.error(strength) for strength in strengths]
     error = min(errors)
     # Where there are too few rows to tell, the strongest is the safest.

@@ -13,8 +13,7 @@ from cvxsnn.app.experiments.experiment import RunConfig
 from cvxsnn.app.experiments.files import all_runs, experiment_names, load_experiment
 from cvxsnn.app.experiments.run import make_settings
 from cvxsnn.data.tasks import make_task
-from cvxsnn.training.methods import METHODS
-from cvxsnn.training.settings import Settings
+from cvxsnn.training import METHODS, Settings
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "paper.tex"
 NAMES = experiment_names()

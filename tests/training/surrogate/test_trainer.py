@@ -14,11 +14,9 @@ from cvxsnn.convex import Objective
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.training import SurrogateSettings, train_surrogate
-from cvxsnn.training.surrogate import trainer as surrogate_training
-from cvxsnn.training.surrogate.crowd import TaskScore
+from cvxsnn.training import SurrogateSettings, TaskScore, train_surrogate
 from cvxsnn.training.surrogate.settings import average_networks, initial_network
-from cvxsnn.training.surrogate.trainer import Job, train_jobs
+from cvxsnn.training.surrogate.trainer import SurrogateJob, train_jobs
 
 XOR = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=8)
 DATA = TrainingSet.of(XOR.train)
@@ -96,9 +94,9 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, n_befor
     file = tmp_path / "run.safetensors"
     whole = train(settings, score=score)
     with pytest.raises(InterruptedTrainingError):
-        train(settings, score=score, report=interrupt, checkpoint=file)
+        train(settings, score=score, callback=interrupt, checkpoint=file)
     done = []
-    resumed = train(settings, score=score, report=lambda epoch, total: done.append((epoch, total)), checkpoint=file)
+    resumed = train(settings, score=score, callback=lambda epoch, total: done.append((epoch, total)), checkpoint=file)
     assert done == [(epoch, 6) for epoch in range(n_before + 1, 7)]
     assert_same_run(resumed, whole)
     assert_same_run(train(settings, score=score, checkpoint=file), whole)
@@ -391,7 +389,10 @@ def test_networks_side_by_side_learn_what_each_learns_alone():
             (1e-2, 0.1, 0.5, 1e-3, 0.1),
         )
     ]
-    jobs = [Job(network, data, objective, own, lambda _: 0.0) for network, own in zip(networks, settings, strict=True)]
+    jobs = [
+        SurrogateJob(network, data, objective, own, lambda _: 0.0)
+        for network, own in zip(networks, settings, strict=True)
+    ]
     assert len({job.shape for job in jobs}) == 1
     for run, network, own in zip(train_jobs(jobs), networks, settings, strict=True):
         alone = train_surrogate(network, data, objective, own, score=lambda _: 0.0)
@@ -409,13 +410,13 @@ def test_a_network_that_has_lost_patience_waits_for_the_others():
     # The first network's score falls, the others' rise: networks are scored in turn.
     scores = lambda _: (lambda k: -k if k in (0, 3, 6) else k)(next(calls))  # noqa: E731
     runs = train_jobs(
-        [Job(network, data, objective, own, scores) for network, own in zip(networks, settings, strict=True)]
+        [SurrogateJob(network, data, objective, own, scores) for network, own in zip(networks, settings, strict=True)]
     )
     assert [len(run.history) for run in runs] == [3, 6, 6]
     assert runs[0].best.epoch == 0
 
 
-def crowded_jobs():
+def jobs_of_addition():
     """Three pairs of jobs, on different data of one shape, the model fed its own answers; a fourth of another width."""
     jobs = []
     for seed, width in ((0, 8), (1, 8), (2, 8), (3, 9)):
@@ -428,12 +429,12 @@ def crowded_jobs():
         layers = cs.gaussian_witnesses(3, (6, width), 2, seed=seed).layers
         network = initial_network(layers, objective, data, seed)
         settings = [SurrogateSettings(epochs=12, learning_rate=rate, seed=seed) for rate in (1e-2, 1e-3)]
-        jobs += [Job(network, data, objective, own, TaskScore(task, task.val)) for own in settings]
+        jobs += [SurrogateJob(network, data, objective, own, TaskScore(task, task.val)) for own in settings]
     return jobs
 
 
 def test_jobs_on_their_own_data_side_by_side_are_those_done_one_by_one():
-    jobs = crowded_jobs()
+    jobs = jobs_of_addition()
     assert len({job.shape for job in jobs}) == 2
     for run, job in zip(train_jobs(jobs), jobs, strict=True):
         alone = train_surrogate(job.network, job.data, job.objective, job.settings, score=job.score)
@@ -443,16 +444,15 @@ def test_jobs_on_their_own_data_side_by_side_are_those_done_one_by_one():
         )
 
 
-def test_a_crowd_scores_as_its_networks_do():
-    jobs = crowded_jobs()[:6]
+def test_networks_scored_simultaneously_score_as_each_does_alone():
+    jobs = jobs_of_addition()[:6]
     for run, job in zip(train_jobs(jobs), jobs, strict=True):
         assert run.history[0].score == job.score(job.network)
         assert run.best.score == job.score(run.network)
 
 
-def test_jobs_side_by_side_go_on_from_their_checkpoints(tmp_path, monkeypatch):
-    monkeypatch.setattr(surrogate_training, "_SECONDS_BETWEEN_SAVES", 0.0)
-    jobs = crowded_jobs()[:6]
+def test_jobs_side_by_side_go_on_from_their_checkpoints(tmp_path):
+    jobs = jobs_of_addition()[:6]
     stored = [replace(job, checkpoint=tmp_path / f"{number}.safetensors") for number, job in enumerate(jobs)]
 
     def interrupt(done, total):
@@ -460,26 +460,25 @@ def test_jobs_side_by_side_go_on_from_their_checkpoints(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_jobs(stored, report=interrupt)
+        train_jobs(stored, callback=interrupt, seconds_between_saves=0.0)
     epochs = []
-    resumed = train_jobs(stored, report=lambda done, total: epochs.append(done))
+    resumed = train_jobs(stored, callback=lambda done, total: epochs.append(done))
     assert epochs == [8, 9, 10, 11, 12]
     for run, expected in zip(resumed, train_jobs(jobs), strict=True):
         assert run.history[1:] == expected.history[1:]
         assert torch.equal(run.network.weight, expected.network.weight)
         assert run.seconds > 0
     epochs.clear()
-    again = train_jobs(stored, side_by_side=False, report=lambda done, total: epochs.append(done))
+    again = train_jobs(stored, side_by_side=False, callback=lambda done, total: epochs.append(done))
     assert [run.best for run in again] == [run.best for run in resumed]
     assert not epochs
 
 
-def test_a_batch_takes_no_more_jobs_than_it_has_room_for(monkeypatch):
-    jobs = crowded_jobs()[:6]
-    monkeypatch.setattr(surrogate_training, "_MEMORY", 2 * jobs[0].bytes)
-    reports = []
-    train_jobs(jobs, report=lambda done, total: reports.append((done, total)))
-    assert reports == [(done, 36) for done in range(1, 37)]
+def test_a_batch_takes_no_more_jobs_than_it_has_room_for():
+    jobs = jobs_of_addition()[:6]
+    calls = []
+    train_jobs(jobs, callback=lambda done, total: calls.append((done, total)), memory=2 * jobs[0].bytes)
+    assert calls == [(done, 36) for done in range(1, 37)]
 
 
 def test_epochs_that_only_keep_a_score_up_try_patience_and_still_count_as_the_best():
@@ -487,3 +486,19 @@ def test_epochs_that_only_keep_a_score_up_try_patience_and_still_count_as_the_be
     run = train(replace(QUICK, patience=2), score=lambda network: next(scores))
     assert [moment.epoch for moment in run.history] == [0, 1, 2, 3]
     assert run.best.epoch == 3
+
+
+def accuracy_and_size(network):
+    return accuracy(network), outgrown(network)
+
+
+def test_scores_that_are_pairs_survive_a_checkpoint(tmp_path):
+    def interrupt(done, total):
+        if done == 3:
+            raise InterruptedTrainingError
+
+    whole = train(score=accuracy_and_size)
+    with pytest.raises(InterruptedTrainingError):
+        train(score=accuracy_and_size, callback=interrupt, checkpoint=tmp_path / "run")
+    assert_same_run(train(score=accuracy_and_size, checkpoint=tmp_path / "run"), whole)
+    assert whole.best.score == max(epoch.score for epoch in whole.history)

@@ -16,11 +16,12 @@ from ...core.errors import CvxsnnError
 from ...data.tasks import Task, make_task
 from ...network.evaluation import accuracy, predict_autoregressive, score_tokens
 from ...network.spiking_network import SpikingNetwork
-from ...training.methods import Trained, Training, task_training, train_together
+from ...training.methods import Settings, Trained, task_splits
 from ...training.search import Tuning
-from ...training.settings import Settings
+from ...training.stages import ConvexSettings
 from ...training.surrogate.settings import SurrogateSettings
 from ...witnesses import describe_family, parse_distribution
+from .batching import PlannedTraining, train_many
 from .experiment import RunConfig, iterate_grid
 
 
@@ -49,7 +50,7 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
     begin = time.perf_counter()
     try:
         prepared = [_prepare(config, device, stages) for config in configs]
-        trained = train_together([training for _, training in prepared])
+        trained = train_many([training for _, training in prepared])
         results = [
             {
                 "status": "done",
@@ -71,10 +72,11 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
     ]
 
 
-def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task, Training]:
+def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task, PlannedTraining]:
     task = make_task(**config.task, seed=config.seed)
     folder = None if stages is None else stages / config.start_id
-    return task, task_training(config.method, task, make_settings(config), checkpoints=folder, device=device)
+    settings, first, second = task_splits(task, make_settings(config))
+    return task, PlannedTraining(config.method, first, settings, second, folder, device)
 
 
 def make_settings(config: RunConfig) -> Settings:
@@ -90,8 +92,14 @@ def make_settings(config: RunConfig) -> Settings:
     surrogate = dict(config.surrogate)
     n_networks = surrogate.pop("n_networks", 1)
     candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in iterate_grid(surrogate))
-    stages: dict[str, Any] = {"surrogate": candidates, "n_networks": n_networks, **config.convex}
-    return Settings(Objective(**config.objective), family, seed=config.seed, **stages)
+    return Settings(
+        Objective(**config.objective),
+        family,
+        ConvexSettings(**config.convex),
+        surrogate=candidates,
+        n_networks=n_networks,
+        seed=config.seed,
+    )
 
 
 def _family_value(name: str, value: Any) -> Any:

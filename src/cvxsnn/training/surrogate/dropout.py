@@ -19,10 +19,12 @@ class Dropout:
 
     Parameters
     ----------
-    inputs, hidden : sequence of float, one a network
-        Shares of the inputs of each step, and of the hidden neurons for a whole sequence, that are hidden from the
-        layer above.
-    keys : sequence of int, one a network
+    inputs : sequence of float
+        The share of the inputs of each step that is hidden, for each network.
+    hidden : sequence of float
+        The share of the hidden neurons that is hidden for a whole sequence, for each network.
+    keys : sequence of int
+        The key that decides what is hidden, for each network.
     """
 
     inputs: Sequence[float]
@@ -30,7 +32,7 @@ class Dropout:
     keys: Sequence[int]
 
     def hide(self, block: Tensor, depth: int) -> Tensor:
-        """What a layer sees of those below, given (n_networks · K, n_steps, n_samples, n_neurons).
+        """Return what a layer sees of a block of inputs or spikes (n_networks · K, n_steps, n_samples, n_neurons).
 
         Inputs, at depth 0, are hidden a step at a time, spikes for a whole sequence. What stays is scaled up, so that
         sums keep their mean.

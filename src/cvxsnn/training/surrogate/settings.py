@@ -1,4 +1,4 @@
-"""Surrogate gradients: how to train with a made-up derivative of the spike, where to start, what comes out."""
+"""Surrogate gradients: the settings, the network to start from, and the outcome."""
 
 import math
 from collections.abc import Sequence
@@ -12,36 +12,49 @@ from ...convex.objective import Head, Objective
 from ...core.checks import check_choice, check_positive_int
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed, child_generator
-from ...data.training_set import TrainingSet
+from ...data.sequences import TrainingSet
 from ...network.spiking_network import OutputHead, SpikingNetwork
 from ...neurons.layer import HiddenLayer, stack_layers
 from ...neurons.surrogate import SURROGATES, Surrogate
+from ..scores import Score
 
 
 @dataclass(frozen=True)
 class SurrogateSettings:
-    """How to train.
+    """How to train by surrogate gradients.
 
     Parameters
     ----------
-    epochs, batch_size : int
+    epochs : int
+        The number of passes over the data.
+    batch_size : int
+        The number of sequences per step.
     learning_rate : float
-        Of Adam; it falls to zero along a cosine unless ``schedule="constant"``.
+        The learning rate of Adam; it falls to zero along a cosine unless ``schedule="constant"``.
     weight_decay : float
-        Decoupled from the gradient (AdamW), on weights only.
+        The decay of weights, decoupled from the gradient (AdamW).
     surrogate : "sigmoid", "fast_sigmoid" or "arctan"
+        The surrogate derivative of the spike.
     steepness : float
         How quickly the surrogate derivative falls off around the threshold.
     clip_norm : float
-        Largest norm of a gradient.
-    dropout, input_dropout : float
-        Shares of the hidden neurons, for a whole sequence, and of the inputs that a training step does not see.
-    train_decay, train_threshold, train_bias : bool
-        Whether these are trained beside the weights.
+        The largest norm of a gradient.
+    dropout : float
+        The share of the hidden neurons that are hidden for a whole sequence at a training step.
+    input_dropout : float
+        The share of the inputs that are hidden at a training step.
+    train_decay : bool
+        Whether the decays are trained.
+    train_threshold : bool
+        Whether the thresholds are trained.
+    train_bias : bool
+        Whether the biases are trained.
     patience : int, optional
-        Epochs without a better validation score after which to stop.
+        The number of epochs without a better validation score after which to stop.
     schedule : "cosine" or "constant"
-    seed : int, of the order of the batches
+        How the learning rate changes.
+    seed : int
+        The seed of the order of the batches.
     """
 
     epochs: int = 100
@@ -80,7 +93,7 @@ class SurrogateSettings:
 
     @property
     def kind(self) -> "SurrogateSettings":
-        """What networks that train side by side must agree on; the other settings are put to one value."""
+        """Settings that networks must share to train side by side; the others are set to one value."""
         alike = replace(self, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
         return replace(alike, dropout=0.0, input_dropout=0.0)
 
@@ -92,16 +105,40 @@ class SurrogateSettings:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch of training: mean training loss before each step, and the score on validation data after it."""
+    """One epoch of training.
+
+    Parameters
+    ----------
+    epoch : int
+        Its number; 0 is the start.
+    loss : float
+        The mean training loss, each batch before its step.
+    score : Score
+        The score on validation data at the end.
+    """
 
     epoch: int
     loss: float
-    score: float
+    score: Score
 
 
 @dataclass(frozen=True, eq=False)
 class SurrogateRun:
-    """The network of the best epoch, every epoch, the settings, and a fair share of the seconds of training."""
+    """The outcome of training by surrogate gradients.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network of the best epoch, with exact spikes.
+    history : tuple of Epoch
+        Every epoch.
+    best : Epoch
+        The best epoch.
+    settings : SurrogateSettings
+        The settings.
+    seconds : float
+        The time of training; of jobs that trained side by side, an equal share.
+    """
 
     network: SpikingNetwork
     history: tuple[Epoch, ...]
@@ -113,7 +150,7 @@ class SurrogateRun:
 def initial_network(
     layers: tuple[HiddenLayer, ...], objective: Objective, data: TrainingSet, seed: int = 0
 ) -> SpikingNetwork:
-    """A network with these hidden layers and a Gaussian read-out, of the targets' scale."""
+    """Return a network with these hidden layers and a Gaussian read-out of the targets' scale."""
     heads, row_weight = objective.heads(data)
     n_neurons = layers[-1].n_subnetworks * layers[-1].width
     normal = child_generator(seed, "surrogate", "output").standard_normal((n_neurons, heads[-1].columns.stop))
@@ -124,7 +161,7 @@ def initial_network(
 
 
 def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
-    """One network whose scores are the mean of those of several of one architecture, which become its subnetworks."""
+    """Return one network whose scores are the mean of those of several of one architecture, now its subnetworks."""
     first = networks[0]
     layers = [stack_layers([network.layers[depth] for network in networks]) for depth in range(len(first.layers))]
     n_neurons = first.n_subnetworks * first.hidden[-1]
@@ -135,7 +172,7 @@ def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
 
 
 def target_scale(heads: Sequence[Head], row_weight: Tensor) -> float:
-    """The spread of real targets, which is the scale of the read-out and of its steps; 1 for classes."""
+    """Return the spread of real targets, which is the scale of the read-out and of its steps; 1 for classes."""
     real = [head.targets for head in heads if head.loss.name == "squared"]
     spreads = [math.sqrt((row_weight @ (y - (row_weight @ y).mean()).square()).mean()) for y in real]
     return max(spreads, default=1.0) or 1.0

@@ -1,16 +1,15 @@
-"""Surrogate-gradient training: backpropagation through time with a made-up derivative of the spike.
+"""Surrogate-gradient training: backpropagation through time with a surrogate derivative of the spike.
 
-It is the baseline that certified read-outs are measured against, and a source of witnesses for them. Whatever is
-scored, chosen or returned is the network with exact spikes; only the gradients are made up.
+It is the baseline that certified read-outs are compared with, and a source of witnesses for them. Whatever is scored,
+chosen or returned is the network with exact spikes; only the gradients are approximations.
 
-Jobs of one shape can train side by side, each on its own data: on a GPU a crowd of small networks costs little more
-than one.
+Jobs of one shape can train side by side, each on its own data: on a GPU many small networks cost little more than one.
 """
 
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,50 +22,50 @@ from ...convex.objective import Objective
 from ...core.errors import InvalidInputError
 from ...core.seeds import child_generator, child_seed
 from ...core.storage import read_tensors, write_tensors
-from ...data.training_set import TrainingSet
+from ...data.sequences import TrainingSet
 from ...network.spiking_network import SpikingNetwork
 from ...neurons.exact import snap_inputs
-from .crowd import TaskScore, score_crowd
+from ..scores import Score, ScoreFunction, TaskScore
 from .dropout import Dropout
-from .networks import Adam, TrainableNetworks
+from .networks import TrainableNetworks
 from .settings import Epoch, SurrogateRun, SurrogateSettings, target_scale
-
-_SECONDS_BETWEEN_SAVES = 60.0
-"""For many jobs at once, whose files take long to write beside the work of an epoch; a job alone saves every epoch."""
-
-_MEMORY = 24 * 2**30
-"""For what training in one batch keeps of the forward pass."""
+from .simultaneous import score_simultaneously
+from .single import SingleAdam
+from .stacked import StackedAdam
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class SurrogateJob:
     """One network to train.
 
     Parameters
     ----------
     network : SpikingNetwork
-        Where to start. It is not changed.
+        The network to start from. It is not changed.
     data : TrainingSet
+        The training data.
     objective : Objective
+        What to minimise.
     settings : SurrogateSettings
-    score : function
-        Of a network with exact spikes, higher is better, for example accuracy on validation data. The network of the
-        best epoch is returned; the start counts as epoch 0.
-    checkpoint : path, optional
-        Written as training goes on. If it is there, training goes on from it, with the same result as if it had never
-        been interrupted.
+        How to train.
+    score : callable
+        The score of a network with exact spikes, for example its accuracy on validation data; higher is better. The
+        network of the best epoch is returned; the start counts as epoch 0.
+    checkpoint : Path, optional
+        A file that is written during training. If it exists, training goes on from it, with the same result as if it
+        had never been interrupted.
     """
 
     network: SpikingNetwork
     data: TrainingSet
     objective: Objective
     settings: SurrogateSettings
-    score: Callable[[SpikingNetwork], float]
+    score: ScoreFunction
     checkpoint: Path | None = None
 
     @cached_property
     def shape(self) -> tuple[object, ...]:
-        """Equal for jobs that can train side by side."""
+        """Key that is equal for jobs that can train side by side."""
         network, heads = self.network, self.objective.heads(self.data)[0]
         return (
             (network.n_subnetworks, network.hidden, network.heads, network.readout, network.n_features),
@@ -79,13 +78,13 @@ class Job:
 
     @property
     def bytes(self) -> int:
-        """What one batch keeps of the forward pass: membranes, spikes, drives and their gradients."""
+        """Memory that one batch keeps of the forward pass: membranes, spikes, drives and their gradients."""
         n_steps = min(self.settings.batch_size, len(self.data)) * self.data.inputs.shape[1]
         return 6 * 4 * n_steps * sum(self.network.hidden) * self.network.n_subnetworks
 
     @cached_property
     def start(self) -> str:
-        """A name for the network and the settings that training starts with."""
+        """Digest of the network and the settings that training starts with."""
         digest = hashlib.sha256(repr(asdict(self.settings)).encode())
         for depth, layer in enumerate(self.network.layers):
             for name, value in layer.tensors().items():
@@ -102,63 +101,97 @@ def train_surrogate(
     objective: Objective,
     settings: SurrogateSettings | None = None,
     *,
-    score: Callable[[SpikingNetwork], float],
-    report: Callable[[int, int], None] | None = None,
+    score: ScoreFunction,
+    callback: Callable[[int, int], None] | None = None,
     checkpoint: Path | str | None = None,
 ) -> SurrogateRun:
     """Train all layers of a network.
 
     Parameters
     ----------
-    network, data, objective, score, checkpoint
-        As in :class:`Job`.
+    network : SpikingNetwork
+        The network to start from. It is not changed.
+    data : TrainingSet
+        The training data.
+    objective : Objective
+        What to minimise.
     settings : SurrogateSettings, optional
-    report : function, optional
-        Called as ``report(done, epochs)`` after each epoch.
+        How to train.
+    score : callable
+        The score of a network with exact spikes, for example its accuracy on validation data; higher is better. The
+        network of the best epoch is returned; the start counts as epoch 0.
+    callback : callable, optional
+        Called as ``callback(done, epochs)`` after each epoch.
+    checkpoint : Path or str, optional
+        A file that is written during training. If it exists, training goes on from it, with the same result as if it
+        had never been interrupted.
+
+    Returns
+    -------
+    SurrogateRun
+        The network of the best epoch, and every epoch.
     """
     file = None if checkpoint is None else Path(checkpoint)
-    job = Job(network, data, objective, settings or SurrogateSettings(), score, file)
-    return train_jobs([job], report=report)[0]
+    job = SurrogateJob(network, data, objective, settings or SurrogateSettings(), score, file)
+    return train_jobs([job], callback=callback)[0]
 
 
 def train_jobs(
-    jobs: Sequence[Job], *, side_by_side: bool = True, report: Callable[[int, int], None] | None = None
+    jobs: Sequence[SurrogateJob],
+    *,
+    side_by_side: bool = True,
+    callback: Callable[[int, int], None] | None = None,
+    memory: int = 24 * 2**30,
+    seconds_between_saves: float = 60.0,
 ) -> list[SurrogateRun]:
     """Train several networks.
 
     Parameters
     ----------
-    jobs : sequence of Job
+    jobs : sequence of SurrogateJob
+        The networks, with their data and settings.
     side_by_side : bool
-        Whether those of one shape train in one batch, for a GPU, or one after the other.
-    report : function, optional
-        Called as ``report(done, epochs)`` after each epoch; ``epochs`` is at most that many for all batches together.
+        Whether jobs of one shape train in one batch, for a GPU, or one after the other.
+    callback : callable, optional
+        Called as ``callback(done, epochs)`` after each epoch; ``epochs`` is at most that many for all batches together.
+    memory : int
+        The bytes that training in one batch may keep of the forward pass.
+    seconds_between_saves : float
+        The least time between two checkpoints of jobs that train side by side, whose files take long to write. A job
+        alone is saved after every epoch.
+
+    Returns
+    -------
+    list of SurrogateRun
+        The outcome of each job.
     """
     saved = [_read_checkpoint(job) for job in jobs]
     batches: dict[tuple[object, ...], list[int]] = {}
     for number, (job, state) in enumerate(zip(jobs, saved, strict=True)):
         shape = (*job.shape, None if state is None else state.epoch)
-        room = max(1, _MEMORY // job.bytes) if side_by_side else 1
+        room = max(1, memory // job.bytes) if side_by_side else 1
         while len(batches.setdefault(shape, [])) >= room:
             shape = (*shape, "and more")
         batches[shape].append(number)
     runs: dict[int, SurrogateRun] = {}
     total, before = sum(jobs[members[0]].settings.epochs for members in batches.values()), 0
     for members in batches.values():
-        batch = _Batch([jobs[number] for number in members])
+        batch = _TrainingBatch([jobs[number] for number in members])
         for place, number in enumerate(members):
             state = saved[number]
             if state is not None:
                 batch.restore(place, state)
-        batch.train(lambda epoch, before=before: report and report(before + epoch, total))  # type: ignore[misc]
+        for epoch in batch.train(seconds_between_saves):
+            if callback is not None:
+                callback(before + epoch, total)
         before += batch.kind.epochs
         runs |= dict(zip(members, batch.finish(), strict=True))
     return [runs[number] for number in range(len(jobs))]
 
 
 @dataclass(frozen=True, eq=False)
-class _Saved:
-    """What a checkpoint holds."""
+class _Checkpoint:
+    """The contents of a checkpoint file."""
 
     tensors: dict[str, Tensor]
     header: dict[str, Any]
@@ -168,7 +201,7 @@ class _Saved:
         return len(self.header["history"]) - 1
 
 
-def _read_checkpoint(job: Job) -> _Saved | None:
+def _read_checkpoint(job: SurrogateJob) -> _Checkpoint | None:
     if job.checkpoint is None or not job.checkpoint.exists():
         return None
     tensors, header = read_tensors(job.checkpoint, "checkpoint")
@@ -177,13 +210,13 @@ def _read_checkpoint(job: Job) -> _Saved | None:
             "expected a checkpoint of this network and these settings, got another one: delete "
             f"{job.checkpoint} or name another file"
         )
-    return _Saved(tensors, header)
+    return _Checkpoint(tensors, header)
 
 
-class _Data:
+class _BatchData:
     """The sequences of all jobs of a batch, ready to be drawn from."""
 
-    def __init__(self, jobs: Sequence[Job], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, jobs: Sequence[SurrogateJob], device: torch.device, dtype: torch.dtype) -> None:
         sets = [job.data.to(device) for job in jobs]
         self.inputs = torch.stack([snap_inputs(own.inputs).to(dtype) for own in sets])
         lengths = [own.sequences.lengths for own in sets if own.sequences.lengths is not None]
@@ -202,7 +235,7 @@ class _Data:
         ]
 
     def losses(self, model: TrainableNetworks, samples: Tensor, dropout: Dropout) -> Tensor:
-        """The objective of each network on some of its sequences, (n_networks, batch)."""
+        """Return the objective of each network on some of its sequences, (n_networks, batch)."""
         n_networks, n_samples = self.inputs.shape[:2]
         own = torch.arange(n_networks, device=samples.device)[:, None], samples
         lengths = None if self._lengths is None else self._lengths[own]
@@ -216,28 +249,29 @@ class _Data:
         return total
 
 
-class _Batch:
-    """Jobs of one shape in training: everything that it has come to."""
+class _TrainingBatch:
+    """Jobs of one shape in training, with everything that training changes."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[SurrogateJob]) -> None:
         self._jobs, self.kind = list(jobs), jobs[0].settings.kind
         each = [job.settings for job in jobs]
         self._model = TrainableNetworks(
             [job.network for job in jobs], self.kind.surrogate, [own.steepness for own in each], self.kind.dynamics
         )
         like = self._model.weight
-        self._data = _Data(jobs, like.device, like.dtype)
+        self._data = _BatchData(jobs, like.device, like.dtype)
         scales = self._data.scales
-        self._adam = Adam(self._model, [own.weight_decay for own in each], [own.clip_norm for own in each], scales)
         self._scales = torch.tensor(scales, dtype=like.dtype, device=like.device)
-        self._rates = torch.tensor([own.learning_rate for own in each], dtype=like.dtype, device=like.device)
+        self._optimiser = (
+            SingleAdam(self._model, each[0], scales[0]) if len(jobs) == 1 else StackedAdam(self._model, each, scales)
+        )
         self._histories: list[list[Epoch]] = [[] for _ in jobs]
-        self._best = [Epoch(0, math.nan, -math.inf) for _ in jobs]
+        self._best: list[Epoch | None] = [None for _ in jobs]
         self._best_state = {name: value.clone() for name, value in self._model.state_dict().items()}
         self._seconds, self._saved_at = [0.0 for _ in jobs], time.perf_counter()
 
-    def train(self, report: Callable[[int], Any]) -> None:
-        """Train until every network has ended."""
+    def train(self, seconds_between_saves: float) -> Iterator[int]:
+        """Train until every network has ended; yield the number of each epoch after it."""
         everyone = range(len(self._jobs))
         if not self._histories[0]:
             self._judge(0, [math.nan for _ in everyone])
@@ -249,10 +283,10 @@ class _Batch:
             now = time.perf_counter()
             self._seconds = [seconds + (now - begin) / len(everyone) for seconds in self._seconds]
             is_over = all(self._has_ended(number) for number in everyone)
-            if is_over or len(everyone) == 1 or now - self._saved_at >= _SECONDS_BETWEEN_SAVES:
+            if is_over or len(everyone) == 1 or now - self._saved_at >= seconds_between_saves:
                 self._save()
                 self._saved_at = time.perf_counter()
-            report(epoch)
+            yield epoch
 
     def _train_epoch(self, epoch: int) -> list[float]:
         n_samples = self._data.inputs.shape[1]
@@ -266,7 +300,7 @@ class _Batch:
         for number, samples in enumerate(batches):
             losses = self._data.losses(self._model, samples, self._dropout(epoch, number))
             (losses / self._scales**2).sum().backward()  # type: ignore[no-untyped-call]
-            self._adam.step(_schedule(self.kind, epoch - 1 + number / len(batches)) * self._rates)
+            self._optimiser.step(_schedule(self.kind, epoch - 1 + number / len(batches)))
             self._model.project()
             total += losses.detach() * (samples.shape[1] / n_samples)
         return total.tolist()
@@ -281,19 +315,20 @@ class _Batch:
         last = len(history) - 1
         if last >= settings.epochs or settings.patience is None:
             return last >= settings.epochs
-        # The first of equal scores: epochs that only keep it up are no progress.
+        # The first of equal scores: epochs that only keep a score are no progress.
         reached = max(history, key=lambda moment: moment.score).epoch
         return last - reached >= settings.patience
 
     def _judge(self, epoch: int, losses: Sequence[float]) -> None:
-        """Score the networks that still train; of equal scores the later counts, which has trained for longer."""
+        """Score the networks that still train; of equal scores the later is kept, which has trained for longer."""
         training = [number for number in range(len(losses)) if not epoch or not self._has_ended(number)]
         scores = self._scores(training)
         is_best = torch.zeros(len(losses), dtype=torch.bool)
         for number in training:
             moment = Epoch(epoch, losses[number], scores[number])
             self._histories[number].append(moment)
-            if moment.score >= self._best[number].score or not epoch:
+            best = self._best[number]
+            if best is None or not moment.score < best.score:
                 self._best[number] = moment
                 is_best[number] = True
         is_best = is_best.to(self._model.weight.device)
@@ -301,32 +336,29 @@ class _Batch:
             rows = is_best.repeat_interleave(len(value) // len(losses)).view(-1, *[1] * (value.ndim - 1))
             self._best_state[name] = torch.where(rows, value, self._best_state[name])
 
-    def _scores(self, numbers: Sequence[int]) -> dict[int, float]:
-        judges = [job.score for job in self._jobs]
-        if len(judges) > 1 and all(isinstance(judge, TaskScore) for judge in judges):
-            return dict(enumerate(score_crowd(self._model.crowd(), judges)))  # type: ignore[arg-type]
-        return {number: float(judges[number](self._model.freeze(number))) for number in numbers}
+    def _scores(self, numbers: Sequence[int]) -> Mapping[int, Score]:
+        """Return the scores of some networks, of all of them if they can be scored simultaneously."""
+        tasks = [job.score for job in self._jobs if isinstance(job.score, TaskScore)]
+        if len(self._jobs) > 1 and len(tasks) == len(self._jobs):
+            return dict(enumerate(score_simultaneously(self._model.freeze_all(), tasks)))
+        return {number: self._jobs[number].score(self._model.freeze(number)) for number in numbers}
 
     def finish(self) -> list[SurrogateRun]:
-        """The networks of the best epochs."""
+        """Return the networks of the best epochs."""
         self._model.load_state_dict(self._best_state)
-        return [
-            SurrogateRun(
-                self._model.freeze(number),
-                tuple(self._histories[number]),
-                self._best[number],
-                job.settings,
-                self._seconds[number],
-            )
-            for number, job in enumerate(self._jobs)
-        ]
+        runs = []
+        for number, (job, best) in enumerate(zip(self._jobs, self._best, strict=True)):
+            assert best is not None
+            history, network = tuple(self._histories[number]), self._model.freeze(number)
+            runs.append(SurrogateRun(network, history, best, job.settings, self._seconds[number]))
+        return runs
 
     def _parts(self, number: int) -> dict[str, Tensor]:
-        """One network's rows of everything that training changes, by name."""
+        """Return one network's rows of everything that training changes, by name."""
         parts: dict[str, Mapping[str, Tensor]] = {
             "model": self._model.state_dict(),
-            "first": self._adam.first,
-            "second": self._adam.second,
+            "first": self._optimiser.first,
+            "second": self._optimiser.second,
             "best": self._best_state,
         }
         return {
@@ -336,34 +368,40 @@ class _Batch:
         }
 
     def _save(self) -> None:
-        for number, job in enumerate(self._jobs):
-            if job.checkpoint is None:
+        for number, (job, best) in enumerate(zip(self._jobs, self._best, strict=True)):
+            if job.checkpoint is None or best is None:
                 continue
             header = {
                 "start": job.start,
-                "n_steps": self._adam.n_steps,
+                "n_steps": self._optimiser.n_steps,
                 "history": [
-                    [e.epoch, None if math.isnan(e.loss) else e.loss, e.score] for e in self._histories[number]
+                    [e.epoch, None if math.isnan(e.loss) else e.loss, _as_json(e.score)]
+                    for e in self._histories[number]
                 ],
-                "best": self._best[number].epoch,
+                "best": best.epoch,
                 "seconds": self._seconds[number],
             }
             write_tensors(job.checkpoint, "checkpoint", self._parts(number), header)
 
     @torch.no_grad()
-    def restore(self, number: int, saved: _Saved) -> None:
-        """Take up a network where its checkpoint left it."""
+    def restore(self, number: int, saved: _Checkpoint) -> None:
+        """Continue a network from its checkpoint."""
         for name, value in self._parts(number).items():
             value.copy_(saved.tensors[name])
         header = saved.header
-        self._adam.n_steps = int(header["n_steps"])
+        self._optimiser.n_steps = int(header["n_steps"])
         self._histories[number] = [
-            Epoch(epoch, math.nan if loss is None else loss, score) for epoch, loss, score in header["history"]
+            Epoch(epoch, math.nan if loss is None else loss, tuple(score) if isinstance(score, list) else score)
+            for epoch, loss, score in header["history"]
         ]
         self._best[number] = self._histories[number][header["best"]]
         self._seconds[number] = float(header["seconds"])
 
 
 def _schedule(settings: SurrogateSettings, epochs_done: float) -> float:
-    """Share of the learning rate that is left."""
+    """Return the share of the learning rate that is left."""
     return 0.5 * (1 + math.cos(math.pi * epochs_done / settings.epochs)) if settings.schedule == "cosine" else 1.0
+
+
+def _as_json(score: Any) -> float | list[float]:
+    return [float(part) for part in score] if isinstance(score, tuple) else float(score)

@@ -1,4 +1,4 @@
-"""Many networks of one architecture that answer side by side, with exact spikes."""
+"""Networks of one architecture that are evaluated simultaneously, with exact spikes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,25 +6,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...data.tasks import SequenceData, Task
 from ...dictionary import Readout
-from ...network.evaluation import accuracy
-from ...network.spiking_network import NetworkState, OutputHead, SpikingNetwork, decide
+from ...network.spiking_network import NetworkState, OutputHead, decide
 from ...neurons import HiddenLayer, Stepper
+from ..scores import TaskScore
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
-    """Networks whose subnetworks are stacked as if they belonged to one, each with its own read-out.
+class SimultaneousNetworks:
+    """Networks whose subnetworks are stacked as if they belonged to one network, each with its own read-out.
 
-    Attributes
+    Parameters
     ----------
-    layers : sequence of HiddenLayer, of n_networks × n_subnetworks subnetworks
+    layers : sequence of HiddenLayer
+        The layers of n_networks × n_subnetworks subnetworks.
     weight : Tensor of shape (n_networks, n_read, n_outputs)
+        The output weights.
     intercept : Tensor of shape (n_networks, n_outputs)
+        The intercepts.
     heads : tuple of OutputHead
+        The heads, which the networks have in common.
     neurons : Tensor of shape (n_read,)
+        The neurons of each network that are read.
     readout : "last", "all" or "mean"
+        What is read of the spikes.
     """
 
     layers: Sequence[HiddenLayer]
@@ -35,7 +40,7 @@ class Crowd:
     readout: Readout
 
     def start(self, n_samples: int) -> NetworkState:
-        """The state before the first step."""
+        """Return the state before the first step."""
         counts = self.weight.new_zeros(len(self.weight), n_samples, len(self.neurons), dtype=torch.float64)
         stepper = Stepper(self.layers)
         return NetworkState(stepper, stepper.start(n_samples), counts, 0)
@@ -54,28 +59,10 @@ class Crowd:
         return NetworkState(state.stepper, layers, counts, n_steps), scores
 
 
-@dataclass(frozen=True, eq=False)
-class TaskScore:
-    """The score of a network: its accuracy on some data of a task."""
-
-    task: Task
-    data: SequenceData
-
-    def __call__(self, network: SpikingNetwork) -> float:
-        """The accuracy by which the task judges."""
-        return accuracy(network, self.task, self.data)
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """Equal for scores that a crowd can be given side by side."""
-        targets = tuple((head, values.shape) for head, values in self.data.heads.items())
-        return (self.data.inputs.shape, targets, self.task.feedback)
-
-
 @torch.no_grad()
-def score_crowd(crowd: Crowd, scores: Sequence[TaskScore]) -> list[float]:
-    """Every network's score by its own judge; these must be of one shape."""
-    device = crowd.weight.device
+def score_simultaneously(networks: SimultaneousNetworks, scores: Sequence[TaskScore]) -> list[float]:
+    """Return each network's score by its own function; these must be of one shape."""
+    device = networks.weight.device
     inputs = torch.stack([torch.from_numpy(score.data.inputs) for score in scores]).to(device)
     targets = {
         head: torch.stack([torch.from_numpy(score.data.heads[head]) for score in scores]).to(device)
@@ -83,14 +70,14 @@ def score_crowd(crowd: Crowd, scores: Sequence[TaskScore]) -> list[float]:
     }
     feedback = scores[0].task.feedback
     n_samples, n_steps = inputs.shape[1:3]
-    state, answers = crowd.start(n_samples), dict[str, Tensor]()
+    state, answers = networks.start(n_samples), dict[str, Tensor]()
     right = []
     for step in range(n_steps):
         block = inputs[:, :, step].clone()
         if feedback is not None and step > 0:
             block[..., feedback.feature] = answers[feedback.head].to(block.dtype)
-        state, outputs = crowd.step(state, block)
-        answers = decide(crowd.heads, outputs)
+        state, outputs = networks.step(state, block)
+        answers = decide(networks.heads, outputs)
         if all(values.ndim == 3 for values in targets.values()):
             right.append(torch.stack([answers[head] == y[:, :, step] for head, y in targets.items()]).all(0))
     if not right:

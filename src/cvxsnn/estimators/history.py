@@ -1,0 +1,97 @@
+"""What an estimator remembers of its training: numbers, and none of the data."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from ..convex import Certificate
+from ..core.text_table import align
+from ..training.scores import Score, main_score
+
+_MAX_LINES = 10
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """One stage of training.
+
+    Parameters
+    ----------
+    name : "tuning", "gradient", "convex" or "ridge"
+        What kind of stage it was.
+    score : Score
+        The score on validation data: for a classifier accuracy and minus the loss, for a regressor minus the squared
+        error.
+    seconds : float
+        How long the stage took.
+    n_neurons : int
+        The number of neurons that are read at its end; after a search, the number that the family is sampled with.
+    n_trials : int
+        The number of families that a search has tried.
+    family : mapping, optional
+        The family that a search has found: arguments of :func:`cvxsnn.gaussian_witnesses`.
+    readout : str, optional
+        The read-out that a search has found.
+    certificate : Certificate, optional
+        The certificate of a convex stage, on the data that were not held out.
+    l1_strength : float, optional
+        The strength of the penalty that a convex stage has chosen.
+    gaps : tuple of float
+        The relative gaps of a convex stage as its solver went on.
+    losses : tuple of float
+        The training losses of the epochs of a gradient stage.
+    scores : tuple of Score
+        The validation scores of the epochs of a gradient stage, beginning with that of the start.
+    """
+
+    name: str
+    score: Score
+    seconds: float
+    n_neurons: int
+    n_trials: int = 0
+    family: Mapping[str, Any] | None = None
+    readout: str | None = None
+    certificate: Certificate | None = None
+    l1_strength: float | None = None
+    gaps: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+    scores: tuple[Score, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class History(Sequence[StageSummary]):
+    """The stages of training, in order; it prints as a short table.
+
+    Parameters
+    ----------
+    stages : tuple of StageSummary
+        The stages.
+    """
+
+    stages: tuple[StageSummary, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of stages."""
+        return len(self.stages)
+
+    def __iter__(self) -> Iterator[StageSummary]:
+        """Iterate over the stages, in order."""
+        return iter(self.stages)
+
+    @overload
+    def __getitem__(self, index: int) -> StageSummary: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[StageSummary, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> StageSummary | tuple[StageSummary, ...]:
+        """Return a stage, or several."""
+        return self.stages[index]
+
+    def __repr__(self) -> str:
+        """Return a table with one line per stage."""
+        rows = [
+            (stage.name, f"{main_score(stage.score):.4f}", f"{stage.seconds:.2f}", f"{stage.n_neurons:,}")
+            for stage in self.stages[: _MAX_LINES - 1]
+        ]
+        return align(("stage", "score", "seconds", "neurons"), rows)

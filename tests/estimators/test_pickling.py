@@ -1,0 +1,44 @@
+"""A pickled estimator: small, and the same."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from small_models import assert_close_certificates, classes_of, classifier, make_sequences, regressor, sums
+
+from cvxsnn import SpikingClassifier, SpikingRegressor, save
+
+SEQUENCES = make_sequences()
+LABELS = classes_of(SEQUENCES)
+
+
+@pytest.mark.parametrize("kind", [SpikingClassifier, SpikingRegressor])
+def test_a_pickle_is_at_most_half_as_large_again_as_a_model_file(tmp_path, kind):
+    sequences = make_sequences(400, 6, 3)
+    targets = classes_of(sequences, 3) if kind is SpikingClassifier else sums(sequences)
+    model = kind(n_trials=4, random_state=0).fit(sequences, targets)
+    save(model, tmp_path / "model")
+    assert len(pickle.dumps(model)) <= 1.5 * (tmp_path / "model").stat().st_size
+
+
+@pytest.mark.parametrize("method", ["cvx", "sg-cvx", "r-cvx", "sg"])
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_an_unpickled_model_predicts_and_certifies_as_before(make, method):
+    targets = LABELS if make is classifier else sums(SEQUENCES)
+    model = make(method).fit(SEQUENCES, targets)
+    twin = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(twin.predict(SEQUENCES), model.predict(SEQUENCES))
+    assert str(twin.history_) == str(model.history_)
+    assert twin.certificate_ == model.certificate_
+    if model.certificate_ is not None:
+        assert_close_certificates(twin.certify(SEQUENCES, targets), model.certificate_)
+        for layer, own in zip(twin._proof.witnesses.layers, model._proof.witnesses.layers, strict=True):
+            assert all(torch.equal(value, own.tensors()[name]) for name, value in layer.tensors().items())
+
+
+def test_pickling_leaves_the_model_as_it_is():
+    model = classifier().fit(SEQUENCES, LABELS)
+    proof = model._proof
+    pickle.dumps(model)
+    assert model._proof is proof
