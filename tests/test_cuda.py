@@ -8,6 +8,7 @@ from tolerances import CERTIFIED_AGAIN, FLOAT64_MEAN, REFITTED, ROUNDING
 from torch import nn
 
 import cvxsnn as cs
+from cvxsnn import ConvexProblem
 from cvxsnn.app.rates import Rates, measure_rates
 from cvxsnn.convex.solvers import active_set
 from cvxsnn.convex.solvers.quadratic import solve_semidefinite
@@ -536,7 +537,9 @@ def test_witnesses_grown_on_cuda_lower_the_certified_optimum(readout):
     data = cs.data.TrainingSet.of(XOR.train).to(DEVICE)
     start = cs.gaussian_witnesses(2, (7, 5), decay=0.8, bias=cs.witnesses.Normal(0, 0.3), device=DEVICE)
     objective, strength = cs.convex.Objective("logistic", readout), 0.01
-    before = cs.solve(objective.problem(cs.build_dictionary(start, data.inputs, readout), data, l1_strength=strength))
+    before = cs.solve(
+        ConvexProblem.of(objective, cs.build_dictionary(start, data.inputs, readout), data, l1_strength=strength)
+    )
     ascent = cs.training.Ascent(n_candidates=12, n_steps=10)
     grown = cs.training.grow_witnesses(start, data, objective, strength, ascent=ascent, n_rounds=2)
     assert len(grown.rounds) > 0

@@ -9,6 +9,7 @@ from small_models import assert_one_sentence, classes_of, classifier, make_seque
 from tolerances import ROUNDING
 
 from cvxsnn import (
+    ConvexProblem,
     InvalidInputError,
     LIFLayer,
     SpikingNetwork,
@@ -38,7 +39,7 @@ def model():
 def solution():
     data = TrainingSet(SEQUENCES, {"label": classes_of(SEQUENCES)})
     dictionary = build_dictionary(gaussian_witnesses(3, (24,)), SEQUENCES, "mean")
-    return solve(Objective("logistic", "mean").problem(dictionary, data, l1_strength=0.003, intercept=True))
+    return solve(ConvexProblem.of(Objective("logistic", "mean"), dictionary, data, l1_strength=0.003, intercept=True))
 
 
 @pytest.fixture

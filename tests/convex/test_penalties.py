@@ -7,7 +7,7 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, solve
-from cvxsnn.convex.penalties import L1, PENALTIES, GroupL2, Penalty, check_registered, make_penalty
+from cvxsnn.convex.penalties import L1, PENALTIES, GroupL2, Penalty, make_penalty
 from cvxsnn.core.errors import InvalidInputError
 
 seeds = st.integers(0, 2**32 - 1)
@@ -162,6 +162,8 @@ def test_conjugate_and_proximal_point_of_a_penalty_with_curvature_are_those_of_t
 
 
 def test_a_penalty_that_is_not_registered_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInputError, match="one of the penalties 'l1', 'group', got ElasticNet"):
-        check_registered(ElasticNet(0.1))
-    assert check_registered(make_penalty("group")) == "group"
+    with pytest.raises(
+        InvalidInputError, match=r"a registered penalty \('l1', 'group'\), got ElasticNet, which is not"
+    ):
+        PENALTIES.of(ElasticNet(0.1))
+    assert PENALTIES.of(make_penalty("group")) is GroupL2

@@ -10,7 +10,7 @@ from small_models import assert_one_sentence
 from tolerances import FLOAT64_MEAN
 
 import cvxsnn as cs
-from cvxsnn import InvalidInputError, build_dictionary, gaussian_witnesses
+from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, gaussian_witnesses
 from cvxsnn.convex import Objective
 from cvxsnn.data import Sequences, TrainingSet
 
@@ -109,7 +109,7 @@ def test_gradients_and_the_convex_program_see_one_objective(readout, weight):
     data = TrainingSet(INPUTS, targets, weight)
     heads, row_weight = objective.heads(data)
     dictionary = build_dictionary(gaussian_witnesses(3, (5,)), INPUTS, readout)
-    problem = objective.problem(dictionary, data, l1_strength=0.7, penalty="group", intercept=True)
+    problem = ConvexProblem.of(objective, dictionary, data, l1_strength=0.7, penalty="group", intercept=True)
     assert torch.equal(problem.row_weight, row_weight)
     assert (problem.l1_strength, problem.penalty.name, problem.intercept) == (0.7, "group", True)
     for one, other in zip(heads, problem.heads, strict=True):

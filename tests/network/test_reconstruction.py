@@ -229,7 +229,7 @@ def draw_data(loss="logistic", readout="last", n_samples=40, seed=0, lengths=Non
 
 def prove(data, objective, penalty="l1", intercept=True, ratio=0.1):
     dictionary = build_dictionary(gaussian_witnesses(3, (8, 20), 2), data.sequences, objective.readout)
-    problem = objective.problem(dictionary, data, penalty=penalty, intercept=intercept)
+    problem = ConvexProblem.of(objective, dictionary, data, penalty=penalty, intercept=intercept)
     solution = solve(problem.with_strength(ratio * problem.critical_strength))
     return solution, Proof.of(solution, objective)
 

@@ -12,17 +12,7 @@ from cvxsnn.core.errors import CvxsnnError, InvalidInputError
 from cvxsnn.exchange import to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.quantisation import quantise
 from cvxsnn.network import OutputHead, SpikingNetwork, count_operations, rescale_hidden, summarise
-from cvxsnn.neurons import (
-    HiddenLayer,
-    LIFLayer,
-    NeuronModel,
-    ThresholdLayer,
-    neuron_model,
-    neuron_models,
-    neuron_of,
-    register_neuron,
-    unregister_neuron,
-)
+from cvxsnn.neurons import NEURON_MODELS, HiddenLayer, LIFLayer, NeuronModel, ThresholdLayer, register_neuron
 from cvxsnn.neurons.layer import LayerState, per_sample
 from cvxsnn.neurons.lif import fire
 from cvxsnn.neurons.registry import make_trainable
@@ -74,7 +64,7 @@ HEADS = [OutputHead("label", "logistic", 0, 1)]
 def hard_reset():
     register_neuron(MODEL)
     yield
-    unregister_neuron("hard-reset-lif")
+    NEURON_MODELS.unregister("hard-reset-lif")
 
 
 def draw_data(n_samples=60):
@@ -140,7 +130,7 @@ def test_a_registered_model_is_fitted_by_an_estimator_and_its_file_needs_the_reg
     assert model.network_.layers[0].decay.unique().tolist() == [0.5]
     cs.save(model, tmp_path / "model")
     assert np.array_equal(cs.load(tmp_path / "model").predict(inputs), model.predict(inputs))
-    unregister_neuron("hard-reset-lif")
+    NEURON_MODELS.unregister("hard-reset-lif")
     try:
         with pytest.raises(CvxsnnError, match="neuron to be one of 'lif', 'threshold', got 'hard-reset-lif'"):
             cs.load(tmp_path / "model")
@@ -189,7 +179,7 @@ STRANGE = StrangeLayer(torch.ones(1, 3, 4))
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: neuron_of(STRANGE),
+        lambda: NEURON_MODELS.of(STRANGE),
         lambda: WitnessSet((STRANGE,), Provenance("pretrained")),
         lambda: replace(cs.gaussian_witnesses(3, (4,)), layers=(STRANGE,)),
         lambda: SpikingNetwork([STRANGE], torch.ones(4, 1), HEADS),
@@ -205,20 +195,20 @@ def test_a_subclass_that_nobody_registered_is_refused_by_name(call):
 
 
 def test_layers_are_looked_up_by_their_exact_type():
-    assert neuron_of(LIFLayer(torch.ones(1, 3, 4))).name == "lif"
-    assert neuron_of(ThresholdLayer(torch.ones(1, 3, 4))).name == "threshold"
-    assert neuron_of(HardResetLayer(torch.ones(1, 3, 4))) is MODEL is neuron_model("hard-reset-lif")
-    assert [model.name for model in neuron_models()] == ["lif", "threshold", "hard-reset-lif"]
+    assert NEURON_MODELS.of(LIFLayer(torch.ones(1, 3, 4))).name == "lif"
+    assert NEURON_MODELS.of(ThresholdLayer(torch.ones(1, 3, 4))).name == "threshold"
+    assert NEURON_MODELS.of(HardResetLayer(torch.ones(1, 3, 4))) is MODEL is NEURON_MODELS.find("hard-reset-lif")
+    assert [model.name for model in NEURON_MODELS.values()] == ["lif", "threshold", "hard-reset-lif"]
 
 
 def test_models_tell_what_they_can_do():
-    lif, threshold = neuron_model("lif"), neuron_model("threshold")
+    lif, threshold = NEURON_MODELS.find("lif"), NEURON_MODELS.find("threshold")
     assert all((lif.can_be_priced, lif.has_kernel, lif.keeps_membrane, lif.libraries, threshold.is_recurrent))
     assert not any((threshold.can_be_priced, threshold.has_kernel, threshold.keeps_membrane, threshold.libraries))
     assert not lif.is_recurrent
     assert lif.all_scaled == {"weight", "bias", "threshold", "initial_membrane"}
     assert threshold.all_scaled == {"weight", "bias", "recurrent_weight"}
-    assert all(model.is_exact for model in neuron_models())
+    assert all(model.is_exact for model in NEURON_MODELS.values())
 
 
 @pytest.mark.parametrize(
@@ -234,7 +224,7 @@ def test_models_tell_what_they_can_do():
             lambda: register_neuron(NeuronModel("other", StrangeLayer, sampled=("rest",))),
             "parameters of StrangeLayer, got rest: its tensors are weight, bias,",
         ),
-        (lambda: unregister_neuron("other"), "'lif', 'threshold', 'hard-reset-lif', got 'other'"),
+        (lambda: NEURON_MODELS.unregister("other"), "'lif', 'threshold', 'hard-reset-lif', got 'other'"),
         (lambda: cs.gaussian_witnesses(3, (4,), neuron="other"), "'lif', 'threshold', 'hard-reset-lif', got 'other'"),
         (lambda: cs.gaussian_witnesses(3, (4,), reset=0.5), r"\(bias, decay, .*\), got reset"),
         (lambda: cs.gaussian_witnesses(3, (4,), neuron="hard-reset-lif", rest=0.5), r"initial_membrane\), got rest"),

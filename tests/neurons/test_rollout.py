@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from cvxsnn import LIFLayer, gaussian_witnesses, roll_out
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.neurons import Stepper, neuron_models
+from cvxsnn.neurons import NEURON_MODELS, Stepper
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.rollout import iterate_rollout
 from cvxsnn.witnesses import Normal, Uniform
 
 SPREAD = {"decay": Uniform(0, 1), "bias": Normal(0, 0.3), "threshold": Uniform(0, 2), "initial_membrane": Normal(0, 1)}
-NEURONS = [model.name for model in neuron_models() if model.is_exact]
+NEURONS = [model.name for model in NEURON_MODELS.values() if model.is_exact]
 
 
 def draw_layers(neuron, hidden=(33, 20), n_features=5, n_subnetworks=3, seed=0):

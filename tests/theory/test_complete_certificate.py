@@ -51,7 +51,7 @@ def test_a_complete_certificate_is_that_of_the_enumerated_dictionary(readout, in
         assert price.value <= expected + PRICED
         assert max(expected, proof.l1_strength) == pytest.approx(max(price.bound, proof.l1_strength), abs=PRICED)
     options = {"l1_strength": proof.l1_strength, "penalty": proof.penalty, "intercept": intercept}
-    problem = proof.objective.problem(complete, data, **options)
+    problem = ConvexProblem.of(proof.objective, complete, data, **options)
     dual = certify_with_bound(problem, proof.dual_point, [max(x, proof.l1_strength) for x in largest.tolist()])
     assert found.certificate.dual == pytest.approx(dual, rel=CERTIFIED_AGAIN)
     assert found.certificate.scope == "complete"

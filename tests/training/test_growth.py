@@ -7,6 +7,7 @@ import torch
 from tolerances import ROUNDING
 
 import cvxsnn as cs
+from cvxsnn import ConvexProblem
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.network.reconstruction import prune
@@ -28,7 +29,7 @@ def draw(n=6, width=5, seed=0, **family):
 def optimum(witnesses, objective=None, penalty="l1"):
     objective = objective or Objective("logistic")
     dictionary = cs.build_dictionary(witnesses, DATA.inputs, objective.readout)
-    return cs.solve(objective.problem(dictionary, DATA, l1_strength=STRENGTH, penalty=penalty), 1e-9)
+    return cs.solve(ConvexProblem.of(objective, dictionary, DATA, l1_strength=STRENGTH, penalty=penalty), 1e-9)
 
 
 def spikes(witnesses, steps="all"):
@@ -98,7 +99,7 @@ def test_steps_of_the_trajectory_are_priced_too():
     targets = torch.from_numpy(TASK.train.inputs[:, :, 0].copy()).double()
     data, objective = TrainingSet(DATA.inputs, {"bit": targets}), Objective("squared", "all")
     dictionary = cs.build_dictionary(draw(n=1), data.inputs, "all")
-    solution = cs.solve(objective.problem(dictionary, data, l1_strength=0.01), 1e-9)
+    solution = cs.solve(ConvexProblem.of(objective, dictionary, data, l1_strength=0.01), 1e-9)
     climbed = climb_prices(cs.witnesses.single_out(draw(seed=9), torch.arange(8)), data, "all", solution, QUICK)
     columns = spikes(climbed.witnesses).double().flatten(0, 1)
     torch.testing.assert_close(climbed.prices, (columns.T @ solution.dual_point)[:, 0].abs(), rtol=0, atol=ROUNDING)
@@ -146,7 +147,7 @@ def test_an_ascent_that_means_nothing_is_refused(options, message):
 def test_growth_can_begin_where_nothing_is_worth_reading():
     start = draw(n=1, width=1)
     dictionary = cs.build_dictionary(start, DATA.inputs)
-    strength = 1.01 * Objective("logistic").problem(dictionary, DATA).critical_strength
+    strength = 1.01 * ConvexProblem.of(Objective("logistic"), dictionary, DATA).critical_strength
     grown = grow_witnesses(start, DATA, Objective("logistic"), strength, ascent=QUICK, n_rounds=2)
     assert len(grown.rounds) > 0
     assert len(grown.solution.support) > 0

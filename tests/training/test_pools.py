@@ -9,7 +9,7 @@ import torch
 from tolerances import CERTIFIED_AGAIN, FLOAT64_SUM, ROUNDING, UNMISTAKABLE
 
 import cvxsnn as cs
-from cvxsnn import InvalidInputError
+from cvxsnn import ConvexProblem, InvalidInputError
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
@@ -82,7 +82,7 @@ class Case:
         dictionary = cs.build_dictionary(
             all_witnesses(self.pool, n_witnesses), self.data.sequences, self.objective.readout
         )
-        return self.objective.problem(dictionary, self.data, l1_strength=l1_strength, **self._options)
+        return ConvexProblem.of(self.objective, dictionary, self.data, l1_strength=l1_strength, **self._options)
 
     def strength(self, ratio=0.2):
         return ratio * self.problem().critical_strength

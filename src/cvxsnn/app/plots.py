@@ -19,7 +19,7 @@ from ..core.errors import InvalidInputError
 from ..dictionary import DictionaryHealth
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import neuron_of, roll_out
+from ..neurons import NEURON_MODELS, roll_out
 from ..neurons.exact import snap_inputs
 from .models import as_the_network_reads, network_of
 
@@ -260,9 +260,9 @@ def _check_values(values: object, kind: type, name: str) -> None:
 def _membranes(network: SpikingNetwork, inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Return membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
     *lower, last = network.layers
-    if not neuron_of(last).keeps_membrane:
+    if not NEURON_MODELS.of(last).keeps_membrane:
         raise InvalidInputError(
-            f"expected neurons that keep a membrane, got {neuron_of(last).name} neurons, which have none to follow"
+            f"expected neurons that keep a membrane, got {NEURON_MODELS.of(last).name} neurons, which have none"
         )
     below = roll_out(lower, inputs, "all").view(*inputs.shape[:2], last.n_subnetworks, -1) if lower else None
     state = last.initial_state(1)

@@ -5,8 +5,7 @@ from .losses import LOSSES, Loss
 from .objective import Objective
 from .penalties import PENALTIES, Penalty
 from .problem import ConvexProblem
-from .solution import RegularizationPath, Solution
-from .solve import solve, solve_path
+from .solve import RegularizationPath, Solution, solve, solve_path
 from .solvers import SOLVERS, Progress, Solver, SolverResult, Status
 from .statistics import (
     SquaredStatistics,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -203,9 +203,3 @@ class Objective:
             None if all sequences have the same weight.
         """
         return None if data.sample_weight is None else data.sample_weight.repeat_interleave(n_steps)
-
-    def problem(self, dictionary: "Any", data: TrainingSet, **options: "Any") -> "Any":
-        """TEMPORARY."""
-        from .problem import ConvexProblem
-
-        return ConvexProblem.of(self, dictionary, data, **options)

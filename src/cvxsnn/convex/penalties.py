@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ..core.checks import Registry
-from ..core.errors import InvalidInputError
 
 
 class Penalty(ABC):
@@ -229,13 +228,3 @@ for _kind in (L1, GroupL2):
 def make_penalty(penalty: str | Penalty) -> Penalty:
     """Return the penalty of that name, or the one given."""
     return penalty if isinstance(penalty, Penalty) else PENALTIES.find(penalty)()
-
-
-def check_registered(penalty: Penalty) -> str:
-    """Return the name of a penalty, if it is of exactly the kind that is registered under it."""
-    if PENALTIES.get(penalty.name) is not type(penalty):
-        raise InvalidInputError(
-            f"expected one of the penalties {', '.join(map(repr, PENALTIES))}, got {type(penalty).__name__}, which is "
-            "not registered: add it to PENALTIES in cvxsnn.convex.penalties"
-        )
-    return penalty.name

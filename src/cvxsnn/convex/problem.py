@@ -10,7 +10,7 @@ from torch import Tensor
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
-from ..dictionary import DenseDictionary, Dictionary, ShardedDictionary, SpikeDictionary, build_dictionary
+from ..dictionary import Dictionary, build_dictionary
 from .losses import Loss
 from .objective import Head, Objective, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .penalties import Penalty, make_penalty
@@ -75,8 +75,7 @@ class ConvexProblem:
         timestep_weighting: TimestepWeighting = "uniform",
         head_weights: Mapping[str, float] | None = None,
     ) -> None:
-        is_dictionary = isinstance(dictionary, (SpikeDictionary, DenseDictionary, ShardedDictionary))
-        self.dictionary: Dictionary = dictionary if is_dictionary else build_dictionary(dictionary)  # type: ignore[assignment,arg-type]
+        self.dictionary = dictionary if isinstance(dictionary, Dictionary) else build_dictionary(dictionary)
         self.l1_strength = check_strength(l1_strength)
         self.penalty = make_penalty(penalty)
         self.intercept = bool(intercept)
@@ -344,7 +343,7 @@ class ConvexProblem:
 
         Rows on disk stay as they are.
         """
-        if isinstance(self.dictionary, ShardedDictionary):
+        if not self.dictionary.is_in_memory:
             return ReducedProblem(self, torch.arange(self.dictionary.n_rows))
         reduced = self.workspace.get(_merge_rows, self)
         return replace(reduced, problem=reduced.problem.with_strength(self.l1_strength))

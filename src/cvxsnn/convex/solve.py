@@ -1,9 +1,12 @@
-"""Choosing a solver, running it on the reduced problem, and having the outcome certified on the real one."""
+"""Solving: a solver runs on the reduced problem, and its result is certified on the real one and returned."""
+
+from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,12 +14,9 @@ from torch import Tensor
 
 from ..core.checks import check_positive_int
 from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
-from ..core.memory import dense_bytes
-from .certificate import Candidate, certify_all
+from .certificate import Candidate, Certificate, certify_all
 from .problem import ConvexProblem
-from .solution import Certified, RegularizationPath, Solution
-from .solvers import SOLVERS, Solver, Status
-from .solvers.base import Recorder
+from .solvers.base import Progress, Recorder, Solver, Status, choose_solver, find_solver
 
 _TOLERANCE_LEFT_TO_SOLVER = 0.5
 """Solvers stop at this share of the tolerance, so that rounding in the certificate does not undo their work."""
@@ -129,13 +129,148 @@ def solve_path(
         runs.append(minimise(problem.with_strength(strength), tol, solver, start=runs[-1] if runs else None))
         runs[-1].recorder.stop()
     solutions: list[Solution] = []
-    scores = dense_bytes(problem.dictionary.n_rows, problem.n_outputs)
+    scores = 8 * problem.dictionary.n_rows * problem.n_outputs
     n_together = max(1, min(_CERTIFIED_TOGETHER, _CERTIFIED_BYTES // scores))
     for first in range(0, len(runs), n_together):
         solutions += finish(runs[first : first + n_together], tol)
     for solution in solutions:
         report_gap(solution, tol, strict=False, stacklevel=3)
     return RegularizationPath(tuple(solutions), time.perf_counter() - begin)
+
+
+class Certified:
+    """What coefficients with a certificate have in common, whatever the program is over."""
+
+    coef: Tensor
+    status: Status
+    certificate: Certificate
+    solver: str
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether the certificate is within the tolerance asked for."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def support(self) -> Tensor:
+        """Atoms with a coefficient that is not zero."""
+        return torch.nonzero(self.coef.any(1)).squeeze(1)
+
+    def __repr__(self) -> str:
+        """Return status, support and certificate on one line."""
+        size = f"{len(self.support)} of {len(self.coef)} atoms"
+        return f"{type(self).__name__}({self.status.name}, {size}, {self.certificate})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution(Certified):
+    """Coefficients with a certificate.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        The program that was solved.
+    coef : Tensor of shape (n_atoms, n_outputs), float64
+        The coefficients.
+    intercept : Tensor of shape (n_outputs,)
+        The intercept, zero for problems without one.
+    dual_point : Tensor of shape (n_rows, n_outputs)
+        The point λ behind the lower bound. If the penalty is a norm, ``|λᵀd| ≤ l1_strength`` for every atom d.
+    status : Status
+        How the solve ended.
+    certificate : Certificate
+        The proof of how good the coefficients are.
+    solver : str
+        The solver that ran, or several if heads have different ones.
+    history : tuple of Progress
+        The gap that the solver saw, over time.
+    seconds : float
+        The time that it took, certificate included.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> solution = cs.solve(problem)
+    >>> solution.support.tolist()
+    [0]
+    """
+
+    problem: ConvexProblem
+    coef: Tensor
+    intercept: Tensor
+    dual_point: Tensor
+    status: Status
+    certificate: Certificate
+    solver: str
+    history: tuple[Progress, ...]
+    seconds: float
+
+    def scores(self) -> Tensor:
+        """Return the fitted scores on the dictionary's rows.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            The scores DW + b.
+        """
+        return self.problem.dictionary.matvec(self.coef) + self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class RegularizationPath:
+    """Solutions at falling strengths.
+
+    Parameters
+    ----------
+    solutions : tuple of Solution
+        One per strength, each with its certificate.
+    seconds : float
+        The time for all of them.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared")
+    >>> path = cs.solve_path(problem, [1.0, 0.1])
+    >>> [len(solution.support) for solution in path]
+    [1, 1]
+    """
+
+    solutions: tuple[Solution, ...]
+    seconds: float
+
+    @property
+    def strengths(self) -> Tensor:
+        """The strengths, falling."""
+        return torch.tensor([solution.problem.l1_strength for solution in self.solutions], dtype=torch.float64)
+
+    def __len__(self) -> int:
+        """Return the number of strengths."""
+        return len(self.solutions)
+
+    def __iter__(self) -> Iterator[Solution]:
+        """Go from the largest strength to the smallest."""
+        return iter(self.solutions)
+
+    def __getitem__(self, index: int) -> Solution:
+        """Return the solution at one strength."""
+        return self.solutions[index]
+
+    def select(self, score: Callable[[Solution], Any]) -> Solution:
+        """Return the solution with the highest score, for example accuracy on validation data.
+
+        Parameters
+        ----------
+        score : callable
+            Accepts a solution and returns a number, or anything else that can be compared.
+
+        Returns
+        -------
+        Solution
+            The best one; of equal ones that of the largest strength.
+        """
+        return max(self.solutions, key=score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +296,7 @@ def minimise(
     if max_iterations is not None:
         check_positive_int("max_iterations", max_iterations)
     if isinstance(solver, str) and solver != "auto":
-        solver = _find(solver)
+        solver = find_solver(solver)
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     intercept = problem.null_intercept.clone()
@@ -275,55 +410,20 @@ def _run_parts(
 def _parts(problem: ConvexProblem, solver: str | Solver) -> Iterator[_Part]:
     """Yield what to solve, and by which solver: as much at once as the solver wants, and the penalty allows."""
     everything = slice(0, problem.n_outputs)
-    chosen = _find(solver) if isinstance(solver, str) and solver != "auto" else solver
+    chosen = find_solver(solver) if isinstance(solver, str) and solver != "auto" else solver
     is_whole = isinstance(chosen, Solver) and chosen.solves == "problem"
     if is_whole or not problem.penalty.is_separable:
-        yield _Part(problem, everything, _choose(problem, chosen))
+        yield _Part(problem, everything, choose_solver(problem, chosen))
         return
     for head in problem.heads:
         whole = problem.part(head.columns)
-        own = _choose(whole, chosen)
+        own = choose_solver(whole, chosen)
         if own.solves == "head" or not head.loss.is_separable:
             yield _Part(whole, head.columns, own)
             continue
         for place in range(head.columns.start, head.columns.stop):
             column = slice(place, place + 1)
             yield _Part(problem.part(column), column, own)
-
-
-def _find(name: str) -> Solver:
-    if name not in SOLVERS:
-        known = ", ".join(map(repr, ("auto", *SOLVERS)))
-        raise InvalidInputError(f"expected solver to be one of {known}, got {name!r}")
-    return SOLVERS[name]
-
-
-def _choose(problem: ConvexProblem, solver: str | Solver) -> Solver:
-    """Return the solver asked for, if it accepts the problem, or the first that does and is fast for it."""
-    losses = " + ".join(repr(head.loss.name) for head in problem.heads)
-    if isinstance(solver, Solver):
-        lacking = solver.refusal(problem)
-        if lacking is not None:
-            raise InvalidInputError(
-                f"expected {lacking} for solver {solver.name!r}, got loss {losses} with penalty "
-                f"{problem.penalty.name!r}: use solver='auto'"
-            )
-        return solver
-    refusals = {}
-    accepted = None
-    for own in SOLVERS.values():
-        refusals[own.name] = own.refusal(problem)
-        if refusals[own.name] is None:
-            accepted = accepted or own
-            if own.is_fast_for(problem):
-                return own
-    if accepted is None:
-        needs = "; ".join(f"{name!r} needs {lacking}" for name, lacking in refusals.items())
-        raise InvalidInputError(
-            f"expected a problem that some solver accepts, got loss {losses} with penalty {problem.penalty.name!r}: "
-            f"{needs}"
-        )
-    return accepted
 
 
 def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:

@@ -80,10 +80,12 @@ class Registry(Mapping[str, T]):
     ----------
     what : str
         What the values are, for error messages: "loss", "solver".
+    kind : str, optional
+        The attribute of a value that is its class; by default the value is a class itself.
     """
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, what: str, kind: str | None = None) -> None:
+        self._what, self._kind = what, kind
         self._values: dict[str, T] = {}
 
     def register(self, name: str, value: T) -> T:
@@ -105,6 +107,16 @@ class Registry(Mapping[str, T]):
             known = ", ".join(map(repr, self._values))
             raise InvalidInputError(f"expected {self._what} to be one of {known}, got {name!r}")
         return self._values[name]
+
+    def of(self, instance: object) -> T:
+        """Return the value whose class is exactly that of an instance: a subclass is another kind, and refused."""
+        for value in self._values.values():
+            if type(instance) is (value if self._kind is None else getattr(value, self._kind)):
+                return value
+        raise InvalidInputError(
+            f"expected a registered {self._what} ({', '.join(map(repr, self._values))}), got "
+            f"{type(instance).__name__}, which is not: register it first"
+        )
 
     def __getitem__(self, name: str) -> T:
         """Return the value of that name."""

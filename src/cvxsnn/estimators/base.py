@@ -26,7 +26,7 @@ from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary import Readout
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import neuron_model
+from ..neurons import NEURON_MODELS
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
 from ..training.methods import METHODS, Settings, Stage, train
 from ..training.scores import Score
@@ -340,7 +340,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
         if self.neuron != "lif":
-            own = {"bias", "gain", *neuron_model(self.neuron).sampled}
+            own = {"bias", "gain", *NEURON_MODELS.find(self.neuron).sampled}
             family = {name: value for name, value in family.items() if name in own}
         return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
 

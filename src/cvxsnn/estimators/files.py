@@ -22,7 +22,7 @@ from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_l
 from ..core.storage import read_tensors, write_tensors
 from ..network.reconstruction import Proof
 from ..network.spiking_network import OutputHead, SpikingNetwork
-from ..neurons import HiddenLayer, neuron_model, neuron_of
+from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
@@ -195,7 +195,7 @@ def _layers_out(prefix: str, layers: tuple[HiddenLayer, ...]) -> tuple[dict[str,
     headers: list[dict[str, Any]] = []
     for depth, layer in enumerate(layers):
         tensors |= {f"{prefix}.{depth}.{name}": value for name, value in layer.tensors().items()}
-        headers.append({"neuron": neuron_of(layer).name, **layer.settings()})
+        headers.append({"neuron": NEURON_MODELS.of(layer).name, **layer.settings()})
     return tensors, headers
 
 
@@ -203,7 +203,7 @@ def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[st
     layers = []
     for depth, header in enumerate(headers):
         settings = dict(header)
-        kind = neuron_model(settings.pop("neuron")).layer
+        kind = NEURON_MODELS.find(settings.pop("neuron")).layer
         start = f"{prefix}.{depth}."
         own: dict[str, Any] = {
             name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)

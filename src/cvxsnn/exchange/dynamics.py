@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInputError
-from ..neurons import HiddenLayer, LIFLayer, neuron_models
+from ..neurons import NEURON_MODELS, HiddenLayer, LIFLayer
 from ..neurons.lif import Tie, fire
 
 _TIE_ULPS = 16
@@ -39,7 +39,7 @@ def check_neurons(layer: HiddenLayer, depth: int, known: tuple[type[HiddenLayer]
 
 def check_lif(layer: HiddenLayer, depth: int, library: str) -> LIFLayer:
     """Return a layer of LIF neurons, or refuse one that ``library`` cannot hold."""
-    known = tuple(model.layer for model in neuron_models() if library.lower() in model.libraries)
+    known = tuple(model.layer for model in NEURON_MODELS.values() if library.lower() in model.libraries)
     check_neurons(layer, depth, known, f"{library} cannot represent them")
     return cast(LIFLayer, layer)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..core.checks import Array
 from ..core.text_table import align
 from ..data.sequences import Sequences
-from ..neurons import HiddenLayer, neuron_of
+from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_inputs
 from ..neurons.rollout import Steps, iterate_rollout
 from .spiking_network import SpikingNetwork, check_network
@@ -266,7 +266,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
                 n_spikes=int(spikes.sum()),
                 n_accumulates=feedback + (0 if are_numbers else synaptic),
                 n_multiply_accumulates=synaptic if are_numbers else 0,
-                n_membrane_updates=int(neurons.sum()) * n_steps if neuron_of(layer).keeps_membrane else 0,
+                n_membrane_updates=int(neurons.sum()) * n_steps if NEURON_MODELS.of(layer).keeps_membrane else 0,
                 n_dense=n_dense * n_steps,
             )
         )

@@ -13,7 +13,7 @@ from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
-from ..neurons import HiddenLayer, neuron_model
+from ..neurons import NEURON_MODELS, HiddenLayer
 from ..witnesses import WitnessSet
 from .spiking_network import OutputHead, SpikingNetwork
 
@@ -182,8 +182,13 @@ class Proof:
             The problem over the spikes of all witnesses on the data.
         """
         dictionary = build_dictionary(self.witnesses, data.sequences, self.objective.readout)
-        return self.objective.problem(
-            dictionary, data, l1_strength=self.l1_strength, penalty=self.penalty, intercept=self.has_intercept
+        return ConvexProblem.of(
+            self.objective,
+            dictionary,
+            data,
+            l1_strength=self.l1_strength,
+            penalty=self.penalty,
+            intercept=self.has_intercept,
         )
 
     def certify(self, data: TrainingSet, problem: ConvexProblem | None = None) -> Certificate:
@@ -254,7 +259,7 @@ def _parallel(
 def _check_size(witnesses: WitnessSet, count: int, width: int, max_weights: int) -> None:
     *sizes, last = (witnesses.n_features, *witnesses.hidden)
     each = sum(a * b for a, b in pairwise(sizes)) + sizes[-1] * width
-    if neuron_model(witnesses.neuron).is_recurrent:
+    if NEURON_MODELS.find(witnesses.neuron).is_recurrent:
         each += sum(a * a for a in sizes[1:]) + (sizes[-1] + last + width) * (last + width)
     if count * each > max_weights:
         raise BudgetError(

@@ -13,7 +13,7 @@ from ..core.checks import Array, check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from ..dictionary import Readout
-from ..neurons import HiddenLayer, LayerState, Stepper, neuron_of, roll_out
+from ..neurons import NEURON_MODELS, HiddenLayer, LayerState, Stepper, roll_out
 from ..neurons.rollout import count_spikes
 
 
@@ -137,7 +137,7 @@ class SpikingNetwork(nn.Module):
         if not layers:
             raise InvalidInputError("expected at least one hidden layer, got none")
         for layer in layers:
-            neuron_of(layer)  # refuses what is no registered neuron model
+            NEURON_MODELS.of(layer)  # refuses what is no registered neuron model
         self.stack = nn.ModuleList(_HeldLayer(layer) for layer in layers)
         n_neurons = layers[-1].n_subnetworks * layers[-1].width
         neurons = torch.arange(n_neurons) if neurons is None else neurons

@@ -7,7 +7,7 @@ import torch
 from ..convex import ConvexProblem
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
-from ..neurons import neuron_of
+from ..neurons import NEURON_MODELS
 from .spiking_network import SpikingNetwork
 
 
@@ -61,7 +61,7 @@ def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inpu
             own = value.double().square()
             if name == "weight" and depth > 0:
                 decay += 2 * float(own.sum((1, 2)).sqrt().sum())
-            elif name in neuron_of(layer).all_scaled:
+            elif name in NEURON_MODELS.of(layer).all_scaled:
                 decay += float(own.sum())
     return loss + 0.5 * strength * decay
 
@@ -84,7 +84,7 @@ def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
     if not scale > 0 or not math.isfinite(scale) or math.frexp(scale)[0] != 0.5:
         raise InvalidInputError(f"expected scale to be a power of two, got {scale!r}")
     layers = [
-        layer.with_tensors({name: layer.tensors()[name] * scale for name in neuron_of(layer).all_scaled})
+        layer.with_tensors({name: layer.tensors()[name] * scale for name in NEURON_MODELS.of(layer).all_scaled})
         for layer in network.layers
     ]
     return SpikingNetwork(layers, network.weight, network.heads, network.intercept, network.neurons, network.readout)

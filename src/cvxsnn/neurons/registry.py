@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from ..core.checks import Registry
 from ..core.errors import InvalidInputError
 from .layer import HiddenLayer, tensor_names
 from .lif import LIFLayer
@@ -34,6 +35,8 @@ class NeuronModel:
         The parameters that scale with the membrane, besides weights and bias.
     keeps_membrane : bool
         Whether a membrane is carried over from step to step, which costs an update per neuron and step.
+    is_recurrent : bool
+        Whether neurons of one layer read each other, through a tensor ``recurrent_weight``.
     is_exact : bool
         Whether its spikes are the same to the bit on every device and for every batch.
     has_kernel : bool
@@ -50,20 +53,20 @@ class NeuronModel:
     sampled: tuple[str, ...] = ()
     scaled: tuple[str, ...] = ()
     keeps_membrane: bool = True
+    is_recurrent: bool = False
     is_exact: bool = True
     has_kernel: bool = False
     can_be_priced: bool = False
     libraries: frozenset[str] = frozenset()
 
     @property
-    def is_recurrent(self) -> bool:
-        """Whether neurons of one layer read each other."""
-        return "recurrent_weight" in tensor_names(self.layer)
-
-    @property
     def all_scaled(self) -> frozenset[str]:
         """Every parameter that scales with the membrane, weights and bias included."""
         return frozenset({"weight", "bias", *self.scaled} | ({"recurrent_weight"} if self.is_recurrent else set()))
+
+
+NEURON_MODELS: Registry[NeuronModel] = Registry("neuron", kind="layer")
+"""Neuron models by name; ``NEURON_MODELS.of(layer)`` finds that of a layer, by its exact type."""
 
 
 def register_neuron(model: NeuronModel) -> None:
@@ -83,14 +86,14 @@ def register_neuron(model: NeuronModel) -> None:
     >>> from dataclasses import dataclass
     >>> import torch
     >>> from cvxsnn import LIFLayer, gaussian_witnesses
-    >>> from cvxsnn.neurons import NeuronModel, register_neuron, unregister_neuron
+    >>> from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
     >>> @dataclass(frozen=True, eq=False)
     ... class EagerLayer(LIFLayer):
     ...     initial_membrane: torch.Tensor = 1000.0
     >>> register_neuron(NeuronModel("eager", EagerLayer, sampled=("decay", "threshold")))
     >>> gaussian_witnesses(3, (8,), neuron="eager")
     WitnessSet(sampled eager, 1 × (3→8))
-    >>> unregister_neuron("eager")
+    >>> NEURON_MODELS.unregister("eager")
     """
     if not (isinstance(model.layer, type) and issubclass(model.layer, HiddenLayer)):
         raise InvalidInputError(f"expected a subclass of HiddenLayer for {model.name!r}, got {model.layer!r}")
@@ -100,75 +103,18 @@ def register_neuron(model: NeuronModel) -> None:
             f"expected parameters of {model.layer.__name__}, got {', '.join(sorted(unknown))}: its tensors are "
             f"{', '.join(tensor_names(model.layer))}"
         )
-    for known in _MODELS.values():
+    if model.is_recurrent != ("recurrent_weight" in tensor_names(model.layer)):
+        raise InvalidInputError(
+            f"expected a tensor recurrent_weight in {model.layer.__name__} if and only if is_recurrent=True, got "
+            f"is_recurrent={model.is_recurrent} and the tensors {', '.join(tensor_names(model.layer))}"
+        )
+    for known in NEURON_MODELS.values():
         if model.name == known.name or model.layer is known.layer:
             raise InvalidInputError(
                 f"expected a new neuron model, got {model.name!r} with {model.layer.__name__}, and {known.name!r} with "
                 f"{known.layer.__name__} is there already: choose another name, or unregister it first"
             )
-    _MODELS[model.name] = model
-
-
-def unregister_neuron(name: str) -> None:
-    """Forget a neuron model.
-
-    Parameters
-    ----------
-    name : str
-        The name under which it was registered.
-    """
-    del _MODELS[neuron_model(name).name]
-
-
-def neuron_models() -> tuple[NeuronModel, ...]:
-    """Return every neuron model that is known.
-
-    Returns
-    -------
-    tuple of NeuronModel
-        The models, in the order of their registration.
-    """
-    return tuple(_MODELS.values())
-
-
-def neuron_model(name: str) -> NeuronModel:
-    """Return the neuron model of a name.
-
-    Parameters
-    ----------
-    name : str
-        A name such as "lif" or "threshold".
-
-    Returns
-    -------
-    NeuronModel
-        The model that was registered under this name.
-    """
-    if not isinstance(name, str) or name not in _MODELS:
-        raise InvalidInputError(f"expected neuron to be one of {', '.join(map(repr, _MODELS))}, got {name!r}")
-    return _MODELS[name]
-
-
-def neuron_of(layer: HiddenLayer) -> NeuronModel:
-    """Return the neuron model of a layer, by its exact type.
-
-    Parameters
-    ----------
-    layer : HiddenLayer
-        A layer of a registered neuron model.
-
-    Returns
-    -------
-    NeuronModel
-        The model whose layer class is the type of this layer.
-    """
-    for model in _MODELS.values():
-        if type(layer) is model.layer:
-            return model
-    raise InvalidInputError(
-        f"expected layers of a registered neuron model ({', '.join(_MODELS)}), got {type(layer).__name__}: call "
-        "cvxsnn.neurons.register_neuron first"
-    )
+    NEURON_MODELS.register(model.name, model)
 
 
 def make_trainable(
@@ -178,9 +124,9 @@ def make_trainable(
 
     ``steepness`` divides the surrogate's width: one number, or one per subnetwork.
     """
-    model = neuron_of(layer)
+    model = NEURON_MODELS.of(layer)
     if model.trainable is None:
-        trainable = ", ".join(known.name for known in _MODELS.values() if known.trainable is not None)
+        trainable = ", ".join(known.name for known in NEURON_MODELS.values() if known.trainable is not None)
         raise InvalidInputError(
             f"expected neurons with surrogate gradients ({trainable}), got {model.name} neurons, which have none: "
             "register the model with a trainable class, or use a method without a gradient stage"
@@ -188,21 +134,17 @@ def make_trainable(
     return model.trainable(layer, surrogate_slope(surrogate, steepness, layer.weight), dynamics)
 
 
-_LIBRARIES = frozenset({"snntorch", "spikingjelly", "norse", "nir"})
-
-_MODELS = {
-    model.name: model
-    for model in (
-        NeuronModel(
-            "lif",
-            LIFLayer,
-            TrainableLIF,
-            sampled=("decay", "threshold", "initial_membrane"),
-            scaled=("threshold", "initial_membrane"),
-            has_kernel=True,
-            can_be_priced=True,
-            libraries=_LIBRARIES,
-        ),
-        NeuronModel("threshold", ThresholdLayer, TrainableThreshold, keeps_membrane=False),
-    )
-}
+for _model in (
+    NeuronModel(
+        "lif",
+        LIFLayer,
+        TrainableLIF,
+        sampled=("decay", "threshold", "initial_membrane"),
+        scaled=("threshold", "initial_membrane"),
+        has_kernel=True,
+        can_be_priced=True,
+        libraries=frozenset({"snntorch", "spikingjelly", "norse", "nir"}),
+    ),
+    NeuronModel("threshold", ThresholdLayer, TrainableThreshold, keeps_membrane=False, is_recurrent=True),
+):
+    register_neuron(_model)

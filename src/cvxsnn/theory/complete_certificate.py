@@ -7,7 +7,7 @@ from ..convex import Certificate, certify_with_bound
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
-from ..neurons import LIFLayer, neuron_of
+from ..neurons import NEURON_MODELS, LIFLayer
 from ..witnesses import WitnessSet
 from .column_generation import spread_over_steps
 from .lif_family import LIFFamily
@@ -87,7 +87,7 @@ def certify_complete(
 def family_of(witnesses: WitnessSet) -> LIFFamily:
     """Return the family of neurons that witnesses belong to, if it is one that can be priced."""
     layer = witnesses.layers[0]
-    can_be_priced = len(witnesses.layers) == 1 and neuron_of(layer).can_be_priced
+    can_be_priced = len(witnesses.layers) == 1 and NEURON_MODELS.of(layer).can_be_priced
     if not can_be_priced or not isinstance(layer, LIFLayer):
         names = ", ".join(type(own).__name__ for own in witnesses.layers)
         raise InvalidInputError(

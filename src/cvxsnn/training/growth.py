@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..convex import Solution, solve
+from ..convex import ConvexProblem, Solution, solve
 from ..convex.objective import Objective
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
@@ -154,7 +154,9 @@ def grow_witnesses(
 
     def optimum(over: WitnessSet) -> Solution:
         dictionary = build_dictionary(over, data.sequences, objective.readout)
-        problem = objective.problem(dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept)
+        problem = ConvexProblem.of(
+            objective, dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept
+        )
         return solve(problem, tol)
 
     solution = optimum(witnesses)

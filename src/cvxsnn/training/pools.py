@@ -157,7 +157,9 @@ def solve_pool(
     spikes = PoolSpikes(pool, data.sequences, objective.readout, memory_budget) if spikes is None else spikes
 
     def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
-        return objective.problem(dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept)
+        return ConvexProblem.of(
+            objective, dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept
+        )
 
     begin = time.monotonic()
     rounds: list[PoolRound] = []

@@ -185,7 +185,7 @@ def convex_stage(
     data = split.data if device is None else split.data.to(check_device(device))
     witnesses = witnesses.to(data.inputs.device)
     dictionary = build_dictionary(witnesses, data.sequences, objective.readout)
-    problem = objective.problem(dictionary, data, penalty=settings.penalty, intercept=settings.intercept)
+    problem = ConvexProblem.of(objective, dictionary, data, penalty=settings.penalty, intercept=settings.intercept)
     best = _best_strength(problem, split.score, settings)
     if settings.pool == 0:
         return best

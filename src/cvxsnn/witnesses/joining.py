@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core.errors import InvalidInputError
-from ..neurons import HiddenLayer, neuron_model
+from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import stack_layers
 from .witness_set import Provenance, WitnessSet
 
@@ -69,7 +69,7 @@ def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
 
 def check_independent(neuron: str) -> None:
     """Refuse neuron models whose neurons read each other."""
-    if neuron_model(neuron).is_recurrent:
+    if NEURON_MODELS.find(neuron).is_recurrent:
         raise InvalidInputError(
             f"expected neurons that work without the rest of their layer, got {neuron} neurons, which read each other"
         )

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import check_seed, child_generator
-from ..neurons import HiddenLayer, neuron_model
+from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_weights
 from .witness_set import Provenance, WitnessSet
 
@@ -317,7 +317,7 @@ def gaussian_witnesses(
     >>> gaussian_witnesses(n_features=3, hidden=(16, 32), n_subnetworks=4, decay=Uniform(0.5, 1.0), seed=0)
     WitnessSet(sampled lif, 4 × (3→16→32))
     """
-    model = neuron_model(neuron)
+    model = NEURON_MODELS.find(neuron)
     unknown = parameters.keys() - {*model.sampled}
     if unknown:
         raise InvalidInputError(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
-from ..neurons import HiddenLayer, neuron_of
+from ..neurons import NEURON_MODELS, HiddenLayer
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class WitnessSet:
         """Check that the layers form one stack."""
         if not self.layers:
             raise InvalidInputError("expected at least one hidden layer, got none")
-        models = {neuron_of(layer).name: None for layer in self.layers}
+        models = {NEURON_MODELS.of(layer).name: None for layer in self.layers}
         if len(models) > 1:
             raise InvalidInputError(
                 f"expected all layers to have one neuron model, got a mixture of {' and '.join(models)}"
@@ -73,7 +73,7 @@ class WitnessSet:
     @property
     def neuron(self) -> str:
         """Name of the neuron model."""
-        return neuron_of(self.layers[0]).name
+        return NEURON_MODELS.of(self.layers[0]).name
 
     @property
     def n_features(self) -> int:

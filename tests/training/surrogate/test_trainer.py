@@ -9,7 +9,7 @@ import torch
 from tolerances import FEW_DRAWS_SD, ROUNDING, SINGLE_PRECISION, WEIGHT_GRID
 
 import cvxsnn as cs
-from cvxsnn import InvalidInputError
+from cvxsnn import ConvexProblem, InvalidInputError
 from cvxsnn.convex import Objective
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.data import TrainingSet
@@ -262,7 +262,7 @@ def test_the_reported_loss_is_the_objective_that_the_convex_program_has():
     dictionary = cs.build_dictionary(
         cs.WitnessSet(network.layers, cs.witnesses.Provenance("pretrained")), task.train.inputs, "all"
     )
-    problem = objective.problem(dictionary, data)
+    problem = ConvexProblem.of(objective, dictionary, data)
     expected = float(problem.loss_value(network(task.train.inputs).detach().reshape(-1, 4)))
     # Steps so small that the loss stays; a bias would break ties, which are frequent on blank columns.
     frozen = SurrogateSettings(epochs=1, batch_size=7, learning_rate=1e-12, train_bias=False)

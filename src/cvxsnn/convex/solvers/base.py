@@ -10,7 +10,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from ...core.errors import BudgetError
+from ...core.checks import Registry
+from ...core.errors import BudgetError, InvalidInputError
 from ...core.memory import check_fits, dense_bytes
 from ..losses import Loss
 from ..penalties import Penalty
@@ -196,6 +197,46 @@ class Solver(ABC):
         SolverResult
             The best point found.
         """
+
+
+SOLVERS: Registry[Solver] = Registry("solver")
+"""Solvers by name. ``solver="auto"`` chooses the first that accepts a problem and is fast for it."""
+
+
+def find_solver(name: str) -> Solver:
+    """Return the solver of that name."""
+    if name not in SOLVERS:
+        known = ", ".join(map(repr, ("auto", *SOLVERS)))
+        raise InvalidInputError(f"expected solver to be one of {known}, got {name!r}")
+    return SOLVERS[name]
+
+
+def choose_solver(problem: ConvexProblem, solver: str | Solver) -> Solver:
+    """Return the solver asked for, if it accepts the problem, or the first that does and is fast for it."""
+    losses = " + ".join(repr(head.loss.name) for head in problem.heads)
+    if isinstance(solver, Solver):
+        lacking = solver.refusal(problem)
+        if lacking is not None:
+            raise InvalidInputError(
+                f"expected {lacking} for solver {solver.name!r}, got loss {losses} with penalty "
+                f"{problem.penalty.name!r}: use solver='auto'"
+            )
+        return solver
+    refusals = {}
+    accepted = None
+    for own in SOLVERS.values():
+        refusals[own.name] = own.refusal(problem)
+        if refusals[own.name] is None:
+            accepted = accepted or own
+            if own.is_fast_for(problem):
+                return own
+    if accepted is None:
+        needs = "; ".join(f"{name!r} needs {lacking}" for name, lacking in refusals.items())
+        raise InvalidInputError(
+            f"expected a problem that some solver accepts, got loss {losses} with penalty {problem.penalty.name!r}: "
+            f"{needs}"
+        )
+    return accepted
 
 
 class Recorder:

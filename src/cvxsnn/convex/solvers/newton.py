@@ -13,7 +13,7 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
-from ...core.memory import check_fits, share_of, symmetric_bytes
+from ...core.memory import NEGLIGIBLE, check_fits, share_of
 from ..certificate import bound_at, lower_bound
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
@@ -179,7 +179,7 @@ def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength
 
 def hessian_bytes(n_entries: int) -> int:
     """Return the peak of forming a Hessian over some entries of the coefficients, in bytes."""
-    return HESSIAN_COPIES * symmetric_bytes(n_entries)
+    return HESSIAN_COPIES * 8 * n_entries**2
 
 
 def loss_hessian(
@@ -204,7 +204,8 @@ def loss_hessian(
     """
     size = len(place)
     remedy = "raise l1_strength, or use fewer witnesses"
-    check_fits(hessian_bytes(size), curvature.device, f"the Hessian over {size:,} active coefficients", remedy)
+    if hessian_bytes(size) > NEGLIGIBLE:
+        check_fits(hessian_bytes(size), curvature.device, f"the Hessian over {size:,} active coefficients", remedy)
     hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
     n_numbers = share_of(curvature.device, 8 * _BLOCK_GPU) // 8 if curvature.is_cuda else _BLOCK

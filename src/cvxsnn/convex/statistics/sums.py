@@ -17,7 +17,7 @@ from torch import Tensor
 from ...core import bits
 from ...core.checks import Array, check_choice
 from ...core.errors import BudgetError, InvalidInputError
-from ...dictionary import DenseDictionary, Dictionary, Readout
+from ...dictionary import Dictionary, Readout
 from ...dictionary.blocks import Batch, Block, iterate_blocks, map_in_order
 from ...dictionary.fingerprint import fingerprint_witnesses
 from ...witnesses import WitnessSet
@@ -91,7 +91,7 @@ class SquaredStatistics:
         squares = encoded.square()
         if not bool(torch.isfinite(squares).all()):
             raise InvalidInputError("expected targets whose squares are finite, got larger ones: standardise them")
-        are_spikes = dictionary.readout != "mean" and not isinstance(dictionary, DenseDictionary)
+        are_spikes = dictionary.is_binary
         # Against 0/1 columns the products of the parts are sums of them, which are exact in whatever order.
         parts = _parts(encoded)
         ones = torch.ones_like(encoded[:, :1])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.checks import Registry
 from ...core.errors import InvalidInputError
 from .addition import addition
 from .digits_seq import digits_seq
@@ -30,14 +31,17 @@ class RegisteredTask:
     files: str = ""
 
 
-TASKS: dict[str, RegisteredTask] = {
-    "addition": RegisteredTask(addition),
-    "first_last_xor": RegisteredTask(first_last_xor),
-    "digits_seq": RegisteredTask(digits_seq),
-    "mnist_seq": RegisteredTask(mnist_seq, files="MNIST"),
-    "spoken_digits": RegisteredTask(spoken_digits, files="Free Spoken Digit Dataset"),
-}
-"""Every task by its name."""
+TASKS: Registry[RegisteredTask] = Registry("task")
+"""Tasks by name."""
+
+for _task in (
+    RegisteredTask(addition),
+    RegisteredTask(first_last_xor),
+    RegisteredTask(digits_seq),
+    RegisteredTask(mnist_seq, files="MNIST"),
+    RegisteredTask(spoken_digits, files="Free Spoken Digit Dataset"),
+):
+    TASKS.register(_task.make.__name__, _task)
 
 
 def make_task(name: str, *, seed: int = 0, **arguments: Any) -> Task:
@@ -74,9 +78,8 @@ def check_task_arguments(name: object, arguments: Mapping[str, Any]) -> None:
     arguments : mapping of str to object
         Arguments of the task's function, without ``seed``.
     """
-    if name not in TASKS:
-        raise InvalidInputError(f"expected a task among {', '.join(TASKS)}, got {name!r}")
-    parameters = {key: own for key, own in inspect.signature(TASKS[str(name)].make).parameters.items() if key != "seed"}
+    function = TASKS.find(name).make
+    parameters = {key: own for key, own in inspect.signature(function).parameters.items() if key != "seed"}
     for key in arguments:
         if key not in parameters:
             raise InvalidInputError(f"expected arguments of {name} among {', '.join(parameters)}, got {key!r}")
