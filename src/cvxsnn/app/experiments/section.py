@@ -120,7 +120,7 @@ def make_section(
 
 
 def _panels(experiment: Experiment, summary: ExperimentSummary) -> tuple[Picture, ...]:
-    """Return curves of rows over columns, one picture per panel, so that panels fit a narrow window one below another."""
+    """Return curves of rows over columns, one picture per panel, so that panels fit a narrow window."""
     panels = []
     drawn = {cell.row for cell in summary.cells if cell.mean is not None}
     for title, curves in panels_of(list(dict.fromkeys(cell.row for cell in summary.cells))).items():
