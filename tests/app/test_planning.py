@@ -117,6 +117,7 @@ def test_a_plan_says_what_it_found_and_what_it_assumed():
         ({"n_features": 0}, "expected n_features to be a positive integer"),
         ({"memory": 0}, "expected memory to be a positive integer"),
         ({"n_samples": 0}, "expected n_samples to be a positive integer"),
+        ({"n_witnesses": 0}, "expected n_witnesses to be a positive integer"),
         ({"n_machines": 0}, "expected n_machines to be a positive integer"),
     ],
 )

@@ -5,7 +5,7 @@ Memory is arithmetic (:mod:`cvxsnn.core.memory`). Time is rough: work divided by
 with. The constants below are what the paper's tasks and random dictionaries took, see ``docs/scaling.md``.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil, log2, sqrt
 from typing import Any, Literal
 
@@ -141,11 +141,11 @@ def plan(
     check_choice("readout", readout, ("last", "mean", "all"))
     if not 0 < strength_ratio < 1:
         raise InvalidInputError(f"expected strength_ratio between 0 and 1, got {strength_ratio!r}")
-    sizes = {"n_samples": n_samples, "n_columns": n_witnesses, "n_steps": n_steps, "n_features": n_features}
-    sizes = {name: check_positive_int(name, size) for name, size in (sizes | {"n_outputs": n_outputs}).items()}
+    sizes = {"n_samples": n_samples, "n_witnesses": n_witnesses, "n_steps": n_steps, "n_features": n_features}
+    for name, size in (sizes | {"n_outputs": n_outputs, "n_machines": n_machines}).items():
+        check_positive_int(name, size)
     widths = tuple(check_positive_int("hidden", width) for width in hidden or (n_witnesses,))
     check_divides("the last width of hidden", widths[-1], n_witnesses, "columns")
-    check_positive_int("n_machines", n_machines)
     rates = rates or measure_rates(check_device(device))
     on_gpu = torch.device(rates.device).type == "cuda"
     room = available_bytes(rates.device) if memory is None else check_positive_int("memory", memory)
@@ -153,9 +153,22 @@ def plan(
         raise InvalidInputError("expected the system to tell how much memory there is, it does not: pass memory")
     n_active = None if n_active is None else check_positive_int("n_active", n_active)
     most = (MAX_ATOMS_GPU if gram_bytes(n_witnesses) <= room else 0) if on_gpu else MAX_ATOMS
-    job = _Job(widths, loss, readout, float(strength_ratio), n_active, on_gpu, n_witnesses <= most, **sizes)
+    job = _Job(
+        n_samples=n_samples,
+        n_columns=n_witnesses,
+        n_steps=n_steps,
+        n_features=n_features,
+        hidden=widths,
+        n_outputs=n_outputs,
+        loss=loss,
+        readout=readout,
+        strength_ratio=float(strength_ratio),
+        known_active=n_active,
+        on_gpu=on_gpu,
+        has_gram=n_witnesses <= most,
+    )
     # Each machine has its share of the rows, and all of what has the size of the columns.
-    share = _Job(**(vars(job) | {"n_samples": ceil(n_samples / n_machines)}))
+    share = replace(job, n_samples=ceil(n_samples / n_machines))
     parts = share.memory()
     peak = share.peak(parts)
     is_streamed = peak > room and not on_gpu and job.solver != "interior-point"
@@ -185,18 +198,18 @@ def plan(
 class _Job:
     """The sizes and terms of a dictionary and of a solve over it."""
 
+    n_samples: int
+    n_columns: int
+    n_steps: int
+    n_features: int
     hidden: tuple[int, ...]
+    n_outputs: int
     loss: PlannedLoss
     readout: Readout
     strength_ratio: float
     known_active: int | None
     on_gpu: bool
     has_gram: bool
-    n_samples: int
-    n_columns: int
-    n_steps: int
-    n_features: int
-    n_outputs: int
 
     @property
     def n_rows(self) -> int:

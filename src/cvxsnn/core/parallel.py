@@ -110,7 +110,7 @@ def run_tasks(
 
 
 class _TaskError(Exception):
-    """An error that a task raised, told apart from those of workers."""
+    """An error that a task raised, in contrast to those of workers."""
 
     @property
     def error(self) -> Exception:

@@ -1,5 +1,8 @@
 """Experiment files of one's own load like the package's, and errors are one sentence with the file and the key."""
 
+import re
+from pathlib import Path
+
 import pytest
 from small_models import assert_one_sentence
 
@@ -45,6 +48,12 @@ def test_a_file_of_ones_own_is_loaded_at_both_scales(tmp_path):
     assert [config.task["name"] for config in whole.runs().values()] == ["first_last_xor"] * 2 + ["digits_seq"] * 2
     assert [config.family["hidden"] for config in small.runs().values()] == [[8], [8]]
     assert len(all_runs([path, "duality-gap"], "smoke")) == 5
+
+
+def test_the_example_of_the_documentation_is_a_file_that_loads(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert len(load_experiment(write(tmp_path, example)).runs()) == 6
 
 
 @pytest.mark.parametrize(

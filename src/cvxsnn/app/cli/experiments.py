@@ -73,7 +73,7 @@ def reproduce(
             say(f"made again: {record.path} had {record.reason}", "yellow")
         say(
             f"{outcome.n_done} runs done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
-            f"next: cvxsnn report --records {output} --scale {scale}"
+            f"next: cvxsnn {' '.join(['report', *(names or [])])} --records {output} --scale {scale}"
         )
         if outcome.n_failed:
             raise typer.Exit(1)

@@ -77,8 +77,9 @@ def _check_config(config: RunConfig, place: str) -> None:
         key = (re.findall(r"'(\w+)'", str(error)) or [str(error)])[-1]
         if "missing" in str(error):
             raise InvalidInputError(f"expected a key {key!r} in {place}, found none") from error
-        table = next((name for name in CONFIG_KEYS if key in getattr(config, name)), "convex")
-        raise InvalidInputError(f"expected keys that settings have in {place}, table {table}, got {key!r}") from error
+        tables = [name for name in CONFIG_KEYS if repr(key) in repr(getattr(config, name))]
+        where = ", ".join([place, *(f"table {name}" for name in tables)])
+        raise InvalidInputError(f"expected keys that settings have in {where}, got {key!r}") from error
     except InvalidInputError as error:
         raise InvalidInputError(f"{error} (in {place})") from error
 

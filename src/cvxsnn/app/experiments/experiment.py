@@ -57,7 +57,7 @@ class RunConfig:
 
     @property
     def shape_id(self) -> str:
-        """The same for runs whose gradient stages are of one shape, so that they can train side by side."""
+        """The same for runs whose gradient stages are of one shape, so that they can train simultaneously."""
         shape = [dict(self.task), dict(self.family), dict(self.surrogate), {**self.objective, "head_weights": None}]
         return json.dumps(shape, sort_keys=True)
 

@@ -74,7 +74,7 @@ class Section:
         return sum(cell.paper is None for cell in self.summary.cells)
 
     @property
-    def told(self) -> dict[Verdict, int]:
+    def judged(self) -> dict[Verdict, int]:
         """Counts of verdicts, without the cells that the paper has no number for."""
         verdicts = self.summary.verdicts
         return {**verdicts, "cannot tell": verdicts["cannot tell"] - self.n_unprinted}
@@ -120,7 +120,7 @@ def make_section(
 
 
 def _panels(experiment: Experiment, summary: ExperimentSummary) -> tuple[Picture, ...]:
-    """Curves of rows over columns; panels are pictures of their own, so that they fit a narrow window one by one."""
+    """Return curves of rows over columns, one picture per panel, so that panels fit a narrow window."""
     panels = []
     drawn = {cell.row for cell in summary.cells if cell.mean is not None}
     for title, curves in panels_of(list(dict.fromkeys(cell.row for cell in summary.cells))).items():
@@ -132,7 +132,7 @@ def _panels(experiment: Experiment, summary: ExperimentSummary) -> tuple[Picture
 
 
 def _places(experiment: Experiment) -> dict[str, str]:
-    """For every run, the names of the cells that use it."""
+    """Return, for every run, the names of the cells that use it."""
     found: dict[str, list[Cell]] = {}
     for cell in experiment.cells:
         for config in (config for configs in cell.configs.values() for config in configs):
@@ -162,7 +162,7 @@ def _without_result(
 
 
 def _settings(experiment: Experiment) -> tuple[Table, ...]:
-    """What all cells share, then what they differ in; together, the whole configuration of every run."""
+    """Return what all cells share, then what they differ in: together, the whole configuration of every run."""
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in experiment.cells:
         settings = _settings_of(config for configs in cell.configs.values() for config in configs)
@@ -185,7 +185,7 @@ def _settings(experiment: Experiment) -> tuple[Table, ...]:
 
 
 def _settings_of(configs: Iterable[RunConfig]) -> dict[str, str]:
-    """Every setting of a cell's runs; where runs differ, all values."""
+    """Return every setting of a cell's runs; where runs differ, all values."""
     found: dict[str, dict[str, None]] = {}
     for config in configs:
         for name, value in flatten(config.as_dict()):
@@ -198,7 +198,7 @@ def _settings_order(name: str) -> tuple[bool, str]:
 
 
 def _finished(experiment: Experiment, records: Records, places: Mapping[str, str]) -> Table:
-    """Every finished run, also those that were not chosen."""
+    """Return every finished run, also those that were not chosen."""
     done = {
         run_id: (config, records[run_id])
         for run_id, config in experiment.runs().items()

@@ -51,7 +51,7 @@ class ChosenRun:
 
 @dataclass(frozen=True)
 class RunWithoutResult:
-    """A run that gives no number, and why."""
+    """A run without a number, and the reason."""
 
     seed: int
     method: str
@@ -76,7 +76,7 @@ class CellSummary:
     spread : float or None, sample standard deviation over seeds, of two at least
     difference : float or None, mean less the paper's
     verdict : Verdict
-    reason : str, why nothing can be told; empty for other verdicts
+    reason : str, why the verdict is "cannot tell"; empty for other verdicts
     missing, failed : tuple of RunWithoutResult
     """
 

@@ -59,7 +59,7 @@ def _verdicts(experiments: Sequence[Experiment], summaries: Sequence[ExperimentS
         done = [records[run_id] for run_id in expected if run_id in records and not what_is_wrong(records[run_id])]
         gaps = [abs(gap) for record in done if (gap := read_metric(record, "relative_gap")) is not None]
         n_unprinted = sum(cell.paper is None for cell in summary.cells)
-        # A cell without the paper's number is counted there and not among those of which nothing can be told.
+        # A cell without the paper's number is counted once, and not under "cannot tell" as well.
         verdicts = [n - (n_unprinted if name == "cannot tell" else 0) for name, n in summary.verdicts.items()]
         runs = f"{len(done)} of {len(expected)}" if len(done) < len(expected) else len(done)
         largest = format_number(max(gaps, default=None), "gap")
