@@ -220,6 +220,13 @@ def test_a_deep_copy_has_the_same_scores_and_memory_of_its_own():
     assert torch.equal(network(inputs), before)
 
 
+def test_a_network_of_some_subnetworks_keeps_nothing_of_the_others():
+    layers = Case(hidden=(7, 5)).witnesses().layers
+    network = SpikingNetwork([layer.take(slice(1)) for layer in layers], WEIGHT[:5], HEADS)
+    for buffer in network.buffers():
+        assert buffer.untyped_storage().nbytes() <= buffer.nbytes
+
+
 def test_loading_a_state_changes_no_layer_that_the_network_was_made_of():
     layers = Case(hidden=(7, 5)).witnesses().layers
     before = [{name: value.clone() for name, value in layer.tensors().items()} for layer in layers]

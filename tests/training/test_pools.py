@@ -17,7 +17,6 @@ from cvxsnn.dictionary.pooled import PoolSpikes
 from cvxsnn.training import pools
 from cvxsnn.training.pools import solve_pool
 from cvxsnn.witnesses import Normal, Uniform
-from cvxsnn.witnesses import pool as witness_pool
 from cvxsnn.witnesses.pool import WitnessPool
 
 TOL = 1e-6
@@ -46,14 +45,13 @@ KINDS = [
 
 @pytest.fixture(autouse=True)
 def _many_small_steps(monkeypatch):
-    """Blocks and working sets so small that a pool of hundreds goes through all that one of millions does."""
-    monkeypatch.setattr(witness_pool, "_BLOCK", 32)
+    """Working sets so small that a pool of hundreds goes through all that one of millions does."""
     monkeypatch.setattr(pools, "_ENTERING", 16)
     monkeypatch.setattr(pools, "_LEAST_COLUMNS", 40)
 
 
 def draw_pool(n_witnesses=256, family=FAMILY, seed=0):
-    return WitnessPool(2, family, n_witnesses, seed)
+    return WitnessPool(2, family, n_witnesses, seed, block_size=32)
 
 
 def draw_data(targets="labels", lengths=None, **options):
@@ -204,7 +202,7 @@ def test_spikes_that_are_drawn_again_change_nothing(memory_budget):
             return super().block(number)
 
     plain = solved_plainly()
-    case.pool = Counting(2, FAMILY, 256)
+    case.pool = Counting(2, FAMILY, 256, block_size=32)
     found = case.solve(0.02, memory_budget=memory_budget)
     assert torch.equal(found.members, plain.members)
     assert torch.equal(found.solution.coef, plain.solution.coef)

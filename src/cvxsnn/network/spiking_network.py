@@ -65,7 +65,9 @@ class _HeldLayer(nn.Module):
         super().__init__()
         self._kind, self._settings = type(layer), layer.settings()
         for name, value in layer.tensors().items():
-            self.register_buffer(name, value)
+            # A view of a larger tensor would keep all of it alive, and take it along into every file.
+            is_part = value.untyped_storage().nbytes() > value.nbytes
+            self.register_buffer(name, value.clone() if is_part else value)
 
     @property
     def layer(self) -> HiddenLayer:

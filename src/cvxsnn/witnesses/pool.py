@@ -15,8 +15,8 @@ from .joining import check_independent, join_witnesses, single_out
 from .sampling import gaussian_witnesses
 from .witness_set import Provenance, WitnessSet
 
-_BLOCK = 4096
-"""Witnesses drawn at once."""
+BLOCK_SIZE = 4096
+"""Witnesses that a block has, unless the caller says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,20 @@ class WitnessPool:
         Number of witnesses, rounded up to whole subnetworks.
     seed : int
         The seed from which those of the blocks derive.
+    block_size : int
+        Number of witnesses that are drawn together, rounded down to whole subnetworks. Other blocks are other draws.
     """
 
     n_features: int
     family: Mapping[str, Any]
     n_witnesses: int
     seed: int = 0
+    block_size: int = BLOCK_SIZE
 
     def __post_init__(self) -> None:
         """Round up, and refuse what no pool can be drawn from."""
         check_positive_int("n_witnesses", self.n_witnesses)
+        check_positive_int("block_size", self.block_size)
         check_seed(self.seed)
         hidden = self.family.get("hidden")
         if not isinstance(hidden, Sequence) or not hidden:
@@ -60,7 +64,7 @@ class WitnessPool:
     @cached_property
     def starts(self) -> list[int]:
         """The first witness of each block, and the end."""
-        step = max(1, _BLOCK // self._width) * self._width
+        step = max(1, self.block_size // self._width) * self._width
         return [*range(0, self.n_witnesses, step), self.n_witnesses]
 
     @property

@@ -292,7 +292,7 @@ def test_misuse_is_one_sentence(witnesses, data):
     found = gather_statistics(witnesses, batches(data, 50))
     with pytest.raises(BudgetError, match="stream_dictionary"):
         gather_statistics(cs.gaussian_witnesses(1, (30_000,)), [])
-    with pytest.raises(cs.InvalidInputError, match="one a step"):
+    with pytest.raises(cs.InvalidInputError, match="one per step"):
         gather_statistics(witnesses, batches(data, 50), "all")
     for call in (
         lambda: gather_statistics(witnesses, [], n_jobs=0),
