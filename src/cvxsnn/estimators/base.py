@@ -276,7 +276,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return scores
 
     def _fit(self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None) -> None:
-        """Train on the data; classes of equal shares in ``labels`` are held out for validation."""
+        """Train on the data; what is held out for validation is stratified by ``labels``."""
         check_choice("method", self.method, tuple(METHODS))
         if not 0 < self.validation_fraction < 1:
             raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")

@@ -1,6 +1,6 @@
 """Witnesses that sampling would not find: gradient ascent on the price |λᵀψ(ω)| itself.
 
-At an optimum over the witnesses at hand every one of them has a price of at most ``l1_strength``. A witness above it
+At an optimum over some witnesses every one of them has a price of at most ``l1_strength``. A witness above it
 would lower the objective. Here many candidates climb side by side along surrogate gradients of their own price, each on
 its own random rows, so that they end up in different places. Whether one is better than where it began is decided by
 its exact price, with exact spikes on all rows.

@@ -102,8 +102,8 @@ class Settings:
         its learning rate.
     n_networks : int
         The number of networks that a first gradient stage trains, each from another sample of the family, by the
-        settings that suit the first of them best. Their average goes on to the next stage, where a convex one reads the
-        neurons of all.
+        settings that suit the first of them best. The next stage starts from their average, and a convex one
+        reads the neurons of all.
     seed : int
         The seed of the samples.
     """
@@ -238,7 +238,7 @@ def train(
     callback : callable, optional
         Called as ``callback(stage, done, total)``.
     checkpoints : Path, optional
-        A folder in which gradient stages keep their state, to go on after an interruption.
+        A folder in which gradient stages keep their state, to resume after an interruption.
     device : torch.device or str, optional
         Where to compute, "auto" for the GPU if there is one; there, candidates of a gradient stage train side by
         side. By default where the data are.
@@ -288,7 +288,7 @@ def train(
                 seed=settings.seed,
                 device=device,
             )
-            # A stage that follows goes on training every sampled neuron, also those that the solution does not use.
+            # A stage that follows trains every sampled neuron, also those that the solution does not use.
             form: Form = "compact" if number == len(stages) - 1 else "full"
             network = reconstruct(solution, form).to(split.data.inputs.device)
             seconds = time.perf_counter() - begin
@@ -434,7 +434,7 @@ def train_task(
     callback : callable, optional
         Called as ``callback(stage, done, total)``.
     checkpoints : Path, optional
-        A folder in which gradient stages keep their state, to go on after an interruption.
+        A folder in which gradient stages keep their state, to resume after an interruption.
     device : torch.device or str, optional
         Where to compute; by default on the CPU.
     n_jobs : int, optional

@@ -287,7 +287,7 @@ class GradientPlan:
     device : torch.device or str, optional
         Where to compute; by default where the network is. On a GPU the candidates train side by side.
     checkpoint : Path, optional
-        A file to keep the state of training in. Further jobs have files beside it.
+        A file for the state of training. Further jobs have files next to it.
     """
 
     network: SpikingNetwork
@@ -308,7 +308,7 @@ class GradientPlan:
         list of SurrogateJob
             The jobs, in the order of the candidates.
         """
-        place = torch.device(self.network.weight.device if self.device is None else self.device)
+        place = self.network.weight.device if self.device is None else check_device(self.device)
         network, data = copy.deepcopy(self.network).to(place), self.split.data.to(place)
         return [
             SurrogateJob(network, data, self.objective, own, self.split.score, self._file(f"-{n}" if n else ""))

@@ -1,7 +1,7 @@
 """Dropout: hiding inputs and spikes at random while a network trains, so that no neuron relies on a few others.
 
 What is hidden follows from a key and a place alone, by integer arithmetic, so that it is the same on every device and
-for a network that trains alone or beside others.
+for a network that trains alone or with others.
 """
 
 from collections.abc import Sequence

@@ -52,7 +52,7 @@ class SurrogateJob:
         The score of a network with exact spikes, for example its accuracy on validation data; higher is better. The
         network of the best epoch is returned; the start counts as epoch 0.
     checkpoint : Path, optional
-        A file that is written during training. If it exists, training goes on from it, with the same result as if it
+        A file that is written during training. If it exists, training resumes from it, with the same result as if it
         had never been interrupted.
     """
 
@@ -123,7 +123,7 @@ def train_surrogate(
     callback : callable, optional
         Called as ``callback(done, epochs)`` after each epoch.
     checkpoint : Path or str, optional
-        A file that is written during training. If it exists, training goes on from it, with the same result as if it
+        A file that is written during training. If it exists, training resumes from it, with the same result as if it
         had never been interrupted.
 
     Returns
