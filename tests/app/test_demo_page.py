@@ -31,7 +31,7 @@ def test_a_row_says_what_came_out_and_what_is_proven(results):
     assert sg[:2] == ("tiny addition", "sg")
     assert sg[2] == f"test {results[0].accuracy['test']:.3f}, 2x longer {results[0].accuracy['2x longer']:.3f}"
     assert sg[3] == "none"
-    assert float(cvx[3]) <= TINY.settings.tol
+    assert float(cvx[3]) <= TINY.settings.convex.tol
     assert cvx[4] == f"{len(results[1].trained.network.neurons)} of 64"
     assert sg[4] == "64 of 64"
 

@@ -11,8 +11,7 @@ from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.tasks import digits_seq
 from cvxsnn.exchange import compare_bits
-from cvxsnn.training import Settings, train_task
-from cvxsnn.training.surrogate.crowd import TaskScore
+from cvxsnn.training import Settings, TaskScore, train_task
 
 TOL = 1e-7
 

@@ -28,6 +28,7 @@ from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
 from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.libraries import import_library
+from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
 
 SIZES = (N_FEATURES, 6)
 
@@ -129,9 +130,14 @@ def test_an_unknown_neuron_model_stays_at_home_also_if_it_is_derived_from_lif(ex
     class Resonator(LIFLayer):
         """Another equation."""
 
-    lower = LIFLayer(draw_weight(), decay=0.5)
-    network = as_network([lower, Resonator(draw_weight(lower.width), decay=0.5)])
-    refuse("expected LIF neurons, got Resonator as layer 2: .* cannot represent them", export, network)
+    layers = [Resonator(draw_weight(), decay=0.5)]
+    refuse(r"expected a registered neuron \('lif', 'threshold'\), got Resonator", as_network, layers)
+    register_neuron(NeuronModel("resonator", Resonator, sampled=("decay", "threshold")))
+    try:
+        network = as_network(layers)
+        refuse("expected LIF neurons, got Resonator as layer 1: .* cannot represent them", export, network)
+    finally:
+        NEURON_MODELS.unregister("resonator")
 
 
 @pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])

@@ -22,6 +22,7 @@ from cvxsnn.app import cli
 from cvxsnn.convex import certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import TrainingSet
+from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
 from cvxsnn.theory import LIFFamily, certify_complete, complete_dictionary
 from cvxsnn.theory.complete_certificate import family_of
 from cvxsnn.witnesses import Provenance, Uniform
@@ -127,8 +128,12 @@ def test_an_unknown_neuron_model_is_not_priced_as_lif():
     class Resonator(LIFLayer):
         """Another equation."""
 
-    with pytest.raises(InvalidInputError, match=r"one hidden layer of LIF neurons .* got Resonator") as caught:
-        family_of(WitnessSet((Resonator(torch.ones(1, 1, 3), decay=0.5),), Provenance("pretrained")))
+    register_neuron(NeuronModel("resonator", Resonator, sampled=("decay", "threshold")))
+    try:
+        with pytest.raises(InvalidInputError, match=r"one hidden layer of LIF neurons .* got Resonator") as caught:
+            family_of(WitnessSet((Resonator(torch.ones(1, 1, 3), decay=0.5),), Provenance("pretrained")))
+    finally:
+        NEURON_MODELS.unregister("resonator")
     assert_one_sentence(caught.value)
 
 

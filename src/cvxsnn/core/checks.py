@@ -99,6 +99,7 @@ class Registry(Mapping[str, T]):
 
     def unregister(self, name: str) -> None:
         """Remove a value, for example one that a test has registered."""
+        self.find(name)
         del self._values[name]
 
     def find(self, name: Any) -> T:

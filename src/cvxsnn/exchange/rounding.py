@@ -8,9 +8,8 @@ from torch import Tensor
 
 from ..core.errors import InvalidInputError
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import HiddenLayer, LIFLayer, ThresholdLayer
+from ..neurons import NEURON_MODELS, HiddenLayer
 from ..witnesses import Provenance, WitnessSet
-from .dynamics import check_neurons
 
 DECAY_GRID = 2.0**-12
 """Unit of decays: they are few, and the small leak of a slow neuron must not be rounded away."""
@@ -91,7 +90,7 @@ def quantise(neurons: SpikingNetwork | WitnessSet, bits: int = 8) -> SpikingNetw
             f"expected a SpikingNetwork or a WitnessSet, got {type(neurons).__name__}: pass the network_ of a fitted "
             "estimator, or convert a network of another library first, for example with from_snntorch"
         )
-    layers = tuple(_quantise_layer(layer, depth, bits) for depth, layer in enumerate(neurons.layers, 1))
+    layers = tuple(_quantise_layer(layer, bits) for layer in neurons.layers)
     if isinstance(neurons, WitnessSet):
         return WitnessSet(layers, Provenance("pretrained", {"weight_bits": bits}))
     return SpikingNetwork(layers, neurons.weight, neurons.heads, neurons.intercept, neurons.neurons, neurons.readout)
@@ -128,18 +127,17 @@ def round_readout(weight: Tensor, intercept: Tensor, bits: int) -> tuple[Tensor,
     return rounded, _round_to(intercept.detach(), MEMBRANE_GRID * unit[0])
 
 
-def _quantise_layer(layer: HiddenLayer, depth: int, bits: int) -> HiddenLayer:
-    check_neurons(layer, depth, (LIFLayer, ThresholdLayer), "it is not known how to round their parameters")
+def _quantise_layer(layer: HiddenLayer, bits: int) -> HiddenLayer:
     weights = {name: value for name, value in layer.tensors().items() if value.ndim == 3}
     rounded, unit = round_weights(torch.cat([*weights.values()], dim=1), bits)
     parts = torch.split(rounded, [value.shape[1] for value in weights.values()], dim=1)
     changes: dict[str, Any] = dict(zip(weights, parts, strict=True))
     grid = MEMBRANE_GRID * unit[:, 0]
-    changes["bias"] = _round_to(layer.bias, grid)
-    if isinstance(layer, LIFLayer):
-        changes["threshold"] = _round_to(layer.threshold, grid)
-        changes["initial_membrane"] = _round_to(layer.initial_membrane, grid)
-        changes["decay"] = _round_to(layer.decay, DECAY_GRID)
+    per_neuron = {name: value for name, value in layer.tensors().items() if value.ndim == 2}
+    scaled = NEURON_MODELS.of(layer).all_scaled
+    changes |= {name: _round_to(value, grid) for name, value in per_neuron.items() if name in scaled}
+    if "decay" in per_neuron:
+        changes["decay"] = _round_to(per_neuron["decay"], DECAY_GRID)
     return replace(layer, weight_bits=bits, **changes)
 
 

@@ -94,7 +94,7 @@ def test_an_experiment_of_ones_own_is_run_listed_and_reported():
 
 def test_a_mistake_in_an_experiment_of_ones_own_is_one_sentence_and_runs_nothing():
     Path("mine.toml").write_text(MINE.replace('"first_last_xor"', '"sums"'))
-    fail(r"expected a task among .*, got 'sums' \(in mine\.toml", "reproduce", "mine.toml", "-o", "out")
+    fail(r"expected task to be one of .*, got 'sums' \(in mine\.toml", "reproduce", "mine.toml", "-o", "out")
 
 
 def test_the_list_names_the_data_files_that_experiments_need():

@@ -6,7 +6,7 @@ from app.test_planning import GB, RATES
 from typer.testing import CliRunner
 
 from cvxsnn.app import cli
-from cvxsnn.core.memory import dictionary_bytes
+from cvxsnn.dictionary.packed import dictionary_bytes
 
 
 @pytest.fixture

@@ -71,7 +71,11 @@ def test_the_example_of_the_documentation_is_a_file_that_loads(tmp_path):
         ("seeds = [0, 1]", "seeds = 3", r"expected 'seeds' to be a list in .*mine\.toml, \[defaults\], got 3"),
         ('objective = { loss = "hinge" }', "objective = 3", r"expected 'objective' to be a table in .*, got 3"),
         ('objective = { loss = "hinge" }', "", r"expected a key 'loss' in .*mine\.toml, cell 'XOR', 'CVX', found none"),
-        ('"first_last_xor"', '"sums"', r"expected a task among addition, .*, got 'sums' \(in .*mine\.toml, cell 'XOR'"),
+        (
+            '"first_last_xor"',
+            '"sums"',
+            r"expected task to be one of 'addition', .*, got 'sums' \(in .*mine\.toml, cell 'XOR'",
+        ),
         ('name = "first_last_xor", ', "", r"expected a key 'name' in .*mine\.toml, .*, table task, found none"),
         ("n_steps = 3", "n_step = 3", r"expected arguments of first_last_xor among .*, got 'n_step' \(in .*mine\.toml"),
         ("task = { n_steps = 3 }", "", r"expected an argument 'n_steps' of first_last_xor, got none \(in .*mine\.toml"),

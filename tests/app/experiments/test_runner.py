@@ -203,7 +203,7 @@ def test_cells_override_defaults_key_by_key_and_smoke_overrides_both():
 def test_an_unknown_task_is_a_failed_run_with_a_sentence():
     record = execute(RunConfig("cvx", 0, **{**PARTS, "task": {"name": "juggling"}}))
     assert record["status"] == "failed"
-    assert "expected a task among" in record["error"]
+    assert "expected task to be one of" in record["error"]
 
 
 def test_on_a_gpu_gradient_runs_of_one_shape_are_done_together_and_all_others_alone():

@@ -22,19 +22,22 @@ def test_a_task_is_made_by_name_with_its_arguments_and_seed():
     np.testing.assert_array_equal(found.train.inputs, expected.train.inputs)
 
 
-def test_a_task_without_random_draws_gets_no_seed(monkeypatch):
+def test_a_task_without_random_draws_gets_no_seed():
     def fixed(size):
         return size
 
-    monkeypatch.setitem(TASKS, "fixed", RegisteredTask(fixed))
-    assert make_task("fixed", seed=7, size=3) == 3
+    TASKS.register("fixed", RegisteredTask(fixed))
+    try:
+        assert make_task("fixed", seed=7, size=3) == 3
+    finally:
+        TASKS.unregister("fixed")
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "complaint"),
     [
-        ("sums", {}, "expected a task among addition, first_last_xor, .*, got 'sums'"),
-        (None, {}, "expected a task among .*, got None"),
+        ("sums", {}, "expected task to be one of 'addition', 'first_last_xor', .*, got 'sums'"),
+        (None, {}, "expected task to be one of .*, got None"),
         ("addition", {"digits": 3}, "expected arguments of addition among base, n_digits, .*, got 'digits'"),
         ("first_last_xor", {}, "expected an argument 'n_steps' of first_last_xor, got none"),
     ],
