@@ -11,7 +11,7 @@ from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.tasks import digits_seq
 from cvxsnn.exchange import compare_bits
-from cvxsnn.training import Settings, TaskScore, train_task
+from cvxsnn.training import ConvexSettings, Settings, TaskScore, train_task
 
 TOL = 1e-7
 
@@ -37,7 +37,7 @@ def test_ternary_neurons_with_a_new_readout_learn_what_the_old_readout_has_lost(
 def test_on_digits_a_new_readout_keeps_what_four_bits_leave():
     task = digits_seq()
     family = {"hidden": (96,), "decay": 0.9}
-    settings = Settings(Objective("softmax", "mean"), family, l1_strength=0.002)
+    settings = Settings(Objective("softmax", "mean"), family, ConvexSettings(l1_strength=0.002))
     trained = train_task("cvx", task, settings)
     comparison = compare_bits(trained, TrainingSet.of(task.train), TaskScore(task, task.test), (4, 2), tol=TOL)
     for row in comparison.rows:
