@@ -20,6 +20,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docstrings.py
+	$(BIN)/python tools/walk.py --check
 
 # Every experiment of the paper, very small: `cvxsnn reproduce --scale paper` is the real thing, and takes hours with a GPU.
 smoke: $(VENV)/.installed

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, solve
-from cvxsnn.convex.solvers import newton
 from cvxsnn.convex.solvers.active_set import GRAM_COPIES, gram_bytes
 from cvxsnn.convex.solvers.newton import HESSIAN_COPIES, hessian_bytes, loss_hessian
 from cvxsnn.core import memory
@@ -74,7 +73,6 @@ def test_blocks_on_a_small_gpu_are_small(monkeypatch, available, share):
 def test_a_gram_matrix_and_a_hessian_that_do_not_fit_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**10)
     monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
-    monkeypatch.setattr(newton, "NEGLIGIBLE", 0)
     targets = torch.rand(40, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     for loss, array in (("squared", "the Gram matrix of"), ("logistic", "the Hessian over")):
         problem = ConvexProblem(random_dictionary(40, 30), targets if loss == "squared" else targets.round(), loss)

@@ -15,7 +15,8 @@ EXCEPTIONS = {
 
 
 @parametrize_with_checks(
-    [SpikingClassifier(hidden=(32,)), SpikingRegressor(hidden=(32,))], expected_failed_checks=lambda _: EXCEPTIONS
+    [SpikingClassifier(hidden=(32,), n_trials=8), SpikingRegressor(hidden=(32,), n_trials=8)],
+    expected_failed_checks=lambda _: EXCEPTIONS,
 )
 def test_estimators_pass_scikit_learns_checks(estimator, check):
     check(estimator)

@@ -267,4 +267,5 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         # The loss decides between networks with equally many right answers.
         heads, row_weight = Objective(self._loss()).heads(held_out)
         loss = float(weighted_loss(heads, row_weight, scores))
-        return float((weight * (predicted == truth)).sum()) / len(truth), -loss
+        share = (weight * (predicted == truth)).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
+        return float(share), -loss

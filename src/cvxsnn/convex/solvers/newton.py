@@ -13,7 +13,7 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
-from ...core.memory import NEGLIGIBLE, check_fits, share_of
+from ...core import memory
 from ..certificate import bound_at, lower_bound
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
@@ -204,11 +204,13 @@ def loss_hessian(
     """
     size = len(place)
     remedy = "raise l1_strength, or use fewer witnesses"
-    if hessian_bytes(size) > NEGLIGIBLE:
-        check_fits(hessian_bytes(size), curvature.device, f"the Hessian over {size:,} active coefficients", remedy)
+    if hessian_bytes(size) > memory.NEGLIGIBLE:
+        memory.check_fits(
+            hessian_bytes(size), curvature.device, f"the Hessian over {size:,} active coefficients", remedy
+        )
     hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
-    n_numbers = share_of(curvature.device, 8 * _BLOCK_GPU) // 8 if curvature.is_cuda else _BLOCK
+    n_numbers = memory.share_of(curvature.device, 8 * _BLOCK_GPU) // 8 if curvature.is_cuda else _BLOCK
     n_rows = max(1, n_numbers // max(1, size))
     for rows, columns in problem.dictionary.iterate_rows(n_rows, precision, atoms):
         if problem.intercept:
