@@ -35,7 +35,7 @@ from ..training.stages import ConvexSettings, Split
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Normal, Uniform, WitnessSet
 from .history import History, StageSummary
-from .pickling import PickledProof
+from .pickling import PickledNetwork, PickledProof
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -248,6 +248,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: sampled witnesses as their recipe, as in a model file."""
         state: dict[str, Any] = dict(super().__getstate__())
+        if "network_" in state:
+            state["network_"] = PickledNetwork.of(state["network_"])
         proof: Proof | None = state.get("_proof")
         if proof is not None and proof.witnesses.provenance.kind == "sampled":
             state["_proof"] = PickledProof.of(proof)
@@ -255,8 +257,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Restore what a pickle holds, and draw the sampled witnesses again."""
-        proof = state.get("_proof")
-        super().__setstate__({**state, "_proof": proof.restore()} if isinstance(proof, PickledProof) else state)
+        packed = {name: value for name, value in state.items() if isinstance(value, (PickledNetwork, PickledProof))}
+        super().__setstate__({**state, **{name: value.restore() for name, value in packed.items()}})
 
     def _checked_proof(self) -> Proof:
         check_is_fitted(self)

@@ -8,7 +8,11 @@ import numpy.typing as npt
 import torch
 
 from ..network.reconstruction import Proof
+from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..neurons import NEURON_MODELS
 from ..witnesses import Provenance, regenerate
+
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -28,20 +32,70 @@ class PickledProof:
     """
 
     values: Mapping[str, Any]
-    arrays: Mapping[str, npt.NDArray[Any]]
+    arrays: Arrays
     provenance: Provenance
     device: str
 
     @classmethod
     def of(cls, proof: Proof) -> "PickledProof":
-        """Return the compact form of a proof; arrays, because a tensor adds hundreds of bytes to a pickle."""
+        """Return the compact form of a proof."""
         parts = {name: value for name, value in vars(proof).items() if name != "witnesses"}
-        arrays = {name: value.cpu().numpy() for name, value in parts.items() if isinstance(value, torch.Tensor)}
+        arrays = _as_arrays({name: value for name, value in parts.items() if isinstance(value, torch.Tensor)})
         values = {name: value for name, value in parts.items() if name not in arrays}
         return cls(values, arrays, proof.witnesses.provenance, str(proof.dual_point.device))
 
     def restore(self) -> Proof:
         """Return the proof, with its witnesses drawn again."""
-        tensors: dict[str, Any] = {name: torch.from_numpy(value).to(self.device) for name, value in self.arrays.items()}
         witnesses = regenerate(self.provenance, device=self.device)
-        return Proof(witnesses=witnesses, **tensors, **self.values)
+        return Proof(witnesses=witnesses, **_as_tensors(self.arrays, self.device), **self.values)
+
+
+@dataclass(frozen=True)
+class PickledNetwork:
+    """A network as arrays.
+
+    Parameters
+    ----------
+    layers : tuple of (str, mapping, mapping)
+        The neuron model of each hidden layer, its settings and its parameters.
+    readout : mapping
+        Weights, intercept and the neurons that are read.
+    heads : tuple of OutputHead
+        What the outputs mean.
+    steps : str
+        Which spikes are read.
+    device : str
+        Where the tensors were.
+    """
+
+    layers: tuple[tuple[str, Mapping[str, Any], Arrays], ...]
+    readout: Arrays
+    heads: tuple[OutputHead, ...]
+    steps: Any
+    device: str
+
+    @classmethod
+    def of(cls, network: SpikingNetwork) -> "PickledNetwork":
+        """Return the compact form of a network."""
+        layers = tuple(
+            (NEURON_MODELS.of(layer).name, layer.settings(), _as_arrays(layer.tensors())) for layer in network.layers
+        )
+        readout = {"weight": network.weight, "intercept": network.intercept, "neurons": network.neurons}
+        return cls(layers, _as_arrays(readout), network.heads, network.readout, str(network.weight.device))
+
+    def restore(self) -> SpikingNetwork:
+        """Return the network."""
+        layers = [
+            NEURON_MODELS.find(name).layer(**_as_tensors(arrays, self.device), **settings)
+            for name, settings, arrays in self.layers
+        ]
+        return SpikingNetwork(layers, heads=self.heads, readout=self.steps, **_as_tensors(self.readout, self.device))
+
+
+def _as_arrays(tensors: Mapping[str, torch.Tensor]) -> Arrays:
+    """Return tensors as arrays: a tensor adds hundreds of bytes to a pickle."""
+    return {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+
+
+def _as_tensors(arrays: Arrays, device: str) -> dict[str, Any]:
+    return {name: torch.from_numpy(value.copy()).to(device) for name, value in arrays.items()}
