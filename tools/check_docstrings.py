@@ -10,6 +10,7 @@ it. Everything in ``cvxsnn`` itself must have an example. Run it on all rooms, o
 import importlib
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
 from types import ModuleType
@@ -76,8 +77,11 @@ def public_names(rooms: list[str]) -> Iterator[tuple[str, bool]]:
 
 def public_methods(kind: type) -> list[str]:
     """Return public methods and properties that the class, or a base class of ours, defines."""
-    own = {name for base in kind.__mro__ if is_ours(base) for name in vars(base) if not name.startswith("_")}
-    return sorted(name for name in own - TORCH if is_described(inspect.getattr_static(kind, name)))
+    defined = Counter(name for base in kind.__mro__ if is_ours(base) for name in vars(base) if not name.startswith("_"))
+    # A method that overrides one of ours has its contract there.
+    own = {name for name, n_definitions in defined.items() if n_definitions == 1}
+    inherited = {name for base in kind.__mro__[1:] if is_ours(base) and inspect.isabstract(base) for name in vars(base)}
+    return sorted(name for name in own - TORCH - inherited if is_described(inspect.getattr_static(kind, name)))
 
 
 def is_described(value: Any) -> bool:

@@ -7,7 +7,7 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, solve
-from cvxsnn.convex.penalties import L1, PENALTIES, GroupL2, Penalty, make_penalty
+from cvxsnn.convex.penalties import L1, PENALTIES, GroupL2, Penalty, make_penalty, name_of_penalty
 from cvxsnn.core.errors import InvalidInputError
 
 seeds = st.integers(0, 2**32 - 1)
@@ -67,7 +67,9 @@ def test_dual_norm_is_reached_on_the_unit_ball(name: str, seed: int) -> None:
     penalty, correlation = make_penalty(name), draw(seed)[0]
     extreme_points = []
     for atom, row in enumerate(correlation):
-        directions = torch.eye(len(row)).to(row) if name == "l1" else (row / row.norm().clamp_min(ROUNDING))[None]
+        directions = (
+            torch.eye(len(row)).to(row) if penalty.is_separable else (row / row.norm().clamp_min(ROUNDING))[None]
+        )
         for direction in (*directions, *-directions):
             point = torch.zeros_like(correlation)
             point[atom] = direction
@@ -99,7 +101,7 @@ def test_prox_sets_small_coefficients_to_exact_zeros() -> None:
 
 
 def test_unknown_penalty_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInputError, match="penalty to be one of 'l1', 'group', got 'l2'"):
+    with pytest.raises(InvalidInputError, match=r"penalty to be one of 'l1', 'group'.*, got 'l2'"):
         make_penalty("l2")
 
 
@@ -163,7 +165,28 @@ def test_conjugate_and_proximal_point_of_a_penalty_with_curvature_are_those_of_t
 
 def test_a_penalty_that_is_not_registered_is_refused_by_name() -> None:
     with pytest.raises(
-        InvalidInputError, match=r"a registered penalty \('l1', 'group'\), got ElasticNet, which is not"
+        InvalidInputError, match=r"a registered penalty \('l1', 'group'.*\), got ElasticNet, which is not"
     ):
         PENALTIES.of(ElasticNet(0.1))
     assert PENALTIES.of(make_penalty("group")) is GroupL2
+
+
+class Smooth(GroupL2):
+    """A group penalty of a user's own, with curvature."""
+
+    name = "smooth group"
+    curvature = 2.0
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_group_penalty_of_ones_own_keeps_its_curvature_for_one_output(loss: str) -> None:
+    solution = solve(Kind(loss, Smooth()).draw(0, 0.05), 1e-6)
+    assert (solution.solver, solution.has_converged) == ("proximal-gradient", True)
+
+
+def test_a_penalty_that_its_name_does_not_describe_has_no_name() -> None:
+    assert name_of_penalty(make_penalty("l1")) == "l1"
+    steep = L1()
+    steep.curvature = 0.3
+    with pytest.raises(InvalidInputError, match="the penalty 'l1' with its default parameters"):
+        name_of_penalty(steep)

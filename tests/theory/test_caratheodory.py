@@ -10,6 +10,7 @@ from theory.families import SEEDS
 from tolerances import CERTIFIED_AGAIN, FLOAT64_SUM
 
 from cvxsnn import ConvexProblem, certify, solve
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import reduce_support, support_bound
 
 KINDS = st.builds(
@@ -86,3 +87,10 @@ def test_a_solution_of_zeros_stays_one(penalty):
 
 def test_the_bound_is_the_theorem_s():
     assert support_bound(ConvexProblem(np.eye(4), np.ones((4, 3)), "squared", 0.1)) == 13
+
+
+def test_a_penalty_with_curvature_is_refused() -> None:
+    problem = Kind("squared").draw(0)
+    problem.penalty.curvature = 0.1
+    with pytest.raises(InvalidInputError, match="the penalty 'l1' or 'group' to reduce a support, got L1"):
+        reduce_support(solve(problem))

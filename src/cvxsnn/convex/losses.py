@@ -513,7 +513,7 @@ class Softmax(Loss):
         return curvature
 
 
-LOSSES: Registry[type[Loss]] = Registry("loss")
+LOSSES: Registry[type[Loss]] = Registry("loss", Loss)
 """Kinds of losses by name."""
 
 for _kind in (Squared, Hinge, SquaredHinge, Logistic, Softmax):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core.checks import Registry
+from ..core.errors import InvalidInputError
 
 
 class Penalty(ABC):
@@ -211,18 +212,29 @@ class GroupL2(Penalty):
 
     def for_outputs(self, n_outputs: int) -> Penalty:
         """Return the L1 penalty for a single output: the two are the same norm then."""
-        return L1() if n_outputs == 1 else self
+        is_same = n_outputs == 1 and type(self) is GroupL2 and not self.curvature
+        return L1() if is_same else self
 
 
 def _row_norms(matrix: Tensor) -> Tensor:
     return matrix.square().sum(1).sqrt()
 
 
-PENALTIES: Registry[type[Penalty]] = Registry("penalty")
+PENALTIES: Registry[type[Penalty]] = Registry("penalty", Penalty)
 """Kinds of penalties by name."""
 
 for _kind in (L1, GroupL2):
     PENALTIES.register(_kind.name, _kind)
+
+
+def name_of_penalty(penalty: Penalty) -> str:
+    """Return the name from which :func:`make_penalty` makes the same penalty; one that has no such name is refused."""
+    if vars(PENALTIES.of(penalty)()) != vars(penalty):
+        raise InvalidInputError(
+            f"expected the penalty {penalty.name!r} with its default parameters, which its name stands for, got other "
+            "ones: a proof and a file keep the name only"
+        )
+    return penalty.name
 
 
 def make_penalty(penalty: str | Penalty) -> Penalty:

@@ -27,7 +27,7 @@ class ConvexProblem:
 
     .. math:: \sum_h \lambda_h \sum_i \omega_i\, \ell_h\big((DW + b)_{i,h}; y_{i,h}\big) + s\,\Omega(W)
 
-    with row weights ω that sum to one and ``s = l1_strength``.
+    with row weights ω that sum to one and ``s = l1_strength``. A penalty with a curvature r adds ½r‖W‖².
 
     Parameters
     ----------

@@ -80,16 +80,22 @@ class Registry(Mapping[str, T]):
     ----------
     what : str
         What the values are, for error messages: "loss", "solver".
+    base : type
+        What they are instances of, or, if they are classes, derive from.
     kind : str, optional
         The attribute of a value that is its class; by default the value is a class itself.
     """
 
-    def __init__(self, what: str, kind: str | None = None) -> None:
-        self._what, self._kind = what, kind
+    def __init__(self, what: str, base: type, kind: str | None = None) -> None:
+        self._what, self._base, self._kind = what, base, kind
         self._values: dict[str, T] = {}
 
     def register(self, name: str, value: T) -> T:
         """Add a value under a new name, and return it."""
+        if not (issubclass(value, self._base) if isinstance(value, type) else isinstance(value, self._base)):
+            raise InvalidInputError(
+                f"expected a {self._base.__name__} for the {self._what} {name!r}, got {value!r}: wrap or derive it"
+            )
         if name in self._values:
             raise InvalidInputError(
                 f"expected a new name for a {self._what}, got {name!r}, which is registered already"

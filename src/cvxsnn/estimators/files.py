@@ -299,6 +299,7 @@ def _objective_in(header: Mapping[str, Any]) -> Objective:
 def _loss_out(loss: str | Loss) -> dict[str, Any]:
     if isinstance(loss, str):
         return {"name": loss}
+    LOSSES.of(loss)  # refuses a loss that is not registered, also one that is derived from a registered one
     return {"name": loss.name, "n_classes": loss.n_classes} if isinstance(loss, Softmax) else {"name": loss.name}
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..convex import Certificate, ConvexProblem, Solution, StatisticsProblem, StatisticsSolution, certify
 from ..convex.objective import Objective
+from ..convex.penalties import name_of_penalty
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
@@ -163,7 +164,7 @@ class Proof:
             dual_point=solution.dual_point,
             objective=objective,
             l1_strength=problem.l1_strength,
-            penalty=problem.penalty.name,
+            penalty=name_of_penalty(problem.penalty),
             has_intercept=problem.intercept,
             certificate=solution.certificate,
         )

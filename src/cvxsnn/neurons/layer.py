@@ -36,7 +36,9 @@ class HiddenLayer(ABC):
     ``Tensor`` is a parameter per neuron, of shape (n_subnetworks, width) with a default that may be a scalar. The one
     exception is ``recurrent_weight``, of shape (n_subnetworks, width, width), by which neurons of the layer read each
     other. Names of initial values begin with ``initial_``. A neuron that reads nothing, starts from zero and has a bias
-    of -1 must never fire. :func:`register_neuron` makes the model known to the rest of the library.
+    of -1 must never fire. Membranes are measured from the threshold: a neuron fires where its membrane is zero or more
+    (``fire`` in :mod:`cvxsnn.neurons.lif`). Multiply and add in two rounded operations, never in a fused one, so that
+    all devices agree. :func:`register_neuron` makes the model known to the rest of the library.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class NeuronModel:
         return frozenset({"weight", "bias", *self.scaled} | ({"recurrent_weight"} if self.is_recurrent else set()))
 
 
-NEURON_MODELS: Registry[NeuronModel] = Registry("neuron", kind="layer")
+NEURON_MODELS: Registry[NeuronModel] = Registry("neuron", NeuronModel, kind="layer")
 """Neuron models by name; ``NEURON_MODELS.of(layer)`` finds that of a layer, by its exact type."""
 
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from ..convex import ConvexProblem, Solution, certify
+from ..convex.penalties import L1, GroupL2
+from ..core.errors import InvalidInputError
 
 _TINY = 1e-9
 
@@ -27,9 +29,14 @@ def reduce_support(solution: Solution) -> Solution:
         The reduced solution, with its own certificate.
     """
     problem = solution.problem
+    if type(problem.penalty) not in (L1, GroupL2) or problem.penalty.curvature:
+        raise InvalidInputError(
+            f"expected the penalty 'l1' or 'group' to reduce a support, got {type(problem.penalty).__name__}: of other "
+            "penalties it is not known whether they stay as small"
+        )
     columns = problem.dictionary.columns(solution.support)
     coef = solution.coef[solution.support].clone()
-    coef = _reduce_groups(columns, coef) if problem.penalty.name == "group" else _reduce_entries(columns, coef)
+    coef = _reduce_groups(columns, coef) if isinstance(problem.penalty, GroupL2) else _reduce_entries(columns, coef)
     whole = torch.zeros_like(solution.coef)
     whole[solution.support] = coef
     certificate, dual_point = certify(

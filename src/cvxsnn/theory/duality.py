@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..convex import ConvexProblem, Solution, solve
+from ..convex.penalties import L1, GroupL2
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..network.reconstruction import reconstruct
@@ -77,9 +78,11 @@ def verify_strong_duality(
     StrongDuality
         The three values.
     """
-    if problem.n_outputs > 1 and problem.penalty.name != "group":
+    penalty = problem.penalty.for_outputs(problem.n_outputs)
+    if type(penalty) is not (L1 if problem.n_outputs == 1 else GroupL2) or penalty.curvature:
         raise InvalidInputError(
-            f"expected one output or the group penalty, got {problem.n_outputs} outputs with the L1 penalty"
+            "expected one output with the penalty 'l1', or the penalty 'group', got "
+            f"{problem.n_outputs} outputs with {problem.penalty.name!r}: other penalties stand for no weight decay"
         )
     if problem.intercept:
         raise InvalidInputError("expected a problem without intercept: the networks of the theorem have none")

@@ -199,7 +199,7 @@ class Solver(ABC):
         """
 
 
-SOLVERS: Registry[Solver] = Registry("solver")
+SOLVERS: Registry[Solver] = Registry("solver", Solver)
 """Solvers by name. ``solver="auto"`` chooses the first that accepts a problem and is fast for it."""
 
 

@@ -31,7 +31,7 @@ class RegisteredTask:
     files: str = ""
 
 
-TASKS: Registry[RegisteredTask] = Registry("task")
+TASKS: Registry[RegisteredTask] = Registry("task", RegisteredTask)
 """Tasks by name."""
 
 for _task in (
