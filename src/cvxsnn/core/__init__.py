@@ -1,1 +1,1 @@
-"""General tools that all other packages use: errors, checks, seeds, bits, memory, parallel work, storage, progress."""
+"""What every room uses: errors, checks, seeds, bits, memory, parallel work, storage, progress."""
