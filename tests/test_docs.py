@@ -45,7 +45,7 @@ def test_the_theory_page_computes_what_it_shows(tmp_path, monkeypatch):
 
 
 PAGES = {
-    "README.md": 6,
+    "README.md": 7,
     "docs/methods.md": 1,
     "docs/deployment.md": 5,
     "docs/exchange.md": 2,
