@@ -44,7 +44,7 @@ def solve(
         The relative gap of the certificate to reach.
     solver : str or Solver
         "auto" chooses the fastest: "active-set" for squared, "newton" for logistic, squared hinge and softmax,
-        "interior-point" for hinge, "group-newton" for every loss with the group penalty. "proximal-gradient" accepts
+        "interior-point" for hinge, "group-newton" for these losses with the group penalty. "proximal-gradient" accepts
         every loss and penalty. A solver of your own is passed as it is.
     start : Solution, optional
         Where to start: a solution of a problem with the same atoms and outputs. Not used if zero coefficients are
