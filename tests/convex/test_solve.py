@@ -101,7 +101,7 @@ def test_a_solver_that_does_not_fit_the_loss_is_refused(solver: str | Solver, lo
         ),
         (
             lambda _: solve(Kind("softmax", "group").draw(0), solver="newton"),
-            "a separable penalty such as 'l1' for solver 'newton', got loss 'softmax' with penalty 'group'",
+            "a penalty with the L1 norm for solver 'newton', got loss 'softmax' with penalty 'group'",
         ),
     ],
 )

@@ -10,6 +10,8 @@ from theory.families import SEEDS
 from tolerances import CERTIFIED_AGAIN, FLOAT64_SUM
 
 from cvxsnn import ConvexProblem, certify, solve
+from cvxsnn.convex.penalties import L1
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import reduce_support, support_bound
 
 KINDS = st.builds(
@@ -86,3 +88,16 @@ def test_a_solution_of_zeros_stays_one(penalty):
 
 def test_the_bound_is_the_theorem_s():
     assert support_bound(ConvexProblem(np.eye(4), np.ones((4, 3)), "squared", 0.1)) == 13
+
+
+class ElasticNet(L1):
+    """A penalty that is not a norm alone."""
+
+    name = "elastic net"
+    curvature = 0.1
+
+
+def test_a_penalty_with_another_norm_is_refused():
+    problem = ConvexProblem(np.eye(3), np.arange(3.0), "squared", 0.1, penalty=ElasticNet())
+    with pytest.raises(InvalidInputError, match="penalty 'l1' or 'group', whose norms do not grow, got 'elastic net'"):
+        reduce_support(solve(problem))

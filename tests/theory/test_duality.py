@@ -68,7 +68,7 @@ def test_over_sampled_witnesses_the_values_agree_and_say_so():
 
 def test_several_outputs_with_the_l1_penalty_and_intercepts_are_refused():
     dictionary = complete("lif", "last")
-    with pytest.raises(InvalidInputError, match="one output or the group penalty, got 2 outputs with the L1 penalty"):
+    with pytest.raises(InvalidInputError, match="or the group penalty, got 2 outputs with penalty 'l1'"):
         verify_strong_duality(ConvexProblem(dictionary, np.ones((5, 2)), "squared", 0.1), INPUTS)
     with pytest.raises(InvalidInputError, match="without intercept"):
         verify_strong_duality(ConvexProblem(dictionary, np.arange(5.0), "squared", 0.1, intercept=True), INPUTS)

@@ -34,6 +34,8 @@ class Loss(ABC):
         Whether the loss is a sum over outputs, so that they can be solved one by one.
     is_shift_invariant : bool
         Whether adding one number to all scores of a row changes nothing.
+    is_regression : bool
+        Whether the targets are real numbers rather than classes.
     max_curvature : float
         The largest eigenvalue that the Hessian of a row can have.
     """
@@ -42,6 +44,7 @@ class Loss(ABC):
     is_smooth: ClassVar[bool] = True
     is_separable: ClassVar[bool] = True
     is_shift_invariant: ClassVar[bool] = False
+    is_regression: ClassVar[bool] = False
     max_curvature: float = torch.inf
 
     @abstractmethod
@@ -250,6 +253,7 @@ class Squared(Loss):
     """½ (f − y)², summed over outputs."""
 
     name = "squared"
+    is_regression = True
     max_curvature = 1.0
 
     def encode(self, targets: Array) -> Tensor:

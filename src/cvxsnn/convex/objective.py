@@ -88,13 +88,13 @@ def make_heads(
         weight = float(head_weights.get(name, 1.0))
         if not 0 < weight < float("inf"):
             raise InvalidInputError(f"expected the weight of head {name!r} to be above zero, got {weight}")
-        encoded = kind.encode(_one_a_row(name, values, rows)).to(rows.device)
+        encoded = kind.encode(_one_per_row(name, values, rows)).to(rows.device)
         start = heads[-1].columns.stop if heads else 0
         heads.append(Head(name, kind, weight, slice(start, start + encoded.shape[1]), encoded))
     return tuple(heads)
 
 
-def _one_a_row(name: str, values: Array, rows: Rows) -> Tensor:
+def _one_per_row(name: str, values: Array, rows: Rows) -> Tensor:
     """Targets with one entry a row; (n_samples, n_steps) is flattened where each step has a row."""
     values = as_numbers(values)
     shape = tuple(values.shape)

@@ -33,6 +33,11 @@ class Penalty(ABC):
     is_separable: ClassVar[bool] = False
     curvature: float = 0.0
 
+    @property
+    def has_l1_norm(self) -> bool:
+        """Whether the norm is that of :class:`L1`, as solvers by active sets require; a weighted L1 norm is another."""
+        return type(self).norm is L1.norm
+
     @abstractmethod
     def norm(self, coef: Tensor) -> Tensor:
         """Return Ω(W).

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from ..convex import Certificate
-from ..convex.losses import LOSSES, Loss, Softmax
+from ..convex.losses import LOSSES, Loss, Softmax, make_loss
 from ..convex.objective import Objective
+from ..convex.penalties import PENALTIES, make_penalty
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..network.reconstruction import Proof
@@ -230,7 +231,7 @@ def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "witnesses": witnesses,
         "objective": _objective_out(proof.objective),
         "l1_strength": proof.l1_strength,
-        "penalty": proof.penalty,
+        "penalty": PENALTIES.of(proof.penalty).name,
         "has_intercept": proof.has_intercept,
         "certificate": certificate,
     }
@@ -254,7 +255,7 @@ def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof
         dual_point=tensors["proof.dual_point"],
         objective=_objective_in(header["objective"]),
         l1_strength=float(header["l1_strength"]),
-        penalty=str(header["penalty"]),
+        penalty=make_penalty(str(header["penalty"])),
         has_intercept=bool(header["has_intercept"]),
         certificate=Certificate(**header["certificate"]),
     )
@@ -299,11 +300,12 @@ def _objective_in(header: Mapping[str, Any]) -> Objective:
 def _loss_out(loss: str | Loss) -> dict[str, Any]:
     if isinstance(loss, str):
         return {"name": loss}
-    return {"name": loss.name, "n_classes": loss.n_classes} if isinstance(loss, Softmax) else {"name": loss.name}
+    kind = LOSSES.of(loss)
+    return {"name": kind.name, "n_classes": loss.n_classes} if isinstance(loss, Softmax) else {"name": kind.name}
 
 
 def _loss_in(stored: Mapping[str, Any]) -> Loss:
-    return Softmax(stored.get("n_classes")) if stored["name"] == "softmax" else LOSSES[stored["name"]]()
+    return Softmax(stored.get("n_classes")) if stored["name"] == "softmax" else make_loss(stored["name"])
 
 
 def _parameter_out(name: str, value: Any) -> Any:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..convex import Certificate, ConvexProblem, Solution, StatisticsProblem, StatisticsSolution, certify
 from ..convex.objective import Objective
+from ..convex.penalties import Penalty
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
@@ -117,7 +118,7 @@ class Proof:
         What was minimised.
     l1_strength : float
         The strength of the penalty.
-    penalty : "l1" or "group"
+    penalty : Penalty
         The penalty.
     has_intercept : bool
         Whether the constants were fitted.
@@ -132,7 +133,7 @@ class Proof:
     dual_point: Tensor
     objective: Objective
     l1_strength: float
-    penalty: str
+    penalty: Penalty
     has_intercept: bool
     certificate: Certificate
 
@@ -163,7 +164,7 @@ class Proof:
             dual_point=solution.dual_point,
             objective=objective,
             l1_strength=problem.l1_strength,
-            penalty=problem.penalty.name,
+            penalty=problem.penalty,
             has_intercept=problem.intercept,
             certificate=solution.certificate,
         )

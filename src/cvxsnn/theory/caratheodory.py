@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from ..convex import ConvexProblem, Solution, certify
+from ..convex.penalties import L1, GroupL2
+from ..core.errors import InvalidInputError
 
 _TINY = 1e-9
 
@@ -27,9 +29,14 @@ def reduce_support(solution: Solution) -> Solution:
         The reduced solution, with its own certificate.
     """
     problem = solution.problem
+    reduce = {L1: _reduce_entries, GroupL2: _reduce_groups}.get(type(problem.penalty))
+    if reduce is None:
+        raise InvalidInputError(
+            f"expected the penalty 'l1' or 'group', whose norms do not grow, got {problem.penalty.name!r}"
+        )
     columns = problem.dictionary.columns(solution.support)
     coef = solution.coef[solution.support].clone()
-    coef = _reduce_groups(columns, coef) if problem.penalty.name == "group" else _reduce_entries(columns, coef)
+    coef = reduce(columns, coef)
     whole = torch.zeros_like(solution.coef)
     whole[solution.support] = coef
     certificate, dual_point = certify(

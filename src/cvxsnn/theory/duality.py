@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..convex import ConvexProblem, Solution, solve
+from ..convex.penalties import L1, GroupL2
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..network.reconstruction import reconstruct
@@ -77,9 +78,11 @@ def verify_strong_duality(
     StrongDuality
         The three values.
     """
-    if problem.n_outputs > 1 and problem.penalty.name != "group":
+    kind = L1 if problem.n_outputs == 1 else GroupL2
+    if type(problem.penalty.for_outputs(problem.n_outputs)) is not kind:
         raise InvalidInputError(
-            f"expected one output or the group penalty, got {problem.n_outputs} outputs with the L1 penalty"
+            "expected one output with the L1 penalty or the group penalty, got "
+            f"{problem.n_outputs} outputs with penalty {problem.penalty.name!r}"
         )
     if problem.intercept:
         raise InvalidInputError("expected a problem without intercept: the networks of the theorem have none")

@@ -1,4 +1,4 @@
-"""Squared loss with few columns and a separable penalty: one Gram matrix, then exact active-set steps on it."""
+"""Squared loss with few columns and the L1 norm: one Gram matrix, then exact active-set steps on it."""
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ _FALL = 0.3
 
 
 class ActiveSet(Solver):
-    """Active-set steps on the Gram matrix, for the squared loss and a separable penalty; exact up to rounding."""
+    """Active-set steps on the Gram matrix, for the squared loss and the L1 norm; exact up to rounding."""
 
     name = "active-set"
     solves = "head"

@@ -79,7 +79,7 @@ class Solver(ABC):
     smooths_losses : bool
         Whether it also accepts every other loss whose ``smoothed`` form is smooth and of bounded curvature.
     penalty_kinds : tuple of Penalty types, or None
-        The penalties that it accepts, by exact type; None for all separable ones.
+        The penalties that it accepts, by exact type; None for all with the L1 norm.
     accepts_any_penalty : bool
         Whether it accepts every penalty.
     accepts_curvature : bool
@@ -134,7 +134,7 @@ class Solver(ABC):
         if penalty.curvature and not self.accepts_curvature:
             return "a penalty without a quadratic part"
         if self.penalty_kinds is None:
-            return None if penalty.is_separable else "a separable penalty such as 'l1'"
+            return None if penalty.has_l1_norm else "a penalty with the L1 norm"
         kinds = {type(kind().for_outputs(problem.n_outputs)) for kind in self.penalty_kinds} | {*self.penalty_kinds}
         names = " or ".join(repr(kind.name) for kind in self.penalty_kinds)
         return None if type(penalty) in kinds else f"the penalty {names}"

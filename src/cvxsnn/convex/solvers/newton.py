@@ -1,4 +1,4 @@
-"""Smooth losses with separable penalties: proximal Newton steps on a working set of coefficients.
+"""Smooth losses with the L1 norm: proximal Newton steps on a working set of coefficients.
 
 At scores f the loss is replaced by its second-order model, which with the penalty is the problem that
 :mod:`.quadratic` solves. The model covers only the coefficients that are active or violate optimality, so Hessians stay
@@ -56,7 +56,7 @@ class _Point:
 
 
 class Newton(Solver):
-    """Proximal Newton steps, for a smooth loss and a separable penalty."""
+    """Proximal Newton steps, for a smooth loss and the L1 norm."""
 
     name = "newton"
     max_iterations = 500

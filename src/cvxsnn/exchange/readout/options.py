@@ -8,6 +8,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from ...convex.losses import LOSSES
+from ...convex.penalties import PENALTIES
 from ...core.checks import check_choice
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed
@@ -50,7 +51,7 @@ class ReadoutOptions:
         check_choice("layout", self.layout, ("batch", "time-first", "stepped"))
         check_choice("readout", self.readout, ("mean", "last"))
         check_choice("loss", self.loss, ("auto", *LOSSES))
-        check_choice("penalty", self.penalty, ("l1", "group"))
+        check_choice("penalty", self.penalty, tuple(PENALTIES))
         check_seed(self.seed)
         strength = self.l1_strength
         if strength != "auto" and not (isinstance(strength, (int, float)) and 0 < strength < inf):
