@@ -19,7 +19,7 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 _ROUNDING = 1e-14
-"""Share of the dual's mass below which a correlation is nothing but rounding."""
+"""Share of the dual's mass below which a correlation is only rounding."""
 
 
 class ConvexProblem:
@@ -328,7 +328,7 @@ class ConvexProblem:
     def critical_strength(self) -> float:
         """A strength at and above which zero coefficients are optimal.
 
-        The smallest such strength, save for the hinge with an intercept, whose subgradient at zero is not unique.
+        The smallest such strength, except for the hinge with an intercept, whose subgradient at zero is not unique.
         """
         return self.workspace.get(_critical_strength, self)
 

@@ -1,4 +1,4 @@
-"""Solving: a solver runs on the reduced problem, and its result is certified on the real one and returned."""
+"""Solving: a solver runs on the reduced problem, and its result is certified on the original one and returned."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class Solution(Certified):
     solver : str
         The solver that ran, or several if heads have different ones.
     history : tuple of Progress
-        The gap that the solver saw, over time.
+        The gap that the solver computed, over time.
     seconds : float
         The time that it took, certificate included.
 

@@ -333,7 +333,7 @@ class SpikingNetwork(nn.Module):
         return self
 
     def __repr__(self) -> str:
-        """Sizes on one line."""
+        """Return sizes on one line."""
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:

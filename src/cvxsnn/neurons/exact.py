@@ -55,7 +55,7 @@ def snap_weights(weight: Tensor, bits: int = WEIGHT_BITS) -> Tensor:
 
 
 def weight_levels(weight: Tensor, bits: int = WEIGHT_BITS) -> float:
-    """The largest integer that a snapped neuron can reach when every input is one: ``max_i Σ_j |w_ij| / unit_i``."""
+    """Return the largest integer that a snapped neuron can reach with inputs of one: ``max_i Σ_j |w_ij| / unit_i``."""
     levels: float = (weight.double().abs().sum(-2, keepdim=True) / _weight_unit(weight, bits).double()).max().item()
     return levels
 
@@ -75,7 +75,7 @@ def snap_inputs(inputs: Tensor) -> Tensor:
 
 
 def input_levels(inputs: Tensor) -> float:
-    """The largest integer among the inputs, counted in the coarsest unit that holds them all."""
+    """Return the largest integer among the inputs, counted in the coarsest unit that holds them all."""
     largest: float = inputs.abs().max().item()
     if bool((inputs == inputs.round()).all()):
         return max(largest, 1.0)
@@ -83,7 +83,7 @@ def input_levels(inputs: Tensor) -> float:
 
 
 def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dtype:
-    """The narrowest type in which no partial sum is rounded.
+    """Return the narrowest type in which no partial sum is rounded.
 
     float32 products may be computed in fewer bits when the user relaxed ``torch.set_float32_matmul_precision``; then
     float64 is used, which no such setting touches.
@@ -141,7 +141,7 @@ class ByteWeights:
 
     @staticmethod
     def pays(weight: Tensor, bits: int) -> bool:
-        """Whether this processor multiplies bytes fast, and the planes can hold the weights."""
+        """Return whether this processor multiplies bytes fast, and the planes can hold the weights."""
         has_byte_products = weight.device.type == "cpu" and getattr(torch.cpu, "_is_vnni_supported", bool)()
         return (
             has_byte_products
@@ -151,7 +151,7 @@ class ByteWeights:
         )
 
     def __getitem__(self, subnetworks: slice) -> "ByteWeights":
-        """The weights of some subnetworks."""
+        """Return the weights of some subnetworks."""
         part = object.__new__(ByteWeights)
         part._planes, part._unit = self._planes[subnetworks], self._unit[subnetworks]
         return part
@@ -173,7 +173,7 @@ class Workspace:
         self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-        """An uninitialised array; the next one of the same name takes its place."""
+        """Return an uninitialised array; the next one of the same name takes its place."""
         size = math.prod(shape)
         buffer = self._buffers.get((name, dtype, device))
         if buffer is None or buffer.numel() < size:

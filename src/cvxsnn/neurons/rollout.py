@@ -247,7 +247,7 @@ def _roll_block(
 
 
 def _cut(spikes: Tensor, lengths: Tensor, steps: Steps) -> Tensor:
-    """Spikes of the last steps, or of all steps with silence after them; ``spikes`` has shape (n_samples, T, ...)."""
+    """Return spikes of the last steps, or of all steps with silence after them; ``spikes`` is (n_samples, T, ...)."""
     if steps == "last":
         return spikes[torch.arange(len(lengths), device=lengths.device), lengths - 1]
     inside = torch.arange(spikes.shape[1], device=lengths.device) < lengths[:, None]
@@ -255,7 +255,7 @@ def _cut(spikes: Tensor, lengths: Tensor, steps: Steps) -> Tensor:
 
 
 def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, workspace: Workspace) -> Tensor:
-    """Weighted input plus bias at all steps.
+    """Return weighted input plus bias at all steps.
 
     Parameters
     ----------
@@ -280,13 +280,13 @@ def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, workspace: W
 
 
 def _exact_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[Tensor]:
-    """The weights of each layer, in the dtype in which its products with these inputs, or with spikes, are exact."""
+    """Return the weights of each layer, in the dtype in which its products with these inputs, or spikes, are exact."""
     levels = [input_levels(inputs), *[1.0] * (len(layers) - 1)]
     return [layer.weight.to(product_dtype(layer.levels, level)) for layer, level in zip(layers, levels, strict=True)]
 
 
 def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[ExactWeights]:
-    """The same, with bytes in place of floats where a layer reads spikes and bytes are faster."""
+    """Return these weights, as bytes instead of floats where a layer reads spikes and bytes are faster."""
     weights: list[ExactWeights] = [*_exact_weights(layers, inputs)]
     for depth, layer in enumerate(layers[1:], 1):
         if ByteWeights.pays(layer.weight, layer.weight_bits):
@@ -295,7 +295,7 @@ def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[ExactWe
 
 
 def _plan_blocks(layers: Sequence[HiddenLayer], n_steps: int, chunk_bytes: int, row_multiple: int) -> tuple[int, int]:
-    """Rows and subnetworks a block may have for its largest array to fit into ``chunk_bytes``."""
+    """Return the rows and subnetworks per block for its largest array to fit into ``chunk_bytes``."""
     widest = max(layer.width for layer in layers)
     unit = n_steps * widest * max(layer.weight.element_size() for layer in layers)
     n_subnetworks = layers[0].n_subnetworks

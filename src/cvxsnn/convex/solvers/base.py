@@ -47,7 +47,7 @@ class SolverResult:
     intercept : Tensor of shape (n_outputs,)
         The intercept, zero for a problem without one.
     status : Status
-        How the solver thinks that it ended. Only a certificate decides.
+        How the solver ended in its own judgement. Only a certificate decides.
     dual : Tensor of shape (n_rows, n_outputs), optional
         A guess of the dual point λ. The gradient at the coefficients is used when there is none.
     """
@@ -259,17 +259,17 @@ class Recorder:
 
     @property
     def history(self) -> "tuple[Progress, ...]":
-        """All moments so far."""
+        """All iterations so far."""
         return tuple(self._history)
 
     def record(self, primal: float, bound: float, n_active: int) -> None:
-        """Add a moment."""
+        """Add an iteration."""
         self._history.append(Progress(self.seconds, (primal - bound) / max(primal, 1e-300), n_active))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One moment of a solve, as the solver saw it.
+    """One iteration of a solve, as the solver reported it.
 
     Parameters
     ----------
