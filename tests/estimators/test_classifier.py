@@ -81,7 +81,7 @@ def test_a_registered_loss_for_real_targets_decides_as_the_squared_loss():
     LOSSES.register(OwnSquared.name, OwnSquared)
     try:
         ours, theirs = (classifier(loss=loss).fit(SEQUENCES, RARE) for loss in (OwnSquared.name, "squared"))
-        assert_close_certificates(ours.certificate_, theirs.certificate_)
+        assert ours.certificate_.primal == pytest.approx(theirs.certificate_.primal, rel=2 * ours.tol)
         assert (ours.predict(SEQUENCES) == theirs.predict(SEQUENCES)).all()
     finally:
         LOSSES.unregister(OwnSquared.name)
