@@ -27,6 +27,7 @@ from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
+from ..witnesses.sampling import is_reproducible
 from .base import FittedState
 from .classifier import SpikingClassifier
 from .regressor import SpikingRegressor
@@ -220,10 +221,11 @@ def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return a proof as tensors and a header, with sampled witnesses as their recipe and a digest of the result."""
     tensors = {f"proof.{name}": getattr(proof, name) for name in ("support", "coef", "intercept", "dual_point")}
     provenance = proof.witnesses.provenance
-    witnesses: dict[str, Any] = {"kind": provenance.kind}
-    if provenance.kind == "sampled":
-        witnesses |= {"recipe": provenance.recipe, "digest": _digest(proof.witnesses)}
+    witnesses: dict[str, Any]
+    if is_reproducible(proof.witnesses):
+        witnesses = {"kind": "sampled", "recipe": provenance.recipe, "digest": _digest(proof.witnesses)}
     else:
+        witnesses = {"kind": "pretrained" if provenance.kind == "sampled" else provenance.kind}
         layers, witnesses["layers"] = _layers_out("proof.layers", proof.witnesses.layers)
         tensors |= layers
     certificate = asdict(proof.certificate)
@@ -310,9 +312,8 @@ def _loss_in(stored: Mapping[str, Any]) -> Loss:
 
 def _parameter_out(name: str, value: Any) -> Any:
     if isinstance(value, WitnessSet):
-        # Witnesses that were not sampled are in the network and the proof; as a parameter they have no short form.
-        is_sampled = value.provenance.kind == "sampled"
-        return {"recipe": value.provenance.recipe} if is_sampled else "auto"
+        # Witnesses that cannot be drawn again are in the network and the proof; as a parameter they have no short form.
+        return {"recipe": value.provenance.recipe} if is_reproducible(value) else "auto"
     if name == "class_weight" and isinstance(value, Mapping):
         return {"class_weight": [[_value_out(label), float(weight)] for label, weight in value.items()]}
     return {"family": describe_family(value)} if isinstance(value, Mapping) else _value_out(value)
