@@ -219,6 +219,11 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         twin.certificate_ = twin._proof.certificate
         return twin
 
+    @property
+    def input_scale_(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and spread by which each feature is standardised, two arrays of shape (n_features,)."""
+        return self._mean, self._scale
+
     def _state(self) -> FittedState:
         """Return what was learned, for a file."""
         check_is_fitted(self)
