@@ -444,7 +444,7 @@ class Workspace:
 
 def check_strength(strength: float) -> float:
     """Return a strength that is finite and above zero."""
-    if not strength > 0 or strength == float("inf"):
+    if isinstance(strength, str) or not 0 < strength < float("inf"):
         raise InvalidInputError(
             f"expected l1_strength to be a finite number above zero, got {strength!r}: without it no dual bound exists"
         )

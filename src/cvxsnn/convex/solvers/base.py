@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -203,9 +203,9 @@ SOLVERS: Registry[Solver] = Registry("solver")
 """Solvers by name. ``solver="auto"`` chooses the first that accepts a problem and is fast for it."""
 
 
-def find_solver(name: str) -> Solver:
+def find_solver(name: Any) -> Solver:
     """Return the solver of that name."""
-    if name not in SOLVERS:
+    if not isinstance(name, str) or name not in SOLVERS:
         known = ", ".join(map(repr, ("auto", *SOLVERS)))
         raise InvalidInputError(f"expected solver to be one of {known}, got {name!r}")
     return SOLVERS[name]
