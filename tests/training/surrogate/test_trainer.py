@@ -106,7 +106,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, n_befor
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path, change):
     train(checkpoint=tmp_path / "run")
     with pytest.raises(
-        InvalidInputError, match=r"of this network, objective and these settings, got another one: delete .*run"
+        InvalidInputError, match=r"and these settings, got another one: delete .*run"
     ):
         train(replace(QUICK, **change), checkpoint=tmp_path / "run")
 
