@@ -106,7 +106,7 @@ def _multiplies_in_full_float32() -> bool:
         return False
 
 
-def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, workspace: "Workspace") -> None:
+def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
     """Write ``inputs @ weight`` into ``out``: summed exactly in the factors' dtype, then rounded once to ``out``'s.
 
     Parameters
@@ -115,7 +115,7 @@ def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, workspace: "Works
     weight : Tensor of shape (n_subnetworks, fan_in, width), of the dtype given by :func:`product_dtype`
     out : Tensor of shape (n_subnetworks, n_rows, width)
     """
-    total = out if out.dtype == weight.dtype else workspace.array("product", out.shape, weight.dtype, out.device)
+    total = out if out.dtype == weight.dtype else scratch.array("product", out.shape, weight.dtype, out.device)
     inputs = inputs.expand(len(weight), *inputs.shape[-2:])
     if weight.is_cuda or inputs.shape[1] * weight.shape[2] < _SMALL_PRODUCT:
         torch.bmm(inputs, weight, out=total)
@@ -156,17 +156,17 @@ class ByteWeights:
         part._planes, part._unit = self._planes[subnetworks], self._unit[subnetworks]
         return part
 
-    def product(self, spikes: Tensor, out: Tensor, workspace: "Workspace") -> None:
+    def product(self, spikes: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
         """Write ``spikes @ weight`` into ``out``, for bool spikes of shape (n_subnetworks, n_rows, fan_in)."""
         width = out.shape[2]
-        total = workspace.array("integers", out.shape[1:], torch.int32, out.device)
+        total = scratch.array("integers", out.shape[1:], torch.int32, out.device)
         for k in range(len(out)):
             planes = torch._int_mm(spikes[k].view(torch.int8), self._planes[k])
             torch.add(planes[:, width:], planes[:, :width], alpha=256, out=total)
             torch.mul(total, self._unit[k], out=out[k])
 
 
-class Workspace:
+class ScratchArrays:
     """Arrays used again and again: fresh memory costs more than the arithmetic done in it."""
 
     def __init__(self) -> None:

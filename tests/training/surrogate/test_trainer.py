@@ -105,9 +105,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, n_befor
 @pytest.mark.parametrize("change", [{"learning_rate": 0.1}, {"epochs": 7}, {"seed": 4}, {"surrogate": "sigmoid"}])
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path, change):
     train(checkpoint=tmp_path / "run")
-    with pytest.raises(
-        InvalidInputError, match=r"and these settings, got another one: delete .*run"
-    ):
+    with pytest.raises(InvalidInputError, match=r"and these settings, got another one: delete .*run"):
         train(replace(QUICK, **change), checkpoint=tmp_path / "run")
 
 
