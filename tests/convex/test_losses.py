@@ -229,7 +229,7 @@ def test_softmax_classes_are_one_hot_rows() -> None:
         ("softmax", [0.0, np.nan], "integer classes|finite targets"),
         ("softmax", [0.0, np.inf], "integer classes|finite targets"),
         ("softmax", [1, 1], "at least two classes, got one class only"),
-        ("softmax", [[0, 1], [1, 0]], r"one class a row for the softmax loss, got shape \(2, 2\)"),
+        ("softmax", [[0, 1], [1, 0]], r"one class per row for the softmax loss, got shape \(2, 2\)"),
     ],
 )
 def test_targets_that_mean_nothing_are_refused(name: str, targets: list[object], message: str) -> None:

@@ -140,6 +140,34 @@ def test_curvature_makes_the_hinge_a_job_for_proximal_gradients() -> None:
     assert (solution.solver, solution.has_converged) == ("proximal-gradient", True)
 
 
+class WeightedL1(L1):
+    """A norm of a user's own: Σ v_j |w_j|, with weights that rise from one half to two."""
+
+    name = "weighted l1"
+
+    def weights(self, n_atoms: int) -> Tensor:
+        return torch.linspace(0.5, 2.0, n_atoms, dtype=torch.float64)[:, None]
+
+    def norm(self, coef: Tensor) -> Tensor:
+        return (self.weights(len(coef)) * coef.abs()).sum()
+
+    def atom_norms(self, correlation: Tensor) -> Tensor:
+        return (correlation.abs() / self.weights(len(correlation))).amax(1)
+
+    def prox(self, coef: Tensor, step: float) -> Tensor:
+        limit = step * self.weights(len(coef))
+        return coef - coef.clamp(-limit, limit)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_a_norm_of_ones_own_is_never_solved_as_the_l1_norm(loss: str) -> None:
+    problem = Kind(loss, WeightedL1(), columns="random").draw(0, 0.1)
+    solution = solve(problem, 1e-4)
+    assert (solution.solver, solution.has_converged) == ("proximal-gradient", True)
+    with pytest.raises(InvalidInputError, match="a penalty with the L1 norm for solver 'newton'"):
+        solve(problem, solver="newton")
+
+
 @pytest.mark.parametrize("kind", [L1, GroupL2])
 @settings(max_examples=20)
 @given(seed=seeds, step=steps)

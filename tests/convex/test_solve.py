@@ -12,7 +12,7 @@ from tolerances import ROUNDING
 
 from cvxsnn import Certificate, ConvexProblem, Solution, Status, solve
 from cvxsnn.convex import Solver
-from cvxsnn.convex.solvers import active_set
+from cvxsnn.convex.solvers import Newton, active_set
 from cvxsnn.core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
 
 KINDS = st.builds(
@@ -92,6 +92,10 @@ def test_a_solver_that_does_not_fit_the_loss_is_refused(solver: str | Solver, lo
     ("call", "message"),
     [
         (lambda p: solve(p, solver="simplex"), "solver to be one of 'auto', .* got 'simplex'"),
+        (lambda p: solve(p, solver=Newton), "solver to be one of 'auto', .* got <class .*Newton'>"),
+        (lambda p: solve(p, solver=None), "solver to be one of 'auto', .* got None"),
+        (lambda p: solve(p, start=p), "a Solution to start from, got ConvexProblem"),
+        (lambda p: solve(p.with_strength("auto")), "l1_strength to be a finite number above zero, got 'auto'"),
         (lambda p: solve(p, 0.0), "tol between 0 and 1, got 0.0"),
         (lambda p: solve(p, 1.0), "tol between 0 and 1, got 1.0"),
         (lambda p: solve(p, float("nan")), "tol between 0 and 1, got nan"),
@@ -101,7 +105,7 @@ def test_a_solver_that_does_not_fit_the_loss_is_refused(solver: str | Solver, lo
         ),
         (
             lambda _: solve(Kind("softmax", "group").draw(0), solver="newton"),
-            "a separable penalty such as 'l1' for solver 'newton', got loss 'softmax' with penalty 'group'",
+            "a penalty with the L1 norm for solver 'newton', got loss 'softmax' with penalty 'group'",
         ),
     ],
 )

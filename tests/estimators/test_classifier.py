@@ -1,4 +1,4 @@
-"""Class weights."""
+"""Class weights, and losses for real targets."""
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from small_models import (
 )
 
 from cvxsnn import InvalidInputError, load, save
+from cvxsnn.convex.losses import LOSSES, Squared
 
 SEQUENCES = make_sequences()
 LABELS = np.array(["a", "b", "c"])[classes_of(SEQUENCES, 3)]
@@ -68,3 +69,19 @@ def test_labels_of_another_length_are_refused_in_one_sentence():
 def test_an_unknown_preset_is_refused():
     with pytest.raises(ValueError, match="balanced"):
         classifier(class_weight="equal").fit(SEQUENCES, RARE)
+
+
+class OwnSquared(Squared):
+    """A loss of a user's own for real targets."""
+
+    name = "own_squared"
+
+
+def test_a_registered_loss_for_real_targets_decides_as_the_squared_loss():
+    LOSSES.register(OwnSquared.name, OwnSquared)
+    try:
+        ours, theirs = (classifier(loss=loss).fit(SEQUENCES, RARE) for loss in (OwnSquared.name, "squared"))
+        assert ours.certificate_.primal == pytest.approx(theirs.certificate_.primal, rel=2 * ours.tol)
+        assert (ours.predict(SEQUENCES) == theirs.predict(SEQUENCES)).all()
+    finally:
+        LOSSES.unregister(OwnSquared.name)

@@ -3,6 +3,7 @@ import os
 import pickle
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,21 @@ def test_names_of_columns_come_back(tmp_path):
     assert found.predict(frame).shape == (48,)
     with pytest.raises(ValueError, match="feature names"):
         found.predict(frame[["b", "a", "c"]])
+
+
+@pytest.mark.parametrize("change", ["type", "layers"])
+def test_witnesses_that_their_recipe_does_not_give_come_back_as_they_were(tmp_path, change):
+    sequences = make_sequences()
+    labels = classes_of(sequences)
+    sampled = gaussian_witnesses(sequences.shape[2], (12,), bias=Normal(0.0, 0.5))
+    (layer,) = sampled.layers
+    moved = replace(sampled, layers=(layer.with_tensors({"bias": layer.bias + 0.5}),))
+    witnesses = sampled.to(dtype=torch.float64) if change == "type" else moved
+    model = SpikingClassifier(witnesses=witnesses, l1_strength=0.01).fit(sequences, labels)
+    save(model, tmp_path / "model")
+    for again in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        assert (again.predict(sequences) == model.predict(sequences)).all()
+        assert again.certify(sequences, labels) == model.certify(sequences, labels)
 
 
 def test_a_random_state_is_not_kept(tmp_path):

@@ -24,6 +24,7 @@ from cvxsnn import (
     solve,
 )
 from cvxsnn.convex import Objective
+from cvxsnn.convex.penalties import L1
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
@@ -254,6 +255,19 @@ def test_the_training_data_give_the_certificate_again(loss, readout):
 def test_penalty_and_intercept_are_part_of_the_proof(loss, penalty, intercept):
     data, objective = draw_data(loss), Objective(loss)
     solution, proof = prove(data, objective, penalty, intercept)
+    assert_same_certificate(proof.certify(data), solution.certificate)
+
+
+class ElasticNet(L1):
+    """A penalty of a user's own with the name of its base class."""
+
+    curvature = 0.1
+
+
+def test_a_penalty_of_ones_own_is_part_of_the_proof():
+    data, objective = draw_data(), Objective("logistic")
+    solution, proof = prove(data, objective, ElasticNet())
+    assert proof.penalty is solution.problem.penalty
     assert_same_certificate(proof.certify(data), solution.certificate)
 
 

@@ -238,6 +238,17 @@ def test_loading_a_state_changes_no_layer_that_the_network_was_made_of():
             assert torch.equal(layer.tensors()[name], value)
 
 
+def test_the_read_out_has_memory_of_its_own():
+    weight, intercept = torch.ones(2, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    layers = Case(hidden=(2,), n_subnetworks=1).witnesses().layers
+    network = SpikingNetwork(layers, weight, [OutputHead("label", "logistic", 0, 1)], intercept)
+    with torch.no_grad():
+        network.weight.add_(1)
+        network.intercept.add_(1)
+    assert bool((weight == 1).all())
+    assert bool((intercept == 1).all())
+
+
 def test_a_state_that_makes_no_layer_is_refused():
     network = draw_network()
     state = network.state_dict()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import (
     INPUT_UNIT,
-    Workspace,
+    ScratchArrays,
     exact_product,
     input_levels,
     product_dtype,
@@ -35,7 +35,7 @@ def draw_inputs(seed, n_rows=7):
 
 def multiply(inputs, weight, dtype=torch.float64):
     out = torch.empty(len(weight), inputs.shape[-2], weight.shape[2], dtype=dtype)
-    exact_product(inputs.to(weight.dtype), weight, out, Workspace())
+    exact_product(inputs.to(weight.dtype), weight, out, ScratchArrays())
     return out
 
 
@@ -152,7 +152,7 @@ def test_products_are_float64_when_torch_cannot_tell_the_precision_of_float32(mo
 
 
 def test_a_workspace_array_takes_the_place_of_the_last_of_its_name_and_type():
-    workspace, cpu = Workspace(), torch.device("cpu")
+    workspace, cpu = ScratchArrays(), torch.device("cpu")
     large = workspace.array("a", (4, 5), torch.float32, cpu)
     assert workspace.array("a", (2, 3), torch.float32, cpu).data_ptr() == large.data_ptr()
     assert workspace.array("b", (2, 3), torch.float32, cpu).data_ptr() != large.data_ptr()

@@ -27,7 +27,7 @@ def network_of(model: Any) -> SpikingNetwork:
 
 def input_scale(model: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
     """Return what an estimator subtracts from its inputs and divides them by; None for a bare network."""
-    return None if isinstance(model, SpikingNetwork) else (model._mean, model._scale)
+    return None if isinstance(model, SpikingNetwork) else model.input_scale_
 
 
 def as_the_network_reads(model: Any, sequence: Array) -> Array:

@@ -71,7 +71,7 @@ class Certificate:
         return self.gap / self.primal if self.primal > 0 else self.gap
 
     def explain(self) -> str:
-        """Return what is proven and what is not, in words for somebody who knows no duality.
+        """Return what is proven and what is not, in words that require no knowledge of duality.
 
         Returns
         -------
@@ -181,7 +181,7 @@ def certify(
 
 
 def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tensor]]:
-    """:func:`certify` for several problems with one dictionary, which is gone through twice for all of them."""
+    """Certify candidates for several problems with one dictionary, in two passes over it for all of them."""
     dictionary = candidates[0].problem.dictionary
     coefs = [candidate.coef.to(torch.float64) for candidate in candidates]
     scores = _each(dictionary.matvec, coefs)
@@ -246,16 +246,16 @@ def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tens
 
 
 def checked_certificate(problem: object, certificate: Certificate) -> Certificate:
-    """The certificate, unless its dual value is above the primal one by more than rounding."""
+    """Return the certificate; refuse it if its dual value is above the primal one by more than rounding."""
     primal, dual = certificate.primal, certificate.dual
-    # n sums of rounding errors relative to the objective, with room to spare; more than that is no rounding.
+    # A generous bound on the rounding of n sums, relative to the objective.
     if not certificate.gap >= -1e-10 * max(primal, abs(dual), 1e-3):
         raise CertificateError(f"dual value {dual!r} above primal value {primal!r}: {problem!r}")
     return certificate
 
 
 def _each(product: Callable[[Tensor], Tensor], matrices: Sequence[Tensor]) -> list[Tensor]:
-    """A product with each of several matrices, in one go."""
+    """Return a product with each of several matrices, computed in one pass."""
     joined = product(torch.cat(list(matrices), dim=1))
     return list(torch.split(joined, [matrix.shape[1] for matrix in matrices], dim=1))
 
@@ -267,7 +267,7 @@ def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tenso
 
 
 def bound_at(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
-    """:func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known."""
+    """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known."""
     penalty, strength = problem.penalty, problem.l1_strength
     if penalty.curvature:  # every dual point is feasible
         return -float(problem.conjugate(unit_dual) + penalty.conjugate(correlation, strength)), unit_dual

@@ -1,4 +1,4 @@
-"""Losses: value, gradient, curvature, conjugate. Everything is per row; rows are weighted and summed by the problem.
+"""Losses: value, gradient, curvature and conjugate, all per row; the problem weights and sums the rows.
 
 Every loss here is convex in the scores, non-negative, and has zero in the domain of its conjugate, so that any dual
 point may be shrunk towards zero.
@@ -34,6 +34,8 @@ class Loss(ABC):
         Whether the loss is a sum over outputs, so that they can be solved one by one.
     is_shift_invariant : bool
         Whether adding one number to all scores of a row changes nothing.
+    is_regression : bool
+        Whether the targets are real numbers rather than classes.
     max_curvature : float
         The largest eigenvalue that the Hessian of a row can have.
     """
@@ -42,11 +44,12 @@ class Loss(ABC):
     is_smooth: ClassVar[bool] = True
     is_separable: ClassVar[bool] = True
     is_shift_invariant: ClassVar[bool] = False
+    is_regression: ClassVar[bool] = False
     max_curvature: float = torch.inf
 
     @abstractmethod
     def encode(self, targets: Array) -> Tensor:
-        """Return targets in the form that the other methods accept, or raise an error that says why they have none.
+        """Return targets in the form that the other methods accept; refuse targets that the loss does not accept.
 
         Parameters
         ----------
@@ -250,42 +253,43 @@ class Squared(Loss):
     """½ (f − y)², summed over outputs."""
 
     name = "squared"
+    is_regression = True
     max_curvature = 1.0
 
     def encode(self, targets: Array) -> Tensor:
-        """Real targets, one column an output."""
+        """Return real targets, one column per output."""
         return _as_columns(targets)
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """½ Σ (f − y)²."""
+        """Return ½ Σ (f − y)²."""
         return 0.5 * (scores - targets).square().sum(1)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The residual f − y."""
+        """Return the residual f − y."""
         return scores - targets
 
     def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Σ ½u² + uy."""
+        """Return Σ ½u² + uy."""
         return (0.5 * dual.square() + dual * targets).sum(1)
 
     def project(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Every point is in the domain."""
+        """Return the point itself: every point is in the domain."""
         return dual
 
     def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """Subtract the mean."""
+        """Return the point minus its weighted mean."""
         return dual - (row_weight @ dual) / row_weight.sum()
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """One."""
+        """Return ones."""
         return torch.ones_like(scores)
 
 
 class _Margin(Loss):
-    """A loss of the margin y·f for labels y = ±1, one binary problem a column."""
+    """A loss of the margin y·f for labels y = ±1, one binary problem per column."""
 
     def encode(self, targets: Array) -> Tensor:
-        """Labels {0, 1} or {−1, 1} as −1 and 1."""
+        """Return labels {0, 1} or {−1, 1} as −1 and 1."""
         labels = _as_columns(targets)
         if bool(((labels == 0) | (labels == 1)).all()):
             labels = 2 * labels - 1
@@ -299,18 +303,18 @@ class _Margin(Loss):
         return labels
 
     def lacks_contrast(self, targets: Tensor) -> bool:
-        """Whether some column is constant."""
+        """Return whether some column is constant."""
         return bool((targets.amin(0) == targets.amax(0)).any())
 
     largest_dual: ClassVar[float] = 1.0
     """Bound on −uy in the domain of the conjugate; the lower bound is zero."""
 
     def project(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Clip −uy."""
+        """Return the point with −uy clipped to the domain."""
         return -targets * (-dual * targets).clamp(0, self.largest_dual)
 
     def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """Shrink the heavier of the two classes; duals have the sign of −y, so they stay in the domain."""
+        """Return the point with the heavier class shrunk; duals have the sign of −y, so they stay in the domain."""
         mass = row_weight[:, None] * dual
         up, down = mass.clamp_min(0).sum(0), -mass.clamp_max(0).sum(0)
         lighter = torch.minimum(up, down)
@@ -324,25 +328,25 @@ class Hinge(_Margin):
     is_smooth = False
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """max(0, 1 − yf)."""
+        """Return max(0, 1 − yf)."""
         return (1 - targets * scores).clamp_min(0).sum(1)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """−y where the margin is below one, else zero: a subgradient."""
+        """Return −y where the margin is below one, else zero: a subgradient."""
         return torch.where(targets * scores < 1, -targets, torch.zeros_like(scores))
 
     def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """The product uy, for −1 ≤ uy ≤ 0."""
+        """Return the product uy, for −1 ≤ uy ≤ 0."""
         product = dual * targets
         outside = (product > _INFEASIBLE) | (product < -1 - _INFEASIBLE)
         return product.masked_fill(outside, torch.inf).sum(1)
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Zero almost everywhere."""
+        """Return zeros: the loss is piecewise linear."""
         return torch.zeros_like(scores)
 
     def null_intercept(self, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """The label of the majority."""
+        """Return the label of the majority."""
         return torch.where(row_weight @ targets >= 0, 1.0, -1.0).to(targets)
 
     def smoothed(self, width: float) -> Loss:
@@ -350,7 +354,7 @@ class Hinge(_Margin):
         return RoundedHinge(width)
 
     def null_dual(self, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """Full duals for the minority, an equal share for the majority, whose margin is exactly one."""
+        """Return full duals for the minority and an equal share for the majority, whose margin is exactly one."""
         return self.balance(-targets, targets, row_weight)
 
 
@@ -367,21 +371,21 @@ class RoundedHinge(Hinge):
         self.width, self.max_curvature = width, 0.5 / width
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """½ (z + √(z² + width²))."""
+        """Return ½ (z + √(z² + width²))."""
         short = 1 - targets * scores
         return 0.5 * (short + self.rounded(short)).sum(1)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """−½ y (1 + z / √(z² + width²))."""
+        """Return −½ y (1 + z / √(z² + width²))."""
         short = 1 - targets * scores
         return -0.5 * targets * (1 + short / self.rounded(short))
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """½ width² / (z² + width²)^{3/2}."""
+        """Return ½ width² / (z² + width²)^{3/2}."""
         return 0.5 * self.width**2 / self.rounded(1 - targets * scores) ** 3
 
     def rounded(self, short: Tensor) -> Tensor:
-        """√(z² + width²)."""
+        """Return √(z² + width²)."""
         return (short.square() + self.width**2).sqrt()
 
 
@@ -393,20 +397,20 @@ class SquaredHinge(_Margin):
     largest_dual = torch.inf
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """max(0, 1 − yf)²."""
+        """Return max(0, 1 − yf)²."""
         return (1 - targets * scores).clamp_min(0).square().sum(1)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """−2y max(0, 1 − yf)."""
+        """Return −2y max(0, 1 − yf)."""
         return -2 * targets * (1 - targets * scores).clamp_min(0)
 
     def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """The sum uy + ¼u², for uy ≤ 0."""
+        """Return the sum uy + ¼u², for uy ≤ 0."""
         product = dual * targets
         return (product + 0.25 * dual.square()).masked_fill(product > _INFEASIBLE, torch.inf).sum(1)
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Two where the margin is below one."""
+        """Return two where the margin is below one."""
         return 2 * (targets * scores < 1).to(scores)
 
 
@@ -417,22 +421,22 @@ class Logistic(_Margin):
     max_curvature = 0.25
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """log(1 + exp(−yf))."""
+        """Return log(1 + exp(−yf))."""
         return torch.nn.functional.softplus(-targets * scores, threshold=800.0).sum(1)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """−y / (1 + exp(yf))."""
+        """Return −y / (1 + exp(yf))."""
         return -targets * torch.sigmoid(-targets * scores)
 
     def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Negative entropy a log a + (1 − a) log(1 − a) of a = −uy in [0, 1]."""
+        """Return the negative entropy a log a + (1 − a) log(1 − a) of a = −uy in [0, 1]."""
         share = -dual * targets
         outside = (share < -_INFEASIBLE) | (share > 1 + _INFEASIBLE)
         share = share.clamp(0, 1)
         return (torch.xlogy(share, share) + torch.xlogy(1 - share, 1 - share)).masked_fill(outside, torch.inf).sum(1)
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """σ(f) σ(−f)."""
+        """Return σ(f) σ(−f)."""
         return torch.sigmoid(scores) * torch.sigmoid(-scores)
 
 
@@ -448,10 +452,10 @@ class Softmax(Loss):
         self.n_classes = n_classes
 
     def encode(self, targets: Array) -> Tensor:
-        """Integer classes 0, 1, ... as one-hot rows."""
+        """Return integer classes 0, 1, ... as one-hot rows."""
         labels = as_numbers(targets)
         if labels.ndim != 1:
-            raise InvalidInputError(f"expected one class a row for the softmax loss, got shape {tuple(labels.shape)}")
+            raise InvalidInputError(f"expected one class per row for the softmax loss, got shape {tuple(labels.shape)}")
         classes = labels.to(torch.int64)
         if bool((classes != labels).any()) or bool((classes < 0).any()):
             raise InvalidInputError(
@@ -467,32 +471,32 @@ class Softmax(Loss):
         return encoded
 
     def lacks_contrast(self, targets: Tensor) -> bool:
-        """Whether all rows are equal."""
+        """Return whether all rows are equal."""
         return bool((targets == targets[0]).all())
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The cross-entropy log Σ exp(f) − f_y."""
+        """Return the cross-entropy log Σ exp(f) − f_y."""
         return torch.logsumexp(scores, 1) - (scores * targets).sum(1)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Probabilities minus the truth, p − e_y."""
+        """Return the probabilities minus the truth, p − e_y."""
         return torch.softmax(scores, 1) - targets
 
     def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Σ_c p_c log p_c with p = u + e_y in the simplex."""
+        """Return Σ_c p_c log p_c with p = u + e_y in the simplex."""
         probability = dual + targets
         outside = (probability.amin(1) < -_INFEASIBLE) | ((probability.sum(1) - 1).abs() > _INFEASIBLE)
         probability = probability.clamp(0, 1)
         return torch.xlogy(probability, probability).sum(1).masked_fill(outside, torch.inf)
 
     def project(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Clip the probabilities and let them sum to one; where none is left, take the truth."""
+        """Return the point with probabilities clipped and normalised; the truth, where all are clipped to zero."""
         probability = (dual + targets).clamp_min(0)
         total = probability.sum(1, keepdim=True)
         return torch.where(total > 0, _ratio(probability, total), targets) - targets
 
     def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """Take probability from the classes that have too much of it and give it to those that have too little."""
+        """Return the point with probability moved from classes that have too much to those that have too little."""
         probability = dual + targets
         mass, wanted = row_weight @ probability, row_weight @ targets
         kept = probability * _ratio(torch.minimum(mass, wanted), mass)
@@ -501,7 +505,7 @@ class Softmax(Loss):
         return kept + freed * _ratio(lacking, lacking.sum()) - targets
 
     def null_intercept(self, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """Logarithms of the classes' shares; a class that does not occur is all but impossible."""
+        """Return the logarithms of the classes' shares, a tiny one for a class that does not occur."""
         return (row_weight @ targets / row_weight.sum()).clamp_min(_INFEASIBLE**2).log()
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
@@ -509,7 +513,7 @@ class Softmax(Loss):
         return torch.softmax(scores, 1)
 
     def coupling(self, curvature: Tensor) -> Tensor:
-        """Return the class probabilities p once more: the Hessian is diag(p) − ppᵀ."""
+        """Return the class probabilities p again: the Hessian is diag(p) − ppᵀ."""
         return curvature
 
 
@@ -526,7 +530,7 @@ def make_loss(loss: str | Loss) -> Loss:
 
 
 def as_numbers(targets: Array | Sequence[object]) -> Tensor:
-    """Targets of any kind as a tensor of real numbers."""
+    """Return targets of any kind as a tensor of real numbers."""
     if isinstance(targets, Tensor):
         return targets
     try:
@@ -556,7 +560,7 @@ def _ratio(part: Tensor, whole: Tensor) -> Tensor:
 
 
 def _minimise_intercept(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tensor:
-    """Newton's method, damped, for the best constant scores."""
+    """Return the best constant scores, by a damped Newton method."""
     intercept = torch.zeros_like(targets[0])
     for _ in range(100):
         shifted = intercept.expand_as(targets)

@@ -23,8 +23,8 @@ class Rows:
     Attributes
     ----------
     n_rows : int
-    n_steps : int, rows a sequence has
-    are_steps : bool, whether there is one row for each step; ``n_steps`` is 1 otherwise
+    n_steps : int, rows per sequence
+    are_steps : bool, whether there is one row per step; ``n_steps`` is 1 otherwise
     device : torch.device
     """
 
@@ -55,12 +55,12 @@ class Head:
 
 
 def weighted_loss(heads: Sequence[Head], row_weight: Tensor, scores: Tensor) -> Tensor:
-    """Σ_h λ_h Σ_i ω_i ℓ_h at scores of shape (n_rows, n_outputs)."""
+    """Return Σ_h λ_h Σ_i ω_i ℓ_h at scores of shape (n_rows, n_outputs)."""
     return torch.stack([h.weight * (row_weight @ h.loss.value(scores[:, h.columns], h.targets)) for h in heads]).sum()
 
 
 def timestep_weights(weighting: TimestepWeighting, n_steps: int) -> Tensor:
-    """Relative weight of each step, shape (n_steps,): 1, or t for t = 1 ... n_steps."""
+    """Return the relative weight of each step, shape (n_steps,): 1, or t for t = 1 ... n_steps."""
     check_choice("timestep_weighting", weighting, ("uniform", "ramped"))
     if weighting == "ramped":
         return torch.arange(1, n_steps + 1, dtype=torch.float64)
@@ -73,7 +73,7 @@ def make_heads(
     loss: str | Loss | Mapping[str, str | Loss],
     head_weights: Mapping[str, float],
 ) -> tuple[Head, ...]:
-    """The losses of an objective, one for each named array of targets."""
+    """Return the losses of an objective, one for each named array of targets."""
     named = targets if isinstance(targets, Mapping) else {"label": targets}
     if not named:
         raise InvalidInputError("expected targets for at least one head, got none")
@@ -88,14 +88,14 @@ def make_heads(
         weight = float(head_weights.get(name, 1.0))
         if not 0 < weight < float("inf"):
             raise InvalidInputError(f"expected the weight of head {name!r} to be above zero, got {weight}")
-        encoded = kind.encode(_one_a_row(name, values, rows)).to(rows.device)
+        encoded = kind.encode(_one_per_row(name, values, rows)).to(rows.device)
         start = heads[-1].columns.stop if heads else 0
         heads.append(Head(name, kind, weight, slice(start, start + encoded.shape[1]), encoded))
     return tuple(heads)
 
 
-def _one_a_row(name: str, values: Array, rows: Rows) -> Tensor:
-    """Targets with one entry a row; (n_samples, n_steps) is flattened where each step has a row."""
+def _one_per_row(name: str, values: Array, rows: Rows) -> Tensor:
+    """Return targets with one entry per row; (n_samples, n_steps) is flattened where each step has a row."""
     values = as_numbers(values)
     shape = tuple(values.shape)
     if rows.n_steps > 1 and shape[:2] == (rows.n_rows // rows.n_steps, rows.n_steps):
@@ -108,7 +108,7 @@ def _one_a_row(name: str, values: Array, rows: Rows) -> Tensor:
 
 
 def make_row_weight(rows: Rows, given: Array | None, weighting: TimestepWeighting) -> Tensor:
-    """Weights of the rows, which sum to one."""
+    """Return the weights of the rows, which sum to one."""
     steps = timestep_weights(weighting, rows.n_steps)
     if weighting == "ramped" and not rows.are_steps:
         raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")

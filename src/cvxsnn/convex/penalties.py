@@ -10,6 +10,7 @@ A kind of penalty says what its norm Ω is; the rest follows from that, here and
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,6 +34,11 @@ class Penalty(ABC):
     name: ClassVar[str]
     is_separable: ClassVar[bool] = False
     curvature: float = 0.0
+
+    @property
+    def has_l1_norm(self) -> bool:
+        """Whether the norm is that of :class:`L1`, as solvers by active sets require; a weighted L1 norm is another."""
+        return type(self).norm is L1.norm
 
     @abstractmethod
     def norm(self, coef: Tensor) -> Tensor:
@@ -229,10 +235,11 @@ for _kind in (L1, GroupL2):
 
 def name_of_penalty(penalty: Penalty) -> str:
     """Return the name from which :func:`make_penalty` makes the same penalty; one that has no such name is refused."""
-    if vars(PENALTIES.of(penalty)()) != vars(penalty):
+    named, given = vars(PENALTIES.of(penalty)()), vars(penalty)
+    if named.keys() != given.keys() or not all(bool(np.array_equal(named[key], given[key])) for key in named):
         raise InvalidInputError(
             f"expected the penalty {penalty.name!r} with its default parameters, which its name stands for, got other "
-            "ones: a proof and a file keep the name only"
+            "ones: a file keeps the name only"
         )
     return penalty.name
 

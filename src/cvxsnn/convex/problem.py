@@ -19,7 +19,7 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 _ROUNDING = 1e-14
-"""Share of the dual's mass below which a correlation is nothing but rounding."""
+"""Share of the dual's mass below which a correlation is only rounding."""
 
 
 class ConvexProblem:
@@ -328,7 +328,7 @@ class ConvexProblem:
     def critical_strength(self) -> float:
         """A strength at and above which zero coefficients are optimal.
 
-        The smallest such strength, save for the hinge with an intercept, whose subgradient at zero is not unique.
+        The smallest such strength, except for the hinge with an intercept, whose subgradient at zero is not unique.
         """
         return self.workspace.get(_critical_strength, self)
 
@@ -444,7 +444,7 @@ class Workspace:
 
 def check_strength(strength: float) -> float:
     """Return a strength that is finite and above zero."""
-    if not strength > 0 or strength == float("inf"):
+    if isinstance(strength, str) or not 0 < strength < float("inf"):
         raise InvalidInputError(
             f"expected l1_strength to be a finite number above zero, got {strength!r}: without it no dual bound exists"
         )

@@ -1,4 +1,4 @@
-"""Solving: a solver runs on the reduced problem, and its result is certified on the real one and returned."""
+"""Solving: a solver runs on the reduced problem, and its result is certified on the original one and returned."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class Solution(Certified):
     solver : str
         The solver that ran, or several if heads have different ones.
     history : tuple of Progress
-        The gap that the solver saw, over time.
+        The gap that the solver computed, over time.
     seconds : float
         The time that it took, certificate included.
 
@@ -295,7 +295,7 @@ def minimise(
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     if max_iterations is not None:
         check_positive_int("max_iterations", max_iterations)
-    if isinstance(solver, str) and solver != "auto":
+    if solver != "auto" and not isinstance(solver, Solver):
         solver = find_solver(solver)
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
@@ -410,7 +410,7 @@ def _run_parts(
 def _parts(problem: ConvexProblem, solver: str | Solver) -> Iterator[_Part]:
     """Yield what to solve, and by which solver: as much at once as the solver wants, and the penalty allows."""
     everything = slice(0, problem.n_outputs)
-    chosen = find_solver(solver) if isinstance(solver, str) and solver != "auto" else solver
+    chosen = solver if solver == "auto" or isinstance(solver, Solver) else find_solver(solver)
     is_whole = isinstance(chosen, Solver) and chosen.solves == "problem"
     if is_whole or not problem.penalty.is_separable:
         yield _Part(problem, everything, choose_solver(problem, chosen))
@@ -438,6 +438,8 @@ def _objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> float
 
 
 def _checked_start(problem: ConvexProblem, start: Solution | Candidate) -> tuple[Tensor, Tensor]:
+    if not isinstance(start, (Solution, Candidate)):
+        raise InvalidInputError(f"expected a Solution to start from, got {type(start).__name__}")
     expected = (problem.dictionary.n_atoms, problem.n_outputs)
     if tuple(start.coef.shape) != expected:
         raise InvalidInputError(

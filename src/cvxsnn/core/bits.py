@@ -126,7 +126,7 @@ def _multipliers(n_words: int, salt: int, device: torch.device) -> Tensor:
 
 @cache
 def _byte_table(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The eight bits of every byte, lowest first."""
+    """Return the eight bits of every byte, lowest first."""
     return ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).to(device=device, dtype=dtype)
 
 

@@ -27,7 +27,7 @@ def dense_bytes(n_rows: int, n_columns: int) -> int:
 
 
 def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) -> int | None:
-    """Memory that new arrays may take on a device; None where the system does not tell.
+    """Return the memory that new arrays may take on a device; None where the system does not tell.
 
     On a CPU what the system could give without swapping, or what a control group leaves, if that is less. ``root`` is
     where the system's files are.
@@ -44,7 +44,7 @@ def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) 
 
 
 def share_of(device: torch.device, most: int) -> int:
-    """Bytes for the blocks of a piece of work on a GPU: so many, or less on a small or busy one."""
+    """Return the bytes for the blocks of a computation on a GPU: so many, or fewer on a small or busy one."""
     available = available_bytes(device)
     return most if available is None else min(most, max(2**20, available // 16))
 
@@ -72,7 +72,7 @@ def check_fits(
 
 
 def format_bytes(n_bytes: float) -> str:
-    """A number of bytes for people, in binary units."""
+    """Return a number of bytes as text, in binary units."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if n_bytes < 1024:
             return f"{n_bytes:.3g} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
@@ -81,7 +81,7 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes as people write it: 64GB, 1.5 TiB, 4096."""
+    """Return the number of bytes in a string such as 64GB, 1.5 TiB or 4096."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGTP])(i?)B?|B)?\s*", text, re.IGNORECASE)
     if found is None or float(found[1]) == 0:
         raise InvalidInputError(f"expected an amount of memory such as 64GB or 16GiB, got {text!r}")
@@ -104,7 +104,7 @@ def _system_bytes(root: Path) -> int | None:
 
 
 def _control_group_bytes(root: Path) -> int | None:
-    """What the tightest of the control groups around this process leaves, as containers and batch systems set them."""
+    """Return what the tightest control group around this process leaves, as containers and batch systems set them."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

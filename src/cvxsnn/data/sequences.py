@@ -148,7 +148,7 @@ class Sequences:
         return torch.arange(self.n_steps, device=self.device) < self.lengths[:, None]
 
     def _trusted(self, inputs: Tensor, lengths: Tensor | None) -> Self:
-        """Parts of checked sequences need no second check."""
+        """Return parts of checked sequences without a second check."""
         other = object.__new__(type(self))
         object.__setattr__(other, "inputs", inputs)
         object.__setattr__(other, "lengths", lengths)

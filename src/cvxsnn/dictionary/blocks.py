@@ -42,11 +42,11 @@ class Block:
     targets: Tensor
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return len(self.sequences)
 
     def __reduce__(self) -> tuple[type["Block"], tuple[Sequences, Tensor]]:
-        """To another process goes what the block shows, not all of the batch it was cut from."""
+        """Pickle what the block shows, not all of the batch that it was cut from."""
         inputs, lengths = self.sequences.inputs, self.sequences.lengths
         sequences = Sequences(inputs.clone(), None if lengths is None else lengths.clone())
         return Block, (sequences, self.targets.clone())

@@ -162,7 +162,7 @@ def _without_duplicates(
 
 
 def _pack_columns(spikes: Tensor) -> Tensor:
-    """(n_rows, n_columns) bool to packed columns."""
+    """Return booleans of shape (n_rows, n_columns) as packed columns."""
     return bits.transpose(bits.pack(spikes), spikes.shape[1])
 
 

@@ -243,5 +243,5 @@ class DenseDictionary:
         )
 
     def __repr__(self) -> str:
-        """Sizes on one line."""
+        """Return sizes on one line."""
         return f"DenseDictionary({self.n_rows} rows × {self.n_atoms} real columns)"

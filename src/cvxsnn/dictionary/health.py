@@ -40,7 +40,7 @@ class DictionaryHealth:
     n_distinct_rows: int
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return one line for a person."""
         return (
             f"{self.n_witnesses} witnesses gave {self.n_atoms} atoms (density {self.density:.3f}): {self.n_dead} dead, "
             f"{self.n_saturated} saturated, {self.n_duplicate} duplicate, {self.n_complementary} complementary pairs; "

@@ -20,7 +20,7 @@ _PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
 """Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
 
 _GRAM_TRIANGLE = 4
-"""Blocks a side in which a Gram matrix is formed, to make use of its symmetry."""
+"""Blocks per side in which a Gram matrix is formed, to make use of its symmetry."""
 
 _GRAM_BLOCK, _GRAM_BLOCK_GPU = 2**26, 2**30
 """Numbers unpacked at once for a Gram matrix: 64 MiB of bytes, a GiB on a GPU."""
@@ -354,7 +354,7 @@ class SpikeDictionary:
         return int((2 * self.n_atoms - len(groups.first)) // 2)
 
     def _numbers(self, packed: Tensor, rows: slice, dtype: torch.dtype, buffer: Tensor | None = None) -> Tensor:
-        """Columns as the rows of a matrix, for a stretch of the dictionary's rows."""
+        """Return columns as the rows of a matrix, for a slice of the dictionary's rows."""
         n_rows = rows.stop - rows.start
         if packed.shape[1] == 1:
             return bits.unpack(packed[:, 0], n_rows, dtype, buffer)
@@ -363,7 +363,7 @@ class SpikeDictionary:
         return numbers.mul_(self._scale(rows, dtype))
 
     def _rows_of_planes(self, rows: Tensor) -> Tensor:
-        """What each bit of an atom multiplies in Dᵀ·R: the planes one after the other, each padded as its bits are."""
+        """Return what each bit of an atom multiplies in Dᵀ·R: the planes in order, each padded as its bits are."""
         n_planes, n_bytes = self.packed.shape[1:]
         if n_planes == 1:
             return rows
@@ -390,7 +390,7 @@ class SpikeDictionary:
         return torch.full((self.n_rows,), most, dtype=torch.int64, device=self.device)
 
     def __repr__(self) -> str:
-        """Sizes and origin on one line."""
+        """Return sizes and origin on one line."""
         origin = "a plain array" if self.witnesses is None else repr(self.witnesses)
         return f"SpikeDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, from {origin})"
 
@@ -439,7 +439,7 @@ def lookup_product(packed: Tensor, values: Tensor) -> Tensor:
 
 
 def _counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Entries of packed columns as integers, shape (n_atoms, 8 · n_bytes), with zeros for the padding."""
+    """Return entries of packed columns as integers, shape (n_atoms, 8 · n_bytes), with zeros for the padding."""
     n_bits = 8 * packed.shape[2]
     total = bits.unpack(packed[:, 0], n_bits, dtype)
     for plane in range(1, packed.shape[1]):
@@ -448,7 +448,7 @@ def _counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _multiplies_bytes(device: torch.device, most: int) -> bool:
-    """Whether torch has products of bytes for this device that are exact for numbers up to ``most``."""
+    """Return whether torch has products of bytes on this device that are exact for numbers up to ``most``."""
     if not hasattr(torch, "_int_mm"):
         return False
     if device.type == "cuda":
@@ -457,12 +457,12 @@ def _multiplies_bytes(device: torch.device, most: int) -> bool:
 
 
 def _integer_gram(columns: Tensor) -> Tensor:
-    """Products of columns, which are given as the rows of a matrix of small integers: in bytes, or float32."""
+    """Return the products of columns, given as rows of a matrix of small integers in bytes or float32."""
     # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
     in_bytes = columns.dtype == torch.int8
     n_columns = len(columns)
     n_padded = max(32, -(-n_columns // 8) * 8)
-    if in_bytes and columns.is_cuda and n_padded > n_columns:  # it takes tiles of 8, and no fewer than 17 rows
+    if in_bytes and columns.is_cuda and n_padded > n_columns:  # it requires tiles of 8, and at least 17 rows
         columns = pad(columns, (0, 0, 0, n_padded - n_columns))
     product = torch._int_mm if in_bytes else torch.mm
     size = len(columns)

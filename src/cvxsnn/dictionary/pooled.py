@@ -139,6 +139,6 @@ class _Source:
 def _draw_and_judge(
     source: Shared[_Source], judge: Shared[Judge[Verdict]], number: int, is_wanted: bool
 ) -> tuple[Verdict, SpikeDictionary | None]:
-    """The verdict on a block and, where they are wanted, its spikes."""
+    """Return the verdict on a block and, where they are wanted, its spikes."""
     spikes = source.value.block(number)
     return judge.value(spikes, source.value.pool.starts[number]), spikes if is_wanted else None

@@ -323,7 +323,7 @@ class ShardedDictionary:
         )
 
     def __repr__(self) -> str:
-        """Sizes and place on one line."""
+        """Return sizes and place on one line."""
         return (
             f"ShardedDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, in "
             f"{len(self.shard_rows)} shards at {self.folder})"
@@ -473,7 +473,7 @@ def _write_shard(
 
 
 def _finished(path: Path, source: str, restart: bool) -> _Shard | None:
-    """A shard that is there already; None if it is not, or damaged."""
+    """Return a shard that exists already; None if it does not, or is damaged."""
     try:
         tensors, header = read_tensors(path, _SHARD_KIND)
     except DataFileError:

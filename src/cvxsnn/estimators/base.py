@@ -34,6 +34,7 @@ from ..training.search import Tuning
 from ..training.stages import ConvexSettings, Split
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Normal, Uniform, WitnessSet
+from ..witnesses.sampling import is_reproducible
 from .history import History, StageSummary
 from .pickling import PickledNetwork, PickledProof
 
@@ -218,6 +219,11 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         twin.certificate_ = twin._proof.certificate
         return twin
 
+    @property
+    def input_scale_(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and spread by which each feature is standardised, two arrays of shape (n_features,)."""
+        return self._mean, self._scale
+
     def _state(self) -> FittedState:
         """Return what was learned, for a file."""
         check_is_fitted(self)
@@ -251,7 +257,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if "network_" in state:
             state["network_"] = PickledNetwork.of(state["network_"])
         proof: Proof | None = state.get("_proof")
-        if proof is not None and proof.witnesses.provenance.kind == "sampled":
+        if proof is not None and is_reproducible(proof.witnesses):
             state["_proof"] = PickledProof.of(proof)
         return state
 

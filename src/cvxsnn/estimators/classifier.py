@@ -253,8 +253,8 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         if self._loss_name != "softmax" and len(self.classes_) > 2:
             columns: npt.NDArray[Any] = np.eye(len(self.classes_))[places]
             return columns
-        # The decision is at zero, so that is where the squared loss must put the middle.
-        return 2 * places - 1 if self._loss_name == "squared" else places
+        # The decision is at zero, so that is where a loss for real targets must put the middle.
+        return 2 * places - 1 if LOSSES[self._loss_name].is_regression else places
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> tuple[float, float]:
         with torch.no_grad():

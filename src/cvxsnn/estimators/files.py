@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from ..convex import Certificate
-from ..convex.losses import LOSSES, Loss, Softmax
+from ..convex.losses import LOSSES, Loss, Softmax, make_loss
 from ..convex.objective import Objective
+from ..convex.penalties import make_penalty, name_of_penalty
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..network.reconstruction import Proof
@@ -26,6 +27,7 @@ from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
+from ..witnesses.sampling import is_reproducible
 from .base import FittedState
 from .classifier import SpikingClassifier
 from .regressor import SpikingRegressor
@@ -219,10 +221,11 @@ def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return a proof as tensors and a header, with sampled witnesses as their recipe and a digest of the result."""
     tensors = {f"proof.{name}": getattr(proof, name) for name in ("support", "coef", "intercept", "dual_point")}
     provenance = proof.witnesses.provenance
-    witnesses: dict[str, Any] = {"kind": provenance.kind}
-    if provenance.kind == "sampled":
-        witnesses |= {"recipe": provenance.recipe, "digest": _digest(proof.witnesses)}
+    witnesses: dict[str, Any]
+    if is_reproducible(proof.witnesses):
+        witnesses = {"kind": "sampled", "recipe": provenance.recipe, "digest": _digest(proof.witnesses)}
     else:
+        witnesses = {"kind": "pretrained" if provenance.kind == "sampled" else provenance.kind}
         layers, witnesses["layers"] = _layers_out("proof.layers", proof.witnesses.layers)
         tensors |= layers
     certificate = asdict(proof.certificate)
@@ -230,7 +233,7 @@ def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "witnesses": witnesses,
         "objective": _objective_out(proof.objective),
         "l1_strength": proof.l1_strength,
-        "penalty": proof.penalty,
+        "penalty": name_of_penalty(proof.penalty),
         "has_intercept": proof.has_intercept,
         "certificate": certificate,
     }
@@ -254,7 +257,7 @@ def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof
         dual_point=tensors["proof.dual_point"],
         objective=_objective_in(header["objective"]),
         l1_strength=float(header["l1_strength"]),
-        penalty=str(header["penalty"]),
+        penalty=make_penalty(str(header["penalty"])),
         has_intercept=bool(header["has_intercept"]),
         certificate=Certificate(**header["certificate"]),
     )
@@ -299,19 +302,18 @@ def _objective_in(header: Mapping[str, Any]) -> Objective:
 def _loss_out(loss: str | Loss) -> dict[str, Any]:
     if isinstance(loss, str):
         return {"name": loss}
-    LOSSES.of(loss)  # refuses a loss that is not registered, also one that is derived from a registered one
-    return {"name": loss.name, "n_classes": loss.n_classes} if isinstance(loss, Softmax) else {"name": loss.name}
+    kind = LOSSES.of(loss)
+    return {"name": kind.name, "n_classes": loss.n_classes} if isinstance(loss, Softmax) else {"name": kind.name}
 
 
 def _loss_in(stored: Mapping[str, Any]) -> Loss:
-    return Softmax(stored.get("n_classes")) if stored["name"] == "softmax" else LOSSES[stored["name"]]()
+    return Softmax(stored.get("n_classes")) if stored["name"] == "softmax" else make_loss(stored["name"])
 
 
 def _parameter_out(name: str, value: Any) -> Any:
     if isinstance(value, WitnessSet):
-        # Witnesses that were not sampled are in the network and the proof; as a parameter they have no short form.
-        is_sampled = value.provenance.kind == "sampled"
-        return {"recipe": value.provenance.recipe} if is_sampled else "auto"
+        # Witnesses that cannot be drawn again are in the network and the proof; as a parameter they have no short form.
+        return {"recipe": value.provenance.recipe} if is_reproducible(value) else "auto"
     if name == "class_weight" and isinstance(value, Mapping):
         return {"class_weight": [[_value_out(label), float(weight)] for label, weight in value.items()]}
     return {"family": describe_family(value)} if isinstance(value, Mapping) else _value_out(value)

@@ -206,7 +206,7 @@ class Operations:
         return align(header, rows)
 
     def __str__(self) -> str:
-        """The table, and its sums in a sentence."""
+        """Return the table, and its sums in a sentence."""
         return (
             f"{self.table()}\n"
             f"{self.synaptic_per_sample:,.1f} synaptic operations per sample, {self.synaptic_per_step:,.1f} per step "
@@ -290,7 +290,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
 
 
 def _spike_counts(layers: Sequence[HiddenLayer], sequences: Sequences, steps: Steps) -> Tensor:
-    """How often each neuron of the last layer fired, shape (n_subnetworks, width), over all sequences."""
+    """Return how often each neuron of the last layer fired, shape (n_subnetworks, width), over all sequences."""
     last = layers[-1]
     counts = torch.zeros(last.n_subnetworks * last.width, dtype=torch.int64, device=sequences.device)
     for _, columns, spikes in iterate_rollout(layers, sequences, steps):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..convex import Certificate, ConvexProblem, Solution, StatisticsProblem, StatisticsSolution, certify
 from ..convex.objective import Objective
-from ..convex.penalties import name_of_penalty
+from ..convex.penalties import Penalty
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
@@ -68,7 +68,7 @@ def reconstruct(
     width = check_positive_int("width", width)
     if form != "parallel" and width != 1:
         raise InvalidInputError(f"expected width=1 for the {form} form, got {width}: pass form='parallel'")
-    # Statistics have no dictionary any more, but know who made its atoms.
+    # Statistics have no dictionary any more, but know the witnesses of its atoms.
     dictionary = solution.problem.dictionary if isinstance(solution, Solution) else solution.problem
     witnesses = _witnesses_of(dictionary)
     support, coef = solution.support, solution.coef[solution.support]
@@ -118,7 +118,7 @@ class Proof:
         What was minimised.
     l1_strength : float
         The strength of the penalty.
-    penalty : "l1" or "group"
+    penalty : Penalty
         The penalty.
     has_intercept : bool
         Whether the constants were fitted.
@@ -133,7 +133,7 @@ class Proof:
     dual_point: Tensor
     objective: Objective
     l1_strength: float
-    penalty: str
+    penalty: Penalty
     has_intercept: bool
     certificate: Certificate
 
@@ -164,7 +164,7 @@ class Proof:
             dual_point=solution.dual_point,
             objective=objective,
             l1_strength=problem.l1_strength,
-            penalty=name_of_penalty(problem.penalty),
+            penalty=problem.penalty,
             has_intercept=problem.intercept,
             certificate=solution.certificate,
         )
@@ -227,20 +227,20 @@ def _witnesses_of(dictionary: Dictionary | StatisticsProblem) -> WitnessSet:
 
 
 def _full(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int) -> tuple[list[HiddenLayer], Tensor]:
-    """Every neuron; those of the support are read."""
+    """Return every neuron; those of the support are read."""
     return list(witnesses.layers), subnetworks * witnesses.hidden[-1] + neurons
 
 
 def _parallel(
     witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int
 ) -> tuple[list[HiddenLayer], Tensor]:
-    """One subnetwork per atom: its lower layers, and ``width`` copies of its last neuron."""
+    """Return one subnetwork per atom: its lower layers, and ``width`` copies of its last neuron."""
     *lower, last = witnesses.layers
     device = last.weight.device
     subnetworks, neurons = subnetworks.to(device), neurons.to(device)
     if last.recurrence is not None:
         # All neurons of a recurrent layer take part in the atom's spikes. The copies read what the neuron reads, and
-        # nobody reads them.
+        # no neuron reads them.
         everyone = torch.arange(last.width, device=device).expand(len(neurons), -1)
         chosen = torch.cat((everyone, neurons[:, None].expand(-1, width - 1)), dim=1)
         top = _choose_neurons(last.take(subnetworks), chosen)
@@ -272,7 +272,7 @@ def _check_size(witnesses: WitnessSet, count: int, width: int, max_weights: int)
 def _compact(
     witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int
 ) -> tuple[list[HiddenLayer], Tensor]:
-    """The subnetworks in use, without the neurons that have no way to the output.
+    """Return the subnetworks in use, without the neurons that have no way to the output.
 
     Subnetworks have equal widths, so those that need fewer neurons than another are filled up with silent ones.
     """
@@ -303,7 +303,7 @@ def _compact(
 
 
 def _choose_neurons(layer: HiddenLayer, chosen: Tensor) -> HiddenLayer:
-    """The layer with neurons ``chosen`` (n_subnetworks, n_chosen), in that order and as often as they are named."""
+    """Return the layer with neurons ``chosen`` (n_subnetworks, n_chosen), in that order and as often as named."""
     tensors = {}
     for name, value in layer.tensors().items():
         tensors[name] = _gather(value, chosen, value.ndim - 1)
@@ -313,7 +313,7 @@ def _choose_neurons(layer: HiddenLayer, chosen: Tensor) -> HiddenLayer:
 
 
 def _gather(value: Tensor, chosen: Tensor, axis: int) -> Tensor:
-    """``value`` with the chosen entries along an axis, other ones for each subnetwork (the first axis)."""
+    """Return ``value`` with the chosen entries along an axis, different ones for each subnetwork (the first axis)."""
     chosen = chosen.to(value.device)
     if value.ndim == 2:
         return torch.gather(value, 1, chosen)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..convex.losses import LOSSES
 from ..core.checks import Array, check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
@@ -48,9 +49,10 @@ def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
     """Return the class that each head decides for, from scores of shape (..., n_outputs)."""
     decisions = {}
     for head in heads:
-        if head.loss == "squared":
+        kind = LOSSES.get(head.loss)
+        if kind is not None and kind.is_regression:
             raise InvalidInputError(
-                f"expected a loss for classes, got head {head.name!r} with 'squared': call the network for scores"
+                f"expected a loss for classes, got head {head.name!r} with {head.loss!r}: call the network for scores"
             )
         own = scores[..., head.columns]
         # Several binary columns are one class against the rest each.
@@ -160,13 +162,13 @@ class SpikingNetwork(nn.Module):
         self.heads = tuple(heads)
         self.readout: Readout = readout
         device = layers[0].weight.device
-        self.weight = nn.Parameter(weight.detach().to(device, torch.float64))
+        self.weight = nn.Parameter(weight.detach().to(device, torch.float64, copy=True))
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept
         if tuple(intercept.shape) != (weight.shape[1],):
             raise InvalidInputError(
                 f"expected an intercept for each of {weight.shape[1]} outputs, got shape {tuple(intercept.shape)}"
             )
-        self.intercept = nn.Parameter(intercept.detach().to(device, torch.float64))
+        self.intercept = nn.Parameter(intercept.detach().to(device, torch.float64, copy=True))
         self.register_buffer("neurons", neurons.to(device))
 
     @property
@@ -331,7 +333,7 @@ class SpikingNetwork(nn.Module):
         return self
 
     def __repr__(self) -> str:
-        """Sizes on one line."""
+        """Return sizes on one line."""
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:

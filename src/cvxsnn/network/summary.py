@@ -78,7 +78,7 @@ class NetworkSummary:
         return sum(layer.n_bytes for layer in self.layers)
 
     def __str__(self) -> str:
-        """A line on the whole, and one for each layer."""
+        """Return a line on the whole, and one for each layer."""
         header = ("layer", "neurons", "weights", "non-zero", "sparsity", "bits", "decay", "threshold", "bias", "bytes")
         rows = [
             (
@@ -176,7 +176,7 @@ def connected_neurons(network: SpikingNetwork) -> list[Tensor]:
 
 
 def _bits(weight: Tensor) -> int:
-    """The fewest bits, sign included, of integers that hold each neuron's weights in units of its own."""
+    """Return the fewest bits, sign included, of integers that hold each neuron's weights in units of its own."""
     for bits in range(2, 33):
         if bool((snap_weights(weight, bits) == weight).all()):
             return bits

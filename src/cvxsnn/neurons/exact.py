@@ -55,7 +55,7 @@ def snap_weights(weight: Tensor, bits: int = WEIGHT_BITS) -> Tensor:
 
 
 def weight_levels(weight: Tensor, bits: int = WEIGHT_BITS) -> float:
-    """The largest integer that a snapped neuron can reach when every input is one: ``max_i Σ_j |w_ij| / unit_i``."""
+    """Return the largest integer that a snapped neuron can reach with inputs of one: ``max_i Σ_j |w_ij| / unit_i``."""
     levels: float = (weight.double().abs().sum(-2, keepdim=True) / _weight_unit(weight, bits).double()).max().item()
     return levels
 
@@ -75,7 +75,7 @@ def snap_inputs(inputs: Tensor) -> Tensor:
 
 
 def input_levels(inputs: Tensor) -> float:
-    """The largest integer among the inputs, counted in the coarsest unit that holds them all."""
+    """Return the largest integer among the inputs, counted in the coarsest unit that holds them all."""
     largest: float = inputs.abs().max().item()
     if bool((inputs == inputs.round()).all()):
         return max(largest, 1.0)
@@ -83,7 +83,7 @@ def input_levels(inputs: Tensor) -> float:
 
 
 def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dtype:
-    """The narrowest type in which no partial sum is rounded.
+    """Return the narrowest type in which no partial sum is rounded.
 
     float32 products may be computed in fewer bits when the user relaxed ``torch.set_float32_matmul_precision``; then
     float64 is used, which no such setting touches.
@@ -106,7 +106,7 @@ def _multiplies_in_full_float32() -> bool:
         return False
 
 
-def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, workspace: "Workspace") -> None:
+def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
     """Write ``inputs @ weight`` into ``out``: summed exactly in the factors' dtype, then rounded once to ``out``'s.
 
     Parameters
@@ -115,7 +115,7 @@ def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, workspace: "Works
     weight : Tensor of shape (n_subnetworks, fan_in, width), of the dtype given by :func:`product_dtype`
     out : Tensor of shape (n_subnetworks, n_rows, width)
     """
-    total = out if out.dtype == weight.dtype else workspace.array("product", out.shape, weight.dtype, out.device)
+    total = out if out.dtype == weight.dtype else scratch.array("product", out.shape, weight.dtype, out.device)
     inputs = inputs.expand(len(weight), *inputs.shape[-2:])
     if weight.is_cuda or inputs.shape[1] * weight.shape[2] < _SMALL_PRODUCT:
         torch.bmm(inputs, weight, out=total)
@@ -141,7 +141,7 @@ class ByteWeights:
 
     @staticmethod
     def pays(weight: Tensor, bits: int) -> bool:
-        """Whether this processor multiplies bytes fast, and the planes can hold the weights."""
+        """Return whether this processor multiplies bytes fast, and the planes can hold the weights."""
         has_byte_products = weight.device.type == "cpu" and getattr(torch.cpu, "_is_vnni_supported", bool)()
         return (
             has_byte_products
@@ -151,29 +151,29 @@ class ByteWeights:
         )
 
     def __getitem__(self, subnetworks: slice) -> "ByteWeights":
-        """The weights of some subnetworks."""
+        """Return the weights of some subnetworks."""
         part = object.__new__(ByteWeights)
         part._planes, part._unit = self._planes[subnetworks], self._unit[subnetworks]
         return part
 
-    def product(self, spikes: Tensor, out: Tensor, workspace: "Workspace") -> None:
+    def product(self, spikes: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
         """Write ``spikes @ weight`` into ``out``, for bool spikes of shape (n_subnetworks, n_rows, fan_in)."""
         width = out.shape[2]
-        total = workspace.array("integers", out.shape[1:], torch.int32, out.device)
+        total = scratch.array("integers", out.shape[1:], torch.int32, out.device)
         for k in range(len(out)):
             planes = torch._int_mm(spikes[k].view(torch.int8), self._planes[k])
             torch.add(planes[:, width:], planes[:, :width], alpha=256, out=total)
             torch.mul(total, self._unit[k], out=out[k])
 
 
-class Workspace:
+class ScratchArrays:
     """Arrays used again and again: fresh memory costs more than the arithmetic done in it."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-        """An uninitialised array; the next one of the same name takes its place."""
+        """Return an uninitialised array; the next one of the same name takes its place."""
         size = math.prod(shape)
         buffer = self._buffers.get((name, dtype, device))
         if buffer is None or buffer.numel() < size:

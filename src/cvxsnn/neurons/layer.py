@@ -286,7 +286,7 @@ class HiddenLayer(ABC):
         return layer
 
     def _with_valid(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """The layer after a function that selects subnetworks or neurons, or moves them, and changes no value."""
+        """Return the layer after a function that selects or moves subnetworks or neurons and changes no value."""
         tensors = {name: function(value) for name, value in self.tensors().items()}
         layer = self.from_valid(tensors, self.settings())
         layer._check_weight_shape()

@@ -67,13 +67,13 @@ _BLOCK = 1024
 
 
 def can_scan(drive: Tensor) -> bool:
-    """Whether the kernel can run where the drives are."""
+    """Return whether the kernel can run where the drives are."""
     return triton is not None and drive.is_cuda and _compiles(drive.device)
 
 
 @cache
 def _compiles(device: torch.device) -> bool:
-    """Whether Triton can make a kernel for this device; it needs a C compiler, and no very old device."""
+    """Return whether Triton can make a kernel for this device; it needs a C compiler, and no very old device."""
     one = torch.ones(1, 1, 1, 1, device=device)
     written = torch.empty(1, 1, 1, dtype=torch.bool, device=device)
     try:

@@ -15,7 +15,7 @@ from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import share_of
 from ..data.sequences import Sequences, as_inputs
-from .exact import ByteWeights, Workspace, exact_product, input_levels, product_dtype, snap_inputs
+from .exact import ByteWeights, ScratchArrays, exact_product, input_levels, product_dtype, snap_inputs
 from .layer import HiddenLayer, LayerState, per_sample
 
 Steps = Literal["last", "all"]
@@ -118,7 +118,7 @@ def _iterate_blocks(
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(inputs.device) for layer in _checked_stack(layers, inputs.shape[2])]
     weights = _fast_weights(layers, inputs)
-    workspace = Workspace()
+    scratch = ScratchArrays()
     n_samples, n_steps, _ = inputs.shape
     n_subnetworks = layers[0].n_subnetworks
     block_rows, block_subnetworks = _plan_blocks(layers, n_steps, chunk_bytes, row_multiple)
@@ -129,9 +129,9 @@ def _iterate_blocks(
         for i in range(0, n_samples, block_rows):
             rows = slice(i, min(i + block_rows, n_samples))
             if lengths is None:
-                yield rows, subnetworks, _roll_block(block_layers, block_weights, inputs[rows], steps, workspace)
+                yield rows, subnetworks, _roll_block(block_layers, block_weights, inputs[rows], steps, scratch)
             else:
-                spikes = _roll_block(block_layers, block_weights, inputs[rows], "all", workspace)
+                spikes = _roll_block(block_layers, block_weights, inputs[rows], "all", scratch)
                 yield rows, subnetworks, _cut(spikes, lengths[rows], steps)
 
 
@@ -163,7 +163,7 @@ class Stepper:
             layer.weight.to(product_dtype(levels, 1.0))
             for layer, levels in zip(self._layers[1:], self._levels[1:], strict=True)
         ]
-        self._workspace = Workspace()
+        self._scratch = ScratchArrays()
 
     def start(self, n_samples: int) -> tuple[LayerState, ...]:
         """Return the state before the first step.
@@ -226,36 +226,36 @@ class Stepper:
         block = snap_inputs(inputs)[..., None, :, :]
         after = tuple(LayerState(own.membrane.clone(), own.spikes.clone()) for own in state)
         for layer, own, weight in zip(self._layers, after, weights, strict=True):
-            layer.step(_drive(layer, weight, block, self._workspace)[:, 0], own)
+            layer.step(_drive(layer, weight, block, self._scratch)[:, 0], own)
             block = own.spikes[:, None]
         return after, after[-1].spikes != 0
 
 
 def _roll_block(
-    layers: Sequence[HiddenLayer], weights: Sequence[ExactWeights], inputs: Tensor, steps: Steps, workspace: Workspace
+    layers: Sequence[HiddenLayer], weights: Sequence[ExactWeights], inputs: Tensor, steps: Steps, scratch: ScratchArrays
 ) -> Tensor:
     """Roll one block of rows through one block of subnetworks: spikes of shape (n_samples, [n_steps,] K, width)."""
     block = snap_inputs(inputs).transpose(0, 1)
     for depth, (layer, weight) in enumerate(zip(layers, weights, strict=True), 1):
-        drive = _drive(layer, weight, block, workspace)
+        drive = _drive(layer, weight, block, scratch)
         state = layer.initial_state(inputs.shape[0])
         if depth == len(layers) and steps == "last":
             return layer.scan(drive, state).movedim(0, -2)
-        block = workspace.array(f"spikes{depth % 2}", drive.shape, torch.bool, drive.device)
+        block = scratch.array(f"spikes{depth % 2}", drive.shape, torch.bool, drive.device)
         layer.scan(drive, state, block)
     return block.permute(2, 1, 0, 3)
 
 
 def _cut(spikes: Tensor, lengths: Tensor, steps: Steps) -> Tensor:
-    """Spikes of the last steps, or of all steps with silence after them; ``spikes`` has shape (n_samples, T, ...)."""
+    """Return spikes of the last steps, or of all steps with silence after them; ``spikes`` is (n_samples, T, ...)."""
     if steps == "last":
         return spikes[torch.arange(len(lengths), device=lengths.device), lengths - 1]
     inside = torch.arange(spikes.shape[1], device=lengths.device) < lengths[:, None]
     return spikes & inside[:, :, None, None]
 
 
-def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, workspace: Workspace) -> Tensor:
-    """Weighted input plus bias at all steps.
+def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, scratch: ScratchArrays) -> Tensor:
+    """Return weighted input plus bias at all steps.
 
     Parameters
     ----------
@@ -269,24 +269,24 @@ def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, workspace: W
     n_steps, n_samples, fan_in = block.shape[-3:]
     flat = block.reshape(*block.shape[:-3], n_steps * n_samples, fan_in)
     shape = (layer.n_subnetworks, n_steps * n_samples, layer.width)
-    drive = workspace.array("drive", shape, layer.weight.dtype, block.device)
+    drive = scratch.array("drive", shape, layer.weight.dtype, block.device)
     if isinstance(weight, ByteWeights):
-        weight.product(flat, drive, workspace)
+        weight.product(flat, drive, scratch)
     else:
-        exact_product(flat.to(weight.dtype), weight, drive, workspace)
+        exact_product(flat.to(weight.dtype), weight, drive, scratch)
     if bool(layer.bias.any()):
         drive += per_sample(layer.bias)
     return drive.view(layer.n_subnetworks, n_steps, n_samples, layer.width)
 
 
 def _exact_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[Tensor]:
-    """The weights of each layer, in the dtype in which its products with these inputs, or with spikes, are exact."""
+    """Return the weights of each layer, in the dtype in which its products with these inputs, or spikes, are exact."""
     levels = [input_levels(inputs), *[1.0] * (len(layers) - 1)]
     return [layer.weight.to(product_dtype(layer.levels, level)) for layer, level in zip(layers, levels, strict=True)]
 
 
 def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[ExactWeights]:
-    """The same, with bytes in place of floats where a layer reads spikes and bytes are faster."""
+    """Return these weights, as bytes instead of floats where a layer reads spikes and bytes are faster."""
     weights: list[ExactWeights] = [*_exact_weights(layers, inputs)]
     for depth, layer in enumerate(layers[1:], 1):
         if ByteWeights.pays(layer.weight, layer.weight_bits):
@@ -295,7 +295,7 @@ def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[ExactWe
 
 
 def _plan_blocks(layers: Sequence[HiddenLayer], n_steps: int, chunk_bytes: int, row_multiple: int) -> tuple[int, int]:
-    """Rows and subnetworks a block may have for its largest array to fit into ``chunk_bytes``."""
+    """Return the rows and subnetworks per block for its largest array to fit into ``chunk_bytes``."""
     widest = max(layer.width for layer in layers)
     unit = n_steps * widest * max(layer.weight.element_size() for layer in layers)
     n_subnetworks = layers[0].n_subnetworks

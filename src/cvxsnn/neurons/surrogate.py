@@ -57,7 +57,7 @@ class _LIFScan(torch.autograd.Function):
             later = torch.mul(later, leak, out=grad_drive[:, t]).addcmul_(grad[:, t], slopes[:, t])
 
         def against(values: Tensor, first: Tensor) -> Tensor:
-            """Sum over steps and samples of the gradient times what the step before had."""
+            """Return the sum over steps and samples of the gradient times what the step before had."""
             return (grad_drive[:, 1:] * values[:, :-1]).sum((1, 2)) + (grad_drive[:, 0] * first).sum(1)
 
         grad_decay = against(membranes, first_membrane) if ctx.needs_input_grad[1] else None

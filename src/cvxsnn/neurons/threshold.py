@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInputError
-from .exact import Workspace, exact_product, product_dtype, snap_weights, weight_levels
+from .exact import ScratchArrays, exact_product, product_dtype, snap_weights, weight_levels
 from .layer import HiddenLayer, LayerState, per_sample
 from .lif import fire
 
@@ -99,6 +99,6 @@ class ThresholdLayer(HiddenLayer):
         """
         weight = self.recurrent_weight.to(product_dtype(self._recurrent_levels, 1.0))
         feedback = torch.empty_like(drive)
-        exact_product(state.spikes.to(weight.dtype), weight, feedback, Workspace())
+        exact_product(state.spikes.to(weight.dtype), weight, feedback, ScratchArrays())
         threshold_membrane(drive, feedback, out=state.membrane)
         fire(state.membrane, out=state.spikes)

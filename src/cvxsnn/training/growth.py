@@ -238,7 +238,7 @@ def climb_prices(
     best, best_price = starts, first
     # A candidate climbs along the outputs as its price weighs them at the start: the one for L1, all for groups.
     direction = before.sign() * (before.abs() == before.abs().amax(1, keepdim=True))
-    if penalty.name != "l1":
+    if not penalty.is_separable:
         direction = before / first[:, None].clamp_min(1e-12)
     model = _Candidates(starts, readout, ascent.steepness)
     generator = torch.Generator().manual_seed(seed)

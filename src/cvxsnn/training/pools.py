@@ -261,11 +261,11 @@ class _Pricing:
         with one_thread():  # a price must not depend on where it is computed, not in its last bit
             correlation = block.rmatvec(self.dual_point)
         price = self.penalty.atom_norms(correlation)
-        if self.penalty.name == "l1":
+        if self.penalty.is_separable:
             largest = correlation.abs().amax(0)
         else:  # one row whose norm is the largest price
-            largest = torch.zeros_like(correlation[0])
-            largest[0] = price.max()
+            unit = torch.eye(1, correlation.shape[1]).to(correlation)
+            largest = (unit * price.max() / self.penalty.atom_norms(unit))[0]
         chosen = torch.nonzero(price > self.l1_strength * (1 + 1e-12)).squeeze(1)
         members = block.witness_of_atom[chosen] + first_witness
         return _best(_Prices(largest, len(chosen), price[chosen], members, block.packed[chosen]))

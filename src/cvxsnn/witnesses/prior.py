@@ -59,11 +59,11 @@ class FamilyDraw:
     last: Mapping[str, Any]
 
     def __eq__(self, other: object) -> bool:
-        """Whether all layers are drawn alike."""
+        """Return whether all layers are drawn alike."""
         return isinstance(other, FamilyDraw) and self.arguments() == other.arguments()
 
     def __hash__(self) -> int:
-        """Of what counts for equality."""
+        """Return the hash of what counts for equality."""
         return hash(repr(self.arguments()))
 
     def arguments(self) -> dict[str, Any]:

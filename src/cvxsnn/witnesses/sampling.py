@@ -466,6 +466,26 @@ def regenerate(provenance: Provenance, **overrides: Any) -> WitnessSet:
     return witnesses if subnetworks is None else witnesses.take(torch.as_tensor(subnetworks))
 
 
+def is_reproducible(witnesses: WitnessSet) -> bool:
+    """Return whether the recipe of witnesses draws them again, to the bit.
+
+    Witnesses whose layers were replaced or converted to another type keep the recipe of what they were made from.
+    """
+    if witnesses.provenance.kind != "sampled" or "dtype" not in witnesses.provenance.recipe:
+        return False
+    again = regenerate(witnesses.provenance)
+    return again.hidden == witnesses.hidden and all(
+        type(own) is type(drawn)
+        and own.settings() == drawn.settings()
+        and all(_equal(value, drawn.tensors()[name]) for name, value in own.tensors().items())
+        for own, drawn in zip(witnesses.layers, again.layers, strict=True)
+    )
+
+
+def _equal(value: Tensor, other: Tensor) -> bool:
+    return value.dtype == other.dtype and torch.equal(value.cpu(), other)
+
+
 def _check_finite(**values: float) -> None:
     for name, value in values.items():
         if not math.isfinite(value):

@@ -154,6 +154,6 @@ class WitnessSet:
         return type(self)(tuple(layer.to(device, dtype) for layer in self.layers), self.provenance)
 
     def __repr__(self) -> str:
-        """Sizes and origin on one line."""
+        """Return sizes and origin on one line."""
         shape = "→".join(map(str, (self.n_features, *self.hidden)))
         return f"WitnessSet({self.provenance.kind} {self.neuron}, {self.n_subnetworks} × ({shape}))"

@@ -70,7 +70,7 @@ def test_a_loader_is_held_a_batch_at_a_time():
                 yield batch, classes[start : start + 6]
 
     (inputs, classes), alive, told = draw_data(), [], []
-    reconstruct_readout(Looped(), Watching(), report=lambda *news: told.append(news))
+    reconstruct_readout(Looped(), Watching(), callback=lambda *news: told.append(news))
     assert ("recording", 10, 10) in told
     assert len(alive) > 20
 

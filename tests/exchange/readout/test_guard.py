@@ -134,7 +134,7 @@ def test_an_interruption_at_any_stage_leaves_the_model_unharmed(stage):
             raise KeyboardInterrupt
 
     with unharmed(model), pytest.raises(KeyboardInterrupt):
-        reconstruct_readout(model, inputs, classes, report=interrupt)
+        reconstruct_readout(model, inputs, classes, callback=interrupt)
 
 
 def test_an_interruption_inside_the_solver_leaves_the_model_unharmed(monkeypatch):
@@ -160,7 +160,7 @@ def test_an_interruption_while_output_neurons_are_fitted_leaves_the_model_unharm
             raise KeyboardInterrupt
 
     with unharmed(model), pytest.raises(KeyboardInterrupt):
-        reconstruct_readout(model, inputs, classes, report=interrupt)
+        reconstruct_readout(model, inputs, classes, callback=interrupt)
 
 
 def test_a_reset_that_initialises_weights_does_no_harm():

@@ -144,7 +144,7 @@ def test_one_output_takes_every_loss_but_softmax(loss):
 
 def test_progress_is_reported_stage_by_stage():
     (inputs, classes), told = draw_data(), []
-    reconstruct_readout(CountingNeurons(), inputs, classes, batch_size=20, report=lambda *news: told.append(news))
+    reconstruct_readout(CountingNeurons(), inputs, classes, batch_size=20, callback=lambda *news: told.append(news))
     stages = list(dict.fromkeys(stage for stage, _, _ in told))
     assert stages[:4] == ["recording", "choosing the strength", "solving", "checking"]
     assert [news for news in told if news[0] == "recording"] == [("recording", number, 3) for number in (1, 2, 3)]

@@ -105,15 +105,22 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, n_befor
 @pytest.mark.parametrize("change", [{"learning_rate": 0.1}, {"epochs": 7}, {"seed": 4}, {"surrogate": "sigmoid"}])
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path, change):
     train(checkpoint=tmp_path / "run")
-    with pytest.raises(InvalidInputError, match=r"of this network and these settings, got another one: delete .*run"):
+    with pytest.raises(InvalidInputError, match=r"and these settings, got another one: delete .*run"):
         train(replace(QUICK, **change), checkpoint=tmp_path / "run")
 
 
 @pytest.mark.parametrize("change", [{"hidden": (13,)}, {"seed": 1}, {"decay": 0.5}], ids=str)
 def test_a_checkpoint_of_another_network_is_refused(tmp_path, change):
     train(checkpoint=tmp_path / "run")
-    with pytest.raises(InvalidInputError, match="of this network and these settings, got another one"):
+    with pytest.raises(InvalidInputError, match="of this network, objective and these settings, got another one"):
         train(network=draw_network(**change), checkpoint=tmp_path / "run")
+
+
+def test_a_checkpoint_of_another_loss_is_refused(tmp_path):
+    network = draw_network()
+    train(network=network, checkpoint=tmp_path / "run")
+    with pytest.raises(InvalidInputError, match="of this network, objective and these settings, got another one"):
+        train(network=network, objective=Objective("squared_hinge"), checkpoint=tmp_path / "run")
 
 
 @pytest.mark.parametrize(

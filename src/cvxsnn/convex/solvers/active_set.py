@@ -1,4 +1,4 @@
-"""Squared loss with few columns and a separable penalty: one Gram matrix, then exact active-set steps on it."""
+"""Squared loss with few columns and the L1 norm: one Gram matrix, then exact active-set steps on it."""
 
 import torch
 from torch import Tensor
@@ -11,14 +11,14 @@ from .base import Callback, Solver, SolverResult, Status
 from .quadratic import minimise_l1_quadratics
 
 MAX_ATOMS, MAX_ATOMS_GPU = 6000, 20_000
-"""Atoms up to which the whole Gram matrix is formed: 288 MB; on a GPU, which makes it in no time, 3.2 GB."""
+"""Atoms up to which the whole Gram matrix is formed: 288 MB; on a GPU, which forms it quickly, 3.2 GB."""
 
 GRAM_COPIES = 3
 """Matrices alive while a Gram matrix is centred: counts or products, the product of means, and the result."""
 
 _FEW_ABOVE = 1 / 15
-"""Strength, relative to the critical one, above which so few atoms are active that the others' products are not worth
-their time."""
+"""Strength, relative to the critical one, above which so few atoms are active that the whole Gram matrix is not worth
+its time."""
 
 _FIRST, _GROWTH, _SLACK = 48, 2.0, 1e-9
 """Atoms of the first working set, by how much it grows, and the relative violation that rounding may leave."""
@@ -27,11 +27,11 @@ _SIMULTANEOUS = 16
 """Outputs that a GPU solves for at once: each has a matrix of its active atoms."""
 
 _FALL = 0.3
-"""Factor between the strengths on the way to the one asked for."""
+"""Factor between the strengths on the way to the requested one."""
 
 
 class ActiveSet(Solver):
-    """Active-set steps on the Gram matrix, for the squared loss and a separable penalty; exact up to rounding."""
+    """Active-set steps on the Gram matrix, for the squared loss and the L1 norm; exact up to rounding."""
 
     name = "active-set"
     solves = "head"
@@ -99,7 +99,7 @@ def forms_gram(problem: ConvexProblem) -> bool:
 
 
 def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor:
-    """Products of columns over the rows, weighted; of centred columns if there is an intercept.
+    """Return the weighted products of columns over the rows; of centred columns if there is an intercept.
 
     An optimal intercept makes the residual's mean zero, which is the same as centring columns and targets.
     """
@@ -160,7 +160,7 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor) -> Tensor | 
 
 
 def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:
-    """Solve at falling sequences of strengths, so that active sets grow towards their sizes and not beyond them.
+    """Solve at falling strengths, so that active sets grow towards their final sizes and not beyond.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tens
     -------
     Tensor of shape (n_atoms, n_outputs)
     """
-    # A GPU takes as long for several outputs as for one; a processor is better off with one at a time.
+    # A GPU needs as long for several outputs as for one; a CPU is faster with one at a time.
     n_most = _SIMULTANEOUS if gram.is_cuda else 1
     if start.shape[1] > n_most:
         groups = zip(torch.split(linear, n_most, dim=1), torch.split(start, n_most, dim=1), strict=True)

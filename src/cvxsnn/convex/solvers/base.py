@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -47,7 +47,7 @@ class SolverResult:
     intercept : Tensor of shape (n_outputs,)
         The intercept, zero for a problem without one.
     status : Status
-        How the solver thinks that it ended. Only a certificate decides.
+        How the solver ended in its own judgement. Only a certificate decides.
     dual : Tensor of shape (n_rows, n_outputs), optional
         A guess of the dual point λ. The gradient at the coefficients is used when there is none.
     """
@@ -79,7 +79,7 @@ class Solver(ABC):
     smooths_losses : bool
         Whether it also accepts every other loss whose ``smoothed`` form is smooth and of bounded curvature.
     penalty_kinds : tuple of Penalty types, or None
-        The penalties that it accepts, by exact type; None for all separable ones.
+        The penalties that it accepts, by exact type; None for all with the L1 norm.
     accepts_any_penalty : bool
         Whether it accepts every penalty.
     accepts_curvature : bool
@@ -134,7 +134,7 @@ class Solver(ABC):
         if penalty.curvature and not self.accepts_curvature:
             return "a penalty without a quadratic part"
         if self.penalty_kinds is None:
-            return None if penalty.is_separable else "a separable penalty such as 'l1'"
+            return None if penalty.has_l1_norm else "a penalty with the L1 norm"
         kinds = {type(kind().for_outputs(problem.n_outputs)) for kind in self.penalty_kinds} | {*self.penalty_kinds}
         names = " or ".join(repr(kind.name) for kind in self.penalty_kinds)
         return None if type(penalty) in kinds else f"the penalty {names}"
@@ -203,9 +203,9 @@ SOLVERS: Registry[Solver] = Registry("solver", Solver)
 """Solvers by name. ``solver="auto"`` chooses the first that accepts a problem and is fast for it."""
 
 
-def find_solver(name: str) -> Solver:
+def find_solver(name: Any) -> Solver:
     """Return the solver of that name."""
-    if name not in SOLVERS:
+    if not isinstance(name, str) or name not in SOLVERS:
         known = ", ".join(map(repr, ("auto", *SOLVERS)))
         raise InvalidInputError(f"expected solver to be one of {known}, got {name!r}")
     return SOLVERS[name]
@@ -259,17 +259,17 @@ class Recorder:
 
     @property
     def history(self) -> "tuple[Progress, ...]":
-        """All moments so far."""
+        """All iterations so far."""
         return tuple(self._history)
 
     def record(self, primal: float, bound: float, n_active: int) -> None:
-        """Add a moment."""
+        """Add an iteration."""
         self._history.append(Progress(self.seconds, (primal - bound) / max(primal, 1e-300), n_active))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One moment of a solve, as the solver saw it.
+    """One iteration of a solve, as the solver reported it.
 
     Parameters
     ----------

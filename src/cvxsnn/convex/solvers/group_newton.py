@@ -77,8 +77,8 @@ class GroupNewton(Solver):
 class _RoundedSearch:
     """The iterate and the best points seen.
 
-    ``allowance`` is what rounding may add to the objective. ``slope`` is u, one row for each atom, and ``lean`` its
-    like for hinges, one entry for each score, where |1 − yf| is the norm that is rounded.
+    ``allowance`` is what rounding may add to the objective. ``slope`` is u, with one row per atom. ``lean`` is the same
+    for hinges, with one entry per score: there |1 − yf| is the norm that is rounded.
     """
 
     def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, tolerance: float) -> None:
@@ -108,7 +108,7 @@ class _RoundedSearch:
         self.smooth = smoothed(self.problem, self.width)
 
     def assess(self) -> None:
-        """Bring the best points up to date, let violators into the working set, and sharpen."""
+        """Update the best points, add violators to the working set, and sharpen."""
         problem, strength = self.problem, self.problem.l1_strength
         sparse = torch.where(self.slope.norm(dim=1, keepdim=True) < _STEEP, 0.0, self.coef)
         primal = self._offer(sparse, problem.dictionary.matvec(sparse) + self.intercept, inf)
@@ -137,7 +137,7 @@ class _RoundedSearch:
         return primal
 
     def advance(self) -> None:
-        """One Newton step on the rounded objective, over the working set and the intercept."""
+        """Take one Newton step on the rounded objective, over the working set and the intercept."""
         problem, strength, n_outputs = self.problem, self.problem.l1_strength, self.problem.n_outputs
         atoms = torch.nonzero(self.working).squeeze(1)
         n_atoms, n_columns = len(atoms), len(atoms) + problem.intercept
@@ -185,7 +185,7 @@ class _RoundedSearch:
         self.scores = problem.dictionary.matvec(self.coef) + self.intercept
 
     def _line_search(self, atoms: Tensor, d_coef: Tensor, d_scores: Tensor, predicted: float) -> float:
-        """The longest of the steps 1, ½, ¼, ... for which the rounded objective falls enough; zero if none does."""
+        """Return the longest of the steps 1, ½, ¼, ... that lowers the rounded objective enough; zero if none does."""
 
         def objective(step: float) -> float:
             norms = (self.coef[atoms] + step * d_coef[atoms]).norm(dim=1)

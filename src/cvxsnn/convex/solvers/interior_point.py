@@ -7,7 +7,7 @@ With :math:`Z = \mathrm{diag}(y) D`, the program and its dual are
     \max_{0 \le \alpha \le \omega} 1^\top \alpha \;\text{ s.t. }\; |Z^\top \alpha| \le s .
 
 Both have strictly feasible points that are easy to write down, so only the four complementarity products are left to
-drive to zero, and what rounding takes from feasibility. Each step costs one Cholesky factor of the size of the atoms
+drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the atoms
 (Mehrotra's predictor and corrector share it).
 """
 
@@ -69,7 +69,7 @@ class InteriorPoint(Solver):
             if best.relative_gap <= tolerance:
                 status = Status.CONVERGED
                 break
-            # The balance that an intercept asks for is an equation, and float32 would leave it unsolved.
+            # The balance that an intercept requires is an equation, which float32 would leave unsolved.
             is_rough = best.relative_gap > _ROUGH_ABOVE and not problem.intercept
             has_moved = is_rough and state.advance(margin, weight, strength, torch.float32)
             if not has_moved and not state.advance(margin, weight, strength, torch.float64):
@@ -114,7 +114,7 @@ def _polish(
     """Solve the optimality conditions exactly on the guessed active sets, by the least change of both points.
 
     Rows on the corner of the hinge have a margin of one, and active columns a correlation of the strength; an interior
-    point gives those sets away long before it gives the digits.
+    point shows these sets long before its digits are right.
     """
     active = torch.nonzero((coef != 0) | is_free).squeeze(1)
     short = 1 - margin @ coef
@@ -144,10 +144,10 @@ class _State:
 
     @classmethod
     def feasible(cls, margin: Tensor, weight: Tensor, strength: float, is_free: Tensor) -> "_State":
-        """Zero coefficients made of two equal halves, and a small multiple of the row weights."""
+        """Return a feasible state: zero coefficients made of equal halves, and a small multiple of the row weights."""
         n_rows, n_columns = margin.shape
         half = margin.new_full((n_columns,), 1.0)
-        for label in margin[:, is_free].T:  # an intercept asks for classes of equal mass
+        for label in margin[:, is_free].T:  # an intercept requires classes of equal mass
             up, down = weight[label > 0].sum(), weight[label < 0].sum()
             weight = weight * torch.minimum(up, down) / torch.where(label > 0, up, down)
         largest = float((margin.T @ weight)[~is_free].abs().max())
@@ -158,12 +158,12 @@ class _State:
         return state
 
     def sparse_coef(self, strength: float) -> Tensor:
-        """Coefficients, with those set to zero whose halves are smaller than their dual slacks."""
+        """Return the coefficients, with those set to zero whose halves are smaller than their dual slacks."""
         is_active = (self.positive > strength - self.correlation) | (self.negative > strength + self.correlation)
         return torch.where(is_active | self.is_free, self.positive - self.negative, 0.0)
 
     def advance(self, margin: Tensor, weight: Tensor, strength: float, precision: torch.dtype) -> bool:
-        """One predictor-corrector step, its matrix formed in ``precision``; False if rounding leaves no room for it."""
+        """Take a predictor-corrector step, its matrix formed in ``precision``; return False if rounding prevents it."""
         upper = (strength - self.correlation).masked_fill(self.is_free, 1.0)
         lower = (strength + self.correlation).masked_fill(self.is_free, 1.0)
         beta = weight - self.alpha
@@ -197,7 +197,7 @@ class _State:
             d_alpha = (right - fit) / row_scale
             d_correlation = margin.T @ d_alpha
             # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
-            # feasibility, which would else be lost to rounding as the divisors vanish.
+            # feasibility, which would otherwise be lost to rounding as the divisors vanish.
             rise, fall = (c3 + self.positive * d_correlation) / upper, (c4 - self.negative * d_correlation) / lower
             d_positive = torch.where(upper < lower, d_coef + fall, rise).where(penalised, 0.5 * d_coef)
             d_negative = torch.where(upper < lower, fall, rise - d_coef).where(penalised, -0.5 * d_coef)
@@ -236,7 +236,7 @@ class _State:
     def _steps(
         self, moves: tuple[Tensor, ...], beta: Tensor, strength: float, penalised: Tensor, share: float
     ) -> tuple[float, float]:
-        """Longest primal and dual steps that stay inside, times ``share``."""
+        """Return the longest primal and dual steps that stay inside, times ``share``."""
         d_p, d_n, d_s, d_x, d_a, d_c = moves
         halves = ((self.positive[penalised], d_p[penalised]), (self.negative[penalised], d_n[penalised]))
         primal = (*halves, (self.slack, d_s), (self.excess, d_x))

@@ -1,4 +1,4 @@
-"""Smooth losses with separable penalties: proximal Newton steps on a working set of coefficients.
+"""Smooth losses with the L1 norm: proximal Newton steps on a working set of coefficients.
 
 At scores f the loss is replaced by its second-order model, which with the penalty is the problem that
 :mod:`.quadratic` solves. The model covers only the coefficients that are active or violate optimality, so Hessians stay
@@ -45,7 +45,7 @@ class _Point:
     scores: Tensor
 
     def towards(self, other: "_Point", step: float) -> "_Point":
-        """The point a share ``step`` of the way to another."""
+        """Return the point a share ``step`` of the way to another."""
         if step == 1.0:
             return other
         return _Point(
@@ -56,7 +56,7 @@ class _Point:
 
 
 class Newton(Solver):
-    """Proximal Newton steps, for a smooth loss and a separable penalty."""
+    """Proximal Newton steps, for a smooth loss and the L1 norm."""
 
     name = "newton"
     max_iterations = 500
@@ -84,7 +84,7 @@ class Newton(Solver):
             level = max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
             if level == problem.l1_strength:
                 primal = _objective(problem, point, level)
-                # The gradient is in the dual domain already, save for the balance that an intercept asks for.
+                # The gradient is in the dual domain already, except for the balance that an intercept requires.
                 bound, _ = lower_bound(problem, dual) if problem.intercept else bound_at(problem, dual, correlation)
                 callback(primal, bound, int((point.coef != 0).sum()))
                 gap = (primal - bound) / max(primal, 1e-300)
@@ -115,7 +115,7 @@ def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
 def _newton_point(
     problem: ConvexProblem, point: _Point, correlation: Tensor, strength: float, precision: torch.dtype
 ) -> _Point:
-    """The minimiser of the second-order model over the working set."""
+    """Return the minimiser of the second-order model over the working set."""
     working = _working_set(point.coef, correlation, strength)
     outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
     distinct, place = torch.unique(atoms, return_inverse=True)
@@ -147,9 +147,9 @@ def _newton_point(
 
 
 def _working_set(coef: Tensor, correlation: Tensor, strength: float) -> Tensor:
-    """Active coefficients and the worst violators, at most one for each atom and not many more than there are active.
+    """Return the active coefficients and the worst violators, at most one per atom and few more than are active.
 
-    Near-copies of a useful atom violate optimality as much as it does, until it has been let in.
+    Near-copies of a useful atom violate optimality as much as it does, until it has been admitted.
     """
     active = coef != 0
     violation = torch.where(active, 0.0, correlation.abs() - strength)
@@ -234,7 +234,7 @@ def loss_hessian(
 
 
 def self_product(factor: Tensor) -> Tensor:
-    """``factorᵀ factor``, at little more than half the work of a general product."""
+    """Return ``factorᵀ factor``, at little more than half the work of a general product."""
     if factor.device.type == "cpu" and factor.dtype == torch.float64 and factor.shape[1]:
         # What torch lacks: BLAS's symmetric product, here in Fortran's order. It fills the upper triangle.
         is_transposed = factor.T.is_contiguous()

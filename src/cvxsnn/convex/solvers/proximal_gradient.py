@@ -1,6 +1,6 @@
 """Accelerated proximal gradient: the fallback that accepts every loss and every penalty.
 
-A loss that is not smooth is followed with rounded corners, whose width shrinks.
+A loss that is not smooth is replaced by one with rounded corners, whose width shrinks.
 """
 
 from math import inf
@@ -70,7 +70,7 @@ class _Descent:
         return self.best_primal - self.best_bound <= self.tolerance * self.best_primal < inf
 
     def run(self, problem: ConvexProblem, max_iterations: int, until_width: float = 0.0) -> None:
-        """Iterate on a smooth problem until the gap of the real one is small, or no larger than its width."""
+        """Iterate on a smooth problem until the gap of the original one is small, or no larger than its width."""
         curvature = max(head.weight * head.loss.max_curvature for head in problem.heads)
         step = 1.0 / (curvature * self.norm)
         coef, intercept = self.coef, self.intercept
@@ -94,7 +94,7 @@ class _Descent:
         self.coef, self.intercept = coef, intercept
 
     def _look(self, smooth: ConvexProblem, coef: Tensor, intercept: Tensor) -> float:
-        """Update the best points of the real problem; give the gap between the present ones."""
+        """Update the best points of the original problem, and return the gap between the present ones."""
         scores = self.columns @ coef + intercept
         primal = self.problem.objective(coef, scores)
         bound, feasible = lower_bound(self.problem, smooth.unit_dual(scores))
@@ -106,7 +106,7 @@ class _Descent:
         return primal - bound
 
     def _squared_norm(self) -> float:
-        """Largest eigenvalue of Dᵀ diag(ω) D, intercept included, by power iteration from above."""
+        """Return the largest eigenvalue of Dᵀ diag(ω) D, intercept included, by power iteration from above."""
         columns, weight = self.columns, self.problem.row_weight
         if self.problem.intercept:
             columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)

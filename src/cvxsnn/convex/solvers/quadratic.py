@@ -3,13 +3,13 @@ r"""The engine under every second-order solver: quadratics plus weighted L1 norm
 .. math:: \min_x \tfrac12 x^\top G x - c^\top x + \sum_j s_j |x_j|
 
 Each iteration adds the coordinates that violate optimality most to the support, minimises the quadratic with the signs
-held fixed, and goes to the best point on the way there, among those at which a sign would change (feature-sign search
+held fixed, and moves to the best point on the way there, among those at which a sign would change (feature-sign search
 of Lee, Battle, Raina and Ng, 2006, with blocks of coordinates). The objective falls at every step and the number of
 sign patterns is finite. Spike dictionaries are nearly collinear, which ruins methods that look at one coordinate at a
-time, but their active sets are small, and a Cholesky factor of those does not mind.
+time, but their active sets are small, and a Cholesky factorisation of those is not affected.
 
-Problems that share a Gram matrix are solved simultaneously, each as if it were alone, save for how many newcomers it
-admits at once: a GPU needs as long for ten as for one.
+Problems that share a Gram matrix are solved simultaneously, because a GPU needs as long for ten as for one. Only the
+number of newcomers that each admits at once depends on the others.
 """
 
 from math import inf
@@ -26,14 +26,14 @@ of the iteration is not moved by it."""
 _CLIPPED_STEPS = (1.0, 0.5, 0.2, 0.05)
 
 _MAX_IDLE, _ROUNDING = 2, 1e-6
-"""Iterations without progress, at a violation this small, after which rounding is to blame."""
+"""Iterations without progress, at a violation this small, after which only rounding errors are left."""
 
 _SETTLED = 0.1
 """Violation inside the support, relative to that outside, at which newcomers are admitted."""
 
 _LEAST_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
 """Newcomers that are admitted at once: so many, or this share of the support. Near-copies of a useful coordinate
-violate optimality as much as it does, until it has been let in."""
+violate optimality as much as it does, until it has been admitted."""
 
 _MAX_ATTEMPTS = 20
 """Ridges to try before a matrix is called indefinite."""
@@ -45,7 +45,7 @@ _MOST_FREEDOM = 0.9
 """Parameters, as a share of the rows, with which a fit may still be judged by cross-validation."""
 
 _FEW = 0.25
-"""Share of the coordinates below which products take the Gram matrix's rows of these alone."""
+"""Share of the coordinates below which products use only their rows of the Gram matrix."""
 
 
 def minimise_l1_quadratic(
@@ -69,7 +69,7 @@ def minimise_l1_quadratic(
 def minimise_l1_quadratics(
     gram: Tensor, linear: Tensor, strength: Tensor, start: Tensor, *, tolerance: Tensor, max_iterations: int = 1000
 ) -> Tensor:
-    """:func:`minimise_l1_quadratic` for several problems with one Gram matrix.
+    """Minimise several problems with one Gram matrix, as :func:`minimise_l1_quadratic` does one.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def minimise_l1_quadratics(
 
 
 class _ActiveSets:
-    """Problems on their way, one a row, and how far each has got."""
+    """Problems that are being solved, one per row, and the progress of each."""
 
     def __init__(self, gram: Tensor, linear: Tensor, strength: Tensor, start: Tensor, tolerance: Tensor) -> None:
         self._gram, self._x = gram, start.clone()
@@ -94,7 +94,7 @@ class _ActiveSets:
         self._n_idle = [0 for _ in start]
 
     def run(self, max_iterations: int) -> Tensor:
-        """Take steps until all problems are solved."""
+        """Iterate until all problems are solved, and return the solutions."""
         for _ in range(max_iterations):
             self._iterate()
             if not self._open:
@@ -102,7 +102,7 @@ class _ActiveSets:
         return self._x
 
     def _iterate(self) -> None:
-        """One step of every open problem."""
+        """Take one step in every open problem."""
         own = self._rows()
         x, strength, tolerance = self._x[own], self._strength[own], self._tolerance[own]
         gradient = _product(self._gram, x) - self._linear[own]
@@ -114,7 +114,7 @@ class _ActiveSets:
         if all(is_over):
             self._open = []
             return
-        # Newcomers wait until the support has nearly settled, or collinear ones would come and go for ever.
+        # Newcomers wait until the support has nearly settled; otherwise collinear ones would enter and leave for ever.
         limits = [max(self._limits[problem], _SETTLED * w) for problem, w in zip(self._open, worst, strict=True)]
         is_settled = [within <= limit for within, limit in zip(inside, limits, strict=True)]
         if any(is_settled):
@@ -130,12 +130,12 @@ class _ActiveSets:
         self._open = [problem for problem, stay in zip(self._open, stays, strict=True) if not stay]
 
     def _rows(self) -> slice | Tensor:
-        """Where the open problems are."""
+        """Return where the open problems are."""
         everyone = len(self._open) == len(self._x)
         return slice(None) if everyone else torch.tensor(self._open, device=self._x.device)
 
     def _is_over(self, problem: int, worst: float) -> bool:
-        """Whether a problem is solved, or as good as rounding lets it be."""
+        """Return whether a problem is solved, or as good as rounding lets it be."""
         self._n_idle[problem] = 0 if worst < 0.5 * self._best[problem] else self._n_idle[problem] + 1
         self._best[problem] = min(self._best[problem], worst)
         is_rounding = self._n_idle[problem] > _MAX_IDLE and worst <= self._rounding[problem]
@@ -143,7 +143,7 @@ class _ActiveSets:
 
 
 def _newcomers(violation: Tensor, in_support: Tensor, tolerance: Tensor) -> Tensor:
-    """The worst violators outside of each support."""
+    """Return the worst violators outside of each support."""
     is_new = (violation > tolerance) & ~in_support
     n_most = max(_LEAST_NEWCOMERS, int(_NEWCOMER_SHARE * in_support.sum(1).max()))
     if n_most < is_new.shape[1]:
@@ -157,7 +157,7 @@ def _mask(rows: list[bool], like: Tensor) -> Tensor:
 
 
 def _product(gram: Tensor, x: Tensor) -> Tensor:
-    """The rows of x times the Gram matrix."""
+    """Return the rows of x times the Gram matrix."""
     support = torch.nonzero(x.any(0)).squeeze(1)
     if len(support) > _FEW * x.shape[1]:
         return x @ gram
@@ -165,14 +165,14 @@ def _product(gram: Tensor, x: Tensor) -> Tensor:
 
 
 def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, support: Tensor, ridge: float) -> Tensor:
-    """The best points on the way to the minimisers over ``support`` with signs held fixed."""
+    """Return the best points on the way to the minimisers over ``support`` with signs held fixed."""
     places, is_real = _packed_places(support)
     value, slope, penalty = (_taken(values, places, is_real) for values in (x, gradient, strength))
     quadratic = _submatrices(gram, places, is_real)
     while True:
         sign = torch.where(value != 0, value.sign(), -slope.sign())
         direction = solve_semidefinite(quadratic, -(slope + penalty * sign), ridge)
-        # A newcomer must leave zero towards the side its sign was taken from, or else it stays out.
+        # A newcomer that would leave zero against its assumed sign stays out.
         stays = (value != 0) | (direction * sign >= 0) | (penalty == 0)
         if bool(stays.all()):
             break
@@ -185,8 +185,8 @@ def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, supp
             quadratic = _restricted(quadratic, stays)
     crosses = ((value + direction) * sign < 0) & (penalty > 0) & (value != 0)
     crossing = torch.where(crosses, -value / direction, torch.inf)
-    # Either stop at one of the crossings, which is sure to descend, or clip everything that crosses within some step,
-    # which clears out many coordinates at once.
+    # Either stop at one of the crossings, which always descends, or clip everything that crosses within some step,
+    # which sets many coordinates to zero at once.
     ends, change = _changes_at_crossings(value, slope, penalty * sign, direction, quadratic, crossing)
     least, place = change.min(1, keepdim=True)
     end = ends.gather(1, place)
@@ -201,16 +201,16 @@ def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, supp
         clipped.take_along_dim(place[:, :, None], 1)[:, 0],
         torch.where(crossing == end, 0.0, value + end * direction),
     )
-    # Places that stand for nothing have nothing to add.
+    # Padding adds zeros.
     return torch.zeros_like(x).scatter_add_(1, places, chosen)
 
 
 def _changes_at_crossings(
     value: Tensor, slope: Tensor, pull: Tensor, direction: Tensor, quadratic: Tensor, crossing: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Steps at which a coordinate crosses zero, and the full step; and how the objective changes until there.
+    """Return the steps at which a coordinate crosses zero, and the full step; and the change of the objective there.
 
-    The penalty falls or rises by ``pull · direction`` a step, and turns round for those that have crossed.
+    The penalty changes by ``pull · direction`` per unit step, with the opposite sign for coordinates that have crossed.
     """
     order = crossing.argsort(1)
     ends = crossing.gather(1, order).clamp_max(1.0)
@@ -224,7 +224,7 @@ def _changes_at_crossings(
 
 
 def _packed_places(support: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Places of the true entries of each row, (m, a), padded to the longest row; and which are real, if not all."""
+    """Return the places of the true entries of each row, (m, a), padded to the longest; and which are no padding."""
     rows, columns = torch.nonzero(support, as_tuple=True)
     if len(support) == 1 and len(columns):
         return columns[None], None
@@ -243,14 +243,14 @@ def _taken(values: Tensor, places: Tensor, is_real: Tensor | None) -> Tensor:
 
 
 def _submatrices(gram: Tensor, places: Tensor, is_real: Tensor | None) -> Tensor:
-    """Rows and columns of the Gram matrix, (m, a, a)."""
+    """Return the rows and columns of the Gram matrix at these places, (m, a, a)."""
     if is_real is None:
         return gram.index_select(0, places[0]).index_select(1, places[0])[None]
     return _restricted(gram[places[:, :, None], places[:, None, :]], is_real)
 
 
 def _restricted(quadratic: Tensor, stays: Tensor) -> Tensor:
-    """The matrices with a one on the diagonal, and nothing beside it, where a coordinate does not stay."""
+    """Return the matrices with a one on the diagonal, and nothing beside it, where a coordinate does not stay."""
     identity = torch.eye(quadratic.shape[1], dtype=quadratic.dtype, device=quadratic.device)
     return torch.where(stays[:, :, None] & stays[:, None, :], quadratic, identity)
 
@@ -279,7 +279,7 @@ def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> 
 
 
 def _solve(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Solutions, and what is not zero where a matrix has no Cholesky factor."""
+    """Return the solutions, and an integer per system that is not zero where it has no Cholesky factor."""
     if matrix.is_cuda and matrix.ndim == 3 and len(matrix) > 1 and matrix.shape[1] >= _WORTH_A_STREAM:
         return _solve_in_streams(matrix, right)
     factor, info = torch.linalg.cholesky_ex(matrix)
@@ -287,7 +287,7 @@ def _solve(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _solve_in_streams(matrices: Tensor, rights: Tensor) -> tuple[Tensor, Tensor]:
-    """Each system in a CUDA stream of its own."""
+    """Solve each system in a CUDA stream of its own."""
     caller = torch.cuda.current_stream(matrices.device)
     streams = [torch.cuda.Stream(matrices.device) for _ in matrices]  # type: ignore[no-untyped-call]
     solved, info = torch.empty_like(rights), torch.empty(len(matrices), dtype=torch.int32, device=matrices.device)
@@ -325,12 +325,12 @@ class RidgePath:
         self._n_rows = int((row_weight > 0).sum())
 
     def fit(self, strength: float) -> tuple[Tensor, Tensor]:
-        """Coefficients (n_features, n_outputs) and intercept (n_outputs,)."""
+        """Return the coefficients (n_features, n_outputs) and the intercept (n_outputs,)."""
         coef = self._basis @ (self._rotated / (self.eigenvalues + strength)[:, None])
         return coef, self._target_mean - self._feature_mean @ coef
 
     def error(self, strength: float) -> float:
-        """The squared error to expect on new rows, by generalised cross-validation.
+        """Return the squared error to expect on new rows, by generalised cross-validation.
 
         Infinite where there are nearly as many parameters as rows: what fits every row says nothing about others.
         """

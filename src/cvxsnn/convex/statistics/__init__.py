@@ -1,4 +1,4 @@
-"""The squared-loss program, known by sums over its rows."""
+"""The squared-loss program, from sums over its rows."""
 
 from .certificate import certify_statistics
 from .problem import StatisticsProblem

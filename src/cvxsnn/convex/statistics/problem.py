@@ -1,4 +1,4 @@
-"""The convex program with the squared loss and the L1 norm, known by sums over its rows."""
+"""The convex program with the squared loss and the L1 norm, from sums over its rows."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from .sums import SquaredStatistics
 
 @dataclass(frozen=True, eq=False)
 class StatisticsProblem:
-    r"""Minimise the mean squared loss plus the L1 norm, given what :class:`SquaredStatistics` knows of the rows.
+    r"""Minimise the mean squared loss plus the L1 norm, from the sums in :class:`SquaredStatistics`.
 
     .. math:: \frac{1}{2n} \| Y - DW - 1b^\top \|^2 + s\,\|W\|_1
 
@@ -57,7 +57,7 @@ class StatisticsProblem:
 
     @property
     def witnesses(self) -> WitnessSet | None:
-        """Who made the columns."""
+        """The witnesses that made the columns."""
         return self.statistics.witnesses
 
     @property
@@ -149,7 +149,7 @@ class StatisticsProblem:
         return other
 
     def __repr__(self) -> str:
-        """Sizes and terms on one line."""
+        """Return sizes and terms on one line."""
         return (
             f"StatisticsProblem({self.n_rows} rows × {self.n_atoms} atoms → {self.n_outputs} outputs, squared + "
             f"{self.l1_strength:g}·l1{', intercept' if self.intercept else ''})"

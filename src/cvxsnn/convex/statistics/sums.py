@@ -1,8 +1,8 @@
-"""What the squared loss needs to know of the rows: sums over them, of a size that does not depend on their number.
+"""What the squared loss needs of the rows: sums over them, whose size does not depend on the number of rows.
 
 Spikes are 0 or 1, so their products are counts, which float64 holds without rounding. Sums over targets are formed
-without rounding within a block, and the blocks are cut alike and added in order: neither batches, nor processes, nor
-threads change a bit.
+without rounding within a block, and blocks have fixed sizes and are added in order. So the sums do not depend on
+batches, processes or threads, to the bit.
 """
 
 import math
@@ -24,13 +24,13 @@ from ...witnesses import WitnessSet
 from ..losses import Squared
 
 _BLOCK_ROWS = 2**15
-"""Rows that are rolled out and multiplied at once: enough that a product pays, and few to hold."""
+"""Rows that are rolled out and multiplied at once: enough for efficient products, and few enough for memory."""
 
 _GRAM_BUDGET = 4 * 2**30
-"""Bytes that a Gram matrix may take."""
+"""Bytes that a Gram matrix may use."""
 
 _PARTS = 3
-"""Parts of a number that is summed without rounding; the third makes up for the bits that many rows take."""
+"""Parts of a number that is summed without rounding; the third compensates for the bits that many rows need."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class SquaredStatistics:
         )
 
     def __add__(self, other: "SquaredStatistics") -> "SquaredStatistics":
-        """The statistics of both sets of rows together."""
+        """Return the statistics of both sets of rows together."""
         if self.cross.shape != other.cross.shape or self.readout != other.readout:
             raise InvalidInputError(
                 f"expected statistics of as many columns and outputs {tuple(self.cross.shape)} and readout "
@@ -140,7 +140,7 @@ class SquaredStatistics:
 
     @property
     def n_outputs(self) -> int:
-        """Number of targets a row."""
+        """Number of targets per row."""
         return self.cross.shape[1]
 
     @cached_property
@@ -154,14 +154,14 @@ class SquaredStatistics:
         return bits.group_equal(are_equal.to(torch.uint8).argmax(1)[:, None])
 
     def __repr__(self) -> str:
-        """Sizes on one line."""
+        """Return sizes on one line."""
         return f"SquaredStatistics({self.n_rows} rows × {self.n_witnesses} columns → {self.n_outputs} outputs)"
 
 
 def gather_statistics(
     witnesses: WitnessSet, batches: Iterable[Batch], readout: Readout = "last", *, n_jobs: int = 1
 ) -> SquaredStatistics:
-    """Roll witnesses through a stream of batches and keep nothing but the statistics of the squared loss.
+    """Roll witnesses through a stream of batches and keep only the statistics of the squared loss.
 
     Time grows in proportion to the rows, memory does not grow.
 
@@ -196,13 +196,13 @@ def gather_statistics(
 
 
 def _of_block(witnesses: WitnessSet, block: Block, readout: Readout) -> SquaredStatistics:
-    # The witnesses need not travel back from another process.
+    # The witnesses need not be sent back from another process.
     own = SquaredStatistics.of(block.dictionary(witnesses, readout), block.row_targets(readout))
     return replace(own, witnesses=None)
 
 
 def _parts(values: Tensor) -> list[Tensor]:
-    """Columns as sums of parts that lie on grids coarse enough for float64 to sum each over the rows exactly.
+    """Return columns as sums of parts on grids so coarse that float64 sums each over the rows exactly.
 
     Of the values 3·(52 − log2 n_rows) bits below the largest are kept, which is more than a sum of them can show.
     """
@@ -219,7 +219,7 @@ def _parts(values: Tensor) -> list[Tensor]:
 
 
 def _total(parts: Iterable[Tensor]) -> Tensor:
-    """The sum of parts, the small ones first."""
+    """Return the sum of parts, the small ones first."""
     return reduce(add, reversed(list(parts)))
 
 

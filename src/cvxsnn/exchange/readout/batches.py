@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ...convex.losses import Loss, Softmax
+from ...convex.losses import LOSSES, Loss, Softmax
 from ...core.checks import Array
 from ...core.errors import InvalidInputError
 
@@ -131,7 +131,8 @@ def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets
     if n_seen < 2:
         raise InvalidInputError("expected samples of at least two classes, got one class only")
     notes = () if n_seen == n_classes else (f"only {n_seen} of {n_classes} classes occur in the targets",)
-    if n_outputs > 1 and n_seen < n_classes and loss not in ("softmax", "squared"):
+    is_regression = LOSSES[loss].is_regression
+    if n_outputs > 1 and n_seen < n_classes and loss != "softmax" and not is_regression:
         raise InvalidInputError(
             f"expected samples of all {n_classes} classes for loss {loss!r}, which tells each from the rest, got "
             f"{n_seen}: use loss='softmax'"
@@ -140,11 +141,11 @@ def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets
         return Targets(classes, Softmax(n_classes), classes, notes)
     # One class against the rest for each of several outputs.
     values = classes if n_outputs == 1 else one_hot(classes, n_outputs)
-    return Targets(values.to(torch.float64) if loss == "squared" else values, loss, classes, notes)
+    return Targets(values.to(torch.float64) if is_regression else values, loss, classes, notes)
 
 
 def _real_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
-    if loss != "squared":
+    if not LOSSES[loss].is_regression:
         raise InvalidInputError(
             f"expected one integer per sample for loss {loss!r}, got {given.dtype} of shape {given.shape}: use "
             "loss='squared' for real targets"

@@ -86,7 +86,7 @@ class _Kept:
             self._inside = value.get_state()
 
     def restored(self) -> Any:
-        """The value, with what was in it."""
+        """Return the value, with what was in it."""
         value = self._value
         if isinstance(value, Tensor):
             if value.device.type != "meta" and not torch.equal(value.detach(), self._inside):

@@ -14,10 +14,10 @@ from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed
 
 Layout = Literal["batch", "time-first", "stepped"]
-Run = Callable[[nn.Module, Tensor], Any]
+RunModel = Callable[[nn.Module, Tensor], Any]
 Reset = Callable[[nn.Module], None]
 Decide = Callable[[Any], Tensor]
-Report = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class ReadoutOptions:
 
     Parameters
     ----------
-    loss, l1_strength, layer, layout, readout, run, reset, decide, penalty, tol, seed, report
+    loss, l1_strength, layer, layout, readout, run, reset, decide, penalty, tol, seed, callback
         As in :func:`cvxsnn.reconstruct_readout`.
     dense_bytes : int
         Spike counts are kept as float64 up to this size: several times as fast as unpacking bits for every product.
@@ -37,13 +37,13 @@ class ReadoutOptions:
     layer: str | None = None
     layout: Layout = "batch"
     readout: Literal["mean", "last"] = "mean"
-    run: Run | None = None
+    run: RunModel | None = None
     reset: Reset | None = None
     decide: Decide | None = None
     penalty: str = "l1"
     tol: float = 1e-6
     seed: int = 0
-    report: Report | None = None
+    callback: ProgressCallback | None = None
     dense_bytes: int = 2**30
 
     def __post_init__(self) -> None:
@@ -61,5 +61,5 @@ class ReadoutOptions:
 
     def notify(self, stage: str, done: int, total: int) -> None:
         """Report progress to the user's callback, if there is one."""
-        if self.report is not None:
-            self.report(stage, done, total)
+        if self.callback is not None:
+            self.callback(stage, done, total)

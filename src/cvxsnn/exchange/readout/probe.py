@@ -96,7 +96,7 @@ def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[Mod
 
 
 def _are_proportional(drive: Tensor, scores: Tensor | None) -> bool:
-    """Whether all scores (n_samples, n_outputs) are a multiple of what drives them (n_samples,), which varies."""
+    """Return whether scores (n_samples, n_outputs) are a multiple of what drives them (n_samples,), which varies."""
     if scores is None or torch.allclose(drive, drive[:1].expand_as(drive), _SAME, _SAME):
         return False
     scores = scores.to(drive)  # models may give their outputs on another device
@@ -105,7 +105,7 @@ def _are_proportional(drive: Tensor, scores: Tensor | None) -> bool:
 
 
 def _is_time_first(flat: Tensor, turned: Tensor, n_samples: int) -> bool:
-    """Whether rows of all steps and samples have steps first, from the rows when samples come in reverse."""
+    """Return whether steps come first in rows of all steps and samples, from the rows for samples in reverse order."""
 
     def n_differences(sizes: tuple[int, int], axis: int) -> int:
         one, other = (own.reshape(*sizes, own.shape[1]) for own in (flat, turned))

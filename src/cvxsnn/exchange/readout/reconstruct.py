@@ -18,7 +18,7 @@ from ...core.errors import InvalidInputError, first_line
 from .batches import Batches
 from .guard import untouched
 from .layers import find_readout
-from .options import Decide, Layout, ReadoutOptions, Report, Run
+from .options import Decide, Layout, ProgressCallback, ReadoutOptions, RunModel
 from .probe import probe
 from .recording import record
 from .result import ReadoutResult
@@ -37,7 +37,7 @@ def reconstruct_readout(
     layer: str | None = None,
     layout: Layout = "batch",
     readout: Literal["mean", "last"] = "mean",
-    run: Run | None = None,
+    run: RunModel | None = None,
     reset: Callable[[nn.Module], None] | None = None,
     decide: Decide | None = None,
     penalty: str = "l1",
@@ -45,7 +45,7 @@ def reconstruct_readout(
     batch_size: int = 128,
     tol: float = 1e-6,
     seed: int = 0,
-    report: Report | None = None,
+    callback: ProgressCallback | None = None,
 ) -> ReadoutResult:
     """Find the optimal weights of a trained network's last linear layer, prove it, and write them back.
 
@@ -87,8 +87,8 @@ def reconstruct_readout(
         Relative duality gap to certify.
     seed : int
         Seed of the held-out samples and of random numbers that the model draws.
-    report : callable, optional
-        Called as ``report(stage, done, total)`` while the work proceeds.
+    callback : callable, optional
+        Called as ``callback(stage, done, total)`` while the work proceeds.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def reconstruct_readout(
         penalty=penalty,
         tol=tol,
         seed=seed,
-        report=report,
+        callback=callback,
     )
     _check_model(model)
     batches = Batches(X, y, check_positive_int("batch_size", batch_size))

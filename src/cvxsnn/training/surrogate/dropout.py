@@ -53,7 +53,7 @@ class Dropout:
 
 
 def _words(keys: Sequence[int], size: int, device: torch.device) -> Tensor:
-    """Random words of 32 bits, shape (n_keys, size): a counter, mixed by the finaliser of MurmurHash3."""
+    """Return random words of 32 bits, shape (n_keys, size): a counter, mixed by the finaliser of MurmurHash3."""
     first, second = (torch.tensor([key >> s & _WORD for key in keys], device=device)[:, None] for s in (0, 31))
     words = (torch.arange(size, device=device) * 0x9E3779B1 + first) & _WORD
     for _ in range(2):

@@ -155,7 +155,7 @@ def initial_network(
     n_neurons = layers[-1].n_subnetworks * layers[-1].width
     normal = child_generator(seed, "surrogate", "output").standard_normal((n_neurons, heads[-1].columns.stop))
     weight = torch.from_numpy(normal / math.sqrt(n_neurons)) * target_scale(heads, row_weight)
-    means = [row_weight @ h.targets if h.loss.name == "squared" else torch.zeros_like(h.targets[0]) for h in heads]
+    means = [row_weight @ h.targets if h.loss.is_regression else torch.zeros_like(h.targets[0]) for h in heads]
     output_heads = [OutputHead(h.name, h.loss.name, h.columns.start, h.columns.stop) for h in heads]
     return SpikingNetwork(layers, weight, output_heads, torch.cat(means), readout=objective.readout)
 
@@ -173,6 +173,6 @@ def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
 
 def target_scale(heads: Sequence[Head], row_weight: Tensor) -> float:
     """Return the spread of real targets, which is the scale of the read-out and of its steps; 1 for classes."""
-    real = [head.targets for head in heads if head.loss.name == "squared"]
+    real = [head.targets for head in heads if head.loss.is_regression]
     spreads = [math.sqrt((row_weight @ (y - (row_weight @ y).mean()).square()).mean()) for y in real]
     return max(spreads, default=1.0) or 1.0

@@ -71,7 +71,7 @@ class SurrogateJob:
             (network.n_subnetworks, network.hidden, network.heads, network.readout, network.n_features),
             (tuple(network.neurons.tolist()), network.weight.device, network.layers[0].weight.dtype),
             (self.data.inputs.shape, self.data.sequences.lengths is None),
-            tuple((type(head.loss), head.targets.shape) for head in heads),
+            tuple((type(head.loss), repr(vars(head.loss)), head.targets.shape) for head in heads),
             replace(self.settings.kind, seed=0),
             self.score.shape if isinstance(self.score, TaskScore) else None,
         )
@@ -92,6 +92,15 @@ class SurrogateJob:
                 digest.update(value.cpu().numpy().tobytes())
         for value in (self.network.weight, self.network.intercept):
             digest.update(value.detach().cpu().numpy().tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def goal(self) -> str:
+        """Digest of the losses and targets."""
+        digest = hashlib.sha256()
+        for head in self.objective.heads(self.data)[0]:
+            digest.update(f"{head.name} {head.loss.name} {vars(head.loss)} {head.weight}".encode())
+            digest.update(head.targets.cpu().numpy().tobytes())
         return digest.hexdigest()
 
 
@@ -205,9 +214,9 @@ def _read_checkpoint(job: SurrogateJob) -> _Checkpoint | None:
     if job.checkpoint is None or not job.checkpoint.exists():
         return None
     tensors, header = read_tensors(job.checkpoint, "checkpoint")
-    if header.get("start") != job.start:
+    if header.get("start") != job.start or header.get("goal", job.goal) != job.goal:
         raise InvalidInputError(
-            "expected a checkpoint of this network and these settings, got another one: delete "
+            "expected a checkpoint of this network, objective and these settings, got another one: delete "
             f"{job.checkpoint} or name another file"
         )
     return _Checkpoint(tensors, header)
@@ -373,6 +382,7 @@ class _TrainingBatch:
                 continue
             header = {
                 "start": job.start,
+                "goal": job.goal,
                 "n_steps": self._optimiser.n_steps,
                 "history": [
                     [e.epoch, None if math.isnan(e.loss) else e.loss, _as_json(e.score)]
