@@ -62,7 +62,7 @@ def public_names(rooms: list[str]) -> Iterator[tuple[str, bool]]:
     modules = [importlib.import_module(room) for room in rooms or [PACKAGE, *(f"{PACKAGE}.{room}" for room in ROOMS)]]
     seen: set[int] = set()
     for module in modules:
-        for name in module.__all__:
+        for name in getattr(module, "__all__", []):
             value = getattr(module, name)
             if isinstance(value, ModuleType) or not callable(value) or not is_ours(value):
                 continue

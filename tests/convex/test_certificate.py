@@ -250,3 +250,10 @@ def test_coefficients_of_another_shape_are_refused() -> None:
     problem = ConvexProblem(torch.eye(4, 3), torch.arange(4.0), "squared", 0.1)
     with pytest.raises(InvalidInputError, match=r"coefficients of shape \(3, 1\), got \(2, 1\)"):
         certify(problem, torch.zeros(2, 1))
+
+
+def test_coefficients_may_be_numpy_arrays() -> None:
+    problem = Kind("logistic", intercept=True).draw(0)
+    solution = solve(problem)
+    found, _ = certify(problem, solution.coef.numpy(), solution.intercept.numpy(), [solution.dual_point.numpy()])
+    assert found == solution.certificate

@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..core.checks import Array
 from ..core.errors import CertificateError, InvalidInputError
 from .problem import ConvexProblem
 
@@ -139,7 +140,7 @@ class Candidate:
 
 
 def certify(
-    problem: ConvexProblem, coef: Tensor, intercept: Tensor | None = None, dual_candidates: Sequence[Tensor] = ()
+    problem: ConvexProblem, coef: Array, intercept: Array | None = None, dual_candidates: Sequence[Array] = ()
 ) -> tuple[Certificate, Tensor]:
     """Prove how good some coefficients are.
 
@@ -147,11 +148,11 @@ def certify(
     ----------
     problem : ConvexProblem
         The program.
-    coef : Tensor of shape (n_atoms, n_outputs)
+    coef : array of shape (n_atoms, n_outputs)
         The coefficients.
-    intercept : Tensor of shape (n_outputs,), optional
+    intercept : array of shape (n_outputs,), optional
         The intercept; zero when not given.
-    dual_candidates : sequence of Tensor of shape (n_rows, n_outputs)
+    dual_candidates : sequence of arrays of shape (n_rows, n_outputs)
         Guesses λ of the dual point, of which the best is used; the gradient at ``coef`` is always one of them.
 
     Returns
@@ -171,13 +172,14 @@ def certify(
     True
     """
     expected = (problem.dictionary.n_atoms, problem.n_outputs)
-    if tuple(coef.shape) != expected:
-        raise InvalidInputError(f"expected coefficients of shape {expected}, got {tuple(coef.shape)}")
-    if intercept is None:
-        intercept = coef.new_zeros(problem.n_outputs)
-    elif not problem.intercept and bool(intercept.any()):
+    weights = torch.as_tensor(coef).to(problem.row_weight)
+    if tuple(weights.shape) != expected:
+        raise InvalidInputError(f"expected coefficients of shape {expected}, got {tuple(weights.shape)}")
+    constant = weights.new_zeros(problem.n_outputs) if intercept is None else torch.as_tensor(intercept).to(weights)
+    if not problem.intercept and bool(constant.any()):
         raise InvalidInputError("expected no intercept, or a problem that has one")
-    return certify_all([Candidate(problem, coef, intercept, tuple(dual_candidates))])[0]
+    duals = tuple(torch.as_tensor(dual).to(weights) for dual in dual_candidates)
+    return certify_all([Candidate(problem, weights, constant, duals)])[0]
 
 
 def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tensor]]:
