@@ -14,6 +14,9 @@ from cvxsnn.data import TrainingSet
 
 COLUMNS = np.eye(4, dtype=bool)
 LABELS = np.array([0, 1, 0, 1])
+INPUTS = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
+CLASSES = np.array([0, 1, 0, 1, 1, 0])
+STEPS = np.arange(24).reshape(6, 4) % 2
 
 
 def trajectory_problem(**options: object) -> tuple[ConvexProblem, np.ndarray]:
@@ -65,11 +68,6 @@ def test_row_weights_and_ramped_timesteps_multiply() -> None:
     both, _ = trajectory_problem(timestep_weighting="ramped", row_weight=np.arange(20.0))
     expected = np.arange(20.0) * np.tile([1, 2, 3, 4], 5)
     torch.testing.assert_close(both.row_weight, torch.from_numpy(expected / expected.sum()), rtol=ROUNDING, atol=0)
-
-
-INPUTS = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
-CLASSES = np.array([0, 1, 0, 1, 1, 0])
-STEPS = np.arange(24).reshape(6, 4) % 2
 
 
 @pytest.mark.parametrize("readout", ["last", "all"])
