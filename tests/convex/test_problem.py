@@ -9,8 +9,7 @@ from convex.problems import LOSSES, PENALTIES, TWO_HEADS, Kind
 from tolerances import ROUNDING
 from torch import Tensor
 
-from cvxsnn import ConvexProblem, build_dictionary, certify, gaussian_witnesses, solve
-from cvxsnn.convex.objective import timestep_weights
+from cvxsnn import ConvexProblem, certify, solve
 from cvxsnn.convex.solvers.active_set import weighted_gram
 from cvxsnn.core.errors import InvalidInputError
 
@@ -21,33 +20,6 @@ LABELS = np.array([0, 1, 0, 1])
 def draw_scores(problem: ConvexProblem, seed: int = 0) -> Tensor:
     shape = (problem.shape[0], problem.n_outputs)
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def trajectory_problem(**options: object) -> tuple[ConvexProblem, np.ndarray]:
-    """Five samples of four steps, and their labels of shape (n_samples, n_steps)."""
-    rng = np.random.default_rng(0)
-    witnesses = gaussian_witnesses(3, (4, 6), 2, seed=0)
-    dictionary = build_dictionary(witnesses, rng.integers(0, 2, (5, 4, 3)).astype(float), readout="all")
-    labels = np.r_[0, 1, rng.integers(0, 2, 18)].reshape(5, 4)
-    return ConvexProblem(dictionary, labels, "logistic", 0.01, **options), labels
-
-
-def test_row_weights_sum_to_one_and_are_uniform_by_default() -> None:
-    assert ConvexProblem(COLUMNS, LABELS).row_weight.tolist() == [0.25] * 4
-    weighted = ConvexProblem(COLUMNS, LABELS, row_weight=np.array([1, 1, 0, 2]))
-    assert weighted.row_weight.tolist() == [0.25, 0.25, 0, 0.5]
-
-
-def test_heads_share_the_outputs_in_their_order() -> None:
-    targets = {"digit": np.array([0, 1, 2, 0]), "carry": LABELS, "amount": np.zeros((4, 2))}
-    losses = {"carry": "logistic", "digit": "softmax", "amount": "squared"}
-    problem = ConvexProblem(COLUMNS, targets, losses, head_weights={"carry": 3.0})
-    assert problem.shape == (4, 4, 6)
-    assert [(h.name, h.weight, h.columns) for h in problem.heads] == [
-        ("digit", 1.0, slice(0, 3)),
-        ("carry", 3.0, slice(3, 4)),
-        ("amount", 1.0, slice(4, 6)),
-    ]
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
@@ -121,11 +93,6 @@ def test_rows_without_weight_add_nothing_to_the_conjugate() -> None:
     assert float(problem.conjugate(outside)) == float(problem.conjugate(dual))
 
 
-@pytest.mark.parametrize("targets", [[0, 1, 0, 1], (0.0, 1.0, 0.0, 1.0), [False, True] * 2, LABELS[::-1][::-1]])
-def test_targets_may_be_any_sequence_of_numbers(targets: object) -> None:
-    assert ConvexProblem(COLUMNS, targets).heads[0].targets[:, 0].tolist() == [-1, 1, -1, 1]
-
-
 def test_with_strength_changes_nothing_else() -> None:
     problem = Kind("logistic", intercept=True).draw(0)
     critical = problem.critical_strength
@@ -171,25 +138,6 @@ def test_independent_parts_add_up_to_the_whole(penalty: str, widths: list[int]) 
     assert total == pytest.approx(float(problem.loss_value(scores)), rel=ROUNDING)
 
 
-def test_timestep_weights_are_equal_or_count_the_steps() -> None:
-    assert timestep_weights("uniform", 3).tolist() == [1, 1, 1]
-    assert timestep_weights("ramped", 3).tolist() == [1, 2, 3]
-
-
-def test_ramped_timesteps_are_row_weights_that_count_the_steps() -> None:
-    ramped, labels = trajectory_problem(timestep_weighting="ramped")
-    weighted, _ = trajectory_problem(row_weight=np.tile([1, 2, 3, 4], 5))
-    torch.testing.assert_close(ramped.row_weight, weighted.row_weight, rtol=ROUNDING, atol=0)
-    assert ramped.heads[0].targets[:, 0].tolist() == (2 * labels.ravel() - 1).tolist()
-    assert solve(ramped).certificate.primal == pytest.approx(solve(weighted).certificate.primal, rel=ROUNDING)
-
-
-def test_row_weights_and_ramped_timesteps_multiply() -> None:
-    both, _ = trajectory_problem(timestep_weighting="ramped", row_weight=np.arange(20.0))
-    expected = np.arange(20.0) * np.tile([1, 2, 3, 4], 5)
-    torch.testing.assert_close(both.row_weight, torch.from_numpy(expected / expected.sum()), rtol=ROUNDING, atol=0)
-
-
 def test_repr_names_sizes_and_terms() -> None:
     targets = {"digit": np.array([0, 1, 2, 0]), "carry": LABELS}
     problem = ConvexProblem(
@@ -206,31 +154,9 @@ def test_repr_names_sizes_and_terms() -> None:
         (lambda: ConvexProblem(COLUMNS, LABELS, l1_strength=float("nan")), "finite number above zero, got nan"),
         (lambda: ConvexProblem(COLUMNS, LABELS, l1_strength=float("inf")), "finite number above zero, got inf"),
         (lambda: ConvexProblem(COLUMNS, LABELS).with_strength(0.0), "finite number above zero, got 0.0"),
-        (lambda: ConvexProblem(COLUMNS, LABELS[:3]), r"each of 4 rows in head 'label', got shape \(3,\)"),
-        (lambda: ConvexProblem(COLUMNS, np.array(1.0)), r"each of 4 rows in head 'label', got shape \(\)"),
-        (lambda: ConvexProblem(COLUMNS, {"a": LABELS, "b": LABELS[:3]}), "rows in head 'b'"),
-        (lambda: ConvexProblem(COLUMNS, np.full(4, np.nan), "squared"), "finite targets, got NaN"),
-        (lambda: ConvexProblem(COLUMNS, ["a", "b", "a", "b"]), "numeric targets, got <U1: encode labels as numbers"),
-        (lambda: ConvexProblem(COLUMNS, [0, 1, None, 1]), "numeric targets, got object: encode labels as numbers"),
-        (lambda: ConvexProblem(COLUMNS, [0, 1, 1j, 1]), "numeric targets, got complex128: encode labels as numbers"),
-        (lambda: ConvexProblem(COLUMNS, [[0], [1], [0, 1], [1]]), "form an array, got rows of unequal length: give"),
         (lambda: ConvexProblem(COLUMNS, LABELS, "absolute"), "loss to be one of .* got 'absolute'"),
         (lambda: ConvexProblem(COLUMNS, LABELS, penalty="l2"), r"penalty to be one of 'l1', 'group'.*, got 'l2'"),
         (lambda: ConvexProblem(COLUMNS + 0.5, LABELS), "0/1 array, got other values"),
-        (lambda: ConvexProblem(COLUMNS, {}), "targets for at least one head, got none"),
-        (lambda: ConvexProblem(COLUMNS, {"a": LABELS}, {"b": "hinge"}), r"for heads \['a'\], got \['b'\] too"),
-        (lambda: ConvexProblem(COLUMNS, LABELS, head_weights={"b": 1}), r"for heads \['label'\], got \['b'\] too"),
-        (lambda: ConvexProblem(COLUMNS, {"a": LABELS, "b": LABELS}, {"a": "hinge"}), "loss for head 'b', got none"),
-        (lambda: ConvexProblem(COLUMNS, LABELS, head_weights={"label": 0}), "weight of head 'label' to be above zero"),
-        (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=np.ones(3)), r"row_weight of shape \(4,\), got \(3,\)"),
-        (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=np.zeros(4)), "finite, non-negative and not all zero"),
-        (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=-np.ones(4)), "finite, non-negative and not all zero"),
-        (lambda: ConvexProblem(COLUMNS, LABELS, row_weight=np.full(4, np.inf)), "finite, non-negative and not all"),
-        (
-            lambda: ConvexProblem(COLUMNS, LABELS, timestep_weighting="ramped"),
-            r"trajectory dictionary \(readout='all'\)",
-        ),
-        (lambda: ConvexProblem(COLUMNS, LABELS, timestep_weighting="last"), "one of 'uniform', 'ramped', got 'last'"),
     ],
 )
 def test_problems_that_mean_nothing_are_refused(build: Callable[[], ConvexProblem], message: str) -> None:

@@ -7,17 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from small_models import assert_one_sentence
-from tolerances import FLOAT64_MEAN
 
 import cvxsnn as cs
-from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, gaussian_witnesses
-from cvxsnn.convex import Objective
+from cvxsnn import InvalidInputError
 from cvxsnn.data import Sequences, TrainingSet
 
 NUMBERS = st.floats(-1e6, 1e6)
 INPUTS = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
 LABELS = np.array([0, 1, 0, 1, 1, 0])
-STEPS = np.arange(24).reshape(6, 4) % 2
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 3), st.data())
@@ -100,30 +97,6 @@ def test_lengths_that_fill_every_sequence_are_none():
     assert TrainingSet(Sequences(INPUTS, np.full(6, 4)), {"label": LABELS}).sequences.lengths is None
 
 
-@pytest.mark.parametrize("readout", ["last", "all"])
-@pytest.mark.parametrize("weight", [None, np.arange(6)])
-def test_gradients_and_the_convex_program_see_one_objective(readout, weight):
-    targets = {"a": LABELS if readout == "last" else STEPS, "b": 1 - (LABELS if readout == "last" else STEPS)}
-    weighting = "ramped" if readout == "all" else "uniform"
-    objective = Objective({"a": "logistic", "b": "softmax"}, readout, {"a": 3.0}, weighting)
-    data = TrainingSet(INPUTS, targets, weight)
-    heads, row_weight = objective.heads(data)
-    dictionary = build_dictionary(gaussian_witnesses(3, (5,)), INPUTS, readout)
-    problem = ConvexProblem.of(objective, dictionary, data, l1_strength=0.7, penalty="group", intercept=True)
-    assert torch.equal(problem.row_weight, row_weight)
-    assert (problem.l1_strength, problem.penalty.name, problem.intercept) == (0.7, "group", True)
-    for one, other in zip(heads, problem.heads, strict=True):
-        assert (one.name, one.weight, one.columns) == (other.name, other.weight, other.columns)
-        assert torch.equal(one.targets, other.targets)
-
-
-def test_row_weights_of_steps_are_those_of_their_sequence_times_the_step():
-    objective = Objective("logistic", "all", timestep_weighting="ramped")
-    _, row_weight = objective.heads(TrainingSet(INPUTS, {"label": STEPS}, np.arange(6.0)))
-    expected = np.outer(np.arange(6), np.arange(1, 5)).ravel() / (15 * 10)
-    np.testing.assert_allclose(row_weight.numpy(), expected, rtol=FLOAT64_MEAN)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -132,14 +105,6 @@ def test_row_weights_of_steps_are_those_of_their_sequence_times_the_step():
         (lambda: TrainingSet(INPUTS, {"label": LABELS}, np.ones((6, 1))), r"got shape \(6, 1\)"),
         (lambda: TrainingSet(Sequences(INPUTS, np.zeros(6, int)), {"label": LABELS}), "lengths from 1 to 4"),
         (lambda: TrainingSet(Sequences(INPUTS, np.ones(5, int)), {"label": LABELS}), "lengths to be 6 integers"),
-        (lambda: Objective("logistic").heads(TrainingSet(INPUTS, {"label": LABELS[:3]})), "each of 6 rows"),
-        (lambda: Objective("logistic").heads(TrainingSet(INPUTS, {})), "targets for at least one head, got none"),
-        (lambda: Objective("logistic").heads(TrainingSet(INPUTS, {"label": LABELS}, -np.ones(6))), "non-negative"),
-        (
-            lambda: Objective("logistic", timestep_weighting="ramped").heads(TrainingSet(INPUTS, {"label": LABELS})),
-            "readout='all'",
-        ),
-        (lambda: Objective({"a": "hinge"}).heads(TrainingSet(INPUTS, {"label": LABELS})), r"got \['a'\] too"),
     ],
 )
 def test_misuse_is_refused_in_one_sentence(call, message):

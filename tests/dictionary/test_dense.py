@@ -7,7 +7,7 @@ from tolerances import FLOAT64_MEAN, FLOAT64_SUM
 
 from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, solve, solve_path
 from cvxsnn.core.errors import BudgetError
-from cvxsnn.dictionary import DenseDictionary, count_dictionary
+from cvxsnn.dictionary import DenseDictionary
 
 SOLVERS = {
     "squared": ("auto", "active-set", "newton", "proximal-gradient"),
@@ -173,19 +173,3 @@ def test_the_limit_is_on_the_bytes_in_float64():
     assert DenseDictionary(draw_real().float(), memory_budget=8 * 30 * 9).n_rows == 30
     with pytest.raises(BudgetError):
         DenseDictionary(draw_real().float(), memory_budget=8 * 30 * 9 - 1)
-
-
-@pytest.mark.parametrize("n_steps", [1, 5, 8, 300])
-def test_counts_are_read_as_means(n_steps):
-    counts = torch.randint(0, n_steps + 1, (50, 12), generator=torch.Generator().manual_seed(0), dtype=torch.int16)
-    counts[:, 3] = counts[:, 8]
-    dictionary = count_dictionary(counts, n_steps)
-    assert dictionary.n_atoms < dictionary.n_witnesses == 12
-    columns = dictionary.columns()[:, dictionary.atom_of_witness]
-    torch.testing.assert_close(columns, counts.double() / n_steps, rtol=FLOAT64_MEAN, atol=0)
-
-
-@pytest.mark.parametrize("counts", [[[0, 6]], [[-1, 3]], [0, 1], [[]]])
-def test_counts_out_of_range_are_refused(counts):
-    with pytest.raises(InvalidInputError, match="from 0 to 5"):
-        count_dictionary(torch.tensor(counts, dtype=torch.int16), 5)

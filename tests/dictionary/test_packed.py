@@ -1,120 +1,22 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from dictionary.brute import LENGTHS, READOUTS, SEQUENCE_READOUTS, draw_inputs, draw_witnesses
 from naive import assert_groups_equal
-from tolerances import FLOAT64_MEAN, FLOAT64_SUM
+from tolerances import FLOAT64_SUM
 
-import cvxsnn.dictionary.building
 import cvxsnn.dictionary.packed
-from cvxsnn import LIFLayer, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
-from cvxsnn.core import bits, memory
-from cvxsnn.core.errors import BudgetError, InvalidInputError
+from cvxsnn import LIFLayer, WitnessSet, build_dictionary, gaussian_witnesses
+from cvxsnn.core import bits
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.dictionary import count_dictionary, stack_health
+from cvxsnn.dictionary import count_dictionary
 from cvxsnn.dictionary.packed import MAX_LOOKUP_OUTPUTS, dictionary_bytes, lookup_product, n_planes_of
-from cvxsnn.witnesses import Normal, Provenance, Uniform
-
-READOUTS = ["last", "all", "mean"]
-
-
-def draw_inputs(n_samples=75, n_steps=5):
-    """Three bits a step: few enough for witnesses to share patterns, and for rows to be equal."""
-    return torch.randint(0, 2, (n_samples, n_steps, 3), generator=torch.Generator().manual_seed(0))
-
-
-def draw_witnesses(neuron="lif"):
-    spread = {"decay": Uniform(0, 1), "bias": Normal(0, 1)} if neuron == "lif" else {"bias": Normal(0, 1)}
-    return gaussian_witnesses(3, (10, 40), 3, neuron=neuron, seed=1, **spread)
-
-
-def brute_columns(witnesses, inputs, readout):
-    """Every witness's column as numbers, straight from the spikes."""
-    spikes = roll_out(witnesses.layers, inputs, "all").double()
-    return {"last": spikes[:, -1], "all": spikes.flatten(0, 1), "mean": spikes.mean(1)}[readout]
-
-
-def brute_health(columns):
-    """Dead, saturated, duplicate columns, complementary pairs of distinct ones, and density, for values in [0, 1]."""
-    distinct = {tuple(column) for column in columns.T.tolist()}
-    # Counts over 5 steps are fifths, which 1 − x may miss by a rounding.
-    complements = {tuple(np.round(1 - np.array(column), 9)) for column in distinct}
-    n_complementary = len({tuple(np.round(column, 9)) for column in distinct} & complements) // 2
-    return {
-        "n_dead": int((columns == 0).all(0).sum()),
-        "n_saturated": int((columns == 1).all(0).sum()),
-        "n_duplicate": columns.shape[1] - len(distinct),
-        "n_complementary": n_complementary,
-        "n_atoms": len(distinct),
-        "n_witnesses": columns.shape[1],
-    }
-
-
-@pytest.mark.parametrize("neuron", ["lif", "threshold"])
-@pytest.mark.parametrize("readout", READOUTS)
-def test_the_column_of_every_witness_is_its_atoms(readout, neuron):
-    witnesses, inputs = draw_witnesses(neuron), draw_inputs()
-    dictionary = build_dictionary(witnesses, inputs, readout)
-    assert 1 < dictionary.n_atoms < dictionary.n_witnesses
-    torch.testing.assert_close(
-        dictionary.columns()[:, dictionary.atom_of_witness],
-        brute_columns(witnesses, inputs, readout),
-        rtol=FLOAT64_MEAN if readout == "mean" else 0,
-        atol=0,
-    )
-
-
-@pytest.mark.parametrize("readout", READOUTS)
-def test_atoms_are_distinct_in_order_of_their_first_witness(readout):
-    witnesses, inputs = draw_witnesses(), draw_inputs()
-    dictionary = build_dictionary(witnesses, inputs, readout)
-    groups = (dictionary.witness_of_atom, dictionary.atom_of_witness, dictionary.atom_of_witness.bincount())
-    assert_groups_equal(groups, brute_columns(witnesses, inputs, readout).T)
-
-
-@pytest.mark.parametrize("readout", READOUTS)
-def test_means_are_whole_counts_over_the_number_of_steps(readout):
-    dictionary = build_dictionary(draw_witnesses(), draw_inputs(n_steps=7), readout)
-    scale = 1 / 7 if readout == "mean" else 1.0
-    counts = (dictionary.columns() / scale).round()
-    assert torch.equal(dictionary.columns(), counts * scale)
-    assert counts.max() == (7 if readout == "mean" else 1)
-
-
-@pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("n_samples", [1, 8, 63, 64, 65, 75])
-@pytest.mark.parametrize("chunk_bytes", [1, 20_000])
-def test_a_dictionary_does_not_depend_on_the_chunk(readout, n_samples, chunk_bytes):
-    witnesses, inputs = draw_witnesses(), draw_inputs(n_samples)
-    whole = build_dictionary(witnesses, inputs, readout)
-    chunked = build_dictionary(witnesses, inputs, readout, chunk_bytes=chunk_bytes)
-    assert torch.equal(chunked.packed, whole.packed)
-    assert torch.equal(chunked.atom_of_witness, whole.atom_of_witness)
-    torch.testing.assert_close(
-        chunked.columns()[:, chunked.atom_of_witness],
-        brute_columns(witnesses, inputs, readout),
-        rtol=FLOAT64_MEAN,
-        atol=0,
-    )
-
-
-@pytest.mark.parametrize("convert", [np.asarray, torch.tensor, np.ndarray.tolist], ids=["array", "tensor", "list"])
-@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float32])
-def test_a_plain_array_is_its_own_columns(convert, dtype):
-    array = np.random.default_rng(0).integers(0, 2, (70, 40)).astype(dtype)
-    array[:, 7] = array[:, 3]
-    array.flags.writeable = False
-    dictionary = build_dictionary(convert(array))
-    assert dictionary.shape == (70, 39)
-    assert dictionary.witnesses is None
-    assert dictionary.atom_of_witness[7] == dictionary.atom_of_witness[3]
-    assert (dictionary.columns()[:, dictionary.atom_of_witness].numpy() == array).all()
+from cvxsnn.witnesses import Provenance
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -194,105 +96,8 @@ def test_rows_are_grouped_by_their_spikes_and_labels(dtype, shape):
     assert_groups_equal(groups, both + 0.0)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 12))
-@settings(max_examples=50)
-def test_health_counts_what_the_columns_show(seed, n_rows, n_columns):
-    generator = np.random.default_rng(seed)
-    array = generator.integers(0, 2, (min(n_rows, 3), n_columns))[generator.integers(0, min(n_rows, 3), n_rows)]
-    array = np.concatenate([array, array[:, :1], 1 - array[:, :2], np.zeros((n_rows, 1), int)], axis=1)
-    health = build_dictionary(array).health()
-    assert {name: getattr(health, name) for name in brute_health(array)} == brute_health(array)
-    assert health.density == pytest.approx(array.mean(), rel=FLOAT64_MEAN)
-
-
-@pytest.mark.parametrize("n_steps", [1, 4, 5])
-@pytest.mark.parametrize("readout", READOUTS)
-def test_health_of_witnesses_counts_what_the_columns_show(readout, n_steps):
-    # Negated weights and a bias of half a unit, against ties, give every pattern its negation.
-    weight = torch.randint(-2, 3, (1, 3, 30), generator=torch.Generator().manual_seed(0)).float()
-    bias = torch.full((30,), 0.5)
-    layer = LIFLayer(torch.cat([weight, -weight], dim=2), bias=torch.cat([bias, -bias]), decay=0.0, threshold=0.0)
-    witnesses, inputs = WitnessSet((layer,), Provenance("pretrained")), draw_inputs(10, n_steps)
-    columns = brute_columns(witnesses, inputs, readout).numpy()
-    health = build_dictionary(witnesses, inputs, readout).health()
-    assert health.n_complementary > 5
-    assert {name: getattr(health, name) for name in brute_health(columns)} == brute_health(columns)
-    assert health.density == pytest.approx(columns.mean(), rel=FLOAT64_MEAN)
-
-
-def test_a_mean_that_is_its_own_negation_is_no_pair():
-    # decay 0 and threshold 2 with drive 1: the neuron fires every other step, whatever it reads
-    layer = LIFLayer(torch.zeros(1, 3, 1), bias=1.0, decay=0.0, threshold=2.0)
-    dictionary = build_dictionary(WitnessSet((layer,), Provenance("pretrained")), draw_inputs(n_steps=4), "mean")
-    assert dictionary.columns().unique().tolist() == [0.5]
-    assert dictionary.health().n_complementary == 0
-
-
 def test_one_line_tells_sizes_and_origin():
     assert repr(build_dictionary(np.eye(3))) == "SpikeDictionary(3 rows × 3 atoms, readout='last', from a plain array)"
-    health = build_dictionary(np.array([[0, 1, 0, 1, 1], [1, 1, 0, 0, 0]])).health()
-    assert str(health) == (
-        "5 witnesses gave 4 atoms (density 0.500): 1 dead, 1 saturated, 1 duplicate, 2 complementary pairs; "
-        "2 of 2 rows distinct"
-    )
-
-
-def test_the_health_of_a_stack_tells_which_layer_dies_and_which_takes_rows_for_one():
-    inputs = draw_inputs(20, 4)
-    dense = gaussian_witnesses(3, (16, 16, 16), balance=[0, 0.5, 0.5], fan_in=[None, 1, 1], decay=0.0, threshold=0.0)
-    dead = replace(dense.layers[1], bias=-100.0)
-    witnesses = WitnessSet((dense.layers[0], dead, dense.layers[2]), Provenance("pretrained"))
-    first, second, third = stack_health(witnesses, inputs)
-    assert first.n_distinct_rows > 1
-    assert (second.n_dead, second.n_distinct_rows, second.density) == (16, 1, 0.0)
-    assert third.n_distinct_rows == 1
-    alive = stack_health(dense, inputs)
-    # Each neuron reads one below: rows may coincide only where nobody reads what tells them apart.
-    assert alive[0] == first
-    assert 1 < alive[2].n_distinct_rows <= alive[0].n_distinct_rows
-
-
-def test_a_dictionary_over_its_budget_is_refused_before_any_roll_out(monkeypatch):
-    def refuse(*arguments, **options):
-        raise AssertionError("rolled out all the same")
-
-    monkeypatch.setattr(cvxsnn.dictionary.building, "iterate_rollout", refuse)
-    with pytest.raises(BudgetError, match="within 1 MiB, but 150,000 rows × 120 columns need 2 MiB: raise memory_b"):
-        build_dictionary(draw_witnesses(), draw_inputs(150_000), memory_budget=2**20)
-
-
-@pytest.mark.parametrize(("readout", "n_bytes"), [("last", 120 * 16), ("all", 120 * 48), ("mean", 120 * 16 * 3)])
-def test_the_budget_is_the_size_of_the_packed_columns(readout, n_bytes):
-    build_dictionary(draw_witnesses(), draw_inputs(), readout, memory_budget=n_bytes)
-    with pytest.raises(BudgetError):
-        build_dictionary(draw_witnesses(), draw_inputs(), readout, memory_budget=n_bytes - 1)
-
-
-LENGTHS = torch.arange(75) * 7 % 5 + 1
-SEQUENCE_READOUTS = ["last", "mean"]
-
-
-def brute_padded(witnesses, inputs, readout, lengths=LENGTHS):
-    """Every witness's column where each sequence was rolled out alone, without its padding."""
-    rows = [brute_columns(witnesses, row[None, :length], readout) for row, length in zip(inputs, lengths, strict=True)]
-    return torch.cat(rows)
-
-
-@pytest.mark.parametrize("neuron", ["lif", "threshold"])
-@pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
-@pytest.mark.parametrize("chunk_bytes", [1, 20_000, 2**24])
-def test_rows_of_padded_sequences_are_those_of_each_alone(readout, neuron, chunk_bytes):
-    witnesses, inputs = draw_witnesses(neuron), draw_inputs()
-    dictionary = build_dictionary(witnesses, Sequences(inputs, LENGTHS), readout, chunk_bytes=chunk_bytes)
-    expected = brute_padded(witnesses, inputs, readout)
-    columns = dictionary.columns()
-    torch.testing.assert_close(columns[:, dictionary.atom_of_witness], expected, rtol=FLOAT64_MEAN, atol=0)
-    for row in (0, 3, 41):
-        alone = build_dictionary(witnesses, inputs[row : row + 1, : LENGTHS[row]], readout)
-        assert torch.equal(columns[row, dictionary.atom_of_witness], alone.columns()[0, alone.atom_of_witness])
-    padding = torch.arange(5) >= LENGTHS[:, None]
-    changed = torch.where(padding[:, :, None], 1 - inputs, inputs)
-    assert torch.equal(build_dictionary(witnesses, Sequences(changed, LENGTHS), readout).packed, dictionary.packed)
 
 
 @pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
@@ -331,74 +136,6 @@ def test_one_spike_of_one_step_is_not_one_of_two():
     dictionary = build_dictionary(witnesses, Sequences(inputs, [1, 2, 2, 1]), "mean")
     assert dictionary.columns().flatten().tolist() == [1, 0.5, 1, 0]
     assert dictionary.group_rows().inverse.tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
-def test_health_of_unequal_lengths_counts_what_the_columns_show(readout):
-    weight = torch.randint(-2, 3, (1, 3, 30), generator=torch.Generator().manual_seed(0)).float()
-    bias = torch.full((30,), 0.5)
-    layer = LIFLayer(torch.cat([weight, -weight], dim=2), bias=torch.cat([bias, -bias]), decay=0.0, threshold=0.0)
-    witnesses, inputs = WitnessSet((layer,), Provenance("pretrained")), draw_inputs(10, 5)
-    lengths = LENGTHS[:10]
-    columns = brute_padded(witnesses, inputs, readout, lengths).numpy()
-    health = build_dictionary(witnesses, Sequences(inputs, lengths), readout).health()
-    expected = brute_health(columns)
-    assert health.n_complementary > 5
-    assert {name: getattr(health, name) for name in expected} == expected
-    # the density of means is over all steps there are, long sequences counting for more
-    share = lengths.double() if readout == "mean" else torch.ones(10, dtype=torch.float64)
-    density = float((share / share.sum()) @ torch.from_numpy(columns).mean(1))
-    assert health.density == pytest.approx(density, rel=FLOAT64_MEAN)
-
-
-INPUTS = draw_inputs(4)
-WITNESSES = draw_witnesses()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: build_dictionary(WITNESSES, INPUTS, "first"),
-            "readout to be one of 'last', 'all', 'mean', got 'first",
-        ),
-        (lambda: build_dictionary(WITNESSES, INPUTS, memory_budget=0), "memory_budget to be a positive integer, got 0"),
-        (lambda: build_dictionary(WITNESSES, INPUTS, chunk_bytes=0.5), "chunk_bytes to be a positive integer, got 0.5"),
-        (
-            lambda: build_dictionary(WITNESSES, Sequences(INPUTS, [1, 2, 3, 4]), "all"),
-            "'last' or 'mean' for sequences of unequal length, got 'all'",
-        ),
-        (
-            lambda: build_dictionary(WITNESSES, Sequences(INPUTS, [0, 1, 2, 3])),
-            "lengths from 1 to 5, got values from 0",
-        ),
-        (lambda: build_dictionary(WITNESSES, Sequences(INPUTS, [1, 2, 3])), "lengths to be 4 integers"),
-        (lambda: build_dictionary(WITNESSES), r"inputs of shape \(n_samples, n_steps, n_features\) .* got none"),
-        (lambda: build_dictionary(WITNESSES, INPUTS * torch.nan), "finite inputs"),
-        (lambda: build_dictionary(WITNESSES, INPUTS * torch.inf), "finite inputs"),
-        (lambda: build_dictionary(WITNESSES, INPUTS[0]), "got 2 dimensions"),
-        (lambda: build_dictionary(WITNESSES, INPUTS[:0]), "non-empty inputs"),
-        (lambda: build_dictionary(WITNESSES, INPUTS[:, :, :2]), "layer 1 to read 2 values, got weights for 3"),
-        (lambda: build_dictionary(WITNESSES, [[[1, 2, 3]], [[1, 2, 3]] * 2]), "sequences of equal length, .* ragged"),
-        (lambda: build_dictionary(WITNESSES, INPUTS * 1e-4), "ordinary size, got none above 0.0001, .* standardise"),
-        (lambda: build_dictionary(np.eye(3), INPUTS), "no inputs beside a plain 0/1 array"),
-        (lambda: build_dictionary(np.eye(3) * 2), "0/1 array, got other values: threshold them first"),
-        (lambda: build_dictionary(np.eye(3) * np.nan), "0/1 array, got other values"),
-        (lambda: build_dictionary(np.ones(3)), r"\(n_rows, n_columns\), got shape \(3,\)"),
-        (lambda: build_dictionary(np.ones((3, 0))), r"non-empty 0/1 array .* got shape \(3, 0\)"),
-        (lambda: build_dictionary([[0, 1], [0]]), "got rows of unequal length or no numbers"),
-        (lambda: build_dictionary(np.eye(3)).group_rows(torch.zeros(4)), "one label for each of 3 rows, got 4"),
-        (lambda: next(build_dictionary(np.eye(3)).iterate_rows(0)), "n_rows to be a positive integer, got 0"),
-    ],
-)
-def test_misuse_is_refused_in_one_sentence(call, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-
-
-def test_inputs_that_are_all_zero_have_no_size_to_complain_about():
-    assert build_dictionary(WITNESSES, torch.zeros(4, 5, 3)).n_rows == 4
 
 
 NARROW = """
@@ -472,9 +209,14 @@ def test_dictionary_bytes_count_the_planes_of_every_readout(readout, n_steps):
     assert dictionary.packed.numel() == expected
 
 
-def test_a_dictionary_that_does_not_fit_is_refused_before_the_roll_out(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
-    monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
-    inputs = np.zeros((200_000, 2, 3))
-    with pytest.raises(BudgetError, match=r"200,000 rows × 1,024 columns.* needs 73\.2 MiB and 1 MiB are available"):
-        build_dictionary(gaussian_witnesses(3, (1024,)), inputs)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: build_dictionary(np.eye(3)).group_rows(torch.zeros(4)), "one label for each of 3 rows, got 4"),
+        (lambda: next(build_dictionary(np.eye(3)).iterate_rows(0)), "n_rows to be a positive integer, got 0"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_refused_in_one_sentence(call, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)

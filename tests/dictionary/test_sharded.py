@@ -2,7 +2,6 @@
 
 import errno
 import os
-import pickle
 from unittest.mock import patch
 
 import numpy as np
@@ -19,7 +18,7 @@ from cvxsnn.core.errors import DataFileError
 from cvxsnn.core.storage import read_tensors
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import ShardedDictionary, open_dictionary, sharded, stream_dictionary
-from cvxsnn.dictionary.blocks import Block, iterate_blocks
+from cvxsnn.dictionary.blocks import Block
 
 N_SAMPLES = 300
 
@@ -286,12 +285,6 @@ def test_damaged_shard_is_one_sentence_and_made_again(tmp_path, witnesses, data,
     if harm != "replace":
         stream_dictionary(witnesses, batches(data), tmp_path, shard_rows=64)
         assert read_shard(path) == before
-
-
-def test_only_the_samples_of_a_block_travel_to_another_process(data):
-    (block,) = iterate_blocks([data], N_SAMPLES, "last")
-    assert len(pickle.dumps(block.cut(0, 2))) < 5000 < block.sequences.inputs.nbytes
-    assert torch.equal(pickle.loads(pickle.dumps(block.cut(5, 9))).sequences.inputs, data[0][5:9])
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path, witnesses, data):

@@ -1,22 +1,17 @@
-"""Class weights, and losses for real targets."""
+"""Labels, scores and probabilities, class weights, and losses for real targets."""
 
 import numpy as np
 import pytest
+from estimators.samples import FITTED, LABELS, SEQUENCES, THREE_LABELS, assert_certified_again
 from sklearn.utils.class_weight import compute_sample_weight
-from small_models import (
-    assert_close_certificates,
-    assert_one_sentence,
-    classes_of,
-    classifier,
-    make_lists,
-    make_sequences,
-)
+from small_models import assert_close_certificates, assert_one_sentence, classes_of, classifier, make_lists
+from tolerances import EASY_SCORE, FLOAT64_MEAN, ROUNDING
 
 from cvxsnn import InvalidInputError, load, save
 from cvxsnn.convex.losses import LOSSES, Squared
+from cvxsnn.training import SurrogateSettings
+from cvxsnn.witnesses import Normal, Uniform
 
-SEQUENCES = make_sequences()
-LABELS = np.array(["a", "b", "c"])[classes_of(SEQUENCES, 3)]
 RARE = np.where(classes_of(SEQUENCES, 8) == 0, "rare", "common")
 WEIGHTS = ["balanced", {"rare": 3.0, "common": 0.5}]
 
@@ -85,3 +80,106 @@ def test_a_registered_loss_for_real_targets_decides_as_the_squared_loss():
         assert (ours.predict(SEQUENCES) == theirs.predict(SEQUENCES)).all()
     finally:
         LOSSES.unregister(OwnSquared.name)
+
+
+LOSS_NAMES = ("logistic", "softmax", "hinge", "squared_hinge", "squared")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("no", "yes"), (False, True), (1.0, 2.0), (-1, 1), (-7, 3, 12), ("b", "a", "c"), (np.int8(4), np.int8(5))],
+    ids=str,
+)
+def test_predictions_are_the_labels_that_were_given(names):
+    labels = np.array(names)[classes_of(SEQUENCES, len(names))]
+    model = classifier().fit(SEQUENCES, labels)
+    predicted = model.predict(SEQUENCES)
+    np.testing.assert_array_equal(model.classes_, np.unique(labels))
+    assert predicted.dtype == labels.dtype
+    assert np.mean(predicted == labels) >= EASY_SCORE
+
+
+def test_labels_may_be_a_list_of_strings():
+    labels = ["up" if label else "down" for label in LABELS]
+    assert set(classifier().fit(SEQUENCES, labels).predict(SEQUENCES)) == {"up", "down"}
+
+
+# Scores and probabilities.
+
+
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_every_loss_separates_two_classes_and_three(loss, n_classes):
+    labels = classes_of(SEQUENCES, n_classes)
+    model = classifier(loss=loss).fit(SEQUENCES, labels)
+    scores = model.decision_function(SEQUENCES)
+    assert scores.shape == ((48,) if n_classes == 2 else (48, 3))
+    assert model.score(SEQUENCES, labels) >= EASY_SCORE
+    by_score = (scores >= 0).astype(int) if n_classes == 2 else scores.argmax(1)
+    np.testing.assert_array_equal(model.predict(SEQUENCES), by_score)
+    assert model.certificate_.relative_gap <= model.tol
+    assert_certified_again(model, SEQUENCES, labels)
+
+
+@pytest.mark.parametrize("loss", [None, "logistic", "softmax"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_sum_to_one_and_agree_with_the_decision(loss, n_classes):
+    labels = classes_of(SEQUENCES, n_classes)
+    model = classifier(loss=loss).fit(SEQUENCES, labels)
+    probabilities = model.predict_proba(SEQUENCES)
+    assert probabilities.shape == (48, n_classes)
+    assert (probabilities >= 0).all()
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=FLOAT64_MEAN)
+    np.testing.assert_array_equal(model.classes_[probabilities.argmax(1)], model.predict(SEQUENCES))
+    np.testing.assert_array_equal(model.predict_log_proba(SEQUENCES), np.log(probabilities))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "squared"])
+def test_losses_without_probabilities_offer_none(loss):
+    model = classifier(loss=loss).fit(SEQUENCES, LABELS)
+    assert not hasattr(model, "predict_proba")
+    assert not hasattr(model, "predict_log_proba")
+
+
+def test_the_probability_of_two_classes_is_the_logistic_of_the_score():
+    scores = FITTED.decision_function(SEQUENCES)
+    np.testing.assert_allclose(FITTED.predict_proba(SEQUENCES)[:, 1], 1 / (1 + np.exp(-scores)), rtol=ROUNDING)
+
+
+def test_surrogate_gradients_learn_an_easy_rule():
+    model = classifier("sg", surrogate=SurrogateSettings(epochs=25)).fit(SEQUENCES, LABELS)
+    assert model.score(SEQUENCES, LABELS) >= EASY_SCORE
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"neuron": "threshold"},
+        {"neuron": "threshold", "hidden": (12, 24)},
+        {"penalty": "group"},
+        {"readout": "last"},
+        {"hidden": (12, 24), "n_subnetworks": 2},
+        {"hidden": 24},
+        {"hidden": [24]},
+        {"intercept": False},
+        {"standardize": False},
+        {"decay": Uniform(0.2, 0.4), "threshold": 0.5, "bias": Normal(0.0, 1.0), "gain": 2.0},
+        {"l1_strength": "auto"},
+        {"random_state": None},
+        {"random_state": np.random.RandomState(3)},
+        {"verbose": True},
+        {"tol": 1e-3},
+    ],
+    ids=lambda options: "RandomState" if "RandomState" in str(options) else str(options),
+)
+def test_a_classifier_works_with(parameters):
+    model = classifier(**parameters).fit(SEQUENCES, THREE_LABELS)
+    assert model.score(SEQUENCES, THREE_LABELS) > 0.6
+    assert model.certificate_.relative_gap <= model.tol
+    assert_certified_again(model, SEQUENCES, THREE_LABELS)
+
+
+def test_a_strong_penalty_leaves_the_share_of_the_classes():
+    model = classifier(l1_strength=100.0).fit(SEQUENCES, THREE_LABELS)
+    assert not model.network_.weight.any()
+    np.testing.assert_allclose(model.predict_proba(SEQUENCES), 1 / 3, atol=model.tol**0.5)

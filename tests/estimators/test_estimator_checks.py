@@ -6,7 +6,7 @@ from cvxsnn import SpikingClassifier, SpikingRegressor
 
 EXCEPTIONS = {
     "check_sample_weight_equivalence_on_dense_data": (
-        "A weight of two and a row that comes twice pose the same convex problem, which test_estimators.py checks on "
+        "A weight of two and a row that comes twice pose the same convex problem, which test_base.py checks on "
         "its objective. Predictions differ all the same: rows are held out to choose the strength, and which depends "
         "on how many there are; and minimisers over collinear 0/1 atoms are not unique, so that rounding in the "
         "standardised features may lead to another one."

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from networks import CASES, FORMS, NEURONS, READOUTS, Case, draw_inputs
 from tolerances import CERTIFIED_AGAIN, ROUNDING, UNMISTAKABLE
+from witnesses.two_layers import draw_two_layers, spikes
 
 import cvxsnn as cs
 from cvxsnn import (
@@ -29,6 +30,7 @@ from cvxsnn.core.errors import BudgetError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.network import Proof
+from cvxsnn.network.reconstruction import prune
 from cvxsnn.witnesses import Provenance
 
 LOSSES = ["squared", "logistic", "squared_hinge", "hinge", "softmax"]
@@ -318,3 +320,10 @@ def test_a_plain_array_has_nothing_to_certify_again():
     solution = solve(cs.ConvexProblem(rng.integers(0, 2, (20, 5)), rng.normal(size=20), "squared", 0.01))
     with pytest.raises(InvalidInputError, match="over witnesses, got one over a plain array"):
         Proof.of(solution, Objective("squared"))
+
+
+def test_pruned_witnesses_fire_as_before_with_fewer_neurons():
+    sparse = cs.witnesses.single_out(draw_two_layers(fan_in=2), torch.arange(10))
+    small = prune(sparse)
+    assert small.hidden[0] <= 2 < sparse.hidden[0]
+    assert torch.equal(spikes(small), spikes(sparse))

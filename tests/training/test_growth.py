@@ -1,29 +1,21 @@
-"""Witnesses that climb their own price, and sets of witnesses put together."""
+"""Witnesses that climb their own price."""
 
 import itertools
 
 import pytest
 import torch
 from tolerances import ROUNDING
+from witnesses.two_layers import DATA, TASK, draw_two_layers, spikes
 
 import cvxsnn as cs
 from cvxsnn import ConvexProblem
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
-from cvxsnn.network.reconstruction import prune
 from cvxsnn.training import Ascent
 from cvxsnn.training.growth import climb_prices, grow_witnesses
 
-TASK = cs.tasks.first_last_xor(5, encoding="one-hot", n_train=60, n_val=20, n_test=20, seed=3)
-DATA = TrainingSet.of(TASK.train)
 STRENGTH = 0.02
 QUICK = Ascent(n_candidates=12, n_steps=10)
-
-
-def draw(n=6, width=5, seed=0, **family):
-    return cs.gaussian_witnesses(
-        2, (7, width), n, **{"decay": 0.8, "bias": cs.witnesses.Normal(0, 0.3), **family}, seed=seed
-    )
 
 
 def optimum(witnesses, objective=None, penalty="l1"):
@@ -32,58 +24,12 @@ def optimum(witnesses, objective=None, penalty="l1"):
     return cs.solve(ConvexProblem.of(objective, dictionary, DATA, l1_strength=STRENGTH, penalty=penalty), 1e-9)
 
 
-def spikes(witnesses, steps="all"):
-    return cs.roll_out(witnesses.layers, DATA.inputs, steps)
-
-
-def test_single_witnesses_fire_as_they_did_in_company():
-    witnesses, chosen = draw(), torch.tensor([29, 3, 3, 17])
-    alone = cs.witnesses.single_out(witnesses, chosen)
-    assert (alone.n_subnetworks, alone.hidden) == (4, (7, 1))
-    assert torch.equal(spikes(alone), spikes(witnesses)[..., chosen])
-
-
-def test_pruned_witnesses_fire_as_before_with_fewer_neurons():
-    sparse = cs.witnesses.single_out(draw(fan_in=2), torch.arange(10))
-    small = prune(sparse)
-    assert small.hidden[0] <= 2 < sparse.hidden[0]
-    assert torch.equal(spikes(small), spikes(sparse))
-
-
-def test_joined_sets_fire_as_each_did_whatever_their_lower_widths():
-    narrow = cs.gaussian_witnesses(2, (3, 4), 2, seed=1)
-    wide = draw(n=3, width=4, seed=2)
-    joined = cs.witnesses.join_witnesses([narrow, wide, narrow])
-    assert (joined.n_subnetworks, joined.hidden) == (7, (7, 4))
-    assert torch.equal(spikes(joined), torch.cat([spikes(own) for own in (narrow, wide, narrow)], dim=-1))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        cs.gaussian_witnesses(2, (7, 6)),
-        cs.gaussian_witnesses(2, (5,)),
-        cs.gaussian_witnesses(3, (7, 5)),
-        cs.gaussian_witnesses(2, (7, 5), neuron="threshold"),
-    ],
-)
-def test_sets_that_do_not_fit_are_refused_in_one_sentence(other):
-    with pytest.raises(cs.InvalidInputError, match="to join, got several") as caught:
-        cs.witnesses.join_witnesses([draw(), other])
-    assert "\n" not in str(caught.value)
-
-
-def test_threshold_neurons_cannot_be_singled_out():
-    with pytest.raises(cs.InvalidInputError, match="read each other"):
-        cs.witnesses.single_out(cs.gaussian_witnesses(2, (4,), neuron="threshold"), torch.tensor([0]))
-
-
 @pytest.mark.parametrize("readout", ["last", "mean"])
 @pytest.mark.parametrize("penalty", ["l1", "group"])
 def test_prices_are_exact_and_only_what_has_climbed_above_the_strength_is_accepted(readout, penalty):
     objective = Objective("logistic", readout)
-    solution = optimum(draw(n=1), objective, penalty)
-    starts = cs.witnesses.single_out(draw(seed=9), torch.arange(20))
+    solution = optimum(draw_two_layers(n=1), objective, penalty)
+    starts = cs.witnesses.single_out(draw_two_layers(seed=9), torch.arange(20))
     climbed = climb_prices(starts, DATA, readout, solution, QUICK)
     columns = spikes(climbed.witnesses).double()
     columns = columns[:, -1] if readout == "last" else columns.mean(1)
@@ -98,18 +44,20 @@ def test_prices_are_exact_and_only_what_has_climbed_above_the_strength_is_accept
 def test_steps_of_the_trajectory_are_priced_too():
     targets = torch.from_numpy(TASK.train.inputs[:, :, 0].copy()).double()
     data, objective = TrainingSet(DATA.inputs, {"bit": targets}), Objective("squared", "all")
-    dictionary = cs.build_dictionary(draw(n=1), data.inputs, "all")
+    dictionary = cs.build_dictionary(draw_two_layers(n=1), data.inputs, "all")
     solution = cs.solve(ConvexProblem.of(objective, dictionary, data, l1_strength=0.01), 1e-9)
-    climbed = climb_prices(cs.witnesses.single_out(draw(seed=9), torch.arange(8)), data, "all", solution, QUICK)
+    climbed = climb_prices(
+        cs.witnesses.single_out(draw_two_layers(seed=9), torch.arange(8)), data, "all", solution, QUICK
+    )
     columns = spikes(climbed.witnesses).double().flatten(0, 1)
     torch.testing.assert_close(climbed.prices, (columns.T @ solution.dual_point)[:, 0].abs(), rtol=0, atol=ROUNDING)
 
 
 def test_every_round_lowers_the_certified_optimum_and_the_network_is_what_was_solved():
     told = []
-    start = optimum(draw(n=1))
+    start = optimum(draw_two_layers(n=1))
     grown = grow_witnesses(
-        draw(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=3, callback=told.append
+        draw_two_layers(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=3, callback=told.append
     )
     assert tuple(told) == grown.rounds
     assert len(grown.rounds) > 0
@@ -124,7 +72,9 @@ def test_every_round_lowers_the_certified_optimum_and_the_network_is_what_was_so
 
 def test_growth_is_the_same_for_the_same_seed():
     first, second = (
-        grow_witnesses(draw(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=2, seed=4).rounds
+        grow_witnesses(
+            draw_two_layers(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=2, seed=4
+        ).rounds
         for _ in range(2)
     )
     assert first == second
@@ -145,7 +95,7 @@ def test_an_ascent_that_means_nothing_is_refused(options, message):
 
 
 def test_growth_can_begin_where_nothing_is_worth_reading():
-    start = draw(n=1, width=1)
+    start = draw_two_layers(n=1, width=1)
     dictionary = cs.build_dictionary(start, DATA.inputs)
     strength = 1.01 * ConvexProblem.of(Objective("logistic"), dictionary, DATA).critical_strength
     grown = grow_witnesses(start, DATA, Objective("logistic"), strength, ascent=QUICK, n_rounds=2)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tolerances import CERTIFIED_AGAIN, FLOAT64_SUM, ROUNDING, UNMISTAKABLE
+from witnesses.pools import DEEP, FAMILIES, FAMILY, INPUTS, RNG, all_witnesses, draw_pool
 
 import cvxsnn as cs
 from cvxsnn import ConvexProblem, InvalidInputError
@@ -16,15 +17,9 @@ from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary.pooled import PoolSpikes
 from cvxsnn.training import pools
 from cvxsnn.training.pools import solve_pool
-from cvxsnn.witnesses import Normal, Uniform
 from cvxsnn.witnesses.pool import WitnessPool
 
 TOL = 1e-6
-FAMILY = {"hidden": (8,), "decay": Uniform(0, 1), "bias": Normal(0, 0.5)}
-DEEP = {"hidden": (6, 4), "decay": [Uniform(0, 1), 0.5], "bias": Normal(0, 0.5), "balance": [0.0, 0.5]}
-FAMILIES = {"plain": FAMILY, "deep": DEEP}
-RNG = np.random.default_rng(0)
-INPUTS = torch.from_numpy(RNG.normal(size=(24, 4, 2)))
 TARGETS = {
     "real": INPUTS[:, 0, 0].numpy() * INPUTS[:, -1, 1].numpy(),
     "several": np.stack([INPUTS[:, t].numpy().prod(1) for t in (0, 3)], axis=1),
@@ -50,22 +45,8 @@ def _many_small_steps(monkeypatch):
     monkeypatch.setattr(pools, "_LEAST_COLUMNS", 40)
 
 
-def draw_pool(n_witnesses=256, family=FAMILY, seed=0):
-    return WitnessPool(2, family, n_witnesses, seed, block_size=32)
-
-
 def draw_data(targets="labels", lengths=None, **options):
     return TrainingSet(Sequences(INPUTS, lengths), {"label": TARGETS[targets]}, **options)
-
-
-def all_witnesses(pool, n_witnesses=None):
-    """The first witnesses of a pool, block after block, as one set."""
-    blocks = [pool.block(n) for n in range(pool.n_blocks) if n_witnesses is None or pool.starts[n] < n_witnesses]
-    joined = []
-    for layers in zip(*(block.layers for block in blocks), strict=True):
-        tensors = [layer.tensors() for layer in layers]
-        joined.append(layers[0].with_tensors({name: torch.cat([own[name] for own in tensors]) for name in tensors[0]}))
-    return cs.WitnessSet(tuple(joined), blocks[0].provenance)
 
 
 class Case:
@@ -291,59 +272,6 @@ def test_members_are_the_witnesses_that_the_columns_come_from(family):
     assert len(set(map(tuple, spikes[:, found.members].T.tolist()))) == len(found.members)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_witnesses_are_taken_in_the_order_asked_for(family):
-    pool = draw_pool(100, FAMILIES[family])
-    spikes = cs.roll_out(all_witnesses(pool).layers, INPUTS, "all")
-    chosen = torch.tensor([95, 3, 0, 40, 31, 32, 3, 99, 64])
-    taken = pool.take(chosen)
-    assert (taken.n_witnesses, taken.hidden[-1]) == (len(chosen), 1)
-    assert torch.equal(cs.roll_out(taken.layers, INPUTS, "all"), spikes[:, :, chosen])
-
-
-def tensors_of(witnesses):
-    return [value for layer in witnesses.layers for value in layer.tensors().values()]
-
-
-def are_equal(one, other):
-    return all(torch.equal(a, b) for a, b in zip(tensors_of(one), tensors_of(other), strict=True))
-
-
-def test_a_block_is_the_same_every_time_and_no_other_is():
-    pool, again = draw_pool(), draw_pool()
-    assert all(are_equal(pool.block(n), again.block(n)) for n in (0, 3, pool.n_blocks - 1))
-    assert are_equal(pool.block(3), pool.block(3))
-    weights = [pool.block(n).layers[0].weight for n in range(pool.n_blocks - 1)]
-    weights += [draw_pool(seed=seed).block(0).layers[0].weight for seed in (1, 2)]
-    assert len({tuple(weight.flatten().tolist()) for weight in weights}) == len(weights)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_smaller_pool_is_the_beginning_of_a_larger_one(family):
-    small, large = (cs.roll_out(all_witnesses(draw_pool(n, FAMILIES[family])).layers, INPUTS) for n in (72, 200))
-    assert torch.equal(small, large[:, :72])
-
-
-@pytest.mark.parametrize("n_witnesses", [1, 7, 8, 9, 31, 32, 33, 256])
-def test_the_size_is_rounded_up_to_whole_subnetworks(n_witnesses):
-    pool = draw_pool(n_witnesses)
-    assert n_witnesses <= pool.n_witnesses < n_witnesses + 8
-    assert pool.n_witnesses % 8 == 0
-    sizes = [pool.block(n).n_witnesses for n in range(pool.n_blocks)]
-    assert sum(sizes) == pool.n_witnesses
-    assert pool.starts == [0, *np.cumsum(sizes)]
-    assert set(sizes[:-1]) <= {32}
-
-
-def test_a_subnetwork_wider_than_a_block_is_a_block():
-    pool = draw_pool(100, {"hidden": (50,)})
-    assert [pool.block(n).n_witnesses for n in range(pool.n_blocks)] == [50, 50]
-
-
-def test_a_family_s_own_number_of_subnetworks_does_not_count():
-    assert are_equal(draw_pool().block(0), draw_pool(family={**FAMILY, "n_subnetworks": 3}).block(0))
-
-
 def test_when_time_is_up_the_gap_is_that_over_the_part_that_was_priced():
     case = Case("logistic", "labels")
     with pytest.warns(cs.ConvergenceWarning, match="over 256 witnesses, got .* over 32: it was stopped"):
@@ -405,23 +333,6 @@ def test_a_start_of_another_pool_is_refused():
     _, _, found = solved("logistic", "labels")
     with pytest.raises(InvalidInputError, match="of the same pool"):
         Case("logistic", "labels", pool=draw_pool(seed=1)).solve(0.02, start=found)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"family": {"decay": 0.5}}, r"widths of its hidden layers, got hidden=None: pass \(64, 128\)"),
-        ({"family": {"hidden": 8}}, "widths of its hidden layers, got hidden=8"),
-        ({"family": {"hidden": (8,), "neuron": "threshold"}}, "got threshold neurons, which read each other"),
-        ({"n_witnesses": 0}, "n_witnesses to be a positive integer, got 0"),
-        ({"n_witnesses": 1e6}, "n_witnesses to be a positive integer, got 1000000.0"),
-        ({"seed": -1}, "seed to be a non-negative integer"),
-    ],
-)
-def test_what_makes_no_pool_is_refused_in_one_sentence(change, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
-        draw_pool(**change)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_start_solved_on_other_data_is_rolled_out_on_the_data_at_hand():

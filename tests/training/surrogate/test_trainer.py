@@ -6,7 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tolerances import FEW_DRAWS_SD, ROUNDING, SINGLE_PRECISION, WEIGHT_GRID
+from tolerances import ROUNDING, SINGLE_PRECISION, WEIGHT_GRID
+from training.surrogate.runs import (
+    DATA,
+    QUICK,
+    XOR,
+    accuracy,
+    are_same,
+    draw_network,
+    jobs_of_addition,
+    tensors_of,
+    train,
+)
 
 import cvxsnn as cs
 from cvxsnn import ConvexProblem, InvalidInputError
@@ -14,41 +25,13 @@ from cvxsnn.convex import Objective
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.training import SurrogateSettings, TaskScore, train_surrogate
-from cvxsnn.training.surrogate.settings import average_networks, initial_network
+from cvxsnn.training import SurrogateSettings, train_surrogate
+from cvxsnn.training.surrogate.settings import initial_network
 from cvxsnn.training.surrogate.trainer import SurrogateJob, train_jobs
-
-XOR = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=8)
-DATA = TrainingSet.of(XOR.train)
-LOGISTIC = Objective("logistic")
-QUICK = SurrogateSettings(epochs=6, batch_size=16, seed=3)
 
 
 class InterruptedTrainingError(Exception):
     """Stands for a power cut."""
-
-
-def draw_network(data=DATA, objective=LOGISTIC, hidden=(12,), neuron="lif", dtype=torch.float32, seed=0, **family):
-    witnesses = cs.gaussian_witnesses(data.inputs.shape[2], hidden, 2, neuron=neuron, seed=seed, dtype=dtype, **family)
-    return initial_network(witnesses.layers, objective, data, seed)
-
-
-def accuracy(network):
-    return float((network.predict(XOR.val.inputs)["label"] == XOR.val.targets).mean())
-
-
-def train(settings=QUICK, network=None, data=DATA, objective=LOGISTIC, score=accuracy, **options):
-    start = draw_network(data, objective) if network is None else network
-    return train_surrogate(start, data, objective, settings, score=score, **options)
-
-
-def tensors_of(network):
-    return network.state_dict()
-
-
-def are_same(one, other):
-    one, other = tensors_of(one), tensors_of(other)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def plain_history(run):
@@ -298,24 +281,6 @@ def test_weight_decay_shrinks_weights_at_the_rate_of_the_schedule_and_nothing_el
         assert torch.equal(after.tensors()[name], before.tensors()[name])
 
 
-@pytest.mark.parametrize("name", ["decay", "threshold", "bias"])
-def test_dynamics_are_trained_only_if_asked_for(name):
-    network = draw_network()
-    for is_trained in (True, False):
-        settings = replace(QUICK, epochs=2, **{f"train_{name}": is_trained})
-        (after,) = train(settings, network, score=lambda network: 0.0).network.layers
-        assert torch.equal(after.tensors()[name], network.layers[0].tensors()[name]) != is_trained
-        assert not torch.equal(after.weight, network.layers[0].weight)
-
-
-def test_decays_stay_in_their_range_under_large_steps():
-    run = train(replace(QUICK, learning_rate=5.0, epochs=3), draw_network(decay=0.99), score=lambda network: 0.0)
-    decay = run.network.layers[0].decay
-    assert decay.min() >= 0
-    assert decay.max() <= 1
-    assert run.network.layers[0].threshold.min() >= 0
-
-
 def test_gradients_are_clipped():
     # Far below the constant that Adam adds to a gradient's size, no gradient moves a weight.
     network = draw_network()
@@ -324,57 +289,11 @@ def test_gradients_are_clipped():
     assert torch.equal(after.weight, network.weight.float().double())
 
 
-def test_an_initial_network_has_the_scale_and_the_mean_of_real_targets():
-    targets = 1e3 * np.random.default_rng(0).normal(size=40) + 7e3
-    data = TrainingSet(DATA.inputs, {"label": targets})
-    network = draw_network(data, Objective("squared"), (500,))
-    assert float(network.intercept.detach()) == pytest.approx(targets.mean(), rel=ROUNDING)
-    assert float(network.weight.detach().std()) * math.sqrt(1000) == pytest.approx(targets.std(), rel=FEW_DRAWS_SD)
-
-
 def test_dropout_hides_neurons_from_training_only():
     plain, hidden = train(QUICK), train(replace(QUICK, dropout=0.5, input_dropout=0.2))
     assert plain.history[1].loss != hidden.history[1].loss
     assert not are_same(plain.network, hidden.network)
     assert hidden.best.score == accuracy(hidden.network)
-
-
-def test_the_average_of_networks_scores_as_they_do_on_average():
-    networks = [draw_network(seed=seed) for seed in range(3)]
-    mean = torch.stack([network(DATA.inputs) for network in networks]).mean(0)
-    average = average_networks(networks)
-    assert average.n_subnetworks == 6
-    torch.testing.assert_close(average(DATA.inputs), mean, rtol=ROUNDING, atol=ROUNDING)
-
-
-def test_an_initial_network_depends_on_its_seed():
-    assert are_same(draw_network(seed=1), draw_network(seed=1))
-    layers = draw_network().layers
-    one, other = (initial_network(layers, LOGISTIC, DATA, seed) for seed in (0, 1))
-    assert not torch.equal(one.weight, other.weight)
-    assert not one.intercept.any()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epochs": 0}, "epochs to be a positive integer, got 0"),
-        ({"batch_size": 0.5}, "batch_size to be a positive integer, got 0.5"),
-        ({"learning_rate": 0.0}, "learning_rate above zero, got 0.0"),
-        ({"learning_rate": math.inf}, "learning_rate above zero, got inf"),
-        ({"steepness": -1.0}, "steepness above zero, got -1.0"),
-        ({"clip_norm": math.nan}, "clip_norm above zero, got nan"),
-        ({"weight_decay": -0.1}, "weight_decay to be zero or more, got -0.1"),
-        ({"surrogate": "relu"}, "surrogate to be one of 'sigmoid', 'fast_sigmoid', 'arctan', got 'relu'"),
-        ({"schedule": "linear"}, "schedule to be one of 'cosine', 'constant', got 'linear'"),
-        ({"patience": 0}, "patience to be a positive integer, got 0"),
-        ({"seed": -1}, "seed"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused_in_one_sentence(options, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
-        SurrogateSettings(**options)
-    assert "\n" not in str(caught.value)
 
 
 def three_networks():
@@ -423,23 +342,6 @@ def test_a_network_that_has_lost_patience_waits_for_the_others():
     assert runs[0].best.epoch == 0
 
 
-def jobs_of_addition():
-    """Three pairs of jobs, on different data of one shape, the model fed its own answers; a fourth of another width."""
-    jobs = []
-    for seed, width in ((0, 8), (1, 8), (2, 8), (3, 9)):
-        task = cs.tasks.addition(
-            base=3, n_digits=3, n_train=48, n_val=32, n_test=8, ood_digits=(6,), n_test_ood=4, seed=seed
-        )
-        loss = {"sum": "softmax", "carry": "logistic"}
-        objective = Objective(loss, "all", {"carry": 1.0 + seed}, "ramped").for_classes(task.n_classes)
-        data = TrainingSet.of(task.train)
-        layers = cs.gaussian_witnesses(3, (6, width), 2, seed=seed).layers
-        network = initial_network(layers, objective, data, seed)
-        settings = [SurrogateSettings(epochs=12, learning_rate=rate, seed=seed) for rate in (1e-2, 1e-3)]
-        jobs += [SurrogateJob(network, data, objective, own, TaskScore(task, task.val)) for own in settings]
-    return jobs
-
-
 def test_jobs_on_their_own_data_side_by_side_are_those_done_one_by_one():
     jobs = jobs_of_addition()
     assert len({job.shape for job in jobs}) == 2
@@ -449,13 +351,6 @@ def test_jobs_on_their_own_data_side_by_side_are_those_done_one_by_one():
         assert [e.loss for e in run.history][1:3] == pytest.approx(
             [e.loss for e in alone.history][1:3], rel=SINGLE_PRECISION
         )
-
-
-def test_networks_scored_simultaneously_score_as_each_does_alone():
-    jobs = jobs_of_addition()[:6]
-    for run, job in zip(train_jobs(jobs), jobs, strict=True):
-        assert run.history[0].score == job.score(job.network)
-        assert run.best.score == job.score(run.network)
 
 
 def test_jobs_side_by_side_go_on_from_their_checkpoints(tmp_path):
