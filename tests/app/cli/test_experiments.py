@@ -100,3 +100,10 @@ def test_a_mistake_in_an_experiment_of_ones_own_is_one_sentence_and_runs_nothing
 def test_the_list_names_the_data_files_that_experiments_need():
     assert "MNIST" in succeed("reproduce", "mnist-depth", "--list", "--scale", "paper")
     assert "MNIST" not in succeed("reproduce", "xor-depth", "--list", "--scale", "paper")
+
+
+def test_the_reason_of_the_first_failure_is_printed():
+    Path("mine.toml").write_text(MINE.replace("decay = 0.9", "decay = -3.0"))
+    outcome = CliRunner().invoke(cli.app, ["reproduce", "mine.toml", "-o", "out", "--jobs", "1", "--device", "cpu"])
+    assert outcome.exit_code == 1
+    assert re.search(r"first failure: \w+Error: expected decay", outcome.stderr), outcome.stderr

@@ -76,6 +76,9 @@ def reproduce(
             f"next: cvxsnn {' '.join(['report', *(names or [])])} --records {output} --scale {scale}"
         )
         if outcome.n_failed:
+            records, _ = store.read_all()
+            errors = [str(record["error"]) for name, record in records.items() if name in configs and "error" in record]
+            typer.echo(f"first failure: {errors[0].splitlines()[0]}", err=True)
             raise typer.Exit(1)
 
 
