@@ -512,10 +512,13 @@ def test_a_family_is_sampled_at_its_own_widths_or_at_those_of_the_estimator():
         ({"witnesses": GIVEN, "decay": 0.5}, "dynamics in witnesses or as parameters, got both: drop decay"),
         ({"witnesses": {"decay": 0.5}, "bias": 0.5}, "dynamics in witnesses or as parameters, got both: drop bias"),
         ({"witnesses": {"decay": 0.5, "width": 3}}, r"a family of \[.*\], got \['width'\] too"),
-        ({"witnesses": "uniform"}, "witnesses to be one of 'auto', 'gaussian', got 'uniform'"),
+        ({"witnesses": "uniform"}, "witnesses to be 'auto', 'gaussian', a family .* or a WitnessSet, got 'uniform'"),
+        ({"witnesses": 3}, "witnesses to be 'auto', 'gaussian', a family .* or a WitnessSet, got 3"),
+        ({"n_jobs": "two"}, "n_jobs to be None or an integer other than 0, .* got 'two'"),
+        ({"n_jobs": 0}, "n_jobs to be None or an integer other than 0, .* got 0"),
     ],
 )
-def test_witnesses_that_cannot_serve_are_refused_in_one_sentence(options, message):
+def test_witnesses_and_workers_that_cannot_serve_are_refused_in_one_sentence(options, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         SpikingClassifier(**options).fit(SEQUENCES, LABELS)
     assert_one_sentence(caught.value)

@@ -362,3 +362,8 @@ def test_witnesses_that_cannot_serve_are_refused_in_one_sentence(settings, messa
     with pytest.raises(InvalidInputError, match=message) as caught:
         train_task(method, XOR, replace(settings, family=gaussian_witnesses(n_features, (4,))))
     assert "\n" not in str(caught.value)
+
+
+def test_a_family_that_is_none_is_refused_in_one_sentence():
+    with pytest.raises(InvalidInputError, match=r"a family as a mapping .* or a Tuning that searches for one, got int"):
+        Settings(Objective("logistic"), 3)

@@ -332,7 +332,11 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
         if isinstance(self.witnesses, Mapping):
             return {**sizes, "neuron": self.neuron, "fan_in": self.fan_in, **self.witnesses}
-        check_choice("witnesses", self.witnesses, ("auto", "gaussian"))
+        if self.witnesses not in ("auto", "gaussian"):
+            raise InvalidInputError(
+                "expected witnesses to be 'auto', 'gaussian', a family (a mapping of arguments of gaussian_witnesses) or "
+                f"a WitnessSet, got {self.witnesses!r}"
+            )
         is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
             is_free = self.hidden is None and self.n_subnetworks is None and self.method == "cvx"

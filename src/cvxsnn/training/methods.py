@@ -119,6 +119,11 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse what no stage could use, whether the method has that stage or not."""
         check_positive_int("n_networks", self.n_networks)
+        if not isinstance(self.family, (Mapping, WitnessSet, Tuning)):
+            raise InvalidInputError(
+                "expected a family as a mapping of arguments of gaussian_witnesses, a WitnessSet, or a Tuning that "
+                f"searches for one, got {type(self.family).__name__}"
+            )
 
     def candidates(self, stage: int) -> list[SurrogateSettings]:
         """Return the settings to try in a gradient stage.
