@@ -334,8 +334,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return {**sizes, "neuron": self.neuron, "fan_in": self.fan_in, **self.witnesses}
         if self.witnesses not in ("auto", "gaussian"):
             raise InvalidInputError(
-                "expected witnesses to be 'auto', 'gaussian', a family (a mapping of arguments of gaussian_witnesses) or "
-                f"a WitnessSet, got {self.witnesses!r}"
+                "expected witnesses to be 'auto', 'gaussian', a family (a mapping of arguments of gaussian_witnesses) "
+                f"or a WitnessSet, got {self.witnesses!r}"
             )
         is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
