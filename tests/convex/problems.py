@@ -15,6 +15,7 @@ SMOOTH_LOSSES = ("squared", "squared_hinge", "logistic", "softmax")
 LOSSES = (*SMOOTH_LOSSES, "hinge")
 TWO_HEADS = ("squared + logistic", "softmax + logistic", "hinge + squared_hinge")
 PENALTIES = ("l1", "group")
+ELASTIC_NETS = ("elastic-net", "group-elastic-net")
 COLUMNS: tuple[Columns, ...] = ("random", "few_rows", "equal_rows", "collinear")
 
 
@@ -28,6 +29,7 @@ class Kind:
     columns: Columns = "random"
     weighted: bool = False
     n_outputs: int = 1
+    l2_strength: float = 0.0
 
     def draw(self, seed: int, ratio: float = 0.1) -> ConvexProblem:
         """The problem of that seed, its strength ``ratio`` times the critical one."""
@@ -39,6 +41,7 @@ class Kind:
             {name: draw_targets(rng, name, columns, self.n_outputs) for name in names},
             {name: name for name in names},
             1.0,
+            l2_strength=self.l2_strength,
             penalty=self.penalty,
             intercept=self.intercept,
             row_weight=draw_weight(rng, len(columns)) if self.weighted else None,

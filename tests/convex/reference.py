@@ -34,7 +34,7 @@ class Reference(Solver):
         shift = np.ones((len(columns), 1)) @ cp.reshape(intercept, (1, problem.n_outputs), order="C")
         link = scores == columns @ coef + shift
         constraints = [link] if problem.intercept else [link, intercept == 0]
-        objective = problem.l1_strength * _penalty(cp, problem, coef)
+        objective = problem.l1_strength * _norm(cp, problem, coef) + 0.5 * problem.l2_strength * cp.sum_squares(coef)
         for head in problem.heads:
             objective += head.weight * _loss(
                 cp, head.loss.name, scores[:, head.columns], head.targets.cpu().numpy(), weight
@@ -58,8 +58,9 @@ class Reference(Solver):
         return SolverResult(tensors[0], tensors[1], status, tensors[2])
 
 
-def _penalty(cp: Any, problem: ConvexProblem, coef: Any) -> Any:
-    return cp.sum(cp.abs(coef)) if problem.penalty.name == "l1" else cp.sum(cp.norm(coef, 2, axis=1))
+def _norm(cp: Any, problem: ConvexProblem, coef: Any) -> Any:
+    is_group = problem.penalty.name.startswith("group")
+    return cp.sum(cp.norm(coef, 2, axis=1)) if is_group else cp.sum(cp.abs(coef))
 
 
 def _loss(cp: Any, name: str, scores: Any, targets: Any, weight: Any) -> Any:

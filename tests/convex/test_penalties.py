@@ -6,8 +6,17 @@ from hypothesis import strategies as st
 from tolerances import ROUNDING
 from torch import Tensor
 
-from cvxsnn import ConvexProblem, solve
-from cvxsnn.convex.penalties import L1, PENALTIES, GroupL2, Penalty, make_penalty, name_of_penalty
+from cvxsnn import solve
+from cvxsnn.convex.penalties import (
+    L1,
+    PENALTIES,
+    ElasticNet,
+    GroupElasticNet,
+    GroupL2,
+    Penalty,
+    make_penalty,
+    name_of_penalty,
+)
 from cvxsnn.core.errors import InvalidInputError
 
 seeds = st.integers(0, 2**32 - 1)
@@ -105,39 +114,25 @@ def test_unknown_penalty_is_refused_with_the_known_ones() -> None:
         make_penalty("l2")
 
 
-class ElasticNet(L1):
-    """A penalty of a user's own: s·‖w‖₁ + ½r·‖w‖²."""
+class Own(L1):
+    """A penalty of a user's own with the L1 norm and a quadratic."""
 
-    name = "elastic net"
-
-    def __init__(self, curvature: float) -> None:
-        self.curvature = curvature
-
-
-def draw_elastic(loss: str, seed: int, curvature: float, intercept: bool, ratio: float = 0.1) -> ConvexProblem:
-    problem = Kind(loss, ElasticNet(curvature), intercept=intercept, columns="collinear", weighted=True).draw(
-        seed, ratio
-    )
-    assert problem.penalty.curvature == curvature
-    return problem
+    name = "own"
+    has_quadratic = True
 
 
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("curvature", [1e-3, 0.3])
-def test_a_penalty_of_ones_own_with_curvature_is_solved_and_certified(
-    loss: str, intercept: bool, curvature: float
+@pytest.mark.parametrize("l2_strength", [1e-3, 0.3])
+def test_a_penalty_of_ones_own_with_a_quadratic_is_solved_and_certified(
+    loss: str, intercept: bool, l2_strength: float
 ) -> None:
-    problem = draw_elastic(loss, 0, curvature, intercept)
+    kind = Kind(loss, Own(), intercept=intercept, columns="collinear", weighted=True, l2_strength=l2_strength)
+    problem = kind.draw(0)
     ours, slow = solve(problem, 1e-9), solve(problem, 1e-6, "proximal-gradient")
     assert ours.has_converged
     assert slow.has_converged
     assert abs(ours.certificate.primal - slow.certificate.primal) <= slow.certificate.gap + ROUNDING
-
-
-def test_curvature_makes_the_hinge_a_job_for_proximal_gradients() -> None:
-    solution = solve(draw_elastic("hinge", 1, 0.5, False), 1e-4)
-    assert (solution.solver, solution.has_converged) == ("proximal-gradient", True)
 
 
 class WeightedL1(L1):
@@ -168,53 +163,57 @@ def test_a_norm_of_ones_own_is_never_solved_as_the_l1_norm(loss: str) -> None:
         solve(problem, solver="newton")
 
 
-@pytest.mark.parametrize("kind", [L1, GroupL2])
+@pytest.mark.parametrize("kind", [ElasticNet, GroupElasticNet])
 @settings(max_examples=20)
 @given(seed=seeds, step=steps)
-def test_conjugate_and_proximal_point_of_a_penalty_with_curvature_are_those_of_the_definition(
+def test_conjugate_and_proximal_point_with_a_quadratic_are_those_of_the_definition(
     kind: type[Penalty], seed: int, step: float
 ) -> None:
-    penalty, strength = kind(), 0.4
-    penalty.curvature = 0.7
+    penalty, strengths = kind(), (0.4, 0.7)
     point = draw(seed)[0]
-    best = penalty.prox(point, strength) / penalty.curvature
-    conjugate = float(penalty.conjugate(point, strength))
-    assert conjugate == pytest.approx(float((point * best).sum() - penalty.value(best, strength)), abs=ROUNDING)
-    near = penalty.descend(point, step, strength)
+    best = penalty.prox(point, strengths[0]) / strengths[1]
+    conjugate = float(penalty.conjugate(point, *strengths))
+    assert conjugate == pytest.approx(float((point * best).sum() - penalty.value(best, *strengths)), abs=ROUNDING)
+    near = penalty.descend(point, step, *strengths)
     for size in (1e-3, 0.1, 2.0):
         for direction in draw(seed + 1, 10):
             other = best + size * direction
-            assert float((point * other).sum() - penalty.value(other, strength)) <= conjugate + ROUNDING
+            assert float((point * other).sum() - penalty.value(other, *strengths)) <= conjugate + ROUNDING
             moved = near + size * direction
-            assert 0.5 * (moved - point).square().sum() + step * penalty.value(moved, strength) >= (
-                0.5 * (near - point).square().sum() + step * penalty.value(near, strength) - ROUNDING
+            assert 0.5 * (moved - point).square().sum() + step * penalty.value(moved, *strengths) >= (
+                0.5 * (near - point).square().sum() + step * penalty.value(near, *strengths) - ROUNDING
             )
 
 
 def test_a_penalty_that_is_not_registered_is_refused_by_name() -> None:
-    with pytest.raises(
-        InvalidInputError, match=r"a registered penalty \('l1', 'group'.*\), got ElasticNet, which is not"
-    ):
-        PENALTIES.of(ElasticNet(0.1))
+    with pytest.raises(InvalidInputError, match=r"a registered penalty \('l1', 'group'.*\), got Own, which is not"):
+        PENALTIES.of(Own())
     assert PENALTIES.of(make_penalty("group")) is GroupL2
-
-
-class Smooth(GroupL2):
-    """A group penalty of a user's own, with curvature."""
-
-    name = "smooth group"
-    curvature = 2.0
-
-
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_a_group_penalty_of_ones_own_keeps_its_curvature_for_one_output(loss: str) -> None:
-    solution = solve(Kind(loss, Smooth()).draw(0, 0.05), 1e-6)
-    assert (solution.solver, solution.has_converged) == ("proximal-gradient", True)
 
 
 def test_a_penalty_that_its_name_does_not_describe_has_no_name() -> None:
     assert name_of_penalty(make_penalty("l1")) == "l1"
-    steep = L1()
-    steep.curvature = 0.3
+    other = L1()
+    other.scale = 0.3  # type: ignore[attr-defined]
     with pytest.raises(InvalidInputError, match="the penalty 'l1' with its default parameters"):
-        name_of_penalty(steep)
+        name_of_penalty(other)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "n_outputs", "strengths", "expected"),
+    [
+        (ElasticNet, 2, (1.0, 0.0), L1),
+        (ElasticNet, 2, (0.0, 1.0), ElasticNet),
+        (GroupElasticNet, 2, (1.0, 1.0), GroupElasticNet),
+        (GroupElasticNet, 1, (1.0, 1.0), ElasticNet),
+        (GroupElasticNet, 2, (0.0, 1.0), ElasticNet),
+        (GroupElasticNet, 2, (1.0, 0.0), GroupL2),
+        (GroupElasticNet, 1, (1.0, 0.0), L1),
+        (GroupL2, 1, (1.0, 0.0), L1),
+        (Own, 1, (1.0, 0.0), Own),
+    ],
+)
+def test_the_simplest_penalty_that_is_the_same(
+    penalty: type[Penalty], n_outputs: int, strengths: tuple[float, float], expected: type[Penalty]
+) -> None:
+    assert type(penalty().simplest(n_outputs, *strengths)) is expected

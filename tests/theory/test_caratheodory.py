@@ -89,8 +89,7 @@ def test_the_bound_is_the_theorem_s():
     assert support_bound(ConvexProblem(np.eye(4), np.ones((4, 3)), "squared", 0.1)) == 13
 
 
-def test_a_penalty_with_curvature_is_refused() -> None:
-    problem = Kind("squared").draw(0)
-    problem.penalty.curvature = 0.1
-    with pytest.raises(InvalidInputError, match="the penalty 'l1' or 'group' to reduce a support, got L1"):
+def test_an_elastic_net_is_refused() -> None:
+    problem = Kind("squared", "elastic-net", l2_strength=0.1).draw(0)
+    with pytest.raises(InvalidInputError, match="the penalty 'l1' or 'group' to reduce a support, got ElasticNet"):
         reduce_support(solve(problem))

@@ -4,11 +4,18 @@ For the problem  min_W,b  F(DW + b) + P(W)  every dual point Θ (with zero colum
 gives the lower bound −F*(Θ) − P*(−DᵀΘ) on the optimum. If the penalty is a norm, P = s·Ω, the last term is zero where
 Ω°(DᵀΘ) ≤ s and infinite elsewhere, so a candidate is made feasible by construction: balanced for the intercept, then
 shrunk until the constraint holds. All of it is computed in float64 on the un-reduced problem.
+
+A quadratic ½r‖W‖² beside the norm makes the last term ‖prox(DᵀΘ)‖² / 2r, which for the L1 norm is
+Σ max(0, |dᵀΘ| − s)² / 2r: every candidate is feasible. As r falls this term magnifies whatever is left outside of the
+constraint, so the shrunk candidate is tried as well, and the better of the two bounds counts. It also magnifies the
+rounding of DᵀΘ. Each of its entries is a sum over n rows, so it is wrong by at most
+δ = (n + 4)·2⁻⁵³·max|D|·Σ_i ω_i|θ_i|, and, since prox is a contraction, the term by no more than if ‖prox(DᵀΘ)‖ were
+larger by the norm of all these errors: that is what is added to it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 from typing import Literal
 
 import torch
@@ -220,25 +227,25 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     dual_point : Tensor of shape (n_rows, n_outputs)
         A guess λ of the dual point.
     correlation_bounds : sequence of float
-        One proven number per output: ``|λᵀd|`` is at most this for every atom d, in the dictionary or not.
+        One proven number per output: ``|λᵀd|`` is at most this for every atom d that is not in the dictionary; for a
+        problem without ``l2_strength``, for those in the dictionary too.
 
     Returns
     -------
     float
         The bound.
     """
-    if problem.penalty.curvature:
-        raise InvalidInputError(
-            f"expected a norm for a bound over more atoms than there are, got the penalty {problem.penalty.name!r}, "
-            "whose bound adds up over the atoms: use 'l1' or 'group'"
-        )
     weight = problem.row_weight[:, None]
     unit = torch.where(weight > 0, -dual_point.to(weight) / weight, 0.0)
     domain = problem.dual_domain(unit)
     if not torch.allclose(domain, unit, rtol=1e-9, atol=1e-12):
         raise InvalidInputError("expected a dual point in the domain of the loss, such as a solution's own")
     largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
-    return bound_at(problem, domain, largest)[0]
+    if not problem.l2_strength:
+        return bound_at(problem, domain, largest)[0]
+    # Atoms that are not in the dictionary add nothing once they satisfy the constraint; the others need not.
+    domain, _ = _shrunk(problem, domain, largest)
+    return bound_at(problem, domain, problem.correlation(domain))[0]
 
 
 def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tensor) -> tuple[Certificate, Tensor]:
@@ -270,12 +277,37 @@ def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tenso
 
 def bound_at(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
     """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known."""
-    penalty, strength = problem.penalty, problem.l1_strength
-    if penalty.curvature:  # every dual point is feasible
-        return -float(problem.conjugate(unit_dual) + penalty.conjugate(correlation, strength)), unit_dual
+    if not problem.l2_strength:
+        feasible, _ = _shrunk(problem, unit_dual, correlation)
+        return -float(problem.conjugate(feasible)), feasible
+    total, chosen = 0.0, unit_dual.clone()
     for columns in problem.independent_outputs():
-        norm = float(penalty.dual_norm(correlation[:, columns]))
-        if norm > strength:
-            unit_dual = unit_dual.clone()
-            unit_dual[:, columns] *= strength / norm
-    return -float(problem.conjugate(unit_dual)), unit_dual
+        part = problem.part(columns)
+        candidates = [(unit_dual[:, columns], correlation[:, columns])]
+        if problem.l1_strength:
+            candidates.append(_shrunk(part, *candidates[0]))
+        bound, chosen[:, columns] = max(
+            ((_penalised_bound(part, *candidate), candidate[0]) for candidate in candidates), key=lambda found: found[0]
+        )
+        total += bound
+    return total, chosen
+
+
+def _shrunk(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a dual point and its correlations, with the outputs shrunk that violate the constraint of the norm."""
+    for columns in problem.independent_outputs():
+        norm = float(problem.penalty.dual_norm(correlation[:, columns]))
+        if norm > problem.l1_strength:
+            unit_dual, correlation = unit_dual.clone(), correlation.clone()
+            unit_dual[:, columns] *= problem.l1_strength / norm
+            correlation[:, columns] *= problem.l1_strength / norm
+    return unit_dual, correlation
+
+
+def _penalised_bound(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> float:
+    """Return −F*(Θ) − P*(DᵀΘ), with what rounding may have taken off the last term."""
+    n_rows, n_atoms, _ = problem.shape
+    mass = problem.row_weight @ unit_dual.abs()
+    rounding = (n_rows + 4) * 2.0**-53 * problem.dictionary.largest_entry * sqrt(n_atoms) * float(mass.norm())
+    outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm())
+    return -float(problem.conjugate(unit_dual)) - (outside + rounding) ** 2 / (2 * problem.l2_strength)

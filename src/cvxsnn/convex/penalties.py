@@ -1,10 +1,9 @@
 r"""Penalties on the coefficients: a norm, and where wanted a quadratic beside it.
 
-A penalty of strength s and curvature r is
+.. math:: P(W) = s\,\Omega(W) + \tfrac{r}{2} \|W\|_2^2
 
-.. math:: P(W) = s\,\Omega(W) + \tfrac{r}{2} \|W\|_2^2 .
-
-A kind of penalty says what its norm Ω is; the rest follows from that, here and in the solvers.
+with the strengths ``l1_strength`` s and ``l2_strength`` r of a problem. A kind of penalty says what its norm Ω is, and
+whether r may be above zero; the rest follows from that, here and in the solvers.
 """
 
 from abc import ABC, abstractmethod
@@ -27,13 +26,13 @@ class Penalty(ABC):
         The name by which a problem asks for it.
     is_separable : bool
         Whether it is a sum over the entries, so that outputs can be solved one by one.
-    curvature : float
-        The number r above; zero for a norm alone.
+    has_quadratic : bool
+        Whether r may be above zero, and s may then be zero.
     """
 
     name: ClassVar[str]
     is_separable: ClassVar[bool] = False
-    curvature: float = 0.0
+    has_quadratic: ClassVar[bool] = False
 
     @property
     def has_l1_norm(self) -> bool:
@@ -102,48 +101,48 @@ class Penalty(ABC):
         """
         return self.atom_norms(correlation).max()
 
-    def value(self, coef: Tensor, strength: float) -> Tensor:
+    def value(self, coef: Tensor, l1_strength: float, l2_strength: float = 0.0) -> Tensor:
         """Return P(W) = s·Ω(W) + ½r‖W‖².
 
         Parameters
         ----------
         coef : Tensor of shape (n_atoms, n_outputs)
             The coefficients W.
-        strength : float
-            The strength s.
+        l1_strength, l2_strength : float
+            The strengths s and r.
 
         Returns
         -------
         Tensor
             A scalar.
         """
-        penalty = strength * self.norm(coef)
-        return penalty + 0.5 * self.curvature * coef.square().sum() if self.curvature else penalty
+        penalty = l1_strength * self.norm(coef)
+        return penalty + 0.5 * l2_strength * coef.square().sum() if l2_strength else penalty
 
-    def conjugate(self, correlation: Tensor, strength: float) -> Tensor:
+    def conjugate(self, correlation: Tensor, l1_strength: float, l2_strength: float = 0.0) -> Tensor:
         """Return P*(C), the supremum of ⟨C, W⟩ − P(W).
 
-        With curvature it is ‖C − Π(C)‖² / 2r for the projection Π on the dual ball of radius s, and C − Π(C) is the
-        proximal point of the norm (Moreau). Without, it is zero on that ball and infinite outside.
+        For r > 0 it is ‖C − Π(C)‖² / 2r for the projection Π on the dual ball of radius s, and C − Π(C) is the
+        proximal point of the norm (Moreau). For r = 0 it is zero on that ball and infinite outside.
 
         Parameters
         ----------
         correlation : Tensor of shape (n_atoms, n_outputs)
             The point C.
-        strength : float
-            The strength s.
+        l1_strength, l2_strength : float
+            The strengths s and r.
 
         Returns
         -------
         Tensor
             A scalar.
         """
-        if self.curvature:
-            return self.prox(correlation, strength).square().sum() / (2 * self.curvature)
-        inside = self.dual_norm(correlation) <= strength
+        if l2_strength:
+            return self.prox(correlation, l1_strength).square().sum() / (2 * l2_strength)
+        inside = self.dual_norm(correlation) <= l1_strength
         return torch.where(inside, 0.0, torch.inf).to(correlation)
 
-    def descend(self, coef: Tensor, step: float, strength: float) -> Tensor:
+    def descend(self, coef: Tensor, step: float, l1_strength: float, l2_strength: float = 0.0) -> Tensor:
         """Return the proximal point of the whole penalty, argmin_V ½‖V − W‖² + step · P(V).
 
         Parameters
@@ -152,24 +151,26 @@ class Penalty(ABC):
             The point W.
         step : float
             The weight of the penalty.
-        strength : float
-            The strength s.
+        l1_strength, l2_strength : float
+            The strengths s and r.
 
         Returns
         -------
         Tensor of shape (n_atoms, n_outputs)
             The proximal point.
         """
-        shrink = 1 + step * self.curvature
-        return self.prox(coef / shrink, step * strength / shrink)
+        shrink = 1 + step * l2_strength
+        return self.prox(coef / shrink, step * l1_strength / shrink)
 
-    def for_outputs(self, n_outputs: int) -> "Penalty":
-        """Return the simplest penalty that is equal to this one for so many outputs.
+    def simplest(self, n_outputs: int, l1_strength: float, l2_strength: float) -> "Penalty":
+        """Return the simplest penalty that is equal to this one for so many outputs and at these strengths.
 
         Parameters
         ----------
         n_outputs : int
             Number of columns of the coefficients.
+        l1_strength, l2_strength : float
+            The strengths s and r.
 
         Returns
         -------
@@ -216,10 +217,35 @@ class GroupL2(Penalty):
         norms = _row_norms(coef)[:, None]
         return coef * (1 - step / norms.clamp_min(step)).clamp_min(0)
 
-    def for_outputs(self, n_outputs: int) -> Penalty:
+    def simplest(self, n_outputs: int, l1_strength: float, l2_strength: float) -> Penalty:
         """Return the L1 penalty for a single output: the two are the same norm then."""
-        is_same = n_outputs == 1 and type(self) is GroupL2 and not self.curvature
-        return L1() if is_same else self
+        return L1() if n_outputs == 1 and type(self) is GroupL2 else self
+
+
+class ElasticNet(L1):
+    """The sum of absolute values and half the sum of squares. For s = 0 it is ridge, for r = 0 it is :class:`L1`."""
+
+    name = "elastic-net"
+    has_quadratic = True
+
+    def simplest(self, n_outputs: int, l1_strength: float, l2_strength: float) -> Penalty:
+        """Return the L1 penalty for r = 0."""
+        return L1() if type(self) is ElasticNet and not l2_strength else self
+
+
+class GroupElasticNet(GroupL2):
+    """The norm of :class:`GroupL2` and half the sum of squares. For s = 0 it is ridge."""
+
+    name = "group-elastic-net"
+    has_quadratic = True
+
+    def simplest(self, n_outputs: int, l1_strength: float, l2_strength: float) -> Penalty:
+        """Return the elastic net for a single output and for s = 0, the group penalty for r = 0."""
+        if type(self) is not GroupElasticNet:
+            return self
+        if not l2_strength:
+            return GroupL2().simplest(n_outputs, l1_strength, l2_strength)
+        return ElasticNet() if n_outputs == 1 or not l1_strength else self
 
 
 def _row_norms(matrix: Tensor) -> Tensor:
@@ -229,7 +255,7 @@ def _row_norms(matrix: Tensor) -> Tensor:
 PENALTIES: Registry[type[Penalty]] = Registry("penalty", Penalty)
 """Kinds of penalties by name."""
 
-for _kind in (L1, GroupL2):
+for _kind in (L1, GroupL2, ElasticNet, GroupElasticNet):
     PENALTIES.register(_kind.name, _kind)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Self, TypeVar
 
 import torch
@@ -25,9 +26,11 @@ _ROUNDING = 1e-14
 class ConvexProblem:
     r"""Minimise a loss plus a penalty over coefficients W and, where wanted, an intercept b.
 
-    .. math:: \sum_h \lambda_h \sum_i \omega_i\, \ell_h\big((DW + b)_{i,h}; y_{i,h}\big) + s\,\Omega(W)
+    .. math::
+        \sum_h \lambda_h \sum_i \omega_i\, \ell_h\big((DW + b)_{i,h}; y_{i,h}\big)
+        + s\,\Omega(W) + \tfrac{r}{2} \|W\|_2^2
 
-    with row weights ω that sum to one and ``s = l1_strength``. A penalty with a curvature r adds ½r‖W‖².
+    with row weights ω that sum to one, ``s = l1_strength`` and ``r = l2_strength``.
 
     Parameters
     ----------
@@ -40,10 +43,13 @@ class ConvexProblem:
     loss : str, Loss, or a mapping of heads to them
         The loss: "squared", "hinge", "squared_hinge", "logistic", "softmax", or one of your own.
     l1_strength : float
-        The number s that multiplies the norm. Nothing else is scaled.
+        The number s that multiplies the norm. Nothing else is scaled. It may be zero, which is ridge, if
+        ``l2_strength`` is not.
+    l2_strength : float
+        The number r that multiplies half the sum of squares, for the elastic nets.
     penalty : str or Penalty
         The penalty: "l1", the sum of absolute values; "group", the sum over atoms of the Euclidean norm of their
-        outputs; or one of your own.
+        outputs; "elastic-net" and "group-elastic-net", which are these plus the sum of squares; or one of your own.
     intercept : bool
         Whether to add an unpenalised constant to the scores.
     row_weight : array of shape (n_rows,), optional
@@ -69,6 +75,7 @@ class ConvexProblem:
         loss: str | Loss | Mapping[str, str | Loss] = "logistic",
         l1_strength: float = 0.1,
         *,
+        l2_strength: float = 0.0,
         penalty: str | Penalty = "l1",
         intercept: bool = False,
         row_weight: Array | None = None,
@@ -76,8 +83,8 @@ class ConvexProblem:
         head_weights: Mapping[str, float] | None = None,
     ) -> None:
         self.dictionary = dictionary if isinstance(dictionary, Dictionary) else build_dictionary(dictionary)
-        self.l1_strength = check_strength(l1_strength)
         self.penalty = make_penalty(penalty)
+        self.l1_strength, self.l2_strength = check_strengths(l1_strength, l2_strength, self.penalty)
         self.intercept = bool(intercept)
         are_steps = self.dictionary.readout == "all"
         n_steps = self.dictionary.n_steps if are_steps else 1
@@ -96,6 +103,7 @@ class ConvexProblem:
         data: TrainingSet,
         *,
         l1_strength: float = 1.0,
+        l2_strength: float = 0.0,
         penalty: str | Penalty = "l1",
         intercept: bool = False,
     ) -> "ConvexProblem":
@@ -109,8 +117,8 @@ class ConvexProblem:
             What some witnesses do on the sequences of ``data``.
         data : TrainingSet
             Sequences with their targets.
-        l1_strength : float
-            The number that multiplies the norm.
+        l1_strength, l2_strength : float
+            The numbers that multiply the norm and half the sum of squares.
         penalty : str or Penalty
             The penalty.
         intercept : bool
@@ -126,6 +134,7 @@ class ConvexProblem:
             data.targets,
             objective.loss,
             l1_strength,
+            l2_strength=l2_strength,
             penalty=penalty,
             intercept=intercept,
             row_weight=objective.row_weight(data, dictionary.n_rows // len(data)),
@@ -143,20 +152,24 @@ class ConvexProblem:
         """The sizes ``(n_rows, n_atoms, n_outputs)``."""
         return *self.dictionary.shape, self.n_outputs
 
-    def with_strength(self, l1_strength: float) -> Self:
+    def with_strength(self, l1_strength: float, l2_strength: float | None = None) -> Self:
         """Return the same problem at another strength; what was computed from the data alone is shared.
 
         Parameters
         ----------
         l1_strength : float
             The number that multiplies the norm.
+        l2_strength : float, optional
+            The number that multiplies half the sum of squares; as it is when not given.
 
         Returns
         -------
         ConvexProblem
             The other problem.
         """
-        return self._replace(l1_strength=check_strength(l1_strength))
+        l2_strength = self.l2_strength if l2_strength is None else l2_strength
+        l1_strength, l2_strength = check_strengths(l1_strength, l2_strength, self.penalty)
+        return self._replace(l1_strength=l1_strength, l2_strength=l2_strength)
 
     def with_heads(self, heads: tuple[Head, ...]) -> Self:
         """Return a problem over the same rows and atoms with other losses.
@@ -181,7 +194,7 @@ class ConvexProblem:
         ConvexProblem
             The same program.
         """
-        penalty = self.penalty.for_outputs(self.n_outputs)
+        penalty = self.penalty.simplest(self.n_outputs, self.l1_strength, self.l2_strength)
         return self if penalty is self.penalty else self._replace(penalty=penalty)
 
     def without_workspace(self) -> Self:
@@ -224,7 +237,7 @@ class ConvexProblem:
         float
             The objective.
         """
-        return float(self.loss_value(scores) + self.penalty.value(coef, self.l1_strength))
+        return float(self.loss_value(scores) + self.penalty.value(coef, self.l1_strength, self.l2_strength))
 
     def unit_dual(self, scores: Tensor) -> Tensor:
         """Return the gradient of the loss, divided by the row weights.
@@ -346,7 +359,7 @@ class ConvexProblem:
         if not self.dictionary.is_in_memory:
             return ReducedProblem(self, torch.arange(self.dictionary.n_rows))
         reduced = self.workspace.get(_merge_rows, self)
-        return replace(reduced, problem=reduced.problem.with_strength(self.l1_strength))
+        return replace(reduced, problem=self._penalised(reduced.problem))
 
     def independent_outputs(self) -> list[slice]:
         """Return the output columns of the smallest parts into which the objective falls apart.
@@ -380,7 +393,11 @@ class ConvexProblem:
         """
         if columns == slice(0, self.n_outputs):
             return self
-        return self.workspace.get(_part, self, columns.start, columns.stop).with_strength(self.l1_strength)
+        return self._penalised(self.workspace.get(_part, self, columns.start, columns.stop))
+
+    def _penalised(self, other: "ConvexProblem") -> "ConvexProblem":
+        """Return another problem with the penalty of this one."""
+        return other._replace(penalty=self.penalty, l1_strength=self.l1_strength, l2_strength=self.l2_strength)
 
     def _by_head(self, function: Callable[[Head], Tensor]) -> Tensor:
         return torch.cat([function(head) for head in self.heads], dim=1)
@@ -394,9 +411,10 @@ class ConvexProblem:
         """Return sizes and terms on one line."""
         losses = " + ".join(head.loss.name for head in self.heads)
         n_rows, n_atoms, n_outputs = self.shape
+        quadratic = f" + {self.l2_strength:g}·½‖W‖²" if self.l2_strength else ""
         return (
             f"ConvexProblem({n_rows} rows × {n_atoms} atoms → {n_outputs} outputs, {losses} + "
-            f"{self.l1_strength:g}·{self.penalty.name}{', intercept' if self.intercept else ''})"
+            f"{self.l1_strength:g}·{self.penalty.name}{quadratic}{', intercept' if self.intercept else ''})"
         )
 
 
@@ -442,13 +460,31 @@ class Workspace:
         return Workspace, ()
 
 
-def check_strength(strength: float) -> float:
-    """Return a strength that is finite and above zero."""
-    if isinstance(strength, str) or not 0 < strength < float("inf"):
+def check_strengths(l1_strength: float, l2_strength: float, penalty: Penalty) -> tuple[float, float]:
+    """Return strengths that a penalty can have: finite, not negative, and not both zero."""
+    if not penalty.has_quadratic:
+        if l2_strength != 0:
+            raise InvalidInputError(
+                f"expected l2_strength=0 for the penalty {penalty.name!r}, got {l2_strength!r}: use "
+                "penalty='elastic-net' or 'group-elastic-net'"
+            )
+        if not _is_number(l1_strength) or l1_strength == 0:
+            raise InvalidInputError(
+                f"expected l1_strength to be a finite number above zero, got {l1_strength!r}: without it no dual bound "
+                "exists"
+            )
+    for name, strength in (("l1_strength", l1_strength), ("l2_strength", l2_strength)):
+        if not _is_number(strength):
+            raise InvalidInputError(f"expected {name} to be a finite number, zero or above, got {strength!r}")
+    if l1_strength == l2_strength == 0:
         raise InvalidInputError(
-            f"expected l1_strength to be a finite number above zero, got {strength!r}: without it no dual bound exists"
+            "expected l1_strength or l2_strength above zero, got zero for both: without a penalty no dual bound exists"
         )
-    return float(strength)
+    return float(l1_strength), float(l2_strength)
+
+
+def _is_number(strength: Any) -> bool:
+    return not isinstance(strength, (str, bool)) and strength is not None and bool(0 <= strength < inf)
 
 
 def _null_intercept(problem: ConvexProblem) -> Tensor:

@@ -79,6 +79,11 @@ class Dictionary(Protocol):
         ...
 
     @property
+    def largest_entry(self) -> float:
+        """A bound on the absolute value of every entry."""
+        ...
+
+    @property
     def is_in_memory(self) -> bool:
         """Whether the rows are in memory, so that equal ones can be found and merged."""
         ...

@@ -99,6 +99,11 @@ class DenseDictionary:
         return False
 
     @property
+    def largest_entry(self) -> float:
+        """The largest absolute value."""
+        return float(self.values.abs().max())
+
+    @property
     def is_in_memory(self) -> bool:
         """The rows are in memory."""
         return True

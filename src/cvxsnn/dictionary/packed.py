@@ -133,6 +133,11 @@ class SpikeDictionary:
         return self.readout != "mean"
 
     @property
+    def largest_entry(self) -> float:
+        """Spikes and their means are at most one."""
+        return 1.0
+
+    @property
     def is_in_memory(self) -> bool:
         """The rows are in memory."""
         return True

@@ -29,7 +29,7 @@ def reduce_support(solution: Solution) -> Solution:
         The reduced solution, with its own certificate.
     """
     problem = solution.problem
-    if type(problem.penalty) not in (L1, GroupL2) or problem.penalty.curvature:
+    if type(problem.simplified().penalty) not in (L1, GroupL2):
         raise InvalidInputError(
             f"expected the penalty 'l1' or 'group' to reduce a support, got {type(problem.penalty).__name__}: of other "
             "penalties it is not known whether they stay as small"

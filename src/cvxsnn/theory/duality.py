@@ -78,8 +78,7 @@ def verify_strong_duality(
     StrongDuality
         The three values.
     """
-    penalty = problem.penalty.for_outputs(problem.n_outputs)
-    if type(penalty) is not (L1 if problem.n_outputs == 1 else GroupL2) or penalty.curvature:
+    if type(problem.simplified().penalty) is not (L1 if problem.n_outputs == 1 else GroupL2):
         raise InvalidInputError(
             "expected one output with the penalty 'l1', or the penalty 'group', got "
             f"{problem.n_outputs} outputs with {problem.penalty.name!r}: other penalties stand for no weight decay"

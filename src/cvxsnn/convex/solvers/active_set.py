@@ -71,7 +71,7 @@ class ActiveSet(Solver):
             coef[:, done] = found
             done += 1
         if done < problem.n_outputs:
-            gram = _with_curvature(problem, problem.row_workspace.get(weighted_gram, problem))
+            gram = _with_quadratic(problem, problem.row_workspace.get(weighted_gram, problem))
             coef[:, done:] = follow(gram, linear[:, done:], problem.l1_strength / head.weight, coef[:, done:])
         if problem.intercept:
             intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
@@ -123,13 +123,12 @@ def _column_means(problem: ConvexProblem) -> Tensor:
     return problem.dictionary.rmatvec(problem.row_weight[:, None])[:, 0]
 
 
-def _with_curvature(problem: ConvexProblem, gram: Tensor) -> Tensor:
-    """Return the Gram matrix plus the curvature of the penalty, which is divided by the weight of the head as well."""
-    curvature = problem.penalty.curvature / problem.heads[0].weight
-    if not curvature:
+def _with_quadratic(problem: ConvexProblem, gram: Tensor) -> Tensor:
+    """Return the Gram matrix plus ``l2_strength``, which is divided by the weight of the head as well."""
+    if not problem.l2_strength:
         return gram
     gram = gram.clone()
-    gram.diagonal().add_(curvature)
+    gram.diagonal().add_(problem.l2_strength / problem.heads[0].weight)
     return gram
 
 
@@ -148,12 +147,12 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor) -> Tensor | 
             return coef
         chosen[torch.topk(violation, min(n_new, n_violating)).indices] = True
         atoms = torch.nonzero(chosen).squeeze(1)
-        sub = _with_curvature(problem, weighted_gram(problem, atoms))
+        sub = _with_quadratic(problem, weighted_gram(problem, atoms))
         coef[atoms] = follow(sub, linear[atoms, None], strength, coef[atoms, None])[:, 0]
         residual = dictionary.matvec(coef[:, None])[:, 0] - targets
         if problem.intercept:
             residual = residual - weight @ residual
-        # Of atoms that are not chosen, whose coefficients are zero: the curvature of the penalty adds nothing there.
+        # Of atoms that are not chosen, whose coefficients are zero: the quadratic adds nothing there.
         gradient = dictionary.rmatvec((weight * residual)[:, None])[:, 0]
         n_new = int(_GROWTH * n_new)
     return None
@@ -161,6 +160,8 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor) -> Tensor | 
 
 def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:
     """Solve at falling strengths, so that active sets grow towards their final sizes and not beyond.
+
+    A strength of zero is one linear system.
 
     Parameters
     ----------
@@ -172,6 +173,8 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tens
     -------
     Tensor of shape (n_atoms, n_outputs)
     """
+    if strength == 0:
+        return torch.cholesky_solve(linear, torch.linalg.cholesky(gram))
     # A GPU needs as long for several outputs as for one; a CPU is faster with one at a time.
     n_most = _SIMULTANEOUS if gram.is_cuda else 1
     if start.shape[1] > n_most:

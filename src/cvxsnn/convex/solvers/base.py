@@ -82,8 +82,8 @@ class Solver(ABC):
         The penalties that it accepts, by exact type; None for all with the L1 norm.
     accepts_any_penalty : bool
         Whether it accepts every penalty.
-    accepts_curvature : bool
-        Whether the penalty may have a quadratic part.
+    accepts_quadratic : bool
+        Whether ``l2_strength`` may be above zero.
     """
 
     name: ClassVar[str]
@@ -95,7 +95,7 @@ class Solver(ABC):
     smooths_losses: ClassVar[bool] = False
     penalty_kinds: ClassVar[tuple[type[Penalty], ...] | None] = None
     accepts_any_penalty: ClassVar[bool] = False
-    accepts_curvature: ClassVar[bool] = True
+    accepts_quadratic: ClassVar[bool] = True
 
     def refusal(self, problem: ConvexProblem) -> str | None:
         """Return what the problem lacks for this solver.
@@ -131,11 +131,13 @@ class Solver(ABC):
         penalty = problem.penalty
         if self.accepts_any_penalty:
             return None
-        if penalty.curvature and not self.accepts_curvature:
-            return "a penalty without a quadratic part"
+        if problem.l2_strength and not self.accepts_quadratic:
+            return "l2_strength=0"
         if self.penalty_kinds is None:
             return None if penalty.has_l1_norm else "a penalty with the L1 norm"
-        kinds = {type(kind().for_outputs(problem.n_outputs)) for kind in self.penalty_kinds} | {*self.penalty_kinds}
+        strengths = problem.l1_strength, problem.l2_strength
+        simplest = {type(kind().simplest(problem.n_outputs, *strengths)) for kind in self.penalty_kinds}
+        kinds = simplest | {*self.penalty_kinds}
         names = " or ".join(repr(kind.name) for kind in self.penalty_kinds)
         return None if type(penalty) in kinds else f"the penalty {names}"
 

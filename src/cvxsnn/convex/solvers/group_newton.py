@@ -44,7 +44,7 @@ class GroupNewton(Solver):
     solves = "problem"
     corner_kinds = (Hinge,)
     penalty_kinds = (GroupL2,)
-    accepts_curvature = False
+    accepts_quadratic = False
     max_iterations = 1000
 
     def solve(

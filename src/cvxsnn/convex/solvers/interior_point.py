@@ -33,7 +33,7 @@ class InteriorPoint(Solver):
 
     name = "interior-point"
     loss_kinds = (Hinge,)
-    accepts_curvature = False
+    accepts_quadratic = False
     max_iterations = 200
 
     def solve(

@@ -78,8 +78,8 @@ class Newton(Solver):
         for _ in range(max_iterations):
             dual = problem.unit_dual(point.scores)
             correlation = problem.correlation(dual)
-            curvature = problem.penalty.curvature
-            largest = float((correlation + curvature * point.coef if curvature else correlation).abs().max())
+            slope = correlation + problem.l2_strength * point.coef if problem.l2_strength else correlation
+            largest = float(slope.abs().max())
             # Far from the goal, aim at a larger strength first: the working set then grows towards its size from below.
             level = max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
             if level == problem.l1_strength:
@@ -109,7 +109,7 @@ class Newton(Solver):
 
 
 def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
-    return float(problem.loss_value(point.scores) + problem.penalty.value(point.coef, strength))
+    return float(problem.loss_value(point.scores) + problem.penalty.value(point.coef, strength, problem.l2_strength))
 
 
 def _newton_point(
@@ -136,9 +136,9 @@ def _newton_point(
     slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
     slope[is_coef] = correlation[coef_place]
     hessian = loss_hessian(problem, problem.curvature(point.scores), distinct, place, outputs, precision)
-    linear = hessian @ value - slope  # the penalty's own curvature adds as much to the product as to the slope
-    if problem.penalty.curvature:
-        hessian.diagonal().add_(problem.penalty.curvature * is_coef.to(hessian))
+    linear = hessian @ value - slope  # the penalty's quadratic adds as much to the product as to the slope
+    if problem.l2_strength:
+        hessian.diagonal().add_(problem.l2_strength * is_coef.to(hessian))
     solved = minimise_l1_quadratic(hessian, linear, strength * is_coef.to(value), value, tolerance=1e-10 * strength)
     coef, intercept = torch.zeros_like(point.coef), point.intercept.clone()
     coef[coef_place] = solved[is_coef]
@@ -165,7 +165,8 @@ def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength
     here = _objective(problem, point, strength)
     gradient = problem.row_weight[:, None] * problem.unit_dual(point.scores)
     predicted = float((gradient * (target.scores - point.scores)).sum())
-    predicted += float(problem.penalty.value(target.coef, strength) - problem.penalty.value(point.coef, strength))
+    before, after = (problem.penalty.value(p.coef, strength, problem.l2_strength) for p in (point, target))
+    predicted += float(after - before)
     # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
     slack = _TINY * here if -predicted <= _TINY * here else 0.0
     step = 1.0

@@ -78,7 +78,9 @@ class _Descent:
         while self.n_iterations < max_iterations:
             self.n_iterations += 1
             dual = problem.unit_dual(self.columns @ ahead_coef + ahead_intercept) * problem.row_weight[:, None]
-            moved = problem.penalty.descend(ahead_coef - step * (self.columns.T @ dual), step, problem.l1_strength)
+            moved = problem.penalty.descend(
+                ahead_coef - step * (self.columns.T @ dual), step, problem.l1_strength, problem.l2_strength
+            )
             shifted = ahead_intercept - step * dual.sum(0) if problem.intercept else intercept
             # Restart when the momentum points uphill.
             uphill = ((ahead_coef - moved) * (moved - coef)).sum()

@@ -10,7 +10,8 @@ from ...dictionary import Readout
 from ...witnesses import WitnessSet
 from ..losses import Squared
 from ..objective import Head
-from ..problem import check_strength
+from ..penalties import L1
+from ..problem import check_strengths
 from .sums import SquaredStatistics
 
 
@@ -38,7 +39,7 @@ class StatisticsProblem:
 
     def __post_init__(self) -> None:
         """Refuse a strength without a dual bound."""
-        object.__setattr__(self, "l1_strength", check_strength(self.l1_strength))
+        object.__setattr__(self, "l1_strength", check_strengths(self.l1_strength, 0.0, L1())[0])
 
     @property
     def n_rows(self) -> int:
