@@ -191,7 +191,10 @@ class DenseDictionary:
         Tensor of shape (n_atoms, n_atoms), dtype float64
             The products of all pairs of columns.
         """
-        return self.values.T @ self.values
+        if self.device.type != "cpu":
+            return self.values.T @ self.values
+        numbers = self.values.numpy()
+        return torch.from_numpy(numbers.T @ numbers)  # NumPy sees that this is symmetric, and does half the work
 
     def take_rows(self, rows: Tensor) -> "DenseDictionary":
         """Return the dictionary restricted to some rows.

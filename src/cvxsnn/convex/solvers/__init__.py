@@ -5,9 +5,10 @@ from .base import SOLVERS, Progress, Solver, SolverResult, Status
 from .group_newton import GroupNewton
 from .interior_point import InteriorPoint
 from .newton import Newton
+from .newton_cg import NewtonCG
 from .proximal_gradient import ProximalGradient
 
-for _solver in (ActiveSet(), Newton(), InteriorPoint(), GroupNewton(), ProximalGradient()):
+for _solver in (ActiveSet(), NewtonCG(), Newton(), InteriorPoint(), GroupNewton(), ProximalGradient()):
     SOLVERS.register(_solver.name, _solver)
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "GroupNewton",
     "InteriorPoint",
     "Newton",
+    "NewtonCG",
     "Progress",
     "ProximalGradient",
     "Solver",

@@ -1,4 +1,7 @@
-"""Squared loss with few columns and the L1 norm: one Gram matrix, then exact active-set steps on it."""
+"""Squared loss with the L1 norm, ridge or both: one Gram matrix, then exact active-set steps on it.
+
+Ridge alone is one linear system for all outputs, of the size of the atoms or of the rows, whichever are fewer.
+"""
 
 import torch
 from torch import Tensor
@@ -8,7 +11,8 @@ from ...core.memory import available_bytes, check_fits, symmetric_bytes
 from ..losses import Squared
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
-from .quadratic import minimise_l1_quadratics
+from .newton import self_product
+from .quadratic import cholesky, minimise_l1_quadratics
 
 MAX_ATOMS, MAX_ATOMS_GPU = 6000, 20_000
 """Atoms up to which the whole Gram matrix is formed: 288 MB; on a GPU, which forms it quickly, 3.2 GB."""
@@ -22,6 +26,9 @@ its time."""
 
 _FIRST, _GROWTH, _SLACK = 48, 2.0, 1e-9
 """Atoms of the first working set, by how much it grows, and the relative violation that rounding may leave."""
+
+_BLOCK = 4096
+"""Atoms whose products of rows are added at once."""
 
 _SIMULTANEOUS = 16
 """Outputs that a GPU solves for at once: each has a matrix of its active atoms."""
@@ -41,7 +48,7 @@ class ActiveSet(Solver):
 
     def is_fast_for(self, problem: ConvexProblem) -> bool:
         """Return whether the whole Gram matrix is there, or worth its memory."""
-        return forms_gram(problem)
+        return forms_gram(problem) or _is_wide_ridge(problem)
 
     def prepare(self, problem: ConvexProblem) -> None:
         """Form the Gram matrix at once: a path begins with few active atoms and ends with many."""
@@ -60,6 +67,9 @@ class ActiveSet(Solver):
     ) -> SolverResult:
         """Minimise a problem of one head to rounding; outputs are independent of each other."""
         (head,) = problem.heads
+        if _is_wide_ridge(problem):
+            coef = _solve_by_rows(problem)
+            return SolverResult(coef, _best_intercept(problem, coef), Status.CONVERGED)
         linear = -problem.null_correlation / head.weight
         few = problem.l1_strength >= _FEW_ABOVE * problem.critical_strength and not has_gram(problem)
         coef = coef.clone()
@@ -73,9 +83,46 @@ class ActiveSet(Solver):
         if done < problem.n_outputs:
             gram = _with_quadratic(problem, problem.row_workspace.get(weighted_gram, problem))
             coef[:, done:] = follow(gram, linear[:, done:], problem.l1_strength / head.weight, coef[:, done:])
-        if problem.intercept:
-            intercept = problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
-        return SolverResult(coef, intercept, Status.CONVERGED)
+        return SolverResult(coef, _best_intercept(problem, coef), Status.CONVERGED)
+
+
+def _best_intercept(problem: ConvexProblem, coef: Tensor) -> Tensor:
+    (head,) = problem.heads
+    if not problem.intercept:
+        return coef.new_zeros(problem.n_outputs)
+    return problem.row_weight @ (head.targets - problem.dictionary.matvec(coef))
+
+
+def _is_wide_ridge(problem: ConvexProblem) -> bool:
+    """Return whether ridge is solved by a matrix of the size of the rows, of which there are fewer than atoms."""
+    n_rows, n_atoms = problem.dictionary.shape
+    fits = problem.dictionary.is_in_memory and (n_rows <= MAX_ATOMS or problem.dictionary.device.type == "cuda")
+    return not problem.l1_strength and n_rows < n_atoms and fits and not has_gram(problem)
+
+
+def _solve_by_rows(problem: ConvexProblem) -> Tensor:
+    """Return the coefficients of ridge, W = DᵀA with (DDᵀ + rΩ⁻¹) A = Y, for columns that are centred if need be."""
+    (head,) = problem.heads
+    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
+    n_rows, n_atoms = problem.dictionary.shape
+    check_fits(gram_bytes(n_rows), weight.device, f"the products of {n_rows:,} rows", "use fewer rows")
+    # Products of spikes are counts, which float32 holds exactly.
+    precision = torch.float32 if problem.dictionary.is_binary and n_atoms < 2**24 else torch.float64
+    products = torch.zeros(n_rows, n_rows, dtype=torch.float64, device=weight.device)
+    for start in range(0, n_atoms, _BLOCK):
+        block = problem.dictionary.columns(torch.arange(start, min(start + _BLOCK, n_atoms), device=weight.device), precision)
+        products += self_product(block.T)
+    targets = head.targets
+    if problem.intercept:
+        mean = products @ weight
+        products = products - mean - mean[:, None] + weight @ mean
+        targets = targets - weight @ targets
+    system = root * products * root.T
+    system.diagonal().add_(problem.l2_strength / head.weight)
+    solved = root * torch.cholesky_solve(root * targets, cholesky(system))
+    if problem.intercept:
+        solved = solved - weight[:, None] * solved.sum(0)
+    return problem.dictionary.rmatvec(solved)
 
 
 def gram_bytes(n_atoms: int) -> int:
@@ -174,7 +221,7 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tens
     Tensor of shape (n_atoms, n_outputs)
     """
     if strength == 0:
-        return torch.cholesky_solve(linear, torch.linalg.cholesky(gram))
+        return torch.cholesky_solve(linear, cholesky(gram))
     # A GPU needs as long for several outputs as for one; a CPU is faster with one at a time.
     n_most = _SIMULTANEOUS if gram.is_cuda else 1
     if start.shape[1] > n_most:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import inf
 
 import torch
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dsyrk, ssyrk
 from torch import Tensor
 
 from ...core import memory
@@ -236,11 +236,12 @@ def loss_hessian(
 
 def self_product(factor: Tensor) -> Tensor:
     """Return ``factorᵀ factor``, at little more than half the work of a general product."""
-    if factor.device.type == "cpu" and factor.dtype == torch.float64 and factor.shape[1]:
+    if factor.device.type == "cpu" and factor.shape[1]:
         # What torch lacks: BLAS's symmetric product, here in Fortran's order. It fills the upper triangle.
         is_transposed = factor.T.is_contiguous()
         columns = factor.numpy() if is_transposed else factor.contiguous().numpy().T
-        triangle = torch.from_numpy(dsyrk(1.0, columns, trans=is_transposed)).T
+        symmetric = dsyrk if factor.dtype == torch.float64 else ssyrk
+        triangle = torch.from_numpy(symmetric(1.0, columns, trans=is_transposed)).T
         return torch.tril(triangle) + torch.tril(triangle, -1).T
     size = factor.shape[1]
     product = factor.new_empty(size, size)

@@ -278,6 +278,17 @@ def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> 
     )
 
 
+def cholesky(matrix: Tensor) -> Tensor:
+    """Return the Cholesky factor of a matrix that a ridge has made positive definite."""
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if bool(info):
+        raise FactorisationError(
+            "expected a positive definite matrix, got one that float64 cannot tell from a singular one: raise "
+            "l2_strength, or scale the columns and the targets so that their squares are finite"
+        )
+    return factor
+
+
 def _solve(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return the solutions, and an integer per system that is not zero where it has no Cholesky factor."""
     if matrix.is_cuda and matrix.ndim == 3 and len(matrix) > 1 and matrix.shape[1] >= _WORTH_A_STREAM:

@@ -1,0 +1,281 @@
+r"""Smooth losses with ridge: Newton's method by conjugate gradients, for optima in which every coefficient is active.
+
+The Newton system of :math:`F(DW + b) + \tfrac{r}{2}\|W\|^2` has as many unknowns as there are atoms times outputs. Its
+matrix is never formed: conjugate gradients need products with D alone, for which float32 is precise enough. Their
+preconditioner is the same matrix with one curvature per row, the mean over the outputs,
+
+.. math:: M = D^\top \mathrm{diag}(v) D + rI ,
+
+so that one Cholesky factor serves all outputs. With more atoms than rows it is the factor of the smaller matrix
+:math:`rI + SS^\top`, where :math:`S = \mathrm{diag}(v)^{1/2} D`.
+
+At any point the gap is the squared norm of the gradient over 2r, apart from the balance of an intercept. So it is known
+how exactly the last system has to be solved.
+"""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+import torch
+from torch import Tensor
+
+from ...core.memory import check_fits, dense_bytes
+from ..certificate import bound_at, lower_bound
+from ..problem import ConvexProblem
+from .base import Callback, Solver, SolverResult, Status
+from .newton import self_product
+
+_FORCING, _LAST_SHARE, _CONSTANT_SHARE = 0.1, 0.2, 0.02
+"""Residual of a system relative to its right side, and shares of the tolerance that the residual of the last may be:
+that of the coefficients, and that of an intercept, which costs more."""
+
+_MAX_PRODUCTS, _MAX_IDLE = 1000, 5
+
+_MAX_HALVINGS, _FLAT = 40, 0.1
+"""Of the search along a step, and slope relative to the first one at which it ends."""
+
+_STALE = 0.5
+"""Relative change of the rows' curvature at which the preconditioner is formed anew."""
+
+
+class NewtonCG(Solver):
+    """Newton's method by preconditioned conjugate gradients, for a smooth loss and ridge."""
+
+    name = "newton-cg"
+    solves = "head"
+    max_iterations = 200
+
+    def _penalty_refusal(self, problem: ConvexProblem) -> str | None:
+        return super()._penalty_refusal(problem) or ("l1_strength=0" if problem.l1_strength else None)
+
+    def solve(
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        *,
+        tolerance: float,
+        max_iterations: int,
+        callback: Callback,
+    ) -> SolverResult:
+        """Minimise a problem of one head."""
+        purpose = "Newton's method by conjugate gradients"
+        check_fits(dense_bytes(*problem.dictionary.shape), problem.dictionary.device, purpose, "use fewer witnesses")
+        search = _Search(problem, coef, intercept)
+        best_gap, best_primal, n_idle = inf, inf, 0
+        for _ in range(max_iterations):
+            primal, bound = search.assess(tolerance)
+            callback(primal, bound, int((search.coef != 0).sum()))
+            gap = (primal - bound) / max(primal, 1e-300)
+            if gap <= tolerance:
+                return SolverResult(search.coef, search.intercept, Status.CONVERGED)
+            has_improved = gap < 0.9 * best_gap or primal < (1 - 1e-3 * tolerance) * best_primal
+            n_idle = 0 if has_improved else n_idle + 1
+            best_gap, best_primal = min(gap, best_gap), min(primal, best_primal)
+            is_last = search.precision == torch.float64
+            if not search.advance(tolerance, gap) or n_idle > _MAX_IDLE:
+                if is_last:
+                    return SolverResult(search.coef, search.intercept, Status.STALLED)
+                search.precision, n_idle = torch.float64, 0
+        return SolverResult(search.coef, search.intercept, Status.ITERATION_LIMIT)
+
+
+class _Search:
+    """The iterate, the gradient there, and the precision in which its Newton systems are solved."""
+
+    def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> None:
+        self.problem, self.coef, self.intercept = problem, coef, intercept
+        self.scores = problem.dictionary.matvec(coef) + intercept
+        self.precision = torch.float32
+        self._columns: Tensor | None = None
+        self._preconditioner: _Preconditioner | None = None
+
+    def assess(self, tolerance: float) -> tuple[float, float]:
+        """Compute the gradient, and return the objective with a lower bound."""
+        problem = self.problem
+        self.dual = problem.unit_dual(self.scores)
+        self.correlation = problem.correlation(self.dual)
+        self.primal = problem.objective(self.coef, self.scores)
+        # With an intercept the gradient is no dual point before it is balanced, but tells whether that is worth it.
+        bound, _ = bound_at(problem, self.dual, self.correlation)
+        if problem.intercept and self.primal - bound <= tolerance * self.primal:
+            bound, _ = lower_bound(problem, self.dual)
+        return self.primal, bound
+
+    def advance(self, tolerance: float, gap: float) -> bool:
+        """Take one Newton step; return False if the objective does not fall along it."""
+        problem = self.problem
+        if self._columns is None or self._columns.dtype != self.precision:
+            self._columns = problem.dictionary.columns(dtype=self.precision)
+            self._preconditioner = None
+        system = _System.at(problem, self._columns, self.scores)
+        weight = system.row_curvature()
+        if self._preconditioner is None or self._preconditioner.is_stale(weight):
+            self._preconditioner = _Preconditioner(self._columns, weight, problem.l2_strength, problem.intercept)
+        slope = self.correlation + problem.l2_strength * self.coef
+        gradient = torch.cat((slope, (problem.row_weight @ self.dual)[None]))
+        left = tolerance * max(self.primal, 1e-300)
+        solved = _conjugate_gradients(
+            system,
+            self._preconditioner,
+            -gradient.T,
+            forcing=min(_FORCING, sqrt(gap)),
+            enough=sqrt(2 * problem.l2_strength * _LAST_SHARE * left),
+            constant_enough=_CONSTANT_SHARE * left,
+        )
+        move = solved.T.to(self.coef)
+        d_scores = problem.dictionary.matvec(move[:-1]) + move[-1]
+        step = self._line_search(move[:-1], d_scores)
+        self.coef, self.intercept = self.coef + step * move[:-1], self.intercept + step * move[-1]
+        self.scores = self.scores + step * d_scores
+        return step > 0
+
+    def _line_search(self, move: Tensor, d_scores: Tensor) -> float:
+        """Return a step of at most one along which the objective falls, nearly as far as it does; zero if none."""
+        problem, weighted = self.problem, self.problem.row_weight[:, None] * d_scores
+
+        def slope(step: float) -> float:
+            of_loss = (problem.unit_dual(self.scores + step * d_scores) * weighted).sum()
+            return float(of_loss + problem.l2_strength * ((self.coef + step * move) * move).sum())
+
+        first = slope(0.0)
+        if not first < 0:
+            return 0.0
+        low, high, step = 0.0, 1.0, 1.0
+        for _ in range(_MAX_HALVINGS):  # the objective is convex, so its slope rises
+            now = slope(step)
+            if abs(now) <= -_FLAT * first or (step == 1.0 and now < 0):
+                return step
+            low, high = (step, high) if now < 0 else (low, step)
+            step = 0.5 * (low + high)
+        return low
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """The Hessian at a point. Vectors have a row per output: the atoms, and last the intercept."""
+
+    columns: Tensor
+    curvature: Tensor
+    coupling: Tensor | None
+    l2_strength: float
+    has_intercept: bool
+    is_shift_invariant: bool
+
+    @classmethod
+    def at(cls, problem: ConvexProblem, columns: Tensor, scores: Tensor) -> "_System":
+        (head,) = problem.heads
+        bend = problem.curvature(scores)
+        coupling = head.loss.coupling(bend)
+        weight = head.weight * problem.row_weight[:, None]
+        return cls(
+            columns,
+            (weight * bend).T.to(columns).contiguous(),
+            None if coupling is None else (weight.sqrt() * coupling).T.to(columns).contiguous(),
+            problem.l2_strength,
+            problem.intercept,
+            head.loss.is_shift_invariant,
+        )
+
+    def row_curvature(self) -> Tensor:
+        """Return the diagonal of the rows' Hessians, its mean over the outputs."""
+        own = self.curvature if self.coupling is None else self.curvature - self.coupling.square()
+        return own.mean(0).clamp_min(0)
+
+    def product(self, direction: Tensor) -> Tensor:
+        """Return the Hessian times a direction."""
+        scores = direction[:, :-1] @ self.columns.T
+        if self.has_intercept:
+            scores += direction[:, -1:]
+        image = self.curvature * scores
+        if self.coupling is not None:
+            image -= self.coupling * (self.coupling * scores).sum(0)
+        product = torch.empty_like(direction)
+        torch.matmul(image, self.columns, out=product[:, :-1])
+        product[:, :-1] += self.l2_strength * direction[:, :-1]
+        product[:, -1] = image.sum(1) if self.has_intercept else 0.0
+        return product
+
+    def fixed(self, direction: Tensor) -> Tensor:
+        """Return a direction that leaves alone what changes nothing: a constant in all outputs, or no intercept."""
+        if not self.has_intercept:
+            direction[:, -1] = 0.0
+        elif self.is_shift_invariant:
+            direction[:, -1] -= direction[:, -1].mean()
+        return direction
+
+
+class _Preconditioner:
+    """The inverse of the Hessian with one curvature per row; that of the intercept is eliminated."""
+
+    def __init__(self, columns: Tensor, weight: Tensor, l2_strength: float, has_intercept: bool) -> None:
+        self.weight, self._l2_strength, self._has_intercept = weight, l2_strength, has_intercept
+        self._mass = max(float(weight.sum()), 1e-30)
+        self._mean = weight @ columns / self._mass if has_intercept else columns.new_zeros(columns.shape[1])
+        scaled = (columns - self._mean) * weight.sqrt()[:, None]
+        self._is_wide = scaled.shape[1] > scaled.shape[0]
+        matrix = self_product(scaled.T if self._is_wide else scaled)
+        matrix.diagonal().add_(l2_strength)
+        self._factor = _factor(matrix)
+        self._scaled = scaled if self._is_wide else None
+
+    def is_stale(self, weight: Tensor) -> bool:
+        """Return whether the rows' curvature has changed too much since."""
+        return float((weight - self.weight).abs().sum()) > _STALE * float(self.weight.sum())
+
+    def apply(self, residual: Tensor) -> Tensor:
+        """Return the preconditioned residual."""
+        own, constant = residual[:, :-1], residual[:, -1:]
+        if self._has_intercept:
+            own = own - constant * self._mean
+        if self._scaled is None:
+            solved = torch.cholesky_solve(own.T, self._factor).T
+        else:
+            inside = torch.cholesky_solve((own @ self._scaled.T).T, self._factor).T
+            solved = (own - inside @ self._scaled) / self._l2_strength
+        if self._has_intercept:
+            constant = constant / self._mass - (solved @ self._mean)[:, None]
+        return torch.cat((solved, constant), dim=1)
+
+
+def _conjugate_gradients(
+    system: _System,
+    preconditioner: _Preconditioner,
+    right: Tensor,
+    *,
+    forcing: float,
+    enough: float,
+    constant_enough: float,
+) -> Tensor:
+    """Solve a system until its residual is small enough, or has fallen enough in the norm of the preconditioner."""
+    residual = system.fixed(right.to(system.columns).contiguous())
+    x = torch.zeros_like(residual)
+    z = system.fixed(preconditioner.apply(residual))
+    direction, size = z, float((residual * z).sum())
+    goal = forcing**2 * size
+    for _ in range(_MAX_PRODUCTS):
+        image = system.product(direction)
+        curvature = float((direction * image).sum())
+        if not (curvature > 0 and size > 0):
+            break
+        x += size / curvature * direction
+        residual -= size / curvature * image
+        z = system.fixed(preconditioner.apply(residual))
+        following = float((residual * z).sum())
+        of_coef, of_constant = residual[:, :-1].norm(), residual[:, -1].abs().sum()
+        if following <= goal or (float(of_coef) <= enough and float(of_constant) <= constant_enough):
+            break
+        direction, size = z + following / size * direction, following
+    return x
+
+
+def _factor(matrix: Tensor) -> Tensor:
+    """Return a Cholesky factor, of the matrix with a larger diagonal where rounding leaves it none."""
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    ridge = torch.finfo(matrix.dtype).eps * float(matrix.diagonal().max())
+    while bool(info) and ridge < inf:
+        shifted = matrix.clone()
+        shifted.diagonal().add_(ridge)
+        factor, info = torch.linalg.cholesky_ex(shifted)
+        ridge *= 10
+    return factor
