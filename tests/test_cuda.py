@@ -248,17 +248,17 @@ def test_statistics_gathered_on_cuda_are_those_of_the_cpu(readout, monkeypatch):
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_ten_outputs_from_statistics_on_cuda_have_the_certified_optimum_of_the_cpu(intercept):
+@pytest.mark.parametrize("l2_strength", [0.0, 0.01])
+def test_ten_outputs_from_statistics_on_cuda_have_the_certified_optimum_of_the_cpu(intercept, l2_strength):
     inputs, targets = draw_regression()
+    options = {"intercept": intercept, "l2_strength": l2_strength}
     here, there = (cs.convex.gather_statistics(REGRESSING, [(inputs.to(place), targets.to(place))]) for place in PLACES)
-    path = cs.convex.solve_statistics_path(here, n_strengths=6, smallest_ratio=0.01, intercept=intercept)
+    path = cs.convex.solve_statistics_path(here, n_strengths=6, smallest_ratio=0.01, **options)
     strengths = [solution.problem.l1_strength for solution in path]
-    for expected, solution in zip(
-        path, cs.convex.solve_statistics_path(there, strengths, intercept=intercept), strict=True
-    ):
+    for expected, solution in zip(path, cs.convex.solve_statistics_path(there, strengths, **options), strict=True):
         assert solution.has_converged
         assert_same_optimum(expected, solution)
-    alone = cs.convex.solve_statistics(there, strengths[-1], intercept=intercept)
+    alone = cs.convex.solve_statistics(there, strengths[-1], **options)
     assert alone.has_converged
     assert_same_optimum(path[-1], alone)
     assert alone.coef.any(0).all()

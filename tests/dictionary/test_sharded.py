@@ -9,7 +9,7 @@ import pytest
 import torch
 from small_models import assert_one_sentence
 from spies import LargestTensor
-from tolerances import ROUNDING
+from tolerances import CERTIFIED_AGAIN, ROUNDING
 from torch.utils.data import DataLoader, TensorDataset
 
 import cvxsnn as cs
@@ -119,6 +119,30 @@ def test_optimum_is_that_in_memory(tmp_path, witnesses, data, loss, intercept):
     assert abs(one.certificate.primal - other.certificate.primal) <= allowed
     network = cs.reconstruct(one)
     torch.testing.assert_close(network(inputs).detach(), one.scores(), rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+@pytest.mark.parametrize("ratio", [0.05, 0.0])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_elastic_net_and_ridge_have_the_optimum_in_memory(tmp_path, witnesses, data, loss, ratio, intercept):
+    inputs, _ = data
+    dictionary, read = stream_dictionary(witnesses, batches(data), tmp_path, shard_rows=64)
+    in_memory = cs.build_dictionary(witnesses, inputs)
+    found, expected = (
+        cs.ConvexProblem(own, labels_for(loss, read), loss, penalty="elastic-net", intercept=intercept)
+        for own in (dictionary, in_memory)
+    )
+    strength = ratio * expected.critical_strength
+    one, other = (cs.solve(problem.with_strength(strength, 0.01)) for problem in (found, expected))
+    assert one.has_converged
+    assert other.has_converged
+    allowed = max(one.certificate.gap, other.certificate.gap)
+    assert abs(one.certificate.primal - other.certificate.primal) <= allowed
+    # The minimiser is unique, and as near as the gap and the strength of the quadratic say.
+    distance = float((one.coef - other.coef).norm())
+    assert distance <= sum((2 * own.certificate.gap / 0.01) ** 0.5 for own in (one, other))
+    again, _ = cs.certify(other.problem, one.coef, one.intercept)
+    assert again.primal == pytest.approx(one.certificate.primal, rel=CERTIFIED_AGAIN)
 
 
 def test_path_and_weights_work_from_disk(tmp_path, witnesses, data):

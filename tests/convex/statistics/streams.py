@@ -23,7 +23,7 @@ def batches(data, *sizes):
 def problem_in_memory(witnesses, data, readout="last", intercept=False, lengths=None):
     inputs, targets = data
     dictionary = cs.build_dictionary(witnesses, Sequences(inputs, lengths), readout)
-    return cs.ConvexProblem(dictionary, targets, "squared", intercept=intercept)
+    return cs.ConvexProblem(dictionary, targets, "squared", penalty="elastic-net", intercept=intercept)
 
 
 def assert_same_sums(found, expected):
@@ -34,7 +34,8 @@ def assert_same_sums(found, expected):
 
 def assert_same_optimum(solution, problem):
     """Objectives agree within the gaps, and the proof agrees with one from the rows."""
-    expected = cs.solve(problem.with_strength(solution.problem.l1_strength), tol=1e-9)
+    own = solution.problem
+    expected = cs.solve(problem.with_strength(own.l1_strength, own.l2_strength), tol=1e-9)
     allowed = max(solution.certificate.gap, expected.certificate.gap)
     assert abs(solution.certificate.primal - expected.certificate.primal) <= allowed
     certificate, _ = cs.certify(expected.problem, solution.coef, solution.intercept)

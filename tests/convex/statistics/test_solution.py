@@ -8,10 +8,11 @@ import cvxsnn as cs
 from cvxsnn.convex import SquaredStatistics, gather_statistics, solve_statistics
 
 
-def test_network_rebuilt_from_statistics_gives_the_fitted_scores(witnesses, data):
+@pytest.mark.parametrize(("l1_strength", "l2_strength"), [(0.01, 0.0), (0.01, 0.1), (0.0, 0.1)])
+def test_network_rebuilt_from_statistics_gives_the_fitted_scores(witnesses, data, l1_strength, l2_strength):
     inputs, _ = data
     found = gather_statistics(witnesses, batches(data, 50))
-    solution = solve_statistics(found, 0.01, intercept=True)
+    solution = solve_statistics(found, l1_strength, l2_strength=l2_strength, intercept=True)
     columns = cs.build_dictionary(witnesses, inputs).columns()
     expected = columns @ solution.coef + solution.intercept
     for form in ("compact", "parallel", "full"):

@@ -1,5 +1,7 @@
 """The certificate of the squared loss, from sums over the rows."""
 
+from math import sqrt
+
 import torch
 from torch import Tensor
 
@@ -13,18 +15,24 @@ def certify_statistics(
 ) -> tuple[Certificate, Tensor, Tensor]:
     r"""Prove how good ``coef`` is, from sums over the rows alone.
 
-    With residuals r = Dw + b − y of one output, their mean r̄, and u = τ(r − r̄) (r̄ = 0 without an intercept):
+    With residuals e = Dw + b − y of one output, their mean ē, and u = τ(e − ē) (ē = 0 without an intercept):
 
     .. math::
-        \text{primal} = \frac{1}{2n} \|r\|^2 + s \|w\|_1, \qquad
-        \|r\|^2 = y^\top y - w^\top c + w^\top g, \qquad g = Gw - c = D^\top r, \\
-        \text{dual} = -\frac1n \big( \tfrac12 \|u\|^2 + u^\top y \big), \qquad r^\top y = w^\top c - y^\top y, \qquad
-        \tau = \min(1,\ s n / \|D^\top (r - \bar r)\|_\infty),
+        \text{primal} = \frac{1}{2n} \|e\|^2 + s \|w\|_1 + \frac{r}{2} \|w\|^2, \qquad
+        \|e\|^2 = y^\top y - w^\top c + w^\top g, \qquad g = Gw - c = D^\top e, \\
+        \text{dual} = -\frac1n \big( \tfrac12 \|u\|^2 + u^\top y \big)
+        - \frac{1}{2r} \sum_j \max(0,\ |d_j^\top u| / n - s)^2, \qquad e^\top y = w^\top c - y^\top y,
 
-    where G and c have a row for the intercept, a column of ones. These are differences of large numbers, none of which
-    is above (‖y‖ + Σ_j |w_j|‖d_j‖)², by Cauchy and Schwarz. As many units of rounding of that size as there may have
-    been are added to the primal value and taken off the dual value, and τ leaves room for them: the certificate holds
-    for the rows, not just for what float64 made of them.
+    where G and c have a row for the intercept, a column of ones. With τ = min(1, sn / ‖Dᵀ(e − ē)‖_∞) the sum over the
+    atoms vanishes, as it must for r = 0. For r > 0, τ = 1 is tried as well, and the better of the two bounds counts, in
+    each output. As r falls the sum is magnified, and the bound becomes that of r = 0.
+
+    These are differences of large numbers, none of which is above (‖y‖ + Σ_j |w_j|‖d_j‖)², by Cauchy and Schwarz. As
+    many units of rounding of that size as there may have been are added to the primal value and taken off the dual
+    value. The products d_jᵀu are wrong by at most as many units of ‖d_j‖ (‖y‖ + Σ_j |w_j|‖d_j‖). So much is added to
+    their absolute values before τ is computed and before they are squared, since 1/r magnifies this error. The sum is
+    one of positive numbers, so what is left is a share of it. The certificate holds for the rows, not just for what
+    float64 made of them.
 
     Parameters
     ----------
@@ -40,9 +48,10 @@ def certify_statistics(
     certificate : Certificate
         The objective and the lower bound.
     dual_scale : Tensor of shape (n_outputs,)
-        The numbers τ: the dual point is λ = −τ (r − r̄) / n, one row for each that was summed.
+        The numbers τ: the dual point is λ = −τ (e − ē) / n, one row for each that was summed.
     dual_correlation : Tensor of shape (n_atoms, n_outputs)
-        The products λᵀd for every atom d, at most ``l1_strength`` in absolute value.
+        The products λᵀd for every atom d. They are at most ``l1_strength`` in absolute value, except in outputs with
+        r > 0 and τ = 1.
     """
     expected = (problem.n_atoms, problem.n_outputs)
     if tuple(coef.shape) != expected:
@@ -52,7 +61,8 @@ def certify_statistics(
     elif not problem.intercept and bool(intercept.any()):
         raise InvalidInputError("expected no intercept, or a problem that has one")
     gram, cross, squares, n_rows = problem.gram, problem.cross, problem.target_squares, problem.n_rows
-    weight = torch.cat((coef, intercept[None])).to(gram)
+    coef = coef.to(gram)
+    weight = torch.cat((coef, intercept[None].to(gram)))
     active = torch.nonzero(weight.any(1)).squeeze(1)
     gradient = gram[:, active] @ weight[active] - cross
     norms = gram.diagonal().sqrt()
@@ -62,14 +72,22 @@ def certify_statistics(
     residual = (squares - (weight * cross).sum(0) + (weight * gradient).sum(0)).clamp_min(0.0)
     alignment = (weight * cross).sum(0) - squares
     primal = residual / (2 * n_rows) + problem.l1_strength * coef.abs().sum(0)
+    primal = primal + 0.5 * problem.l2_strength * coef.square().sum(0)
     if problem.intercept:
         mean = gradient[-1] / n_rows
         residual = (residual - n_rows * mean.square()).clamp_min(0.0)
         alignment = alignment - mean * cross[-1]
         gradient = gradient - gram[:, -1:] * mean
-    largest = (gradient[:-1].abs() + rounding * norms[:-1, None] * size).amax(0) / n_rows
-    scale = (problem.l1_strength / largest.clamp_min(torch.finfo(largest.dtype).tiny)).clamp_max(1.0)
+    largest = (gradient[:-1].abs() + rounding * norms[:-1, None] * size) / n_rows
+    scale = (problem.l1_strength / largest.amax(0).clamp_min(torch.finfo(largest.dtype).tiny)).clamp_max(1.0)
     dual = -(0.5 * scale.square() * residual + scale * alignment) / n_rows
+    if problem.l2_strength:
+        outside = (largest - problem.l1_strength).clamp_min(0.0) / sqrt(problem.l2_strength)
+        # A sum over the atoms and a few operations; as large as the sum itself, whatever that is.
+        conjugate = 0.5 * outside.square().sum(0) * (1 + (problem.n_atoms + 8) * 2.0**-53)
+        unshrunk = -(0.5 * residual + alignment) / n_rows - conjugate
+        scale = torch.where(unshrunk > dual, 1.0, scale)
+        dual = torch.maximum(unshrunk, dual)
     doubt = rounding * (size.square() / n_rows + primal)
     certificate = Certificate(float((primal + 0.5 * doubt).sum()), float((dual - 1.5 * doubt).sum()))
     return checked_certificate(problem, certificate), scale, -scale * gradient[:-1] / n_rows

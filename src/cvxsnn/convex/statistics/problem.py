@@ -1,4 +1,4 @@
-"""The convex program with the squared loss and the L1 norm, from sums over its rows."""
+"""The convex program with the squared loss and the L1 norm or the elastic net, from sums over its rows."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,36 +10,48 @@ from ...dictionary import Readout
 from ...witnesses import WitnessSet
 from ..losses import Squared
 from ..objective import Head
-from ..penalties import L1
+from ..penalties import L1, ElasticNet, Penalty
 from ..problem import check_strengths
 from .sums import SquaredStatistics
 
 
 @dataclass(frozen=True, eq=False)
 class StatisticsProblem:
-    r"""Minimise the mean squared loss plus the L1 norm, from the sums in :class:`SquaredStatistics`.
+    r"""Minimise the mean squared loss plus the L1 norm or the elastic net, from the sums in :class:`SquaredStatistics`.
 
-    .. math:: \frac{1}{2n} \| Y - DW - 1b^\top \|^2 + s\,\|W\|_1
+    .. math:: \frac{1}{2n} \| Y - DW - 1b^\top \|^2 + s\,\|W\|_1 + \tfrac{r}{2} \|W\|_2^2
 
-    the same program as ``ConvexProblem(..., loss="squared")`` over all rows with equal weights.
+    the same program as ``ConvexProblem(..., loss="squared", penalty="elastic-net")`` over all rows with equal weights.
+    The sum of squares is over atoms: columns of 0 and 1 that are equal have one coefficient. Equal columns of means are
+    not recognised in the sums, and have one each, which only makes a difference for r > 0.
 
     Parameters
     ----------
     statistics : SquaredStatistics
         The sums over the rows.
     l1_strength : float
-        The number s that multiplies the norm.
+        The number s that multiplies the norm. It may be zero, which is ridge, if ``l2_strength`` is not.
     intercept : bool
         Whether to add an unpenalised constant to the scores.
+    l2_strength : float
+        The number r that multiplies half the sum of squares.
     """
 
     statistics: SquaredStatistics
     l1_strength: float
     intercept: bool = False
+    l2_strength: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a strength without a dual bound."""
-        object.__setattr__(self, "l1_strength", check_strengths(self.l1_strength, 0.0, L1())[0])
+        """Refuse strengths without a dual bound."""
+        l1_strength, l2_strength = check_strengths(self.l1_strength, self.l2_strength, self.penalty)
+        object.__setattr__(self, "l1_strength", l1_strength)
+        object.__setattr__(self, "l2_strength", l2_strength)
+
+    @property
+    def penalty(self) -> Penalty:
+        """The elastic net, or the L1 norm for r = 0."""
+        return ElasticNet() if self.l2_strength != 0 else L1()
 
     @property
     def n_rows(self) -> int:
@@ -132,26 +144,30 @@ class StatisticsProblem:
             return coef.new_zeros(self.n_outputs)
         return (self.cross[-1] - self.gram[-1, :-1] @ coef) / self.n_rows
 
-    def with_strength(self, l1_strength: float) -> "StatisticsProblem":
+    def with_strength(self, l1_strength: float, l2_strength: float | None = None) -> "StatisticsProblem":
         """Return the same problem at another strength; what was computed from the data alone is shared.
 
         Parameters
         ----------
         l1_strength : float
             The number that multiplies the norm.
+        l2_strength : float, optional
+            The number that multiplies half the sum of squares; as it is when not given.
 
         Returns
         -------
         StatisticsProblem
             The other problem.
         """
-        other = replace(self, l1_strength=l1_strength)
+        l2_strength = self.l2_strength if l2_strength is None else l2_strength
+        other = replace(self, l1_strength=l1_strength, l2_strength=l2_strength)
         other.__dict__.update({name: self.__dict__[name] for name in ("gram", "cross") if name in self.__dict__})
         return other
 
     def __repr__(self) -> str:
         """Return sizes and terms on one line."""
+        quadratic = f" + {self.l2_strength:g}·½‖W‖²" if self.l2_strength else ""
         return (
             f"StatisticsProblem({self.n_rows} rows × {self.n_atoms} atoms → {self.n_outputs} outputs, squared + "
-            f"{self.l1_strength:g}·l1{', intercept' if self.intercept else ''})"
+            f"{self.l1_strength:g}·{self.penalty.name}{quadratic}{', intercept' if self.intercept else ''})"
         )

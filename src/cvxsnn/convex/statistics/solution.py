@@ -23,9 +23,10 @@ class StatisticsSolution(Certified):
     intercept : Tensor of shape (n_outputs,)
         The intercept, zero for problems without one.
     dual_scale : Tensor of shape (n_outputs,)
-        The dual point is λ = −τ (r − r̄) / n for the residuals r = DW + b − Y and these numbers τ.
+        The dual point is λ = −τ (e − ē) / n for the residuals e = DW + b − Y and these numbers τ.
     dual_correlation : Tensor of shape (n_atoms, n_outputs)
-        The products λᵀd for every atom d, at most ``l1_strength`` in absolute value.
+        The products λᵀd for every atom d. They are at most ``l1_strength`` in absolute value, except in outputs with
+        ``l2_strength`` above zero and τ = 1, whose bound has no such constraint.
     status : Status
         How the solve ended.
     certificate : Certificate

@@ -22,6 +22,7 @@ def solve_statistics(
     l1_strength: float,
     tol: float = 1e-6,
     *,
+    l2_strength: float = 0.0,
     intercept: bool = False,
     strict: bool = False,
 ) -> StatisticsSolution:
@@ -32,9 +33,11 @@ def solve_statistics(
     statistics : SquaredStatistics
         The sums over the rows.
     l1_strength : float
-        The number that multiplies the norm.
+        The number that multiplies the norm. It may be zero, which is ridge, if ``l2_strength`` is not.
     tol : float
         The relative gap of the certificate to reach, which includes what rounding may have done to the sums.
+    l2_strength : float
+        The number that multiplies half the sum of squares.
     intercept : bool
         Whether to add an unpenalised constant to the scores.
     strict : bool
@@ -45,7 +48,8 @@ def solve_statistics(
     StatisticsSolution
         Coefficients with their certificate.
     """
-    (solution,) = _solve_falling(StatisticsProblem(statistics, l1_strength, intercept), [l1_strength], tol)
+    problem = StatisticsProblem(statistics, l1_strength, intercept, l2_strength)
+    (solution,) = _solve_falling(problem, [l1_strength], tol)
     report_gap(solution, tol, strict, stacklevel=3)
     return solution
 
@@ -55,6 +59,7 @@ def solve_statistics_path(
     strengths: Sequence[float] | None = None,
     tol: float = 1e-6,
     *,
+    l2_strength: float = 0.0,
     intercept: bool = False,
     n_strengths: int = 50,
     smallest_ratio: float = 1e-3,
@@ -70,6 +75,8 @@ def solve_statistics_path(
         vanish down to ``smallest_ratio`` times that.
     tol : float
         The relative gap of each certificate to reach.
+    l2_strength : float
+        The number that multiplies half the sum of squares, at every strength.
     intercept : bool
         Whether to add an unpenalised constant to the scores.
     n_strengths : int
@@ -92,7 +99,7 @@ def solve_statistics_path(
     elif len(strengths) == 0:
         raise InvalidInputError("expected at least one strength, got none")
     falling = sorted(strengths, reverse=True)
-    path = _solve_falling(StatisticsProblem(statistics, falling[0], intercept), falling, tol)
+    path = _solve_falling(StatisticsProblem(statistics, falling[0], intercept, l2_strength), falling, tol)
     for solution in path:
         report_gap(solution, tol, strict=False, stacklevel=3)
     return path
@@ -104,6 +111,7 @@ def _solve_falling(
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     gram, linear = problem.quadratic()
+    gram.diagonal().add_(problem.l2_strength)
     coef = torch.zeros_like(linear)
     solutions = []
     for strength in strengths:
