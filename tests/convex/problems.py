@@ -5,6 +5,8 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from cvxsnn import ConvexProblem
 from cvxsnn.convex import Penalty
@@ -83,3 +85,39 @@ def draw_weight(rng: np.random.Generator, n_rows: int) -> npt.NDArray[np.float64
     weight = rng.integers(0, 4, n_rows).astype(float)
     weight[:3] = 1
     return weight
+
+
+def draw_point(problem: ConvexProblem, seed: int, size: float) -> tuple[Tensor, Tensor | None]:
+    """Any coefficients and, where the problem has one, any intercept."""
+    generator = torch.Generator().manual_seed(seed)
+    _, n_atoms, n_outputs = problem.shape
+    coef = size * torch.randn(n_atoms, n_outputs, generator=generator, dtype=torch.float64)
+    intercept = size * torch.randn(n_outputs, generator=generator, dtype=torch.float64)
+    return coef, intercept if problem.intercept else None
+
+
+def draw_dual(problem: ConvexProblem, seed: int, size: float) -> Tensor:
+    """Any guess of the dual point, in the domain or not."""
+    shape = (problem.shape[0], problem.n_outputs)
+    return size * torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor | None) -> float:
+    """The docstring's formula, term by term."""
+    scores = problem.dictionary.columns().numpy() @ coef.numpy()
+    if intercept is not None:
+        scores = scores + intercept.numpy()
+    total = 0.0
+    for head in problem.heads:
+        f, y = scores[:, head.columns], head.targets.numpy()
+        by_row = {
+            "squared": lambda f, y: 0.5 * (f - y) ** 2,
+            "hinge": lambda f, y: np.maximum(0, 1 - y * f),
+            "squared_hinge": lambda f, y: np.maximum(0, 1 - y * f) ** 2,
+            "logistic": lambda f, y: np.logaddexp(0, -y * f),
+            "softmax": lambda f, y: np.logaddexp.reduce(f, axis=1, keepdims=True) - (f * y).sum(1, keepdims=True),
+        }[head.loss.name](f, y)
+        total += head.weight * (problem.row_weight.numpy() @ by_row.sum(1))
+    is_group = problem.penalty.name.startswith("group")
+    norm = np.linalg.norm(coef.numpy(), axis=1).sum() if is_group else np.abs(coef.numpy()).sum()
+    return float(total + problem.l1_strength * norm + problem.l2_strength * np.square(coef.numpy()).sum() / 2)

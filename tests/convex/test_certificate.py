@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from convex.problems import COLUMNS, LOSSES, PENALTIES, TWO_HEADS, Kind
+from convex.problems import COLUMNS, LOSSES, PENALTIES, TWO_HEADS, Kind, draw_dual, draw_point, objective
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import ROUNDING
@@ -26,41 +26,6 @@ QUICK_KINDS = KINDS.filter(lambda kind: "hinge" not in kind.loss or kind.penalty
 SEEDS = st.integers(0, 2**32 - 1)
 RATIOS = st.sampled_from([2.0, 0.9, 0.1, 1e-3])
 SIZES = st.sampled_from([0.0, 1e-3, 1.0, 30.0])
-
-
-def draw_point(problem: ConvexProblem, seed: int, size: float) -> tuple[Tensor, Tensor | None]:
-    """Any coefficients and, where the problem has one, any intercept."""
-    generator = torch.Generator().manual_seed(seed)
-    _, n_atoms, n_outputs = problem.shape
-    coef = size * torch.randn(n_atoms, n_outputs, generator=generator, dtype=torch.float64)
-    intercept = size * torch.randn(n_outputs, generator=generator, dtype=torch.float64)
-    return coef, intercept if problem.intercept else None
-
-
-def draw_dual(problem: ConvexProblem, seed: int, size: float) -> Tensor:
-    """Any guess of the dual point, in the domain or not."""
-    shape = (problem.shape[0], problem.n_outputs)
-    return size * torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor | None) -> float:
-    """The docstring's formula, term by term."""
-    scores = problem.dictionary.columns().numpy() @ coef.numpy()
-    if intercept is not None:
-        scores = scores + intercept.numpy()
-    total = 0.0
-    for head in problem.heads:
-        f, y = scores[:, head.columns], head.targets.numpy()
-        by_row = {
-            "squared": lambda f, y: 0.5 * (f - y) ** 2,
-            "hinge": lambda f, y: np.maximum(0, 1 - y * f),
-            "squared_hinge": lambda f, y: np.maximum(0, 1 - y * f) ** 2,
-            "logistic": lambda f, y: np.logaddexp(0, -y * f),
-            "softmax": lambda f, y: np.logaddexp.reduce(f, axis=1, keepdims=True) - (f * y).sum(1, keepdims=True),
-        }[head.loss.name](f, y)
-        total += head.weight * (problem.row_weight.numpy() @ by_row.sum(1))
-    norm = np.abs(coef.numpy()).sum() if problem.penalty.name == "l1" else np.linalg.norm(coef.numpy(), axis=1).sum()
-    return float(total + problem.l1_strength * norm)
 
 
 @settings(max_examples=300)

@@ -109,6 +109,12 @@ def test_prox_sets_small_coefficients_to_exact_zeros() -> None:
     assert make_penalty("group").prox(coef, 0.5).tolist() == [[0, 0], [2.7, 3.6]]
 
 
+@pytest.mark.parametrize("name", PENALTIES)
+def test_prox_with_a_step_of_zero_changes_nothing(name: str) -> None:
+    coef = torch.tensor([[0.0, 0.0], [0.0, -2.0], [3.0, 4.0]], dtype=torch.float64)
+    assert make_penalty(name).prox(coef, 0.0).tolist() == coef.tolist()
+
+
 def test_unknown_penalty_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidInputError, match=r"penalty to be one of 'l1', 'group'.*, got 'l2'"):
         make_penalty("l2")

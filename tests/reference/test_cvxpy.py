@@ -3,7 +3,7 @@
 import warnings
 
 import pytest
-from convex.problems import COLUMNS, LOSSES, PENALTIES, TWO_HEADS, Columns, Kind
+from convex.problems import COLUMNS, ELASTIC_NETS, LOSSES, PENALTIES, TWO_HEADS, Columns, Kind
 from convex.reference import Reference
 from tolerances import CLARABEL, ROUNDING
 
@@ -48,6 +48,30 @@ def test_group_objectives_agree_within_the_certified_gaps(
 ) -> None:
     problem = Kind(loss, "group", intercept, columns, weighted, n_outputs=2).draw(1, ratio)
     assert solve_both(problem, 1e-6).has_converged
+
+
+ELASTIC_CASES: list[tuple[float, float, Columns, bool]] = [
+    (0.9, 1.0, "equal_rows", False),
+    (0.1, 1e-2, "random", False),
+    (0.1, 1e-4, "collinear", True),
+    (1e-3, 1e-2, "equal_rows", True),
+    (1e-3, 1e-4, "few_rows", False),
+    (0.0, 1.0, "few_rows", True),
+    (0.0, 1e-2, "random", True),
+    (0.0, 1e-4, "collinear", False),
+]
+"""Strength of the norm as a share of the critical one, that of the quadratic, columns, whether rows have weights."""
+
+
+@pytest.mark.parametrize(("ratio", "l2_strength", "columns", "weighted"), ELASTIC_CASES)
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("penalty", ELASTIC_NETS)
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_objectives_of_elastic_nets_agree_within_the_certified_gaps(
+    loss: str, penalty: str, intercept: bool, columns: Columns, weighted: bool, ratio: float, l2_strength: float
+) -> None:
+    kind = Kind(loss, penalty, intercept, columns, weighted, 1 if penalty == "elastic-net" else 2, l2_strength)
+    assert solve_both(kind.draw(1, ratio), 1e-6).has_converged
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)

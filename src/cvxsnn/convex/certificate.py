@@ -7,10 +7,11 @@ shrunk until the constraint holds. All of it is computed in float64 on the un-re
 
 A quadratic ½r‖W‖² beside the norm makes the last term ‖prox(DᵀΘ)‖² / 2r, which for the L1 norm is
 Σ max(0, |dᵀΘ| − s)² / 2r: every candidate is feasible. As r falls this term magnifies whatever is left outside of the
-constraint, so the shrunk candidate is tried as well, and the better of the two bounds counts. It also magnifies the
-rounding of DᵀΘ. Each of its entries is a sum over n rows, so it is wrong by at most
+constraint, so the shrunk candidate, for which it is zero, is tried as well, and the better of the two bounds counts. It
+also magnifies the rounding of DᵀΘ. Each of its entries is a sum over n rows, so it is wrong by at most
 δ = (n + 4)·2⁻⁵³·max|D|·Σ_i ω_i|θ_i|, and, since prox is a contraction, the term by no more than if ‖prox(DᵀΘ)‖ were
-larger by the norm of all these errors: that is what is added to it.
+larger by the norm of all these errors: that is what is added to it. The shrunk candidate is shrunk until the constraint
+holds for every value that DᵀΘ may have.
 """
 
 from collections.abc import Callable, Sequence
@@ -282,12 +283,8 @@ def bound_at(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> 
         return -float(problem.conjugate(feasible)), feasible
     total, chosen = 0.0, unit_dual.clone()
     for columns in problem.independent_outputs():
-        part = problem.part(columns)
-        candidates = [(unit_dual[:, columns], correlation[:, columns])]
-        if problem.l1_strength:
-            candidates.append(_shrunk(part, *candidates[0]))
-        bound, chosen[:, columns] = max(
-            ((_penalised_bound(part, *candidate), candidate[0]) for candidate in candidates), key=lambda found: found[0]
+        bound, chosen[:, columns] = _penalised_bound(
+            problem.part(columns), unit_dual[:, columns], correlation[:, columns]
         )
         total += bound
     return total, chosen
@@ -304,10 +301,14 @@ def _shrunk(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> t
     return unit_dual, correlation
 
 
-def _penalised_bound(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> float:
-    """Return −F*(Θ) − P*(DᵀΘ), with what rounding may have taken off the last term."""
+def _penalised_bound(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
+    """Return the better of −F*(Θ) − P*(DᵀΘ) and −F*(tΘ), with tΘ inside the constraint, both despite rounding."""
     n_rows, n_atoms, _ = problem.shape
     mass = problem.row_weight @ unit_dual.abs()
-    rounding = (n_rows + 4) * 2.0**-53 * problem.dictionary.largest_entry * sqrt(n_atoms) * float(mass.norm())
-    outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm())
-    return -float(problem.conjugate(unit_dual)) - (outside + rounding) ** 2 / (2 * problem.l2_strength)
+    rounding = (n_rows + 4) * 2.0**-53 * problem.dictionary.largest_entry * mass
+    outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + sqrt(n_atoms) * rounding.norm())
+    here = -float(problem.conjugate(unit_dual)) - outside**2 / (2 * problem.l2_strength)
+    dual_norm = problem.penalty.dual_norm
+    largest = float(dual_norm(correlation) + dual_norm(rounding.expand_as(correlation)))
+    inside = unit_dual * (problem.l1_strength / largest) if largest > problem.l1_strength else unit_dual
+    return max((here, unit_dual), (-float(problem.conjugate(inside)), inside), key=lambda found: found[0])

@@ -215,7 +215,7 @@ class GroupL2(Penalty):
     def prox(self, coef: Tensor, step: float) -> Tensor:
         """Return the coefficients with each row shrunk."""
         norms = _row_norms(coef)[:, None]
-        return coef * (1 - step / norms.clamp_min(step)).clamp_min(0)
+        return coef * torch.where(norms > step, 1 - step / norms, 0.0)
 
     def simplest(self, n_outputs: int, l1_strength: float, l2_strength: float) -> Penalty:
         """Return the L1 penalty for a single output: the two are the same norm then."""

@@ -1,0 +1,110 @@
+"""A program of one output over the rational numbers that float64 holds: nothing is rounded."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+from torch import Tensor
+
+from cvxsnn import ConvexProblem
+
+Vector = list[Fraction]
+
+
+@dataclass(frozen=True)
+class ExactProblem:
+    """Squared loss or hinge with an elastic net, without an intercept."""
+
+    loss: str
+    columns: list[Vector]
+    targets: Vector
+    weight: Vector
+    l1_strength: Fraction
+    l2_strength: Fraction
+
+    @classmethod
+    def of(cls, problem: ConvexProblem) -> "ExactProblem":
+        """The numbers of a problem."""
+        (head,) = problem.heads
+        return cls(
+            head.loss.name,
+            [rational(column) for column in problem.dictionary.columns().T],
+            rational(head.targets[:, 0]),
+            rational(problem.row_weight),
+            Fraction(problem.l1_strength),
+            Fraction(problem.l2_strength),
+        )
+
+    def scores(self, coef: Vector) -> Vector:
+        """The product Dw."""
+        rows = zip(*self.columns, strict=True)
+        return [sum((d * w for d, w in zip(row, coef, strict=True)), Fraction(0)) for row in rows]
+
+    def objective(self, coef: Vector) -> Fraction:
+        """Loss, norm and half the sum of squares."""
+        total = self.l1_strength * sum(map(abs, coef)) + self.l2_strength * sum(w * w for w in coef) / 2
+        for score, target, weight in zip(self.scores(coef), self.targets, self.weight, strict=True):
+            row = (score - target) ** 2 / 2 if self.loss == "squared" else max(Fraction(0), 1 - target * score)
+            total += weight * row
+        return total
+
+    def dual_value(self, dual_point: Vector) -> Fraction | None:
+        """−F*(Θ) − Σ max(0, |dᵀΘ| − s)² / 2r at Θ = −λ; None outside of the domain."""
+        value = Fraction(0)
+        for dual, target, weight in zip(dual_point, self.targets, self.weight, strict=True):
+            value += dual * target
+            if self.loss == "squared":
+                value -= dual**2 / (2 * weight)
+            elif not 0 <= dual * target <= weight:
+                return None
+        for column in self.columns:
+            outside = max(Fraction(0), abs(dot(column, dual_point)) - self.l1_strength)
+            value -= outside**2 / (2 * self.l2_strength)
+        return value
+
+    def minimiser(self) -> Vector:
+        """The coefficients that satisfy the optimality conditions of the squared loss, by trying all sign patterns."""
+        weighted = [[w * d for w, d in zip(self.weight, column, strict=True)] for column in self.columns]
+        gram = [[dot(one, other) for other in self.columns] for one in weighted]
+        pull = [dot(column, self.targets) for column in weighted]
+        for signs in product((0, 1, -1), repeat=len(self.columns)):
+            active = [j for j, sign in enumerate(signs) if sign]
+            found = solve_linear(
+                [[gram[j][k] + (self.l2_strength if j == k else 0) for k in active] for j in active],
+                [pull[j] - self.l1_strength * signs[j] for j in active],
+            )
+            coef = [Fraction(0)] * len(signs)
+            for j, w in zip(active, found, strict=True):
+                coef[j] = w
+            slopes = [pull[j] - dot(gram[j], coef) for j in range(len(signs))]
+            if all(signs[j] * coef[j] >= 0 for j in active) and all(
+                abs(slopes[j]) <= self.l1_strength for j, sign in enumerate(signs) if not sign
+            ):
+                return coef
+        raise AssertionError("some sign pattern is optimal")
+
+    def dual_of(self, coef: Vector) -> Vector:
+        """λ = ω(y − Dw), the optimal dual point of the squared loss where the coefficients are optimal."""
+        rows = zip(self.weight, self.targets, self.scores(coef), strict=True)
+        return [weight * (target - score) for weight, target, score in rows]
+
+
+def rational(vector: Tensor) -> Vector:
+    """The exact values of float64 numbers."""
+    return [Fraction(value) for value in vector.flatten().tolist()]
+
+
+def dot(one: Vector, other: Vector) -> Fraction:
+    """The inner product."""
+    return sum((a * b for a, b in zip(one, other, strict=True)), Fraction(0))
+
+
+def solve_linear(matrix: list[Vector], right: Vector) -> Vector:
+    """The solution of a system with a positive definite matrix, by elimination."""
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for i, pivot in enumerate(rows):
+        pivot[:] = [value / pivot[i] for value in pivot]
+        for row in rows:
+            if row is not pivot:
+                row[:] = [value - row[i] * known for value, known in zip(row, pivot, strict=True)]
+    return [row[-1] for row in rows]
