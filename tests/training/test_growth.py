@@ -101,9 +101,7 @@ def test_growth_of_an_elastic_net_without_a_quadratic_is_that_of_its_norm():
 
 def test_growth_without_a_norm_is_refused_in_one_sentence():
     with pytest.raises(cs.InvalidInputError, match="l1_strength above zero for an optimum over witnesses") as caught:
-        grow_witnesses(
-            draw_two_layers(n=1), DATA, Objective("logistic"), 0.0, penalty="elastic-net", l2_strength=0.1
-        )
+        grow_witnesses(draw_two_layers(n=1), DATA, Objective("logistic"), 0.0, penalty="elastic-net", l2_strength=0.1)
     assert_one_sentence(caught.value)
 
 
