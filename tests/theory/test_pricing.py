@@ -9,6 +9,7 @@ from theory.families import FAMILIES, SEEDS, draw_sequences
 from tolerances import PRICED
 
 from cvxsnn import build_dictionary, gaussian_witnesses
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, complete_dictionary, enumerate_lif, price
 from cvxsnn.theory.column_generation import spread_over_steps
 from cvxsnn.theory.pricing import _Known
@@ -177,6 +178,12 @@ def test_neurons_are_told_apart_by_what_they_do_on_weightless_samples():
         few = build_dictionary(single_out(whole.witnesses, read[:n_exempt]), inputs, "all")
         found = price(family.on(inputs), dual, exempt=few)
         assert (found.value, found.bound) == pytest.approx((float(n_exempt < len(read)),) * 2, abs=PRICED)
+
+
+def test_atoms_on_other_sequences_are_refused():
+    few = build_dictionary(gaussian_witnesses(1, (4,), decay=0.5), np.ones((4, 2, 1)))
+    with pytest.raises(InvalidInputError, match="on the same sequences, of 3 rows, got 4"):
+        price(LIFFamily(0.5).on(np.ones((3, 2, 1))), np.ones((3, 2)), exempt=few)
 
 
 def test_spikes_of_any_number_of_steps_are_told_apart():

@@ -21,7 +21,9 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
+from ..core.errors import InvalidInputError
 from ..dictionary import Dictionary, Readout
+from ..dictionary.packed import n_rows_of
 from .cones import WALL, Cone, Vector
 from .integers import IntArray
 from .lif_family import LIFEvents
@@ -90,6 +92,10 @@ def price(
     Price
         The best neurons found and a bound on all of them.
     """
+    if exempt is not None:
+        n_rows = n_rows_of(exempt.readout, events.n_samples, events.n_steps)
+        if exempt.n_rows != n_rows:
+            raise InvalidInputError(f"expected atoms on the same sequences, of {n_rows} rows, got {exempt.n_rows}")
     merged, weights, samples = _merge(events, np.asarray(dual, dtype=np.float64), keeps_weightless=exempt is not None)
     known = None if exempt is None else _Known.of(exempt, samples, events.n_steps)
     searches = [_Search(merged, sign * weights, enough, n_found, known) for sign in (1.0, -1.0)]
