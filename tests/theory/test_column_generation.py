@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from small_models import assert_one_sentence
 from theory.families import FAMILIES, SEEDS, draw_sequences
 from tolerances import CERTIFIED_AGAIN, PRICED, UNMISTAKABLE
 
@@ -10,6 +11,7 @@ from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, complete_dictionary, price_solution, solve_complete
 
 LOSSES = ("squared", "logistic", "hinge", "squared_hinge")
+SMOOTH = ("squared", "logistic", "squared_hinge")
 READOUTS = ("last", "all", "mean")
 TOL = 1e-6
 
@@ -23,9 +25,10 @@ def draw_targets(rng, loss, readout, n_samples, n_steps):
     return (targets > 0).astype(float)
 
 
-def optimum(inputs, targets, family, loss, strength, readout):
+def optimum(inputs, targets, family, loss, strength, readout, **options):
     """Over the complete dictionary."""
-    return solve(ConvexProblem(complete_dictionary(inputs, family, readout=readout), targets, loss, strength), 1e-9)
+    complete = complete_dictionary(inputs, family, readout=readout)
+    return solve(ConvexProblem(complete, targets, loss, strength, **options), 1e-9)
 
 
 def assert_bounds(bounds, complete):
@@ -50,6 +53,49 @@ def test_column_generation_finds_the_optimum_over_the_complete_dictionary(loss, 
         assert found.solution.certificate.scope == "sampled"
         for bounds in (found.certificate, *found.rounds):
             assert_bounds(bounds, complete)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("loss", SMOOTH)
+@pytest.mark.parametrize(("penalty", "l2_strength"), [("elastic-net", 0.5), ("group-elastic-net", 3e-3)])
+def test_column_generation_finds_the_elastic_net_over_all_distinct_atoms(penalty, l2_strength, loss, readout):
+    rng = np.random.default_rng(SMOOTH.index(loss))
+    inputs, family = draw_sequences(rng, 6, 3, 1), LIFFamily(0.5)
+    targets = draw_targets(rng, loss, readout, 6, 3)
+    options = {"penalty": penalty, "l2_strength": l2_strength}
+    found = solve_complete(inputs, targets, family, loss, 0.02, readout=readout, tol=TOL, n_start=2, **options)
+    complete = optimum(inputs, targets, family, loss, 0.02, readout, **options)
+    assert complete.certificate.scope == found.certificate.scope == "complete"
+    assert found.certificate.relative_gap <= TOL
+    for bounds in (found.certificate, *found.rounds):
+        assert_bounds(bounds, complete.certificate)
+    assert len(found.rounds) > 1
+    # What is read has prices above the strength, and is not generated again.
+    problem = found.solution.problem
+    assert float(problem.dictionary.rmatvec(found.solution.dual_point).abs().max()) > 0.02 + PRICED
+    assert problem.dictionary.n_atoms <= complete.problem.dictionary.n_atoms
+    assert np.all(np.diff([one.n_atoms for one in found.rounds]) > 0)
+
+
+@settings(max_examples=10)
+@given(FAMILIES, SEEDS)
+def test_every_round_bounds_the_elastic_net_too(family, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets = draw_sequences(rng, 5, 2, 1), rng.normal(size=5)
+    options = {"penalty": "elastic-net", "l2_strength": float(10 ** rng.uniform(-4, 0))}
+    found = solve_complete(inputs, targets, family, "squared", 0.01, tol=TOL, n_start=1, seed=seed, **options)
+    complete = optimum(inputs, targets, family, "squared", 0.01, "last", **options).certificate
+    for bounds in found.rounds:
+        assert_bounds(bounds, complete)
+    assert found.certificate.relative_gap <= TOL
+
+
+def test_all_neurons_without_a_norm_are_refused_in_one_sentence():
+    with pytest.raises(InvalidInputError, match="l1_strength above zero for an optimum over all neurons") as caught:
+        solve_complete(
+            np.ones((3, 2, 1)), np.arange(3.0), LIFFamily(0.5), l1_strength=0.0, penalty="elastic-net", l2_strength=0.1
+        )
+    assert_one_sentence(caught.value)
 
 
 @settings(max_examples=15)
@@ -118,6 +164,29 @@ def test_a_larger_bound_proves_less_and_one_within_the_strength_proves_the_dual_
     values = [certify_with_bound(solution.problem, solution.dual_point, [b]) for b in (0.01, 0.05, 0.06, 0.1, 10.0)]
     assert values[0] == values[1] == pytest.approx(solution.certificate.dual, rel=CERTIFIED_AGAIN)
     assert np.all(np.diff(values[1:]) < 0)
+
+
+@pytest.mark.parametrize("penalty", ["elastic-net", "group-elastic-net"])
+@pytest.mark.parametrize("l2_strength", [1e-3, 0.3])
+def test_a_bound_on_other_atoms_is_one_for_the_dictionary_with_them(penalty, l2_strength):
+    rng = np.random.default_rng(0)
+    columns, targets = rng.random((12, 30)) < 0.5, rng.normal(size=(12, 2))
+    options = {"loss": "squared", "l1_strength": 0.05, "l2_strength": l2_strength, "penalty": penalty}
+    solution = solve(ConvexProblem(columns[:, :10], targets, **options), 1e-9)
+    whole = ConvexProblem(columns, targets, **options)
+    best = solve(whole, 1e-9).certificate.primal
+    prices = np.abs(columns[:, 10:].T @ solution.dual_point.numpy())
+    largest = prices.max(0) if penalty == "elastic-net" else [np.linalg.norm(prices, axis=1).max(), 0.0]
+    bound = certify_with_bound(solution.problem, solution.dual_point, list(largest))
+    assert max(largest) > 0.05 * (1 + UNMISTAKABLE)
+    assert solution.certificate.dual > best * (1 + UNMISTAKABLE)  # the others do help
+    assert bound <= best * (1 + CERTIFIED_AGAIN)
+    # Where the others satisfy the constraint the bound is that over the dictionary, whatever its own prices are.
+    assert float(whole.penalty.dual_norm(solution.problem.dictionary.rmatvec(solution.dual_point))) > 0.05
+    within = certify_with_bound(solution.problem, solution.dual_point, [0.02, 0.02])
+    assert within == pytest.approx(solution.certificate.dual, rel=CERTIFIED_AGAIN)
+    values = [certify_with_bound(solution.problem, solution.dual_point, [b, 0.0]) for b in (0.05, 0.06, 0.1, 10.0)]
+    assert np.all(np.diff(values) < 0)
 
 
 def test_a_dual_point_outside_the_loss_s_domain_is_refused():

@@ -19,13 +19,14 @@ from cvxsnn import (
     solve,
 )
 from cvxsnn.app import cli
-from cvxsnn.convex import certify_with_bound
+from cvxsnn.convex import Objective, certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import TrainingSet
+from cvxsnn.network import Proof
 from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
 from cvxsnn.theory import LIFFamily, certify_complete, complete_dictionary
 from cvxsnn.theory.complete_certificate import family_of
-from cvxsnn.witnesses import Provenance, Uniform
+from cvxsnn.witnesses import Provenance, Uniform, single_out
 
 SEQUENCES = make_sequences(6, 3, 1)
 TARGETS = np.random.default_rng(0).normal(size=6)
@@ -60,6 +61,57 @@ def test_a_complete_certificate_is_that_of_the_enumerated_dictionary(readout, in
     assert found.certificate.dual <= optimum.primal * (1 + CERTIFIED_AGAIN)
     assert found.certificate.primal >= optimum.dual * (1 - CERTIFIED_AGAIN)
     assert found.certificate.primal == pytest.approx(proof.certificate.primal, rel=CERTIFIED_AGAIN)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("readout", ["last", "mean", "all"])
+def test_with_a_quadratic_the_dictionary_s_own_atoms_are_not_priced(readout, intercept, n_outputs):
+    rng = np.random.default_rng(1)
+    shape = (6, 3) if readout == "all" else (6,)
+    data = TrainingSet(SEQUENCES, {"y": rng.normal(size=(*shape, n_outputs)).squeeze(-1 if n_outputs == 1 else ())})
+    objective = Objective("squared", readout)
+    options = {"l1_strength": 0.02, "l2_strength": 0.1, "penalty": "elastic-net", "intercept": intercept}
+    complete = complete_dictionary(data.inputs, LIFFamily(0.5), readout=readout)
+    best = solve(ConvexProblem.of(objective, complete, data, **options), 1e-9)
+    gaps = []
+    for kept in (complete.witness_of_atom[:3], complete.witness_of_atom[best.support], complete.witness_of_atom):
+        few = build_dictionary(single_out(complete.witnesses, kept), data.inputs, readout)
+        solution = solve(ConvexProblem.of(objective, few, data, **options), 1e-9)
+        assert float(few.rmatvec(solution.dual_point).abs().max()) > 0.02 + PRICED
+        found = certify_complete(Proof.of(solution, objective), data).certificate
+        assert found.scope == "complete"
+        assert found.primal == pytest.approx(solution.certificate.primal, rel=CERTIFIED_AGAIN)
+        assert found.dual <= best.certificate.primal * (1 + CERTIFIED_AGAIN)
+        gaps.append(found.relative_gap)
+    # Over three atoms there is much to gain; over those that are read at the optimum nothing, although the prices of
+    # most are above the strength.
+    assert gaps[0] > UNMISTAKABLE
+    assert max(gaps[1:]) <= 1e-8
+
+
+def test_a_group_over_all_neurons_is_bounded_with_a_quadratic_too():
+    data = TrainingSet(SEQUENCES, {"y": np.random.default_rng(1).normal(size=(6, 2))})
+    objective = Objective("squared")
+    options = {"l1_strength": 0.02, "l2_strength": 0.1, "penalty": "group-elastic-net"}
+    complete = complete_dictionary(data.inputs, LIFFamily(0.5))
+    best = solve(ConvexProblem.of(objective, complete, data, **options), 1e-8).certificate
+    few = build_dictionary(single_out(complete.witnesses, complete.witness_of_atom[::2]), data.inputs)
+    found = certify_complete(Proof.of(solve(ConvexProblem.of(objective, few, data, **options), 1e-8), objective), data)
+    assert found.certificate.dual <= best.primal * (1 + CERTIFIED_AGAIN)
+    assert found.certificate.primal >= best.dual * (1 - CERTIFIED_AGAIN)
+
+
+def test_all_neurons_without_a_norm_are_refused_in_one_sentence():
+    data = TrainingSet(SEQUENCES, {"y": TARGETS})
+    dictionary = build_dictionary(gaussian_witnesses(1, (4,), decay=0.5), SEQUENCES)
+    problem = ConvexProblem.of(
+        Objective("squared"), dictionary, data, l1_strength=0.0, l2_strength=0.1, penalty="elastic-net"
+    )
+    proof = Proof.of(solve(problem, 1e-6, "proximal-gradient"), Objective("squared"))
+    with pytest.raises(InvalidInputError, match="l1_strength above zero for an optimum over all neurons") as caught:
+        certify_complete(proof, data)
+    assert_one_sentence(caught.value)
 
 
 def test_an_estimator_s_complete_certificate_is_its_proof_s():

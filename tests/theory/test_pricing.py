@@ -2,12 +2,18 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from theory.families import FAMILIES, SEEDS, draw_sequences
 from tolerances import PRICED
 
-from cvxsnn.theory import LIFFamily, enumerate_lif, price
+from cvxsnn import build_dictionary, gaussian_witnesses
+from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.theory import LIFFamily, complete_dictionary, enumerate_lif, price
+from cvxsnn.theory.column_generation import spread_over_steps
+from cvxsnn.theory.pricing import _Known
+from cvxsnn.witnesses import single_out
 
 SHAPES = st.sampled_from([(1, 1, 1), (4, 1, 2), (3, 2, 1), (2, 3, 2), (3, 3, 1), (5, 2, 1)])
 DUALS = st.sampled_from(["last", "all", "integers", "one sign"])
@@ -103,6 +109,51 @@ def test_weights_of_repeated_sequences_add_up(family, seed):
     assert many.bound == pytest.approx(one.bound, rel=0, abs=PRICED)
 
 
+def draw_exempt(family, seed, shape, readout, n_exempt):
+    """Sequences, a dual point with some zeros, a few atoms, and the prices of all others."""
+    rng = np.random.default_rng(seed)
+    inputs = draw_sequences(rng, *shape, "ties" if seed % 3 else "generic")
+    complete = complete_dictionary(inputs, family, readout=readout)
+    dual = torch.from_numpy(rng.normal(size=complete.n_rows) * rng.integers(0, 2, complete.n_rows))
+    prices = complete.rmatvec(dual[:, None])[:, 0].abs()
+    # The atoms of the largest prices, and others.
+    likely = prices + 0.3 * prices.max() * torch.from_numpy(rng.random(len(prices)))
+    chosen = torch.argsort(likely, descending=True)[:n_exempt]
+    few = build_dictionary(single_out(complete.witnesses, complete.witness_of_atom[chosen]), inputs, readout)
+    assert few.n_atoms == len(chosen)
+    others = torch.ones(len(prices), dtype=torch.bool).index_fill_(0, chosen, False)
+    events = family.on(inputs)
+    largest = float(prices[others].max()) if others.any() else 0.0
+    return events, spread_over_steps(dual, readout, events), few, largest
+
+
+READOUTS = st.sampled_from(["last", "all", "mean"])
+
+
+@settings(max_examples=120)
+@given(FAMILIES, SEEDS, SHAPES, READOUTS, st.sampled_from([1, 2, 5, 20, 1000]))
+def test_the_price_without_some_atoms_is_the_largest_of_all_others(family, seed, shape, readout, n_exempt):
+    events, dual, few, largest = draw_exempt(family, seed, shape, readout, n_exempt)
+    found = price(events, dual, exempt=few)
+    assert found.value == pytest.approx(largest, rel=0, abs=PRICED)
+    assert largest - PRICED <= found.value <= found.bound <= largest + PRICED
+    assert found.is_finished
+    # No neuron that is returned does what one of the atoms does.
+    n_spikes = shape[1] if readout == "mean" else 1
+    atoms = set(map(tuple, (n_spikes * few.columns().T).round().int().tolist()))
+    for spikes in events.simulate(found.parameters) if len(found.parameters) else []:
+        seen = {"last": spikes[:, -1], "all": spikes.flatten(), "mean": spikes.sum(1)}[readout]
+        assert tuple(map(int, seen)) not in atoms
+
+
+@settings(max_examples=60)
+@given(FAMILIES, SEEDS, SHAPES, READOUTS, st.sampled_from([0, 1, 2, 5]), st.sampled_from([0.0, 0.5, 1.0]))
+def test_an_interrupted_search_without_some_atoms_bounds_the_others(family, seed, shape, readout, max_cones, share):
+    events, dual, few, largest = draw_exempt(family, seed, shape, readout, 5)
+    found = price(events, dual, exempt=few, max_cones=max_cones, enough=share * largest)
+    assert found.value - PRICED <= largest <= found.bound
+
+
 def test_a_pattern_that_only_the_tie_at_zero_has_is_priced():
     inputs = np.array([[[1.0]], [[-1.0]]])
     found = price(LIFFamily(0.5).on(inputs), np.ones((2, 1)))
@@ -113,6 +164,40 @@ def test_a_pattern_that_only_the_tie_at_zero_has_is_priced():
 def test_a_dual_point_of_zeros_costs_nothing():
     found = price(LIFFamily(0.5).on(np.ones((2, 2, 1))), np.zeros((2, 2)))
     assert (found.value, found.bound, found.parameters.shape) == (0.0, 0.0, (0, 2))
+
+
+def test_neurons_are_told_apart_by_what_they_do_on_weightless_samples():
+    inputs = np.array([[[1.0], [0.0], [0.0]], [[0.0], [0.0], [-1.0]], [[2.0], [-1.0], [-1.0]]])
+    family = LIFFamily(1.0)
+    dual = np.zeros((3, 3))
+    dual[0, 0] = 1.0
+    whole = complete_dictionary(inputs, family, readout="all")
+    read = whole.witness_of_atom[whole.columns()[0] == 1]  # that fire at the only step with a weight
+    assert len(read) > 2
+    for n_exempt in range(1, len(read) + 1):
+        few = build_dictionary(single_out(whole.witnesses, read[:n_exempt]), inputs, "all")
+        found = price(family.on(inputs), dual, exempt=few)
+        assert (found.value, found.bound) == pytest.approx((float(n_exempt < len(read)),) * 2, abs=PRICED)
+
+
+def test_atoms_on_other_sequences_are_refused():
+    few = build_dictionary(gaussian_witnesses(1, (4,), decay=0.5), np.ones((4, 2, 1)))
+    with pytest.raises(InvalidInputError, match="on the same sequences, of 3 rows, got 4"):
+        price(LIFFamily(0.5).on(np.ones((3, 2, 1))), np.ones((3, 2)), exempt=few)
+
+
+def test_spikes_of_any_number_of_steps_are_told_apart():
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(4, 70, 1))
+    dictionary = build_dictionary(gaussian_witnesses(1, (9,), decay=0.5), inputs, "all")
+    known = _Known.of(dictionary, [2, 0], 70)
+    spikes = dictionary.columns(dtype=torch.bool).T.reshape(-1, 4, 70)[:, [2, 0]].numpy()
+    assert len(known.atoms) == len(np.unique(spikes, axis=0)) > 1
+    assert all(known.has(own @ known.digits) for own in spikes)
+    for step in (0, 62, 63, 69):
+        changed = spikes[0].copy()
+        changed[1, step] ^= True
+        assert not known.has(changed @ known.digits)
 
 
 @pytest.mark.parametrize("decay", [1 / 256, 1 / 128, 3 / 256])

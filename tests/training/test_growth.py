@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from tolerances import ROUNDING
+from small_models import assert_one_sentence
+from tolerances import ROUNDING, UNMISTAKABLE
 from witnesses.two_layers import DATA, TASK, draw_two_layers, spikes
 
 import cvxsnn as cs
@@ -18,10 +19,11 @@ STRENGTH = 0.02
 QUICK = Ascent(n_candidates=12, n_steps=10)
 
 
-def optimum(witnesses, objective=None, penalty="l1"):
+def optimum(witnesses, objective=None, penalty="l1", l1_strength=STRENGTH, **options):
     objective = objective or Objective("logistic")
     dictionary = cs.build_dictionary(witnesses, DATA.inputs, objective.readout)
-    return cs.solve(ConvexProblem.of(objective, dictionary, DATA, l1_strength=STRENGTH, penalty=penalty), 1e-9)
+    problem = ConvexProblem.of(objective, dictionary, DATA, l1_strength=l1_strength, penalty=penalty, **options)
+    return cs.solve(problem, 1e-9)
 
 
 @pytest.mark.parametrize("readout", ["last", "mean"])
@@ -39,6 +41,68 @@ def test_prices_are_exact_and_only_what_has_climbed_above_the_strength_is_accept
     assert climbed.accepted.tolist() == torch.nonzero(is_above).squeeze(1).tolist()
     # There is something to climb from here, and some do.
     assert bool((climbed.prices > climbed.first_prices).any())
+
+
+@pytest.mark.parametrize("readout", ["last", "mean"])
+@pytest.mark.parametrize("penalty", ["elastic-net", "group-elastic-net"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_with_a_quadratic_a_candidate_with_the_spikes_of_an_atom_is_not_accepted(readout, penalty, intercept):
+    strength = {"last": STRENGTH, "mean": 0.2 * STRENGTH}[readout]
+    solution = optimum(
+        draw_two_layers(), Objective("logistic", readout), penalty, strength, l2_strength=0.1, intercept=intercept
+    )
+    dictionary = solution.problem.dictionary
+    # Candidates that begin at what is read, whose prices are above the strength, and others.
+    read = cs.witnesses.single_out(dictionary.witnesses, dictionary.witness_of_atom[solution.support])
+    others = cs.witnesses.single_out(draw_two_layers(seed=9), torch.arange(20))
+    starts = cs.witnesses.join_witnesses([read, others])
+    climbed = climb_prices(starts, DATA, readout, solution, QUICK)
+    n_spikes = 1 if readout == "last" else DATA.sequences.n_steps
+    atoms = set(map(tuple, (n_spikes * dictionary.columns().T).round().tolist()))
+    for witnesses, prices in ((starts, climbed.first_prices), (climbed.witnesses, climbed.prices)):
+        columns = spikes(witnesses).double()
+        columns = columns[:, -1].T if readout == "last" else columns.mean(1).T
+        is_atom = torch.tensor([tuple(column) in atoms for column in (n_spikes * columns).round().tolist()])
+        exact = (columns @ solution.dual_point)[:, 0].abs()
+        torch.testing.assert_close(prices, torch.where(is_atom, 0.0, exact), rtol=0, atol=ROUNDING)
+        if witnesses is starts:
+            assert bool((is_atom & (exact > strength * (1 + UNMISTAKABLE))).any())
+    assert len(climbed.accepted) > 0
+    assert not bool(is_atom[climbed.accepted].any())
+    is_above = (climbed.prices > strength * (1 + 1e-9)) & (climbed.prices > climbed.first_prices)
+    assert climbed.accepted.tolist() == torch.nonzero(is_above).squeeze(1).tolist()
+
+
+@pytest.mark.parametrize(("loss", "penalty"), [("logistic", "elastic-net"), ("squared", "group-elastic-net")])
+def test_every_round_adds_atoms_to_an_elastic_net_and_lowers_its_optimum(loss, penalty):
+    options = {"penalty": penalty, "l2_strength": 0.05, "intercept": True}
+    start, objective = draw_two_layers(n=1), Objective(loss)
+    before = optimum(start, objective, **options)
+    grown = grow_witnesses(start, DATA, objective, STRENGTH, ascent=QUICK, n_rounds=4, tol=1e-8, **options)
+    assert len(grown.rounds) > 0
+    assert grown.solution.problem.l2_strength == 0.05
+    primal = [before.certificate.primal, *(moment.primal for moment in grown.rounds)]
+    assert all(later < earlier * (1 - 1e-8) for earlier, later in itertools.pairwise(primal))
+    assert primal[-1] < primal[0] * (1 - UNMISTAKABLE)
+    again = optimum(grown.solution.problem.dictionary.witnesses, objective, **options)
+    assert grown.solution.certificate.dual <= again.certificate.primal + ROUNDING
+    assert again.certificate.dual <= grown.solution.certificate.primal + ROUNDING
+
+
+def test_growth_of_an_elastic_net_without_a_quadratic_is_that_of_its_norm():
+    first, second = (
+        grow_witnesses(
+            draw_two_layers(n=1), DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=2, penalty=penalty
+        ).rounds
+        for penalty in ("l1", "elastic-net")
+    )
+    assert first == second
+
+
+def test_growth_without_a_norm_is_refused_in_one_sentence():
+    with pytest.raises(cs.InvalidInputError, match="l1_strength above zero for an optimum over witnesses") as caught:
+        grow_witnesses(draw_two_layers(n=1), DATA, Objective("logistic"), 0.0, penalty="elastic-net", l2_strength=0.1)
+    assert_one_sentence(caught.value)
 
 
 def test_steps_of_the_trajectory_are_priced_too():

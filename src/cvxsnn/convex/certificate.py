@@ -244,8 +244,9 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
     if not problem.l2_strength:
         return bound_at(problem, domain, largest)[0]
-    # Atoms that are not in the dictionary add nothing once they satisfy the constraint; the others need not.
-    domain, _ = _shrunk(problem, domain, largest)
+    # Atoms that are not in the dictionary add nothing once they satisfy the constraint, however their correlations
+    # were rounded; those in the dictionary need not satisfy it.
+    domain = _shrunk(problem, domain, largest + _rounding(problem, domain))
     return bound_at(problem, domain, problem.correlation(domain))[0]
 
 
@@ -279,7 +280,7 @@ def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tenso
 def bound_at(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
     """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known."""
     if not problem.l2_strength:
-        feasible, _ = _shrunk(problem, unit_dual, correlation)
+        feasible = _shrunk(problem, unit_dual, correlation)
         return -float(problem.conjugate(feasible)), feasible
     total, chosen = 0.0, unit_dual.clone()
     for columns in problem.independent_outputs():
@@ -290,25 +291,29 @@ def bound_at(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> 
     return total, chosen
 
 
-def _shrunk(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a dual point and its correlations, with the outputs shrunk that violate the constraint of the norm."""
+def _shrunk(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> Tensor:
+    """Return a dual point with the outputs shrunk that violate the constraint of the norm."""
     for columns in problem.independent_outputs():
         norm = float(problem.penalty.dual_norm(correlation[:, columns]))
         if norm > problem.l1_strength:
-            unit_dual, correlation = unit_dual.clone(), correlation.clone()
+            unit_dual = unit_dual.clone()
             unit_dual[:, columns] *= problem.l1_strength / norm
-            correlation[:, columns] *= problem.l1_strength / norm
-    return unit_dual, correlation
+    return unit_dual
 
 
 def _penalised_bound(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
     """Return the better of −F*(Θ) − P*(DᵀΘ) and −F*(tΘ), with tΘ inside the constraint, both despite rounding."""
-    n_rows, n_atoms, _ = problem.shape
-    mass = problem.row_weight @ unit_dual.abs()
-    rounding = (n_rows + 4) * 2.0**-53 * problem.dictionary.largest_entry * mass
-    outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + sqrt(n_atoms) * rounding.norm())
+    rounding = _rounding(problem, unit_dual)
+    everywhere = sqrt(problem.dictionary.n_atoms) * rounding.norm()
+    outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
     here = -float(problem.conjugate(unit_dual)) - outside**2 / (2 * problem.l2_strength)
     dual_norm = problem.penalty.dual_norm
     largest = float(dual_norm(correlation) + dual_norm(rounding.expand_as(correlation)))
     inside = unit_dual * (problem.l1_strength / largest) if largest > problem.l1_strength else unit_dual
     return max((here, unit_dual), (-float(problem.conjugate(inside)), inside), key=lambda found: found[0])
+
+
+def _rounding(problem: ConvexProblem, unit_dual: Tensor) -> Tensor:
+    """Return δ of each output, a bound on what rounding does to the correlation of an atom."""
+    mass = problem.row_weight @ unit_dual.abs()
+    return (problem.dictionary.n_rows + 4) * 2.0**-53 * problem.dictionary.largest_entry * mass
