@@ -1,6 +1,6 @@
 """What is kept of a convex solution: the network that it stands for, and the proof that it is optimal."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -117,13 +117,15 @@ class Proof:
     objective : Objective
         What was minimised.
     l1_strength : float
-        The strength of the penalty.
+        The strength of the penalty's norm.
     penalty : Penalty
         The penalty.
     has_intercept : bool
         Whether the constants were fitted.
     certificate : Certificate
         What was proven.
+    l2_strength : float
+        The strength of the penalty's quadratic.
     """
 
     witnesses: WitnessSet
@@ -136,6 +138,7 @@ class Proof:
     penalty: Penalty
     has_intercept: bool
     certificate: Certificate
+    l2_strength: float = field(default=0.0, kw_only=True)
 
     @classmethod
     def of(cls, solution: Solution, objective: Objective) -> "Proof":
@@ -164,6 +167,7 @@ class Proof:
             dual_point=solution.dual_point,
             objective=objective,
             l1_strength=problem.l1_strength,
+            l2_strength=problem.l2_strength,
             penalty=problem.penalty,
             has_intercept=problem.intercept,
             certificate=solution.certificate,
@@ -188,6 +192,7 @@ class Proof:
             dictionary,
             data,
             l1_strength=self.l1_strength,
+            l2_strength=self.l2_strength,
             penalty=self.penalty,
             intercept=self.has_intercept,
         )
