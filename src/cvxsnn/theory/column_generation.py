@@ -186,8 +186,8 @@ def price_solution(
     """
     if solution.problem.l2_strength:
         raise InvalidInputError(
-            f"expected a solution with l2_strength=0 to price all neurons, got {solution.problem.l2_strength:g}: with a "
-            "quadratic, neurons that are read have prices above the strength already"
+            f"expected a solution with l2_strength=0 to price all neurons, got {solution.problem.l2_strength:g}: "
+            "with a quadratic, neurons that are read have prices above the strength already"
         )
     dictionary = solution.problem.dictionary
     dual = spread_over_steps(solution.dual_point[:, 0], dictionary.readout, events)
