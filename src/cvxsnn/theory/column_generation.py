@@ -171,7 +171,7 @@ def price_solution(
     events : LIFEvents
         The family on the sequences of the solution, from :meth:`LIFFamily.on`.
     solution : Solution
-        A solution with one output, of a problem whose ``l2_strength`` is zero.
+        A solution with one output.
     tol : float
         Stop once the price is proven to exceed the strength by at most this share.
     max_cones : int
@@ -184,11 +184,6 @@ def price_solution(
     Price
         The largest price found and a bound on all prices.
     """
-    if solution.problem.l2_strength:
-        raise InvalidInputError(
-            f"expected a solution with l2_strength=0 to price all neurons, got {solution.problem.l2_strength:g}: "
-            "with a quadratic, neurons that are read have prices above the strength already"
-        )
     dictionary = solution.problem.dictionary
     dual = spread_over_steps(solution.dual_point[:, 0], dictionary.readout, events)
     enough = (1 + tol) * solution.problem.l1_strength

@@ -46,9 +46,7 @@ def certify_complete(
     Parameters
     ----------
     proof : Proof
-        The proof of a read-out over one layer of LIF neurons with one common decay. Its ``l2_strength`` must be zero:
-        squares fall when a weight is shared by more neurons with the same spikes, so over all neurons an elastic net
-        is its norm alone.
+        The proof of a read-out over one layer of LIF neurons with one common decay.
     data : TrainingSet
         The data that it was solved on.
     max_cones : int
@@ -62,11 +60,6 @@ def certify_complete(
         The certificate over all neurons, and how it was found.
     """
     family = family_of(proof.witnesses)
-    if proof.l2_strength:
-        raise InvalidInputError(
-            f"expected a read-out with l2_strength=0 to compare with all neurons, got {proof.l2_strength:g}: shared by "
-            "ever more neurons with the same spikes, a weight costs no square; fit with penalty='l1'"
-        )
     if data.sequences.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
     problem = proof.problem(data)

@@ -104,7 +104,6 @@ def solve_pool(
     objective: Objective,
     l1_strength: float,
     *,
-    l2_strength: float = 0.0,
     penalty: str = "l1",
     intercept: bool = False,
     tol: float = 1e-6,
@@ -128,10 +127,8 @@ def solve_pool(
     objective : Objective
         The loss, and what is read of the spikes.
     l1_strength : float
-        The strength of the norm.
-    l2_strength : float
-        The strength of the quadratic, for the elastic nets.
-    penalty : str
+        The strength of the penalty.
+    penalty : "l1" or "group"
         The penalty of the coefficients.
     intercept : bool
         Whether the read-out has an unpenalised constant.
@@ -161,13 +158,7 @@ def solve_pool(
 
     def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
         return ConvexProblem.of(
-            objective,
-            dictionary,
-            data,
-            l1_strength=l1_strength,
-            l2_strength=l2_strength,
-            penalty=penalty,
-            intercept=intercept,
+            objective, dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept
         )
 
     begin = time.monotonic()
