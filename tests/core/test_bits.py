@@ -81,6 +81,14 @@ def test_groups_are_those_of_numpy_in_order_of_first_appearance(seed, n_rows, n_
     assert_groups_equal(bits.group_equal(words), words)
 
 
+@given(seeds, st.integers(0, 20), st.integers(0, 20), st.integers(1, 3), st.integers(1, 8))
+def test_entries_are_among_others_if_one_of_them_is_equal(seed, n_rows, n_others, n_planes, n_distinct):
+    words = draw_words(seed, n_rows + n_others, n_planes, n_distinct)
+    packed = words[..., None].clone().view(torch.uint8)
+    expected = [any(torch.equal(row, other) for other in words[n_rows:]) for row in words[:n_rows]]
+    assert bits.are_among(packed[:n_rows], packed[n_rows:]).tolist() == expected
+
+
 @pytest.mark.parametrize("n_colliding", [1, 3])
 def test_groups_are_exact_when_hashes_collide(monkeypatch, n_colliding):
     honest, salts = bits.hash_rows, []

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from small_models import assert_one_sentence
 from tolerances import CERTIFIED_AGAIN, FLOAT64_SUM, ROUNDING, UNMISTAKABLE
 from witnesses.pools import DEEP, FAMILIES, FAMILY, INPUTS, RNG, all_witnesses, draw_pool
 
@@ -36,6 +37,15 @@ KINDS = [
     ("softmax", "classes", "l1"),
     ("softmax", "classes", "group"),
 ]
+NETS = [
+    ("squared", "real", "elastic-net"),
+    ("squared", "several", "elastic-net"),
+    ("squared", "several", "group-elastic-net"),
+    ("logistic", "labels", "elastic-net"),
+    ("squared_hinge", "labels", "elastic-net"),
+    ("softmax", "classes", "elastic-net"),
+    ("softmax", "classes", "group-elastic-net"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -52,9 +62,12 @@ def draw_data(targets="labels", lengths=None, **options):
 class Case:
     """A pool, data and an objective, with the program over all witnesses to compare with."""
 
-    def __init__(self, loss, targets, penalty="l1", intercept=False, readout="last", pool=None, data=None):
+    def __init__(
+        self, loss, targets, penalty="l1", intercept=False, readout="last", pool=None, data=None, l2_strength=0.0
+    ):
         self.pool, self.data = pool or draw_pool(), data or draw_data(targets)
-        self.objective, self._options = Objective(loss, readout), {"penalty": penalty, "intercept": intercept}
+        self.objective = Objective(loss, readout)
+        self._options = {"penalty": penalty, "intercept": intercept, "l2_strength": l2_strength}
         self.optimum = cache(self._optimum)
 
     def problem(self, l1_strength=1.0, n_witnesses=None):
@@ -70,13 +83,14 @@ class Case:
         return solve_pool(self.pool, self.data, self.objective, l1_strength, tol=TOL, **self._options, **options)
 
     def _optimum(self, l1_strength, n_witnesses=None):
-        return cs.solve(self.problem(l1_strength, n_witnesses), 0.1 * TOL).certificate
+        return cs.solve(self.problem(l1_strength, n_witnesses), 0.1 * TOL)
 
 
 @cache
-def solved(loss, targets, penalty="l1", intercept=True, family="plain"):
+def solved(loss, targets, penalty="l1", intercept=True, family="plain", l2_strength=0.0):
     """A case, its strength and the optimum over its pool."""
-    case = Case(loss, targets, penalty, intercept, pool=draw_pool(family=FAMILIES[family]))
+    pool = draw_pool(family=FAMILIES[family])
+    case = Case(loss, targets, penalty, intercept, pool=pool, l2_strength=l2_strength)
     strength = case.strength()
     return case, strength, case.solve(strength)
 
@@ -86,8 +100,9 @@ def solved_plainly():
     return Case("logistic", "labels").solve(0.02)
 
 
-def assert_bounds(bounds, optimum):
+def assert_bounds(bounds, solution):
     """Dual value, optimum, primal value: in this order."""
+    optimum = solution.certificate
     margin = CERTIFIED_AGAIN * max(1.0, optimum.primal)
     assert bounds.dual <= optimum.primal + margin
     assert optimum.dual <= bounds.primal + margin
@@ -111,9 +126,107 @@ def test_the_optimum_over_a_pool_is_the_one_over_all_its_witnesses(loss, targets
     assert primal == pytest.approx(found.certificate.primal, rel=CERTIFIED_AGAIN)
 
 
-@pytest.mark.parametrize(("loss", "targets", "penalty"), KINDS[2:6])
+def assert_unique(case, found, strength):
+    """The coefficients are those of the optimum over all witnesses: with a quadratic there are no others.
+
+    Its strength r makes the objective strongly convex, ½r‖W − W*‖² ≤ P(W) − P*, for both of them.
+    """
+    optimum = case.optimum(strength, case.pool.n_witnesses)
+    own = torch.zeros_like(optimum.coef)
+    own[optimum.problem.dictionary.atom_of_witness[found.members]] = found.solution.coef
+    gaps = [max(one.certificate.gap, 0.0) + FLOAT64_SUM for one in (found, optimum)]
+    r = optimum.problem.l2_strength
+    assert float((own - optimum.coef).norm()) <= sum((2 * gap / r) ** 0.5 for gap in gaps)
+    # There is something to compare: the bound is not met by zeros.
+    assert float(optimum.coef.norm()) > sum((2 * gap / r) ** 0.5 for gap in gaps)
+
+
+@pytest.mark.parametrize("l2_strength", [3e-3, 0.5])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("loss", "targets", "penalty"), NETS)
+def test_the_elastic_net_over_a_pool_is_the_one_over_all_its_distinct_atoms(
+    loss, targets, penalty, intercept, l2_strength
+):
+    case, strength, found = solved(loss, targets, penalty, intercept, l2_strength=l2_strength)
+    assert_optimal(case, found, strength)
+    assert_unique(case, found, strength)
+    assert found.solution.problem.l2_strength == l2_strength
+    problem = case.problem(strength)
+    assert problem.dictionary.n_atoms < case.pool.n_witnesses * 0.8  # witnesses with equal spikes are not rare here
+
+
+FEW_SAMPLES = 6
+"""So few that most witnesses have the spikes of another."""
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("loss", "targets", "penalty"), NETS)
+def test_witnesses_with_equal_spikes_enter_an_elastic_net_once(loss, targets, penalty, intercept):
+    data = TrainingSet(Sequences(INPUTS[:FEW_SAMPLES]), {"label": TARGETS[targets][:FEW_SAMPLES]})
+    case = Case(loss, targets, penalty, intercept, pool=draw_pool(1024), data=data, l2_strength=0.1)
+    strength = case.strength(0.05)
+    n_atoms = case.problem().dictionary.n_atoms
+    assert n_atoms < 64
+    found = case.solve(strength, max_seconds=60)
+    assert_optimal(case, found, strength)
+    assert_unique(case, found, strength)
+    # Prices of what is read are above the strength, and those of hundreds of other witnesses with the same spikes.
+    above = found.solution.problem.penalty.atom_norms(
+        found.solution.problem.dictionary.rmatvec(found.solution.dual_point)
+    )
+    assert int((above > strength * (1 + UNMISTAKABLE)).sum()) > 1
+    assert max(moment.n_columns for moment in found.rounds) <= n_atoms
+    assert found.rounds[-1].n_violators == 0
+
+
+@pytest.mark.parametrize("penalty", ["elastic-net", "group-elastic-net"])
+def test_spikes_of_the_working_set_are_not_priced_and_all_others_are(penalty):
+    rng = np.random.default_rng(0)
+    block = cs.build_dictionary(rng.random((40, 64)) < 0.5)
+    dual = torch.from_numpy(rng.normal(size=(40, 3)))
+    kind = cs.convex.PENALTIES.find(penalty)()
+    prices = kind.atom_norms(block.rmatvec(dual))
+    order = torch.argsort(prices, descending=True)
+    exempt, others = torch.cat((order[:5], order[40:50])), torch.cat((order[5:40], order[50:]))
+    strength = float(prices[order[20]])
+    found = pools._Pricing(dual, kind, strength, block.packed[exempt])(block, 100)
+    assert (found.members - 100).tolist() == block.witness_of_atom[order[5:20]].tolist()
+    assert found.n_violators == 15
+    largest = kind.atom_norms(block.rmatvec(dual)[others].abs().amax(0)[None]) if kind.is_separable else prices[others]
+    assert float(kind.atom_norms(found.largest[None])) == pytest.approx(float(largest.max()), rel=ROUNDING)
+    everything = pools._Pricing(dual, kind, strength, block.packed)(block, 100)
+    assert (everything.n_violators, len(everything.members)) == (0, 0)
+    assert float(everything.largest.abs().max()) <= strength
+
+
+@pytest.mark.parametrize("kind", [KINDS[3], KINDS[4], KINDS[2]])
+def test_an_elastic_net_without_a_quadratic_is_its_norm_to_the_bit(kind):
+    loss, targets, penalty = kind
+    net = {"l1": "elastic-net", "group": "group-elastic-net"}[penalty]
+    _, strength, plain = solved(loss, targets, penalty)
+    found = Case(loss, targets, net, intercept=True).solve(strength)
+    assert torch.equal(found.members, plain.members)
+    assert torch.equal(found.solution.coef, plain.solution.coef)
+    assert found.certificate == plain.certificate
+
+
+def test_a_pool_without_a_norm_is_refused_in_one_sentence():
+    with pytest.raises(InvalidInputError, match="l1_strength above zero for an optimum over a pool") as caught:
+        Case("squared", "real", "elastic-net", l2_strength=0.1).solve(0.0)
+    assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize(("penalty", "strengths"), [("l1", (0.1, 0.1)), ("l1", (0.0, 0.0)), ("elastic-net", (0.1, -1))])
+def test_strengths_that_a_penalty_cannot_have_are_refused(penalty, strengths):
+    l1_strength, l2_strength = strengths
+    with pytest.raises(InvalidInputError, match=r"expected l[12]_strength") as caught:
+        Case("squared", "real", penalty, l2_strength=l2_strength).solve(l1_strength)
+    assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize(("loss", "targets", "penalty"), [*KINDS[2:6], NETS[2], NETS[3], NETS[5]])
 def test_every_round_bounds_the_optimum_over_the_part_of_the_pool_that_it_is_about(loss, targets, penalty):
-    case, strength, found = solved(loss, targets, penalty)
+    case, strength, found = solved(loss, targets, penalty, l2_strength=0.1 if "net" in penalty else 0.0)
     for moment in found.rounds:
         assert_bounds(moment, case.optimum(strength, moment.n_witnesses))
     # There is something to bound: violators, pools of several sizes, columns that come and columns that go.
@@ -136,9 +249,10 @@ def test_primal_values_fall_and_seconds_pass():
     assert np.all(np.diff([moment.seconds for moment in found.rounds]) >= 0)
 
 
+@pytest.mark.parametrize("options", [{}, {"penalty": "elastic-net", "l2_strength": 0.1}])
 @pytest.mark.parametrize(("readout", "targets"), [("mean", "real"), ("all", "steps")])
-def test_every_readout_is_priced(readout, targets):
-    case = Case("squared", targets, readout=readout, intercept=True, pool=draw_pool(family=DEEP))
+def test_every_readout_is_priced(readout, targets, options):
+    case = Case("squared", targets, readout=readout, intercept=True, pool=draw_pool(family=DEEP), **options)
     strength = case.strength()
     assert_optimal(case, case.solve(strength), strength)
 
@@ -220,8 +334,10 @@ def test_prices_do_not_depend_on_the_number_of_threads(penalty):
         assert torch.equal(other.members, priced[0].members)
 
 
-def test_the_order_in_which_blocks_are_priced_changes_nothing(monkeypatch):
-    case = Case("logistic", "labels")
+@pytest.mark.parametrize("options", [{}, {"penalty": "elastic-net", "l2_strength": 0.1}])
+def test_the_order_in_which_blocks_are_priced_changes_nothing(monkeypatch, options):
+    case = Case("logistic", "labels", **options)
+    plain = case.solve(0.02)
     monkeypatch.setattr(pools, "_PILE", 3)
     monkeypatch.setattr(
         pools.PoolSpikes,
@@ -230,7 +346,7 @@ def test_the_order_in_which_blocks_are_priced_changes_nothing(monkeypatch):
             judge(spikes.block(number), spikes.pool.starts[number]) for number in RNG.permutation(n_blocks)
         ],
     )
-    found, plain = case.solve(0.02), solved_plainly()
+    found = case.solve(0.02)
     assert torch.equal(found.members, plain.members)
     assert torch.equal(found.solution.coef, plain.solution.coef)
     assert found.certificate == plain.certificate
@@ -245,9 +361,9 @@ def test_spikes_are_shared_between_strengths():
 
 
 @pytest.mark.parametrize("ratio", [0.5, 3.0])
-@pytest.mark.parametrize(("loss", "targets", "penalty"), [KINDS[2], KINDS[3], KINDS[4], KINDS[5]])
+@pytest.mark.parametrize(("loss", "targets", "penalty"), [*KINDS[2:6], NETS[2], NETS[4]])
 def test_from_another_strength_the_optimum_is_the_same(loss, targets, penalty, ratio):
-    case, strength, begin = solved(loss, targets, penalty)
+    case, strength, begin = solved(loss, targets, penalty, l2_strength=0.1 if "net" in penalty else 0.0)
     found = case.solve(ratio * strength, start=begin)
     assert_optimal(case, found, ratio * strength)
     assert {moment.n_witnesses for moment in found.rounds} == {case.pool.n_witnesses}
@@ -281,7 +397,7 @@ def test_when_time_is_up_the_gap_is_that_over_the_part_that_was_priced():
     assert (found.certificate.scope, found.certificate.n_witnesses) == ("pool", 32)
     assert_bounds(found.certificate, case.optimum(0.02, 32))
     # It is no bound on the optimum over the whole pool, and does not say so.
-    assert case.optimum(0.02).primal < found.certificate.dual
+    assert case.optimum(0.02).certificate.primal < found.certificate.dual
     network = cs.reconstruct(found.solution)
     torch.testing.assert_close(network(INPUTS).detach(), found.solution.scores(), rtol=0, atol=FLOAT64_SUM)
 

@@ -243,8 +243,9 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
     if not problem.l2_strength:
         return bound_at(problem, domain, largest)[0]
-    # Atoms that are not in the dictionary add nothing once they satisfy the constraint; the others need not.
-    domain, _ = _shrunk(problem, domain, largest)
+    # Atoms that are not in the dictionary add nothing once they satisfy the constraint, however their correlations
+    # were rounded; those in the dictionary need not satisfy it.
+    domain, _ = _shrunk(problem, domain, largest + _rounding(problem, domain))
     return bound_at(problem, domain, problem.correlation(domain))[0]
 
 
@@ -306,8 +307,12 @@ def _shrunk(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> t
 
 def _penalised_bound(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> float:
     """Return −F*(Θ) − P*(DᵀΘ), with what rounding may have taken off the last term."""
-    n_rows, n_atoms, _ = problem.shape
-    mass = problem.row_weight @ unit_dual.abs()
-    rounding = (n_rows + 4) * 2.0**-53 * problem.dictionary.largest_entry * sqrt(n_atoms) * float(mass.norm())
+    rounding = sqrt(problem.dictionary.n_atoms) * _rounding(problem, unit_dual)
     outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm())
     return -float(problem.conjugate(unit_dual)) - (outside + rounding) ** 2 / (2 * problem.l2_strength)
+
+
+def _rounding(problem: ConvexProblem, unit_dual: Tensor) -> float:
+    """Return δ, a bound on what rounding does to the correlations of one atom, as their norm over the outputs."""
+    mass = problem.row_weight @ unit_dual.abs()
+    return (problem.dictionary.n_rows + 4) * 2.0**-53 * problem.dictionary.largest_entry * float(mass.norm())

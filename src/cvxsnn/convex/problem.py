@@ -483,6 +483,15 @@ def check_strengths(l1_strength: float, l2_strength: float, penalty: Penalty) ->
     return float(l1_strength), float(l2_strength)
 
 
+def check_prices(l1_strength: float, over: str) -> None:
+    """Refuse the strength at which no atom stays out of an optimum, so that prices cannot tell which are needed."""
+    if l1_strength == 0:
+        raise InvalidInputError(
+            f"expected l1_strength above zero for an optimum over {over}, got 0, at which every one of them is active: "
+            "raise it, or solve over a dictionary of all of them"
+        )
+
+
 def _is_number(strength: Any) -> bool:
     return not isinstance(strength, (str, bool)) and strength is not None and bool(0 <= strength < inf)
 

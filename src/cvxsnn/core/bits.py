@@ -101,6 +101,12 @@ def group_equal(words: Tensor) -> Groups:
     raise AssertionError("64 independent hashes of 64 bits collided")
 
 
+def are_among(packed: Tensor, others: Tensor) -> Tensor:
+    """Return which entries along the first axis of a packed tensor are entries of another one."""
+    groups = group_equal(torch.cat((others, packed)).view(torch.int64).flatten(1))
+    return groups.first[groups.inverse[len(others) :]] < len(others)
+
+
 def hash_rows(words: Tensor, salt: int = 0) -> Tensor:
     """Return a 64-bit hash of each row of an int64 matrix."""
     first, second, third = _multipliers(words.shape[1], salt, words.device)

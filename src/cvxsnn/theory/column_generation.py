@@ -12,6 +12,8 @@ from torch import Tensor
 from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound, solve
 from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
+from ..convex.penalties import Penalty, make_penalty
+from ..convex.problem import check_prices, check_strengths
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
@@ -74,6 +76,8 @@ def solve_complete(
     loss: str | Loss = "squared",
     l1_strength: float = 0.1,
     *,
+    l2_strength: float = 0.0,
+    penalty: str | Penalty = "l1",
     readout: Readout = "last",
     tol: float = 1e-4,
     n_start: int = 256,
@@ -87,7 +91,8 @@ def solve_complete(
 
     Each round solves over the neurons generated so far, prices the dual point over all neurons, and adds those that
     violate it. The proven bound on the price turns the dual point into one of the complete problem, so the certificate
-    is valid whenever the search stops.
+    is valid whenever the search stops. Neurons with equal spikes, as far as they are read, count as one, which matters
+    with an ``l2_strength`` only.
 
     Parameters
     ----------
@@ -100,7 +105,11 @@ def solve_complete(
     loss : str or Loss
         The loss, as for :class:`cvxsnn.ConvexProblem`.
     l1_strength : float
-        Strength of the penalty.
+        The number that multiplies the norm, above zero: without it every neuron is active.
+    l2_strength : float
+        The number that multiplies half the sum of squares, for the elastic nets.
+    penalty : str or Penalty
+        The penalty, as for :class:`cvxsnn.ConvexProblem`.
     readout : "last", "all" or "mean"
         Which steps the read-out sees.
     tol : float
@@ -123,6 +132,8 @@ def solve_complete(
     CompleteSolution
         The solution with a certificate over all neurons of the family.
     """
+    check_strengths(l1_strength, l2_strength, make_penalty(penalty))
+    check_prices(l1_strength, "all neurons of a family")
     begin = time.monotonic()
     inputs = as_inputs(inputs).cpu()
     events = family.on(inputs)
@@ -131,7 +142,12 @@ def solve_complete(
     best_dual, rounds = -inf, []
     for _ in range(max_rounds):
         problem = ConvexProblem(
-            build_dictionary(witnesses_of(events, parameters), inputs, readout), targets, loss, l1_strength
+            build_dictionary(witnesses_of(events, parameters), inputs, readout),
+            targets,
+            loss,
+            l1_strength,
+            l2_strength=l2_strength,
+            penalty=penalty,
         )
         if problem.n_outputs != 1:
             raise InvalidInputError(f"expected one output for an optimum over all neurons, got {problem.n_outputs}")
@@ -166,6 +182,9 @@ def price_solution(
 ) -> Price:
     """Price a solution's dual point over all neurons of a family.
 
+    If the problem has an ``l2_strength``, prices of active atoms are above the strength; then neurons that do what an
+    atom does, as far as they are read, are not priced.
+
     Parameters
     ----------
     events : LIFEvents
@@ -184,10 +203,11 @@ def price_solution(
     Price
         The largest price found and a bound on all prices.
     """
-    dictionary = solution.problem.dictionary
-    dual = spread_over_steps(solution.dual_point[:, 0], dictionary.readout, events)
-    enough = (1 + tol) * solution.problem.l1_strength
-    return price(events, dual, enough=enough, max_cones=max_cones, max_seconds=max_seconds)
+    problem = solution.problem
+    dual = spread_over_steps(solution.dual_point[:, 0], problem.dictionary.readout, events)
+    enough = (1 + tol) * problem.l1_strength
+    exempt = problem.dictionary if problem.l2_strength else None
+    return price(events, dual, enough=enough, max_cones=max_cones, max_seconds=max_seconds, exempt=exempt)
 
 
 def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ..convex import Certificate, certify_with_bound
+from ..convex.problem import check_prices
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
@@ -43,6 +44,10 @@ def certify_complete(
 ) -> CompleteCertificate:
     """Bound the optimum over *every* LIF neuron with the same decay, by pricing a solution's dual point exactly.
 
+    Neurons with equal spikes, as far as they are read, count as one. This matters with an ``l2_strength`` only, which
+    would vanish if a coefficient could be shared by copies of its neuron; then neurons that do what a witness of the
+    solution does are not priced.
+
     Parameters
     ----------
     proof : Proof
@@ -60,6 +65,7 @@ def certify_complete(
         The certificate over all neurons, and how it was found.
     """
     family = family_of(proof.witnesses)
+    check_prices(proof.l1_strength, "all neurons of a family")
     if data.sequences.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
     problem = proof.problem(data)
@@ -77,6 +83,7 @@ def certify_complete(
             enough=proof.l1_strength,
             max_cones=max_cones,
             max_seconds=max_seconds,
+            exempt=dictionary if problem.l2_strength else None,
         )
         for column in proof.dual_point.T
     )

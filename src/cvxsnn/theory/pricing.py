@@ -6,6 +6,9 @@ Branch and bound over cones of parameters. In a cone every sample has a few poss
 extreme rays agree is decided, others are open. The sum over samples of the best that each can still contribute is an
 upper bound for the cone, its inner point gives a lower bound, and the sample with the widest range is cut next. All
 signs are those of exact integers, so a bound rests on no tolerance; sums of the :math:`\lambda` are rounded outwards.
+
+Neurons that do what an atom of a given dictionary does can be left out of the maximum. A cone is then cut until all its
+neurons do the same on every sample that is read, whatever its weight, and dropped if an atom does that too.
 """
 
 import heapq
@@ -18,6 +21,7 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
+from ..dictionary import Dictionary, Readout
 from .cones import WALL, Cone, Vector
 from .integers import IntArray
 from .lif_family import LIFEvents
@@ -60,6 +64,7 @@ def price(
     max_cones: int = 200_000,
     max_seconds: float = inf,
     n_found: int = 16,
+    exempt: Dictionary | None = None,
 ) -> Price:
     """Maximise ``|Σ dual · spikes|`` over all neurons of a family.
 
@@ -77,14 +82,17 @@ def price(
         Limit on the time.
     n_found : int
         Largest number of neurons to return.
+    exempt : Dictionary, optional
+        A dictionary on the same sequences. Neurons that its read-out cannot tell from one of its atoms are not priced.
 
     Returns
     -------
     Price
         The best neurons found and a bound on all of them.
     """
-    merged, weights = _merge(events, np.asarray(dual, dtype=np.float64))
-    searches = [_Search(merged, sign * weights, enough, n_found) for sign in (1.0, -1.0)]
+    merged, weights, samples = _merge(events, np.asarray(dual, dtype=np.float64), keeps_weightless=exempt is not None)
+    known = None if exempt is None else _Known.of(exempt, samples, events.n_steps)
+    searches = [_Search(merged, sign * weights, enough, n_found, known) for sign in (1.0, -1.0)]
     deadline = time.monotonic() + max_seconds
     n_cones = 0
     while n_cones < max_cones and time.monotonic() < deadline:
@@ -101,16 +109,62 @@ def price(
     return Price(best[0][0] if best else 0.0, bound + margin, parameters, n_cones, is_finished)
 
 
-def _merge(events: LIFEvents, dual: npt.NDArray[np.float64]) -> tuple[LIFEvents, npt.NDArray[np.float64]]:
-    """Merge equal sequences, which have equal spikes, and drop those whose weights sum to zero."""
+def _merge(
+    events: LIFEvents, dual: npt.NDArray[np.float64], keeps_weightless: bool
+) -> tuple[LIFEvents, npt.NDArray[np.float64], list[int]]:
+    """Merge equal sequences, which have equal spikes, and drop those whose weights sum to zero, unless told otherwise.
+
+    Returns what is left, the weights, and a sample for each of them.
+    """
     keys: dict[bytes, int] = {}
     rows = [keys.setdefault(repr(sequence.tolist()).encode(), len(keys)) for sequence in events.sums]
     weights = np.zeros((len(keys), dual.shape[1]))
     np.add.at(weights, rows, dual)
     first = [rows.index(k) for k in range(len(keys))]
-    used = np.flatnonzero(weights.any(1))
-    chosen = events.sums[[first[k] for k in used]]
-    return LIFEvents(events.family, chosen, events.unit, events.n_features), weights[used]
+    used = np.arange(len(keys)) if keeps_weightless else np.flatnonzero(weights.any(1))
+    samples = [first[k] for k in used]
+    return LIFEvents(events.family, events.sums[samples], events.unit, events.n_features), weights[used], samples
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """The atoms that are not priced, as what a read-out sees of each sample: one integer.
+
+    Parameters
+    ----------
+    digits : integer array of shape (n_steps,)
+        What a spike at each step adds to this integer: read-outs that differ have different sums.
+    atoms : frozenset of tuple of int
+        The integers of every atom, one per sample.
+    """
+
+    digits: IntArray
+    atoms: frozenset[tuple[int, ...]]
+
+    @classmethod
+    def of(cls, dictionary: Dictionary, samples: list[int], n_steps: int) -> "_Known":
+        """Return the atoms of a dictionary, on some of its samples."""
+        digits = _digits(dictionary.readout, n_steps)
+        rows = dictionary.columns().T.cpu().numpy()  # (n_atoms, n_rows)
+        if dictionary.readout == "mean":
+            rows = np.rint(rows * n_steps)
+        seen = rows.astype(np.int64).astype(digits.dtype)
+        if dictionary.readout == "all":
+            seen = seen.reshape(len(rows), -1, n_steps) @ digits
+        return cls(digits, frozenset(map(tuple, seen[:, samples].tolist())))
+
+    def has(self, seen: IntArray) -> bool:
+        """Return whether an atom is seen like that on every sample."""
+        return tuple(seen.tolist()) in self.atoms
+
+
+def _digits(readout: Readout, n_steps: int) -> IntArray:
+    if readout == "all":
+        return np.array([2**step for step in range(n_steps)], dtype=np.int64 if n_steps < 63 else object)
+    digits = np.ones(n_steps, dtype=np.int64)
+    if readout == "last":
+        digits[:-1] = 0
+    return digits
 
 
 @dataclass(order=True)
@@ -132,8 +186,15 @@ _Event = tuple[int, int, int]
 class _Search:
     """Branch and bound for one sign."""
 
-    def __init__(self, events: LIFEvents, weights: npt.NDArray[np.float64], enough: float, n_found: int) -> None:
-        self.events, self.weights, self.enough, self.n_found = events, weights, enough, n_found
+    def __init__(
+        self,
+        events: LIFEvents,
+        weights: npt.NDArray[np.float64],
+        enough: float,
+        n_found: int,
+        known: _Known | None = None,
+    ) -> None:
+        self.events, self.weights, self.enough, self.n_found, self.known = events, weights, enough, n_found, known
         self.found: list[tuple[float, Vector]] = []
         self._seen: set[bytes] = set()
         self._order = count()
@@ -174,6 +235,8 @@ class _Search:
 
     def _try(self, parameters: Vector) -> None:
         spikes = self.events.simulate(np.array([parameters], dtype=object))[0]
+        if self.known is not None and self.known.has(spikes @ self.known.digits):
+            return
         value = float((self.weights * spikes).sum())
         key = np.packbits(spikes).tobytes()
         if value > 0 and key not in self._seen:
@@ -183,7 +246,8 @@ class _Search:
     def _look_ahead(self, cone: Cone, silent: frozenset[_Event]) -> tuple[float, _Event | None]:
         """Return an upper bound over the cone without its apex, and the event to cut it by: None if all are decided.
 
-        Events in ``silent`` are strictly below zero: a tie is no spike there.
+        Events in ``silent`` are strictly below zero: a tie is no spike there. A cone without neurons to be priced has
+        the bound minus infinity.
         """
         generators = [*cone.rays, *cone.lines, *(tuple(-x for x in line) for line in cone.lines)]
         rays = np.array(generators or [(0,) * self.events.dimension], dtype=object)
@@ -196,6 +260,8 @@ class _Search:
         owner = np.arange(len(sums))
         resets = np.zeros(len(sums), dtype=rays.dtype)
         gains = np.zeros(len(sums))
+        digits = np.zeros(self.events.n_steps, dtype=np.int64) if self.known is None else self.known.digits
+        seen = np.zeros(len(sums), dtype=digits.dtype)
         cuts: dict[int, _Event] = {}
         for step in range(self.events.n_steps):
             values = drives[owner, step] - resets[:, None] * rays[:, -1]
@@ -211,6 +277,7 @@ class _Search:
             entries = np.concatenate((fire, rest))
             owner, resets, gains = owner[entries], resets[entries], gains[entries]
             gains = gains + np.where(spikes, self.weights[owner, step], 0.0)
+            seen = seen[entries] + digits[step] * spikes
             if step + 1 < self.events.n_steps:
                 resets = self.events.advance(resets, spikes, step + 1)
         highest, lowest = np.full(len(sums), -inf), np.full(len(sums), inf)
@@ -223,4 +290,12 @@ class _Search:
                 break
             if int(sample) in cuts:
                 return bound, cuts[int(sample)]
-        return bound, None
+        if self.known is None or bound == -inf:
+            return bound, None
+        # All neurons of the cone have the same price; whether it counts depends on what each does.
+        last = np.zeros(len(sums), dtype=seen.dtype)
+        last[owner] = seen
+        undecided = owner[seen != last[owner]]
+        if len(undecided):
+            return bound, cuts[int(undecided[0])]
+        return (-inf if self.known.has(last) else bound), None

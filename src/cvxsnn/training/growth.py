@@ -4,6 +4,9 @@ At an optimum over some witnesses every one of them has a price of at most ``l1_
 would lower the objective. Here many candidates climb side by side along surrogate gradients of their own price, each on
 its own random rows, so that they end up in different places. Whether one is better than where it began is decided by
 its exact price, with exact spikes on all rows.
+
+With a quadratic beside the norm, the price of a witness that is read is above the strength, and so is that of any other
+witness with its spikes. Such a candidate would add nothing: witnesses with equal spikes are one atom.
 """
 
 from collections.abc import Callable
@@ -14,11 +17,14 @@ from torch import Tensor, nn
 
 from ..convex import ConvexProblem, Solution, solve
 from ..convex.objective import Objective
+from ..convex.penalties import make_penalty
+from ..convex.problem import check_prices, check_strengths
+from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
-from ..dictionary import Readout, build_dictionary
+from ..dictionary import Readout, SpikeDictionary, build_dictionary
 from ..network.reconstruction import prune
 from ..neurons.exact import snap_inputs
 from ..neurons.registry import make_trainable
@@ -111,6 +117,7 @@ def grow_witnesses(
     *,
     ascent: Ascent | None = None,
     n_rounds: int = 5,
+    l2_strength: float = 0.0,
     penalty: str = "l1",
     intercept: bool = False,
     tol: float = 1e-6,
@@ -128,12 +135,14 @@ def grow_witnesses(
     objective : Objective
         The loss, and what is read of the spikes.
     l1_strength : float
-        The strength of the penalty.
+        The number that multiplies the norm, above zero: without it every witness is active.
     ascent : Ascent, optional
         How candidates climb.
     n_rounds : int
         The largest number of rounds; it ends earlier when no candidate gets above the strength.
-    penalty : "l1" or "group"
+    l2_strength : float
+        The number that multiplies half the sum of squares, for the elastic nets.
+    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
         The penalty of the coefficients.
     intercept : bool
         Whether the read-out has an unpenalised constant.
@@ -149,13 +158,21 @@ def grow_witnesses(
     Grown
         The optimum, and every round.
     """
+    check_strengths(l1_strength, l2_strength, make_penalty(penalty))
+    check_prices(l1_strength, "witnesses that climb their price")
     ascent = ascent or Ascent()
     witnesses = witnesses.to(data.inputs.device)
 
     def optimum(over: WitnessSet) -> Solution:
         dictionary = build_dictionary(over, data.sequences, objective.readout)
         problem = ConvexProblem.of(
-            objective, dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept
+            objective,
+            dictionary,
+            data,
+            l1_strength=l1_strength,
+            l2_strength=l2_strength,
+            penalty=penalty,
+            intercept=intercept,
         )
         return solve(problem, tol)
 
@@ -203,9 +220,9 @@ class Climbed:
     witnesses : WitnessSet
         Each candidate at its best.
     prices : Tensor
-        Their exact prices.
+        Their exact prices; for a problem with ``l2_strength``, zero for spikes that an atom of the solution has.
     first_prices : Tensor
-        The exact prices of their starts.
+        The same of their starts.
     accepted : Tensor
         Indices of those whose price is above the strength and above that of their start.
     """
@@ -229,17 +246,21 @@ def climb_prices(
     ascent = ascent or Ascent()
     dual, penalty = solution.dual_point, solution.problem.penalty
 
-    def exact(witnesses: WitnessSet) -> Tensor:
+    def exact(witnesses: WitnessSet) -> tuple[Tensor, Tensor]:
+        """Return correlations and prices."""
         dictionary = build_dictionary(witnesses, data.sequences, readout)
-        return dictionary.rmatvec(dual)[dictionary.atom_of_witness]
+        correlation = dictionary.rmatvec(dual)[dictionary.atom_of_witness]
+        price = penalty.atom_norms(correlation)
+        if solution.problem.l2_strength:
+            price = price.masked_fill(_are_atoms(dictionary, solution)[dictionary.atom_of_witness], 0.0)
+        return correlation, price
 
-    before = exact(starts)
-    first = penalty.atom_norms(before)
+    before, first = exact(starts)
     best, best_price = starts, first
     # A candidate climbs along the outputs as its price weighs them at the start: the one for L1, all for groups.
     direction = before.sign() * (before.abs() == before.abs().amax(1, keepdim=True))
     if not penalty.is_separable:
-        direction = before / first[:, None].clamp_min(1e-12)
+        direction = before / penalty.atom_norms(before)[:, None].clamp_min(1e-12)
     model = _Candidates(starts, readout, ascent.steepness)
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam(model.parameters(), lr=ascent.learning_rate)
@@ -257,13 +278,20 @@ def climb_prices(
         model.project()
         if (step + 1) % max(1, ascent.n_steps // _CHECKS) == 0 or step + 1 == ascent.n_steps:
             now = model.freeze()
-            price = penalty.atom_norms(exact(now))
+            _, price = exact(now)
             is_better = price > best_price
             best = _chosen(is_better, now, best)
             best_price = torch.where(is_better, price, best_price)
     strength = solution.problem.l1_strength
     accepted = torch.nonzero((best_price > strength * (1 + 1e-9)) & (best_price > first)).squeeze(1)
     return Climbed(best, best_price, first, accepted)
+
+
+def _are_atoms(dictionary: SpikeDictionary, solution: Solution) -> Tensor:
+    """Return which columns of a dictionary are atoms of a solution."""
+    own = solution.problem.dictionary
+    assert isinstance(own, SpikeDictionary)
+    return bits.are_among(dictionary.packed, own.packed)
 
 
 class _Candidates(nn.Module):

@@ -4,6 +4,10 @@ Only the columns of a small working set are held, besides as many bits of the po
 witness violates the dual point λ when ``|λᵀd| > l1_strength``; when none of the pool does, the optimum over the working
 set is the one over the pool. Until then the largest price bounds how much there is to gain, so the gap is valid
 whenever one stops. Blocks are priced in the workers of joblib, and the result is the same to the bit.
+
+The program is over the distinct atoms of the pool: witnesses with equal spikes are one atom. With a quadratic beside
+the norm, an atom with coefficient w has the price ``l1_strength + l2_strength * |w|`` at the optimum. It is above the
+strength, so witnesses with the spikes of a column of the working set are recognised by these, and not priced.
 """
 
 import time
@@ -18,7 +22,8 @@ from torch import Tensor
 from ..convex import Certificate, ConvexProblem, Solution, Status, certify_with_bound, solve
 from ..convex.certificate import checked_certificate
 from ..convex.objective import Objective
-from ..convex.penalties import Penalty
+from ..convex.penalties import Penalty, make_penalty
+from ..convex.problem import check_prices, check_strengths
 from ..core import bits
 from ..core.errors import ConvergenceWarning, InvalidInputError
 from ..core.parallel import one_thread
@@ -104,6 +109,7 @@ def solve_pool(
     objective: Objective,
     l1_strength: float,
     *,
+    l2_strength: float = 0.0,
     penalty: str = "l1",
     intercept: bool = False,
     tol: float = 1e-6,
@@ -127,8 +133,10 @@ def solve_pool(
     objective : Objective
         The loss, and what is read of the spikes.
     l1_strength : float
-        The strength of the penalty.
-    penalty : "l1" or "group"
+        The number that multiplies the norm, above zero: without it every witness of the pool is active.
+    l2_strength : float
+        The number that multiplies half the sum of squares, for the elastic nets.
+    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
         The penalty of the coefficients.
     intercept : bool
         Whether the read-out has an unpenalised constant.
@@ -150,6 +158,8 @@ def solve_pool(
     PoolSolution
         The optimum with its certificate over the pool.
     """
+    check_strengths(l1_strength, l2_strength, make_penalty(penalty))
+    check_prices(l1_strength, "a pool of witnesses")
     if any(given is not None and given.pool != pool for given in (start, spikes)):
         raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
     if spikes is not None and (spikes.sequences is not data.sequences or spikes.readout != objective.readout):
@@ -158,7 +168,13 @@ def solve_pool(
 
     def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
         return ConvexProblem.of(
-            objective, dictionary, data, l1_strength=l1_strength, penalty=penalty, intercept=intercept
+            objective,
+            dictionary,
+            data,
+            l1_strength=l1_strength,
+            l2_strength=l2_strength,
+            penalty=penalty,
+            intercept=intercept,
         )
 
     begin = time.monotonic()
@@ -251,16 +267,21 @@ class _Prices:
 
 @dataclass(frozen=True, eq=False)
 class _Pricing:
-    """Prices a block of witnesses at a dual point."""
+    """Prices a block of witnesses at a dual point, but for those with given spikes."""
 
     dual_point: Tensor
     penalty: Penalty
     l1_strength: float
+    exempt: Tensor | None = None
 
     def __call__(self, block: SpikeDictionary, first_witness: int) -> _Prices:
         with one_thread():  # a price must not depend on where it is computed, not in its last bit
             correlation = block.rmatvec(self.dual_point)
         price = self.penalty.atom_norms(correlation)
+        if self.exempt is not None:
+            above = torch.nonzero(price > self.l1_strength).squeeze(1)
+            own = above[bits.are_among(block.packed[above], self.exempt)]
+            correlation[own], price[own] = 0.0, 0.0
         if self.penalty.is_separable:
             largest = correlation.abs().amax(0)
         else:  # one row whose norm is the largest price
@@ -277,8 +298,10 @@ def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_Wor
     A maximum, a sum and the first of an order without ties: none depends on the order in which blocks are priced.
     """
     problem = solution.problem
+    exempt = working.patterns_of_high_price() if problem.l2_strength else None
+    pricing = _Pricing(solution.dual_point, problem.penalty, problem.l1_strength, exempt)
     found: list[_Prices] = []
-    for prices in spikes.judge_blocks(_Pricing(solution.dual_point, problem.penalty, problem.l1_strength), n_blocks):
+    for prices in spikes.judge_blocks(pricing, n_blocks):
         found.append(prices)
         if len(found) >= _PILE:
             found = [_join(found)]
@@ -349,9 +372,18 @@ class _WorkingSet:
 
     def are_new(self, packed: Tensor) -> Tensor:
         """Return which patterns the working set does not have."""
-        own = self._dictionary.packed
-        groups = bits.group_equal(torch.cat((own, packed)).view(torch.int64).flatten(1))
-        return groups.first[groups.inverse[len(own) :]] >= len(own)
+        return ~bits.are_among(packed, self._dictionary.packed)
+
+    def patterns_of_high_price(self) -> Tensor:
+        """Return the patterns with prices above the strength, and some below: rounding must not tell them apart."""
+        return self._dictionary.packed[self._have_high_prices()]
+
+    def _have_high_prices(self) -> Tensor:
+        """Return which columns have prices that are not idle."""
+        assert self._solution is not None
+        problem = self._solution.problem
+        price = problem.penalty.atom_norms(self._dictionary.rmatvec(self._solution.dual_point))
+        return price > _IDLE * problem.l1_strength
 
     def exchange(self, prices: _Prices) -> None:
         """Add violators and, where there are too many columns, drop idle ones."""
@@ -360,9 +392,7 @@ class _WorkingSet:
         kept = torch.ones(self.n_columns, dtype=torch.bool, device=solution.coef.device)
         if self.n_columns + len(prices.members) > self._limit:
             self._limit = 3 * self._limit // 2 + 1  # so that no column is dropped and added for ever
-            problem = solution.problem
-            price = problem.penalty.atom_norms(self._dictionary.rmatvec(solution.dual_point))
-            kept = solution.coef.any(1) | (price > _IDLE * problem.l1_strength)
+            kept = solution.coef.any(1) | self._have_high_prices()
         self._members = torch.cat((self._members[kept], prices.members))
         self._dictionary = _renumbered(
             replace(self._dictionary, packed=torch.cat((self._dictionary.packed[kept], prices.packed)))
