@@ -18,7 +18,7 @@ import torch
 from ..convex import ConvexProblem, Solution, solve, solve_path
 from ..convex.objective import Objective
 from ..convex.penalties import PENALTIES, make_penalty
-from ..convex.problem import check_strengths
+from ..convex.problem import check_prices, check_strengths
 from ..convex.solve import l2_strengths_of
 from ..core.checks import check_choice, check_device, check_positive_int
 from ..core.errors import InvalidInputError
@@ -119,11 +119,8 @@ class ConvexSettings:
         for l1_strength in [1.0] if norm is None else norm:
             for l2_strength in [float(self.has_quadratic)] if quadratic is None else quadratic:
                 check_strengths(l1_strength, l2_strength, make_penalty(self.penalty))
-        if self.pool and norm is not None and 0 in norm:
-            raise InvalidInputError(
-                f"expected l1_strength above zero for a pool, got {self.l1_strength!r}: with zero all of its witnesses "
-                "are read"
-            )
+        if self.pool and norm is not None:
+            check_prices(min(norm), "a pool of witnesses")
 
     @property
     def has_quadratic(self) -> bool:
