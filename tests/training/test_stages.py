@@ -118,9 +118,16 @@ def test_an_elastic_net_takes_the_pair_of_strengths_that_validates_best(penalty)
 
 
 def test_of_equal_scores_the_larger_norm_wins_and_then_the_larger_quadratic():
+    largest = convex_stage(WITNESSES, SPLIT, LOGISTIC, ConvexSettings(0.02, l2_strength=0.3, **NET))
+    size = float(largest.coef.abs().sum())
+
+    def score(network):
+        """Return the same for all but the network of the largest strengths."""
+        return abs(float(network.weight.detach().abs().sum()) - size) > 1e-3 * size
+
     settings = ConvexSettings([0.01, 0.02], l2_strength=[0.1, 0.3, 0.2], **NET)
-    best = convex_stage(WITNESSES, Split(SPLIT.data, lambda network: 1.0), LOGISTIC, settings)
-    assert (best.problem.l1_strength, best.problem.l2_strength) == (0.02, 0.3)
+    best = convex_stage(WITNESSES, Split(SPLIT.data, score), LOGISTIC, settings)
+    assert (best.problem.l1_strength, best.problem.l2_strength) == (0.02, 0.2)
 
 
 def test_auto_tries_ridge_and_a_path_with_each_strength_of_the_quadratic(paths):
@@ -152,6 +159,15 @@ def test_what_is_given_is_not_chosen(paths, options, norm, quadratic):
     for place, expected in enumerate((norm, quadratic)):
         found = {pair[place] for pair in pairs_of(paths[0])}
         assert (len(found) if isinstance(expected, int) else found) == expected
+
+
+def test_a_pool_is_never_tried_with_ridge():
+    """Prices tell nothing at a strength of zero, where every witness is read."""
+    split = Split(SPLIT.data, lambda network: len(network.neurons))
+    settings = ConvexSettings(l2_strength=0.1, n_strengths=2, pool=32, **NET)
+    best = convex_stage(WITNESSES, split, LOGISTIC, settings, family=FAMILY)
+    assert best.certificate.scope == "pool"
+    assert best.problem.l1_strength > 0
 
 
 def test_without_its_quadratic_an_elastic_net_is_its_norm():
