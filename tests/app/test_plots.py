@@ -186,6 +186,29 @@ def test_a_path_shows_loss_and_support_of_every_strength(solution, axes):
     assert right.lines[0].get_ydata().tolist() == [len(solution.support) for solution in path]
 
 
+def test_a_path_of_an_elastic_net_has_a_curve_for_each_strength_of_the_quadratic(axes):
+    rng = np.random.default_rng(0)
+    problem = ConvexProblem(rng.random((20, 6)) < 0.5, rng.normal(size=20), "squared", penalty="elastic-net")
+    path = solve_path(problem, [0.1, 0.01, 0.001], l2_strengths=[0.1, 0.01])
+    plot_path(path, axes)
+    (right,) = (other for other in axes.figure.axes if other is not axes)
+    for number, l2_strength in enumerate((0.1, 0.01)):
+        own = [solution for solution in path if solution.problem.l2_strength == l2_strength]
+        strengths, losses = axes.lines[number].get_data()
+        assert strengths.tolist() == [0.1, 0.01, 0.001]
+        expected = [float(solution.problem.loss_value(solution.scores())) for solution in own]
+        assert losses == pytest.approx(expected, rel=ROUNDING)
+        assert right.lines[number].get_ydata().tolist() == [len(solution.support) for solution in own]
+    assert axes.lines[0].get_alpha() > axes.lines[1].get_alpha()
+
+
+def test_a_strength_of_zero_has_no_place_on_the_axis_of_a_path(axes):
+    rng = np.random.default_rng(0)
+    problem = ConvexProblem(rng.random((20, 6)) < 0.5, rng.normal(size=20), "squared", penalty="elastic-net")
+    plot_path(solve_path(problem, [0.1, 0.01, 0.0], l2_strengths=[0.1]), axes)
+    assert axes.lines[0].get_xdata().tolist() == [0.1, 0.01]
+
+
 def test_gaps_are_drawn_for_every_solution_and_end_in_the_certificate(solution, axes):
     assert plot_gaps({"one": solution, "two": solution}, axes) is axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["one", "two"]

@@ -173,6 +173,44 @@ def test_auto_chooses_a_strength_on_held_out_data_and_solves_on_all(monkeypatch)
     assert fixed.certificate_.primal == pytest.approx(model.certificate_.primal, rel=2 * model.tol)
 
 
+def net(**options):
+    return classifier(**{"penalty": "elastic-net", "decay": 0.8, **options})
+
+
+@pytest.mark.parametrize("kind", [classifier, regressor])
+@pytest.mark.parametrize("penalty", ["elastic-net", "group-elastic-net"])
+@pytest.mark.parametrize("l1_strength", [0.003, 0.0])
+def test_an_elastic_net_at_given_strengths_is_certified(kind, penalty, l1_strength):
+    targets = THREE_LABELS if kind is classifier else np.stack([sums(SEQUENCES), -SEQUENCES[:, 0, 0]], axis=1)
+    options = {"penalty": penalty, "l1_strength": l1_strength, "l2_strength": 0.01, "decay": 0.8}
+    model = kind(**options).fit(SEQUENCES, targets)
+    assert (model._proof.l1_strength, model._proof.l2_strength) == (l1_strength, 0.01)
+    assert model._proof.penalty.name == penalty
+    assert model.certificate_.relative_gap <= model.tol
+    assert_certified_again(model, SEQUENCES, targets)
+    assert model.score(SEQUENCES, targets) > 0.6
+
+
+def test_an_elastic_net_alone_chooses_both_strengths_on_held_out_data_and_solves_on_all():
+    model = net(l1_strength="auto").fit(SEQUENCES, LABELS)
+    stage, proof = model.history_[-1], model._proof
+    assert proof.dual_point.shape == (48, 1)
+    assert (proof.l1_strength, proof.l2_strength) == (stage.l1_strength, stage.l2_strength)
+    assert proof.l2_strength > 0
+    fixed = net(l1_strength=proof.l1_strength, l2_strength=proof.l2_strength).fit(SEQUENCES, LABELS)
+    assert fixed.certificate_.primal == pytest.approx(model.certificate_.primal, rel=2 * model.tol)
+    assert model.score(SEQUENCES, LABELS) >= EASY_SCORE
+
+
+def test_a_penalty_without_squares_has_no_second_strength_whatever_is_asked_for():
+    options = {"l1_strength": "auto", "decay": 0.8}
+    plain = classifier(**options).fit(SEQUENCES, LABELS)
+    for l2_strength in ("auto", 0, 0.0):
+        model = classifier(l2_strength=l2_strength, **options).fit(SEQUENCES, LABELS)
+        assert model.certificate_ == plain.certificate_
+        assert model._proof.l2_strength == 0.0
+
+
 def test_the_same_seed_gives_the_same_predictions_and_another_gives_others():
     for method in ("cvx", "sg", "cvx-sg"):
         first, second, other = (
@@ -216,7 +254,7 @@ def test_a_constant_feature_is_no_obstacle():
 
 
 def test_a_clone_has_the_parameters_and_is_not_fitted():
-    model = classifier("sg-cvx", decay=Uniform(0.1, 0.2)).fit(SEQUENCES, LABELS)
+    model = classifier("sg-cvx", decay=Uniform(0.1, 0.2), penalty="elastic-net", l2_strength=0.5).fit(SEQUENCES, LABELS)
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     assert not hasattr(copy, "network_")
@@ -226,6 +264,9 @@ def test_a_pipeline_and_a_grid_search_work():
     rows = SEQUENCES[:, 0]
     labels = classes_of(rows)
     assert make_pipeline(StandardScaler(), classifier()).fit(rows, labels).score(rows, labels) >= EASY_SCORE
+    grid = {"l1_strength": [1e-3, 10.0], "l2_strength": [1e-3, 10.0]}
+    both = GridSearchCV(net(), grid, cv=2).fit(SEQUENCES, LABELS)
+    assert both.best_params_ == {"l1_strength": 1e-3, "l2_strength": 1e-3}
     search = GridSearchCV(classifier(), {"l1_strength": [1e-3, 10.0]}, cv=2).fit(SEQUENCES, LABELS)
     assert search.best_params_ == {"l1_strength": 1e-3}
     assert search.predict(SEQUENCES).shape == (48,)
@@ -235,12 +276,13 @@ def test_a_pipeline_and_a_grid_search_work():
 
 
 @pytest.mark.parametrize("kind", [classifier, regressor])
-@pytest.mark.parametrize("penalty", ["l1", "group"])
+@pytest.mark.parametrize("penalty", ["l1", "group", "elastic-net"])
 def test_integer_weights_pose_the_problem_of_repeated_rows(kind, penalty):
     weight = np.random.default_rng(1).integers(0, 4, 48)
     targets = THREE_LABELS if kind is classifier else np.stack([sums(SEQUENCES), -SEQUENCES[:, 0, 0]], axis=1)
     # A search would hold out other rows of the one than of the other, and end up with other neurons.
     options = {"standardize": False, "penalty": penalty, "decay": 0.8}
+    options |= {"l2_strength": 0.01} if penalty == "elastic-net" else {}
     weighted = kind(**options).fit(SEQUENCES, targets, sample_weight=weight)
     repeated = kind(**options).fit(SEQUENCES.repeat(weight, 0), targets.repeat(weight, 0))
     gap = max(weighted.certificate_.gap, repeated.certificate_.gap)
@@ -304,6 +346,15 @@ BAD_FITS = {
     "strength NaN": lambda: classifier(l1_strength=float("nan")).fit(SEQUENCES, LABELS),
     "strength": lambda: classifier(l1_strength="automatic").fit(SEQUENCES, LABELS),
     "strength true": lambda: classifier(l1_strength=True).fit(SEQUENCES, LABELS),
+    "squares of the L1 norm": lambda: classifier(l2_strength=0.1).fit(SEQUENCES, LABELS),
+    "squares of groups": lambda: classifier(penalty="group", l2_strength=0.1).fit(SEQUENCES, LABELS),
+    "negative second strength": lambda: net(l2_strength=-0.1).fit(SEQUENCES, LABELS),
+    "negative strength of a net": lambda: net(l1_strength=-0.1).fit(SEQUENCES, LABELS),
+    "infinite second strength": lambda: net(l2_strength=float("inf")).fit(SEQUENCES, LABELS),
+    "second strength": lambda: net(l2_strength="automatic").fit(SEQUENCES, LABELS),
+    "second strength true": lambda: net(l2_strength=True).fit(SEQUENCES, LABELS),
+    "second strength none": lambda: net(l2_strength=None).fit(SEQUENCES, LABELS),
+    "no strength at all": lambda: net(l1_strength=0.0, l2_strength=0.0).fit(SEQUENCES, LABELS),
     "tolerance": lambda: classifier(tol=-1e-6).fit(SEQUENCES, LABELS),
     "seed": lambda: classifier(random_state=-1).fit(SEQUENCES, LABELS),
     "no hidden": lambda: classifier(hidden=()).fit(SEQUENCES, LABELS),

@@ -157,6 +157,7 @@ def test_surrogate_gradients_learn_an_easy_rule():
         {"neuron": "threshold"},
         {"neuron": "threshold", "hidden": (12, 24)},
         {"penalty": "group"},
+        {"penalty": "elastic-net", "l2_strength": 0.001},
         {"readout": "last"},
         {"hidden": (12, 24), "n_subnetworks": 2},
         {"hidden": 24},

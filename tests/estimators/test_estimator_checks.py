@@ -14,8 +14,16 @@ EXCEPTIONS = {
 }
 
 
+SMALL_NET = {"hidden": (32,), "decay": 0.8, "penalty": "elastic-net", "l1_strength": 0.001, "l2_strength": 0.001}
+
+
 @parametrize_with_checks(
-    [SpikingClassifier(hidden=(32,), n_trials=8), SpikingRegressor(hidden=(32,), n_trials=8)],
+    [
+        SpikingClassifier(hidden=(32,), n_trials=8),
+        SpikingRegressor(hidden=(32,), n_trials=8),
+        SpikingClassifier(**SMALL_NET),
+        SpikingRegressor(**SMALL_NET),
+    ],
     expected_failed_checks=lambda _: EXCEPTIONS,
 )
 def test_estimators_pass_scikit_learns_checks(estimator, check):

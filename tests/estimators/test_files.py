@@ -144,6 +144,9 @@ def test_a_classifier_of_any_method_comes_back_the_same(tmp_path, method):
         {"loss": "squared"},
         {"penalty": "group", "intercept": False, "readout": "last"},
         {"l1_strength": "auto", "validation_fraction": 0.3},
+        {"penalty": "elastic-net", "l2_strength": 0.01},
+        {"penalty": "elastic-net", "l1_strength": 0.0, "l2_strength": 0.01},
+        {"penalty": "group-elastic-net", "l2_strength": 0.01},
         {"surrogate": None},
         {"surrogate": SurrogateSettings(epochs=3, patience=1, schedule="constant")},
         {"hidden": 24, "random_state": 7, "standardize": False},
@@ -419,6 +422,10 @@ TAMPERED = {
     "unknown loss": change("proof", "objective", "loss", to=[{"name": "surprise"}]),
     "no certificate": remove("proof", "certificate"),
     "strength is text": change("proof", "l1_strength", to="strong"),
+    "strength is negative": change("proof", "l1_strength", to=-1.0),
+    "second strength is text": change("proof", "l2_strength", to="strong"),
+    "second strength is a list": change("proof", "l2_strength", to=[0.1]),
+    "second strength without a quadratic": change("proof", "l2_strength", to=0.1),
 }
 
 
@@ -428,6 +435,24 @@ def test_a_file_that_was_altered_with_its_checksum_is_refused(tmp_path, saved, c
     TAMPERED[case](tensors, header)
     storage.write_tensors(tmp_path / "tampered", "model", tensors, header)
     assert_refused(tmp_path / "tampered", "does not fit together")
+
+
+def test_a_file_from_before_there_were_elastic_nets_has_no_second_strength(tmp_path, saved):
+    tensors, header = parts(saved, tmp_path)
+    del header["proof"]["l2_strength"], header["parameters"]["l2_strength"]
+    storage.write_tensors(tmp_path / "older", "model", tensors, header)
+    found = load(tmp_path / "older")
+    assert found._proof.l2_strength == 0.0
+    assert found.l2_strength == "auto"
+    assert_close_certificates(found.certify(SEQUENCES, NAMES), found.certificate_)
+
+
+def test_both_strengths_of_an_elastic_net_come_back(tmp_path):
+    model = classifier(penalty="elastic-net", l2_strength="auto").fit(SEQUENCES, NAMES)
+    found = round_trip(model, tmp_path)
+    assert found._proof.penalty.name == "elastic-net"
+    assert found._proof.l1_strength == 0.003
+    assert found._proof.l2_strength == model._proof.l2_strength > 0
 
 
 def test_a_layer_is_never_filled_in(tmp_path, saved):

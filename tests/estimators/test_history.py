@@ -41,10 +41,17 @@ def test_a_search_leaves_the_family_that_it_found():
 
 def test_a_convex_stage_leaves_its_certificate_strength_and_gaps():
     stage = classifier("cvx", n_trials=4).fit(SEQUENCES, LABELS).history_[-1]
-    assert stage.l1_strength == 0.003
+    assert (stage.l1_strength, stage.l2_strength) == (0.003, 0.0)
     assert stage.gaps[-1] >= 0
     assert stage.certificate.relative_gap <= 1e-6
     assert 0 < stage.n_neurons <= 24
+
+
+def test_a_convex_stage_leaves_both_strengths_of_an_elastic_net():
+    stage = classifier(penalty="elastic-net", l2_strength=0.01, decay=0.9).fit(SEQUENCES, LABELS).history_[-1]
+    assert (stage.l1_strength, stage.l2_strength) == (0.003, 0.01)
+    gradient = classifier("sg").fit(SEQUENCES, LABELS).history_[-1]
+    assert gradient.l1_strength is gradient.l2_strength is None
 
 
 def test_a_gradient_stage_leaves_losses_and_scores_of_its_epochs():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_models import assert_close_certificates, classes_of, classifier, make_sequences, regressor, sums
 
-from cvxsnn import SpikingClassifier, SpikingRegressor, save
+from cvxsnn import SpikingClassifier, SpikingRegressor, gaussian_witnesses, save
 
 SEQUENCES = make_sequences()
 LABELS = classes_of(SEQUENCES)
@@ -35,6 +35,28 @@ def test_an_unpickled_model_predicts_and_certifies_as_before(make, method):
         assert_close_certificates(twin.certify(SEQUENCES, targets), model.certificate_)
         for layer, own in zip(twin._proof.witnesses.layers, model._proof.witnesses.layers, strict=True):
             assert all(torch.equal(value, own.tensors()[name]) for name, value in layer.tensors().items())
+
+
+@pytest.mark.parametrize(
+    "witnesses", ["auto", gaussian_witnesses(3, (12,)).to(dtype=torch.float64)], ids=["sampled", "given"]
+)
+def test_an_unpickled_elastic_net_has_both_strengths(witnesses):
+    options = {"penalty": "elastic-net", "l1_strength": 0.001, "l2_strength": 0.01, "n_trials": 2}
+    model = classifier(witnesses=witnesses, **options).fit(SEQUENCES, LABELS)
+    twin = pickle.loads(pickle.dumps(model))
+    assert (twin._proof.l1_strength, twin._proof.l2_strength) == (0.001, 0.01)
+    assert twin.l2_strength == 0.01
+    assert_close_certificates(twin.certify(SEQUENCES, LABELS), model.certificate_)
+
+
+def test_a_pickle_from_before_there_were_elastic_nets_has_no_second_strength():
+    model = classifier().fit(SEQUENCES, LABELS)
+    state = model.__getstate__()
+    del state["_proof"].values["l2_strength"]
+    twin = classifier()
+    twin.__setstate__(state)
+    assert twin._proof.l2_strength == 0.0
+    assert_close_certificates(twin.certify(SEQUENCES, LABELS), model.certificate_)
 
 
 def test_pickling_leaves_the_model_as_it_is():

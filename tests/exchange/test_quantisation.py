@@ -102,6 +102,21 @@ def test_a_quantised_estimator_predicts_saves_loads_and_certifies(make, tmp_path
     assert small.score(SEQUENCES, targets) >= EASY_SCORE
 
 
+@pytest.mark.parametrize("l1_strength", [0.003, 0.0])
+def test_a_quantised_elastic_net_keeps_both_strengths(l1_strength, tmp_path):
+    options = {"penalty": "elastic-net", "l1_strength": l1_strength, "l2_strength": 0.01, "decay": 0.8}
+    model = classifier(**options).fit(SEQUENCES, LABELS)
+    small = quantise_estimator(model, SEQUENCES, LABELS, 4, readout_bits=8)
+    assert (small._proof.l1_strength, small._proof.l2_strength) == (l1_strength, 0.01)
+    weight = small.network_.weight.detach()
+    problem = small._proof.problem(small._training_set(SEQUENCES, LABELS, None))
+    loss = problem.loss_value(torch.from_numpy(small.decision_function(SEQUENCES))[:, None])
+    objective = float(loss + l1_strength * weight.abs().sum() + 0.005 * weight.square().sum())
+    assert objective == pytest.approx(small.certificate_.primal, rel=CERTIFIED_AGAIN)
+    save(small, tmp_path / "small")
+    assert_close_certificates(load(tmp_path / "small").certify(SEQUENCES, LABELS), small.certificate_)
+
+
 def test_a_network_that_gradients_trained_has_no_program_to_solve_again():
     with pytest.raises(InvalidInputError, match="convex"):
         quantise_estimator(classifier("r").fit(SEQUENCES, LABELS), SEQUENCES, LABELS)

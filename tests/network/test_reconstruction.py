@@ -230,10 +230,10 @@ def draw_data(loss="logistic", readout="last", n_samples=40, seed=0, lengths=Non
     )
 
 
-def prove(data, objective, penalty="l1", intercept=True, ratio=0.1):
+def prove(data, objective, penalty="l1", intercept=True, ratio=0.1, l2_strength=0.0):
     dictionary = build_dictionary(gaussian_witnesses(3, (8, 20), 2), data.sequences, objective.readout)
     problem = ConvexProblem.of(objective, dictionary, data, penalty=penalty, intercept=intercept)
-    solution = solve(problem.with_strength(ratio * problem.critical_strength))
+    solution = solve(problem.with_strength(ratio * problem.critical_strength, l2_strength))
     return solution, Proof.of(solution, objective)
 
 
@@ -260,10 +260,30 @@ def test_penalty_and_intercept_are_part_of_the_proof(loss, penalty, intercept):
     assert_same_certificate(proof.certify(data), solution.certificate)
 
 
-class ElasticNet(L1):
-    """A penalty of a user's own with the name of its base class."""
+@pytest.mark.parametrize("penalty", ["elastic-net", "group-elastic-net"])
+@pytest.mark.parametrize("ratio", [0.1, 0.0])
+def test_both_strengths_of_an_elastic_net_are_part_of_the_proof(penalty, ratio):
+    data, objective = draw_data("softmax"), Objective("softmax")
+    solution, proof = prove(data, objective, penalty, ratio=ratio, l2_strength=0.02)
+    assert (proof.l1_strength, proof.l2_strength) == (solution.problem.l1_strength, 0.02)
+    problem = proof.problem(data)
+    assert (problem.l1_strength, problem.l2_strength) == (proof.l1_strength, 0.02)
+    assert_same_certificate(proof.certify(data), solution.certificate)
+    other = replace(proof, l2_strength=0.03).certify(data)
+    assert other.primal == pytest.approx(
+        solution.certificate.primal + 0.005 * float(proof.coef.square().sum()), rel=CERTIFIED_AGAIN
+    )
 
-    curvature = 0.1
+
+def test_a_proof_without_a_second_strength_has_none():
+    _, proof = prove(draw_data(), Objective("logistic"))
+    assert proof.l2_strength == 0.0
+    fields = {name: value for name, value in vars(proof).items() if name != "l2_strength"}
+    assert Proof(**fields).l2_strength == 0.0
+
+
+class ElasticNet(L1):
+    """A penalty of a user's own that shares a name with one of ours."""
 
 
 def test_a_penalty_of_ones_own_is_part_of_the_proof():

@@ -62,6 +62,17 @@ def test_weight_decay_counts_every_parameter_of_a_hand_made_network():
     assert value == pytest.approx(expected, rel=ROUNDING)
 
 
+def test_the_quadratic_of_an_elastic_net_stands_for_no_weight_decay_of_the_network():
+    case = Case(penalty="elastic-net", intercept=False)
+    solution = case.solve()
+    network = reconstruct(solution, "parallel")
+    value = weight_decay_objective(rescale_hidden(network, 2.0**-60), solution.problem, case.inputs)
+    assert value == pytest.approx(solution.certificate.primal, rel=ROUNDING)
+    with pytest.raises(InvalidInputError, match=r"a problem with l2_strength=0, got 0\.1: the quad") as caught:
+        weight_decay_objective(network, solution.problem.with_strength(0.1, 0.1), case.inputs)
+    assert "\n" not in str(caught.value)
+
+
 def test_weight_decay_grows_with_the_root_of_the_width():
     assert weight_decay(0.5, 1) == 0.5
     assert weight_decay(0.5, 4) == 1.0

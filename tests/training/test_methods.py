@@ -226,7 +226,7 @@ def test_settings_reach_the_convex_program(monkeypatch):
     assert problem.dictionary.readout == "all"
     spy = Spy(monkeypatch, "solve_path", cvxsnn.training.stages)
     train_task("cvx", XOR, with_convex(SEQUENCE, n_strengths=4, smallest_ratio=0.1, tol=1e-4))
-    assert spy.calls[0][1] == {"n_strengths": 4, "smallest_ratio": 0.1, "tol": 1e-4}
+    assert spy.calls[0][1] == {"l2_strengths": None, "n_strengths": 4, "smallest_ratio": 0.1, "tol": 1e-4}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -312,6 +312,17 @@ def test_a_convex_stage_over_a_pool_is_certified_as_such():
     assert trained.certificate.relative_gap <= TOL
     scores = trained.solution.scores()
     torch.testing.assert_close(trained.network(XOR.train.inputs).detach(), scores, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_a_pool_has_the_strengths_of_an_elastic_net():
+    settings = with_convex(POOLED, penalty="elastic-net", l1_strength=0.02, l2_strength=0.1)
+    trained = train_task("cvx", XOR, settings)
+    assert (trained.certificate.scope, trained.certificate.n_witnesses) == ("pool", 64)
+    assert (trained.solution.problem.l1_strength, trained.solution.problem.l2_strength) == (0.02, 0.1)
+    assert trained.certificate.relative_gap <= settings.convex.tol
+    chosen = train_task("cvx", XOR, with_convex(POOLED, penalty="elastic-net", n_strengths=2))
+    assert chosen.solution.problem.l1_strength > 0
+    assert chosen.solution.problem.l2_strength > 0
 
 
 def test_a_strength_that_is_given_is_the_pools_too():

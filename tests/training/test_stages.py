@@ -1,10 +1,14 @@
 """Each stage of training, called alone."""
 
+from itertools import product
+
+import numpy as np
 import pytest
 import torch
 from tolerances import ROUNDING
 
 import cvxsnn as cs
+import cvxsnn.training.stages
 from cvxsnn import InvalidInputError
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
@@ -38,7 +42,20 @@ def assert_same_network(one, other):
         assert all(torch.equal(value, own.tensors()[name]) for name, value in layer.tensors().items())
 
 
-@pytest.mark.parametrize("settings", [ConvexSettings(0.01), ConvexSettings([0.3, 0.01]), ConvexSettings(n_strengths=3)])
+NET = {"penalty": "elastic-net"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ConvexSettings(0.01),
+        ConvexSettings([0.3, 0.01]),
+        ConvexSettings(n_strengths=3),
+        ConvexSettings(0.01, l2_strength=0.1, **NET),
+        ConvexSettings([0.1, 0.01], l2_strength=[0.1, 0.0], **NET),
+        ConvexSettings(n_strengths=2, **NET),
+    ],
+)
 def test_a_convex_stage_alone_is_the_method_of_that_stage(settings):
     solution = convex_stage(WITNESSES, SPLIT, LOGISTIC, settings)
     trained = train_task("cvx", XOR, Settings(LOGISTIC, FAMILY, settings))
@@ -59,6 +76,116 @@ def test_a_convex_stage_of_pairs_takes_the_strength_whose_pair_is_largest():
     best = convex_stage(WITNESSES, Split(SPLIT.data, score), LOGISTIC, ConvexSettings(strengths))
     assert best.problem.l1_strength == max(pairs, key=lambda strength: (pairs[strength], strength))
     assert len(set(pairs.values())) > 1
+
+
+def pairs_of(path):
+    return [(solution.problem.l1_strength, solution.problem.l2_strength) for solution in path]
+
+
+@pytest.fixture
+def paths(monkeypatch):
+    """The paths that convex stages have solved."""
+    found = []
+    solve_path = cvxsnn.training.stages.solve_path
+
+    def spy(*args, **options):
+        found.append(solve_path(*args, **options))
+        return found[-1]
+
+    monkeypatch.setattr(cvxsnn.training.stages, "solve_path", spy)
+    return found
+
+
+@pytest.mark.parametrize("penalty", ["elastic-net", "group-elastic-net"])
+def test_an_elastic_net_takes_the_pair_of_strengths_that_validates_best(penalty):
+    norm, quadratic = [0.05, 0.01, 0.0], [0.3, 0.003]
+    scores = {}
+
+    def score(network):
+        return -abs(float(network.weight.detach().abs().sum()) - 1.0)  # neither end of a path is the best
+
+    for pair in product(norm, quadratic):
+        settings = ConvexSettings(pair[0], l2_strength=pair[1], penalty=penalty)
+        fixed = convex_stage(WITNESSES, Split(SPLIT.data, score), LOGISTIC, settings)
+        assert (fixed.problem.l1_strength, fixed.problem.l2_strength) == pair
+        assert (fixed.problem.penalty.name, fixed.has_converged) == (penalty, True)
+        scores[pair] = score(cs.reconstruct(fixed))
+    settings = ConvexSettings(norm, l2_strength=quadratic, penalty=penalty)
+    best = convex_stage(WITNESSES, Split(SPLIT.data, score), LOGISTIC, settings)
+    expected = max(scores, key=scores.get)
+    assert (best.problem.l1_strength, best.problem.l2_strength) == expected
+    assert expected not in ((0.05, 0.3), (0.0, 0.003))
+
+
+def test_of_equal_scores_the_larger_norm_wins_and_then_the_larger_quadratic():
+    largest = convex_stage(WITNESSES, SPLIT, LOGISTIC, ConvexSettings(0.02, l2_strength=0.3, **NET))
+    size = float(largest.coef.abs().sum())
+
+    def score(network):
+        """Return the same for all but the network of the largest strengths."""
+        return abs(float(network.weight.detach().abs().sum()) - size) > 1e-3 * size
+
+    settings = ConvexSettings([0.01, 0.02], l2_strength=[0.1, 0.3, 0.2], **NET)
+    best = convex_stage(WITNESSES, Split(SPLIT.data, score), LOGISTIC, settings)
+    assert (best.problem.l1_strength, best.problem.l2_strength) == (0.02, 0.2)
+
+
+def test_auto_tries_ridge_and_a_path_with_each_strength_of_the_quadratic(paths):
+    convex_stage(WITNESSES, SPLIT, LOGISTIC, ConvexSettings(**NET))
+    pairs = pairs_of(paths[0])
+    norm, quadratic = ({pair[place] for pair in pairs} for place in (0, 1))
+    assert (len(norm), len(quadratic), len(pairs)) == (9, 10, 90)
+    positive = sorted(norm - {0.0})
+    assert (min(norm), min(quadratic) > 0) == (0.0, True)
+    critical = paths[0][0].problem.critical_strength
+    assert positive[-1] == pytest.approx(critical, rel=ROUNDING)
+    assert positive[0] == pytest.approx(1e-3 * critical, rel=ROUNDING)
+    assert all(solution.has_converged for solution in paths[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "norm", "quadratic"),
+    [
+        ({"l1_strength": 0.0}, {0.0}, 10),
+        ({"l1_strength": 0.02}, {0.02}, 10),
+        ({"l2_strength": 0.1, "n_strengths": 12}, 13, {0.1}),
+        ({"l2_strength": 0.0, "n_strengths": 3}, 3, {0.0}),
+        ({"l2_strength": [0.1, 0.2], "n_strengths": 3}, 4, {0.1, 0.2}),
+        ({"l2_strength": [0.1, 0.0], "n_strengths": 3}, 3, {0.1, 0.0}),
+    ],
+)
+def test_what_is_given_is_not_chosen(paths, options, norm, quadratic):
+    convex_stage(WITNESSES, SPLIT, LOGISTIC, ConvexSettings(**NET, **options))
+    for place, expected in enumerate((norm, quadratic)):
+        found = {pair[place] for pair in pairs_of(paths[0])}
+        assert (len(found) if isinstance(expected, int) else found) == expected
+
+
+def test_a_pool_is_never_tried_with_ridge():
+    """Prices tell nothing at a strength of zero, where every witness is read."""
+    split = Split(SPLIT.data, lambda network: float(network.weight.detach().abs().sum()))  # the weaker the better
+    settings = ConvexSettings(l2_strength=0.1, n_strengths=2, pool=32, **NET)
+    best = convex_stage(WITNESSES, split, LOGISTIC, settings, family=FAMILY)
+    assert best.certificate.scope == "pool"
+    assert best.problem.l1_strength > 0
+
+
+def test_without_its_quadratic_an_elastic_net_is_its_norm():
+    plain = convex_stage(WITNESSES, SPLIT, LOGISTIC, ConvexSettings(n_strengths=4))
+    for l2_strength in (0.0, [0.0]):
+        net = convex_stage(WITNESSES, SPLIT, LOGISTIC, ConvexSettings(n_strengths=4, l2_strength=l2_strength, **NET))
+        assert net.problem.l1_strength == pytest.approx(plain.problem.l1_strength, rel=ROUNDING)
+        gap = net.certificate.gap + plain.certificate.gap + ROUNDING
+        assert net.certificate.primal == pytest.approx(plain.certificate.primal, abs=gap)
+
+
+def test_a_program_is_fixed_if_nothing_is_left_to_choose():
+    assert ConvexSettings(0.1).is_fixed
+    assert ConvexSettings(0.1, l2_strength=0.0).is_fixed
+    assert ConvexSettings(0.0, l2_strength=1, **NET).is_fixed
+    assert not ConvexSettings(0.1, **NET).is_fixed
+    assert not ConvexSettings(0.1, l2_strength=[0.1], **NET).is_fixed
+    assert not ConvexSettings(l2_strength=0.1, **NET).is_fixed
 
 
 def test_a_gradient_stage_alone_is_the_method_of_that_stage():
@@ -111,6 +238,21 @@ def test_witnesses_are_drawn_for_the_features_of_the_data_or_taken_as_they_are()
         ({"l1_strength": float("inf")}, "l1_strength to be a finite number above zero"),
         ({"l1_strength": []}, "at least one strength, got none"),
         ({"n_strengths": 0}, "n_strengths to be a positive integer, got 0"),
+        ({"smallest_ratio": 1.0}, "smallest_ratio between 0 and 1, got 1.0"),
+        ({"l1_strength": True}, "l1_strength to be a finite number above zero, got True"),
+        ({"l1_strength": None}, "l1_strength to be a number, a list of numbers, or 'auto', got None"),
+        ({"l1_strength": [0.1, "auto"]}, "l1_strength to be a number, a list of numbers, or 'auto'"),
+        ({"l2_strength": 0.1}, "l2_strength=0 for the penalty 'l1', got 0.1: use penalty='elastic-net'"),
+        ({"l2_strength": [0.0, 0.1], "penalty": "group"}, "l2_strength=0 for the penalty 'group', got 0.1"),
+        ({"l2_strength": "large", **NET}, "l2_strength to be one of 'auto', got 'large'"),
+        ({"l2_strength": -0.1, **NET}, "l2_strength to be a finite number, zero or above, got -0.1"),
+        ({"l2_strength": float("nan"), **NET}, "l2_strength to be a finite number, zero or above, got nan"),
+        ({"l2_strength": [], **NET}, "at least one strength, got none: pass l2_strength='auto'"),
+        ({"l2_strength": np.ones(2), **NET}, "l2_strength to be a number, a list of numbers, or 'auto'"),
+        ({"l1_strength": -0.1, **NET}, "l1_strength to be a finite number, zero or above, got -0.1"),
+        ({"l1_strength": 0, "l2_strength": 0, **NET}, "above zero, got zero for both"),
+        ({"l1_strength": [0.1, 0], "l2_strength": [0.1, 0], **NET}, "above zero, got zero for both"),
+        ({"l1_strength": [0.1, 0.0], "pool": 8, **NET}, "l1_strength above zero for an optimum over a pool"),
         ({"penalty": "l3"}, r"penalty to be one of 'l1', 'group'.*, got 'l3'"),
     ],
 )

@@ -146,7 +146,8 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
 def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
     """Plot loss and number of atoms against the strength; the title has the largest certified gap.
 
-    The number of atoms has axes of its own, on the right.
+    The number of atoms has axes of its own, on the right. There is one curve for each ``l2_strength``, the paler the
+    smaller it is. A strength of zero has no place on the axis and is left out.
 
     Parameters
     ----------
@@ -157,11 +158,16 @@ def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
     """
     _check(path, RegularizationPath, "path")
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
-    strengths = path.strengths
-    losses = [float(solution.problem.loss_value(solution.scores())) for solution in path]
-    axes.semilogx(strengths, losses, ".-", color="C0")
     right = axes.twinx()
-    right.plot(strengths, [len(solution.support) for solution in path], ".-", color="C1")
+    axes.set_xscale("log")
+    l2_strengths = sorted({solution.problem.l2_strength for solution in path}, reverse=True)
+    for number, l2_strength in enumerate(l2_strengths):
+        shown = [own for own in path if own.problem.l2_strength == l2_strength and own.problem.l1_strength > 0]
+        strengths = [solution.problem.l1_strength for solution in shown]
+        losses = [float(solution.problem.loss_value(solution.scores())) for solution in shown]
+        alpha = 1 - 0.8 * number / len(l2_strengths)
+        axes.plot(strengths, losses, ".-", color="C0", alpha=alpha)
+        right.plot(strengths, [len(solution.support) for solution in shown], ".-", color="C1", alpha=alpha)
     right.yaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_ylabel("atoms used", color="C1")
     axes.set_ylabel("training loss", color="C0")

@@ -77,6 +77,7 @@ def solve_path(
     problem: ConvexProblem,
     strengths: Sequence[float] | None = None,
     *,
+    l2_strengths: Sequence[float] | None = None,
     n_strengths: int = 50,
     smallest_ratio: float = 1e-3,
     tol: float = 1e-6,
@@ -91,6 +92,9 @@ def solve_path(
     strengths : sequence of float, optional
         The strengths. By default ``n_strengths`` in geometric progression from the strength at which all coefficients
         vanish down to ``smallest_ratio`` times that.
+    l2_strengths : sequence of float, optional
+        For the elastic nets, the strengths of the quadratic; each is combined with each of ``strengths``. By default
+        that of the problem.
     n_strengths : int
         The number of strengths, where none are given.
     smallest_ratio : float
@@ -125,9 +129,12 @@ def solve_path(
     for part in _parts(problem.simplified(), solver):
         part.solver.prepare(part.problem)
     runs: list[Run] = []
-    for strength in sorted(strengths, reverse=True):
-        runs.append(minimise(problem.with_strength(strength), tol, solver, start=runs[-1] if runs else None))
-        runs[-1].recorder.stop()
+    for l2_strength in sorted([problem.l2_strength] if l2_strengths is None else l2_strengths, reverse=True):
+        start: Run | None = None
+        for strength in sorted(strengths, reverse=True):
+            start = minimise(problem.with_strength(strength, l2_strength), tol, solver, start=start)
+            start.recorder.stop()
+            runs.append(start)
     solutions: list[Solution] = []
     scores = 8 * problem.dictionary.n_rows * problem.n_outputs
     n_together = max(1, min(_CERTIFIED_TOGETHER, _CERTIFIED_BYTES // scores))
@@ -136,6 +143,12 @@ def solve_path(
     for solution in solutions:
         report_gap(solution, tol, strict=False, stacklevel=3)
     return RegularizationPath(tuple(solutions), time.perf_counter() - begin)
+
+
+def l2_strengths_of(problem: ConvexProblem, n: int = 10) -> list[float]:
+    """Return strengths of the quadratic that suit the data, falling."""
+    largest = problem.dictionary.largest_entry**2
+    return [largest * float(ratio) for ratio in np.geomspace(1, 1e-6, n)]
 
 
 class Certified:

@@ -111,6 +111,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         loss: str | None = None,
         penalty: str = "l1",
         l1_strength: float | str = "auto",
+        l2_strength: float | str = "auto",
         intercept: bool = True,
         standardize: bool = True,
         validation_fraction: float = 0.2,
@@ -137,6 +138,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.loss = loss
         self.penalty = penalty
         self.l1_strength = l1_strength
+        self.l2_strength = l2_strength
         self.intercept = intercept
         self.standardize = standardize
         self.validation_fraction = validation_fraction
@@ -301,7 +303,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.network_, self.history_ = trained.network, History(tuple(map(_summarise, trained.history)))
         solution, objective = trained.solution, trained.settings.objective
         if solution is not None and train_set is not data:
-            # Validation has chosen the strength; the read-out itself may learn from all data.
+            # Validation has chosen the strengths; the read-out itself may learn from all data.
             solution = solve(Proof.of(solution, objective).problem(data), self.tol)
             self.network_ = reconstruct(solution)
         self.certificate_ = None if solution is None else solution.certificate
@@ -315,7 +317,13 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         surrogate = None
         if "gradient" in METHODS[self.method].stages:
             surrogate = self.surrogate or SurrogateSettings(epochs=50, seed=int(seed))
-        convex = ConvexSettings(self._strength(), penalty=self.penalty, intercept=self.intercept, tol=self.tol)
+        convex = ConvexSettings(
+            self._strength("l1_strength"),
+            l2_strength=self._strength("l2_strength"),
+            penalty=self.penalty,
+            intercept=self.intercept,
+            tol=self.tol,
+        )
         return Settings(objective, self._family(data), convex, surrogate=surrogate, seed=int(seed))
 
     def _family(self, data: TrainingSet) -> Mapping[str, Any] | WitnessSet | Tuning:
@@ -378,10 +386,12 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the given read-out; by default the mean, unless a search finds the last step to be better."""
         return "mean" if self.readout is None else check_choice("readout", self.readout, ("last", "mean"))  # type: ignore[return-value]
 
-    def _strength(self) -> Any:
-        if isinstance(self.l1_strength, Real) and not isinstance(self.l1_strength, bool):
-            return float(self.l1_strength)
-        return check_choice("l1_strength", self.l1_strength, ("auto",))
+    def _strength(self, name: str) -> Any:
+        """Return a strength that was given as a number, or "auto"."""
+        strength = getattr(self, name)
+        if isinstance(strength, Real) and not isinstance(strength, bool):
+            return float(strength)
+        return check_choice(name, strength, ("auto",))
 
     def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
@@ -498,6 +508,7 @@ def _summarise(stage: Stage) -> StageSummary:
             summary,
             certificate=stage.solution.certificate,
             l1_strength=stage.solution.problem.l1_strength,
+            l2_strength=stage.solution.problem.l2_strength,
             gaps=tuple(moment.relative_gap for moment in stage.solution.history),
         )
     if stage.run is not None:

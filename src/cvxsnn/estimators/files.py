@@ -19,6 +19,7 @@ from ..convex import Certificate
 from ..convex.losses import LOSSES, Loss, Softmax, make_loss
 from ..convex.objective import Objective
 from ..convex.penalties import make_penalty, name_of_penalty
+from ..convex.problem import check_strengths
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..network.reconstruction import Proof
@@ -233,6 +234,7 @@ def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "witnesses": witnesses,
         "objective": _objective_out(proof.objective),
         "l1_strength": proof.l1_strength,
+        "l2_strength": proof.l2_strength,
         "penalty": name_of_penalty(proof.penalty),
         "has_intercept": proof.has_intercept,
         "certificate": certificate,
@@ -249,6 +251,9 @@ def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof
     else:
         layers = _layers_in("proof.layers", tensors, stored["layers"])
         witnesses = WitnessSet(layers, Provenance(stored["kind"]))
+    penalty = make_penalty(str(header["penalty"]))
+    # Files that were written before there were elastic nets have no second strength.
+    l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)
     return Proof(
         witnesses=witnesses,
         support=tensors["proof.support"],
@@ -256,8 +261,9 @@ def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof
         intercept=tensors["proof.intercept"],
         dual_point=tensors["proof.dual_point"],
         objective=_objective_in(header["objective"]),
-        l1_strength=float(header["l1_strength"]),
-        penalty=make_penalty(str(header["penalty"])),
+        l1_strength=l1_strength,
+        l2_strength=l2_strength,
+        penalty=penalty,
         has_intercept=bool(header["has_intercept"]),
         certificate=Certificate(**header["certificate"]),
     )

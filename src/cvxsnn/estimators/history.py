@@ -35,7 +35,9 @@ class StageSummary:
     certificate : Certificate, optional
         The certificate of a convex stage, on the data that were not held out.
     l1_strength : float, optional
-        The strength of the penalty that a convex stage has chosen.
+        The strength of the penalty's norm that a convex stage has chosen.
+    l2_strength : float, optional
+        The strength of the penalty's quadratic that it has chosen; zero for penalties that have none.
     gaps : tuple of float
         The relative gaps of a convex stage as its solver went on.
     losses : tuple of float
@@ -53,6 +55,7 @@ class StageSummary:
     readout: str | None = None
     certificate: Certificate | None = None
     l1_strength: float | None = None
+    l2_strength: float | None = None
     gaps: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     scores: tuple[Score, ...] = ()

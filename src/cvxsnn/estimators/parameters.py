@@ -35,11 +35,15 @@ PARAMETERS = """
         better, or the mean.
     loss : str, optional
         The loss. {loss}
-    penalty : "l1" or "group"
-        The penalty of the read-out: on every weight, or on the weights of a neuron together.
+    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
+        The penalty of the read-out: a norm on every weight, or on the weights of a neuron together. The elastic nets
+        add half the sum of squares, which lets the read-out be dense.
     l1_strength : float or "auto"
-        Strength of the penalty. "auto" follows the path of strengths and keeps the one that does best on held-out
-        data, then solves again on all data.
+        Strength of the norm. "auto" follows the path of strengths and keeps the one that does best on held-out data,
+        then solves again on all data. For the elastic nets it may be zero, which is ridge, and "auto" tries that too.
+    l2_strength : float or "auto"
+        Strength of the sum of squares, for the elastic nets. "auto" tries several, each with every ``l1_strength``;
+        for other penalties, which have no squares, it is zero.
     intercept : bool
         Whether the read-out has an unpenalised constant.
     standardize : bool

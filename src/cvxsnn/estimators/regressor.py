@@ -95,6 +95,6 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
         with torch.no_grad():
             scores = network(held_out.sequences).cpu()
-        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).reshape(scores.shape)
+        truth = torch.tensor(held_out.targets[UNNAMED_HEAD]).reshape(scores.shape)  # a copy: data may be read-only
         weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
         return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum().clamp_min(1e-300))

@@ -71,7 +71,7 @@ def quantise_and_solve(
     readout_bits: int | None = None,
     tol: float = 1e-6,
 ) -> Quantised:
-    """Round all hidden neurons that a model was trained over, and find their optimal read-out at the same strength.
+    """Round all hidden neurons that a model was trained over, and find their optimal read-out at the same strengths.
 
     Parameters
     ----------

@@ -16,7 +16,11 @@ def weight_decay(l1_strength: float, width: int) -> float:
 
     .. math:: \beta_{reg} = s \sqrt{m_{L-1}}
 
-    where m is the width of the last hidden layer of the rebuilt subnetworks.
+    where m is the width of the last hidden layer of the rebuilt subnetworks. This is weight decay on hidden and output
+    weights alike: rescaling moves size from one layer to another, and at the best scales only the norm of the output
+    weights is left. The quadratic of an elastic net, :math:`\tfrac{r}{2} \|W\|_2^2`, is plain weight decay on the
+    output weights alone, with the hidden layers fixed. Rescaling changes it, so it stands for no weight decay of the
+    whole network.
     """
     return l1_strength * math.sqrt(width)
 
@@ -38,7 +42,8 @@ def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inpu
     network : SpikingNetwork
         The network.
     problem : ConvexProblem
-        The loss, the targets, and β_reg by ``weight_decay`` for the number of neurons read in a subnetwork.
+        The loss, the targets, and β_reg by ``weight_decay`` for the number of neurons read in a subnetwork. Its
+        ``l2_strength`` must be zero.
     inputs : array of shape (n_samples, n_steps, n_features)
         The sequences of the problem's dictionary.
 
@@ -47,6 +52,11 @@ def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inpu
     float
         The value of the objective.
     """
+    if problem.l2_strength:
+        raise InvalidInputError(
+            f"expected a problem with l2_strength=0, got {problem.l2_strength:g}: the quadratic of an elastic net is "
+            "weight decay on the output weights alone, with the hidden layers fixed"
+        )
     subnetworks = network.neurons // network.hidden[-1]
     n_read = torch.bincount(subnetworks, minlength=network.n_subnetworks)
     strength = weight_decay(problem.l1_strength, int(n_read.max()))

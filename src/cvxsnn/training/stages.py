@@ -6,17 +6,20 @@ its least-squares sibling without one. :func:`cvxsnn.training.train` strings the
 """
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from ..convex import ConvexProblem, Solution, solve, solve_path
 from ..convex.objective import Objective
-from ..convex.penalties import PENALTIES
+from ..convex.penalties import PENALTIES, make_penalty
+from ..convex.problem import check_prices, check_strengths
+from ..convex.solve import l2_strengths_of
 from ..core.checks import check_choice, check_device, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_seed
@@ -36,6 +39,12 @@ from .surrogate.trainer import SurrogateJob, train_jobs
 Family = Mapping[str, Any] | WitnessSet
 """Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features`` and ``seed``, or witnesses to use as they
 are."""
+
+Strengths = float | Sequence[float] | Literal["auto"]
+"""One strength, several to choose from, or a choice of the library's own."""
+
+_NET_STRENGTHS = (8, 10)
+"""The most strengths of the norm above zero, and the strengths of the quadratic, where both are tried."""
 
 _POOL_WIDTHS = (32, 128)
 """Most neurons in a lower layer and in the last layer of a pool's subnetworks: many small ones differ more."""
@@ -62,18 +71,21 @@ class Split:
 
 @dataclass(frozen=True)
 class ConvexSettings:
-    """The convex program of a read-out, and how to choose its strength.
+    """The convex program of a read-out, and how to choose its strengths.
+
+    Several strengths, or those that "auto" stands for, are compared on validation data; of equally good ones the
+    larger wins, first of the norm, then of the quadratic.
 
     Parameters
     ----------
     l1_strength : float, sequence of float, or "auto"
-        The strength of the penalty. Several strengths, or for "auto" a path of ``n_strengths`` of them, are compared on
-        validation data.
+        The strength of the norm. "auto" is a path of ``n_strengths`` of them. For the elastic nets it may be zero,
+        which is ridge, and "auto" tries that too.
     n_strengths : int
-        The number of strengths on the path.
+        The number of strengths on the path; at most 8 of them are tried with each of several ``l2_strength``.
     smallest_ratio : float
         The end of the path, relative to the strength at which all coefficients vanish.
-    penalty : "l1" or "group"
+    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
         The penalty of the coefficients.
     intercept : bool
         Whether the read-out has an unpenalised constant.
@@ -82,35 +94,56 @@ class ConvexSettings:
     pool : int
         The number of witnesses of the family that the optimum is over, which are priced and never held at once. With 0
         it is over the witnesses that were sampled.
+    l2_strength : float, sequence of float, or "auto"
+        The strength of the quadratic. "auto" is ten of them for the elastic nets, and none for other penalties, which
+        have no quadratic.
     """
 
-    l1_strength: float | Sequence[float] | Literal["auto"] = "auto"
+    l1_strength: Strengths = "auto"
     n_strengths: int = 12
     smallest_ratio: float = 1e-3
     penalty: str = "l1"
     intercept: bool = False
     tol: float = 1e-6
     pool: int = 0
+    l2_strength: Strengths = field(default="auto", kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse what no program could use."""
         check_choice("penalty", self.penalty, tuple(PENALTIES))
         check_positive_int("n_strengths", self.n_strengths)
-        if isinstance(self.l1_strength, str):
-            check_choice("l1_strength", self.l1_strength, ("auto",))
-            return
-        given = self.l1_strength if isinstance(self.l1_strength, Sequence) else [self.l1_strength]
-        if len(given) == 0:
-            raise InvalidInputError("expected at least one strength, got none: pass l1_strength='auto'")
-        if not all(isinstance(strength, (int, float)) and 0 < strength < math.inf for strength in given):
-            raise InvalidInputError(
-                f"expected l1_strength to be a finite number above zero, or 'auto', got {self.l1_strength!r}"
-            )
+        if not 0 < self.smallest_ratio < 1:
+            raise InvalidInputError(f"expected smallest_ratio between 0 and 1, got {self.smallest_ratio!r}")
+        norm = _given("l1_strength", self.l1_strength)
+        quadratic = _given("l2_strength", self.l2_strength)
+        for l1_strength in [1.0] if norm is None else norm:
+            for l2_strength in [float(self.has_quadratic)] if quadratic is None else quadratic:
+                check_strengths(l1_strength, l2_strength, make_penalty(self.penalty))
+        if self.pool and norm is not None:
+            check_prices(min(norm), "a pool of witnesses")
+
+    @property
+    def has_quadratic(self) -> bool:
+        """Whether the penalty is an elastic net."""
+        return make_penalty(self.penalty).has_quadratic
 
     @property
     def is_fixed(self) -> bool:
-        """Whether there is one strength and nothing to choose."""
-        return isinstance(self.l1_strength, (int, float))
+        """Whether there is one pair of strengths and nothing to choose."""
+        return isinstance(self.l1_strength, Real) and (isinstance(self.l2_strength, Real) or not self.has_quadratic)
+
+
+def _given(name: str, strength: Strengths) -> list[float] | None:
+    """Return the strengths that were given; None for "auto"."""
+    if isinstance(strength, str):
+        check_choice(name, strength, ("auto",))
+        return None
+    given: list[Any] = list(strength) if isinstance(strength, Sequence) else [strength]
+    if len(given) == 0:
+        raise InvalidInputError(f"expected at least one strength, got none: pass {name}='auto'")
+    if not all(isinstance(one, Real) for one in given):
+        raise InvalidInputError(f"expected {name} to be a number, a list of numbers, or 'auto', got {strength!r}")
+    return given
 
 
 def draw_witnesses(data: TrainingSet, family: Family, seed: int) -> WitnessSet:
@@ -157,14 +190,14 @@ def convex_stage(
     seed: int = 0,
     device: torch.device | str | None = None,
 ) -> Solution:
-    """Return the certified optimum over the spikes of some witnesses, at the strength that validates best.
+    """Return the certified optimum over the spikes of some witnesses, at the strengths that validate best.
 
     Parameters
     ----------
     witnesses : WitnessSet
         The hidden neurons, which stay as they are.
     split : Split
-        The training data, and the score that chooses the strength.
+        The training data, and the score that chooses the strengths.
     objective : Objective
         The loss and what is read of the spikes.
     settings : ConvexSettings, optional
@@ -197,16 +230,37 @@ def convex_stage(
 
 
 def _best_strength(problem: ConvexProblem, score: ScoreFunction, settings: ConvexSettings) -> Solution:
-    """Return the solution that validates best; of equal ones the sparser."""
-    if isinstance(settings.l1_strength, (int, float)):
-        return solve(problem.with_strength(settings.l1_strength), settings.tol)
-    if settings.l1_strength == "auto":
-        path = solve_path(
-            problem, n_strengths=settings.n_strengths, smallest_ratio=settings.smallest_ratio, tol=settings.tol
-        )
-    else:
-        path = solve_path(problem, [float(strength) for strength in settings.l1_strength], tol=settings.tol)
-    return max(path, key=lambda solution: score(reconstruct(solution)))
+    """Return the solution that validates best; of equal ones that of the larger strengths, which is the sparser."""
+    norm, quadratic = _given("l1_strength", settings.l1_strength), _given("l2_strength", settings.l2_strength)
+    if not settings.has_quadratic:
+        quadratic = None
+    elif quadratic is None:
+        quadratic = l2_strengths_of(problem, _NET_STRENGTHS[1])
+    if norm is not None and settings.is_fixed:
+        return solve(problem.with_strength(norm[0], quadratic[0] if quadratic else None), settings.tol)
+    if norm is None and quadratic is not None:
+        norm = _strengths_beside(problem, quadratic, settings)
+    path = solve_path(
+        problem,
+        norm,
+        l2_strengths=quadratic,
+        n_strengths=settings.n_strengths,
+        smallest_ratio=settings.smallest_ratio,
+        tol=settings.tol,
+    )
+
+    def rank(solution: Solution) -> tuple[Score, float, float]:
+        return score(reconstruct(solution)), solution.problem.l1_strength, solution.problem.l2_strength
+
+    return max(path, key=rank)
+
+
+def _strengths_beside(problem: ConvexProblem, quadratic: Sequence[float], settings: ConvexSettings) -> list[float]:
+    """Return the strengths of the norm to try with those of the quadratic: a path, then zero where it is possible."""
+    n_strengths = settings.n_strengths if len(quadratic) == 1 else min(settings.n_strengths, _NET_STRENGTHS[0])
+    largest = problem.critical_strength or 1.0
+    path: list[float] = np.geomspace(largest, settings.smallest_ratio * largest, n_strengths).tolist()
+    return path if settings.pool or 0 in quadratic else [*path, 0.0]
 
 
 def _best_over_pool(
@@ -214,7 +268,8 @@ def _best_over_pool(
 ) -> Solution:
     """Return the optimum over a pool, at the strength that validates best near that of a smaller optimum.
 
-    More witnesses fit better at the same price, so weaker penalties may pay; they are tried as long as they do.
+    More witnesses fit better at the same price, so weaker penalties may pay; they are tried as long as they do. The
+    strength of a quadratic stays as it is.
     """
     spikes = PoolSpikes(pool, split.data.sequences, objective.readout)
     strength = first.problem.l1_strength
@@ -226,6 +281,7 @@ def _best_over_pool(
             split.data,
             objective,
             strength,
+            l2_strength=first.problem.l2_strength,
             penalty=settings.penalty,
             intercept=settings.intercept,
             tol=settings.tol,

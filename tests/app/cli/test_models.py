@@ -112,6 +112,29 @@ def test_options_reach_the_model():
     assert load("other").n_subnetworks is None
 
 
+@pytest.mark.parametrize("strength", ["0.003", "0"])
+def test_an_elastic_net_is_fitted_predicts_and_is_certified_again(strength):
+    net = ["--penalty", "elastic-net", "--strength", strength, "--l2-strength", "0.01", "--decay", "0.8"]
+    succeed("fit", "data.npz", "-o", "model", "--hidden", "24", *net)
+    model = load("model")
+    assert (model.penalty, model.l1_strength, model.l2_strength) == ("elastic-net", float(strength), 0.01)
+    assert (model._proof.l1_strength, model._proof.l2_strength) == (float(strength), 0.01)
+    assert succeed("predict", "model", "data.npz").stdout.split() == model.predict(SEQUENCES).tolist()
+    certified = succeed("certify", "model", "data.npz").stdout
+    found, saved = re.findall(r"(?:found now|as saved):\s+objective (\S+),", certified)
+    assert found == saved
+    assert "neurons with equal spikes on these data count as one" in certified
+    succeed("fit", "data.npz", "-o", "plain", *QUICK)
+    assert "count as one" not in succeed("certify", "plain", "data.npz").stdout
+
+
+def test_an_elastic_net_chooses_its_strengths_unless_they_are_given():
+    succeed("fit", "data.npz", "-o", "model", "--hidden", "12", "--decay", "0.8", "--penalty", "elastic-net")
+    model = load("model")
+    assert (model.l1_strength, model.l2_strength) == ("auto", "auto")
+    assert model._proof.l2_strength > 0
+
+
 @pytest.mark.parametrize("labels", [LABELS, LABELS.astype(object), classes_of(SEQUENCES)], ids=["str", "object", "int"])
 def test_predictions_are_written_to_a_file(labels):
     model = classifier().fit(SEQUENCES, labels)
@@ -154,6 +177,23 @@ BAD_FITS = {
     "no hidden": (["data.npz", "-o", "new", "--hidden", ""], "expected widths such as 256,512, got ''"),
     "zero hidden": (["data.npz", "-o", "new", "--hidden", "8,0"], "positive integer, got 0"),
     "strength": (["data.npz", "-o", "new", "--strength", "strong"], "a number or auto for --strength, got 'strong'"),
+    "second strength": (
+        ["data.npz", "-o", "new", "--penalty", "elastic-net", "--l2-strength", "strong"],
+        "a number or auto for --l2-strength, got 'strong'",
+    ),
+    "second strength below zero": (
+        ["data.npz", "-o", "new", "--penalty", "elastic-net", "--l2-strength", "-1"],
+        "l2_strength to be a finite number, zero or above, got -1",
+    ),
+    "second strength of the L1 norm": (
+        ["data.npz", "-o", "new", "--l2-strength", "0.1"],
+        "l2_strength=0 for the penalty 'l1', got 0.1: use penalty='elastic-net'",
+    ),
+    "no strength": (
+        ["data.npz", "-o", "new", "--penalty", "elastic-net", "--strength", "0", "--l2-strength", "0"],
+        "got zero for both",
+    ),
+    "penalty": (["data.npz", "-o", "new", "--penalty", "l2"], "expected penalty to be one of 'l1', 'group'"),
     "strength of zero": (["data.npz", "-o", "new", "--strength", "0"], "finite number above zero"),
     "method": (["data.npz", "-o", "new", "--method", "magic"], "expected method to be one of"),
     "loss": (["data.npz", "-o", "new", "--loss", "magic"], "expected loss to be one of"),

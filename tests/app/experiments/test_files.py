@@ -86,6 +86,7 @@ def test_the_example_of_the_documentation_is_a_file_that_loads(tmp_path):
         ),
         ("hidden = [6, 8], ", "", r"expected a key 'hidden' in .*mine\.toml, .*, table family, found none"),
         ("n_strengths = 3", "n_strength = 3", r"in .*mine\.toml, .*, table convex, got 'n_strength'"),
+        ("n_strengths = 3", "l2_strength = 0.1", r"l2_strength=0 for the penalty 'l1', got 0.1.* \(in .*mine\.toml"),
         ("n_strengths = 3", "n_strengths = 0", r"expected n_strengths to be a positive .* \(in .*mine\.toml"),
         ("[defaults]", '[defaults]\nmethods = ["magic"]', r"expected a method among .* in .*mine\.toml, .*got 'magic'"),
         ("[defaults]", "[defaults]\nsurrogate = { epoch = 3 }", r"in .*mine\.toml, .*, table surrogate, got 'epoch'"),

@@ -31,3 +31,4 @@ def test_numbers_have_the_digits_of_their_kind(value, metric, text, difference):
 def test_unknown_metrics_are_accuracies():
     assert quantity_of("10x") == "accuracy"
     assert quantity_of("relative_gap") == "gap"
+    assert quantity_of("l1_strength") == quantity_of("l2_strength") == "other"

@@ -173,6 +173,18 @@ def test_page_holds_all_settings(page):
         assert name in shown
 
 
+def test_page_shows_the_strengths_that_records_have(experiments):
+    records = records_of(*experiments)
+    older = {name: record | {"l1_strength": 0.25} for name, record in records.items()}
+    page = render_report(experiments, older, [], "paper")
+    assert "l1 strength" in page
+    assert "l2 strength" not in page
+    newer = {name: record | {"l2_strength": 0.125} for name, record in older.items()}
+    page = render_report(experiments, newer, [], "paper")
+    assert "l2 strength" in page
+    assert "0.125" in page
+
+
 def test_page_is_well_formed_and_self_contained(page):
     parsed = Page(page)
     assert ("html", {"lang": "en"}) in parsed.elements

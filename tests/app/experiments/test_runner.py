@@ -12,6 +12,7 @@ import pytest
 
 from cvxsnn.app.experiments import RecordStore, run_all
 from cvxsnn.app.experiments.experiment import RunConfig, iterate_grid, parse_experiment
+from cvxsnn.app.experiments.metrics import read_metric
 from cvxsnn.app.experiments.run import execute, execute_together
 from cvxsnn.app.experiments.runner import _group
 from cvxsnn.core.errors import DataFileError
@@ -71,6 +72,17 @@ def test_a_record_holds_settings_scores_versions_and_circumstances(finished):
         assert record["versions"].keys() == {"cvxsnn", "torch", "numpy"}
         assert ("relative_gap" in record) == (config.method in ("cvx", "sg-cvx"))
         assert ("learning_rate" in record) == ("sg" in config.method)
+
+
+def test_a_record_holds_both_strengths_of_a_convex_stage(finished):
+    convex = [record for record in finished.values() if "relative_gap" in record]
+    assert all(record["l1_strength"] > 0 and record["l2_strength"] == 0 for record in convex)
+    net = {"penalty": "elastic-net", "l1_strength": [0.1, 0.01], "l2_strength": [0.3, 0.03]}
+    record = execute(changed("cvx", objective={"loss": "logistic"}, convex=net))
+    assert (record["status"], record["config"]["convex"]["l2_strength"]) == ("done", [0.3, 0.03])
+    assert record["l1_strength"] in net["l1_strength"]
+    assert record["l2_strength"] in net["l2_strength"]
+    assert read_metric(record, "l2_strength") == record["l2_strength"]
 
 
 def test_what_is_recorded_is_not_run_again(tmp_path, finished, monkeypatch):

@@ -18,6 +18,8 @@ from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 from cvxsnn import InvalidInputError, reconstruct_readout
 
+NET = {"penalty": "elastic-net"}
+
 
 class Stream(IterableDataset):
     """Samples without a length."""
@@ -130,6 +132,13 @@ def bad_calls():
         "strength that is not a number": ((inputs, classes), {"l1_strength": float("nan")}, "expected l1_strength"),
         "strength in words": ((inputs, classes), {"l1_strength": "strong"}, "expected l1_strength"),
         "no strength": ((inputs, classes), {"l1_strength": None}, "expected l1_strength"),
+        "several strengths": ((inputs, classes), {"l1_strength": [0.1, 0.2]}, "expected l1_strength"),
+        "zero strength": ((inputs, classes), {"l1_strength": 0}, "expected l1_strength to be a finite number above"),
+        "squares of the L1 norm": ((inputs, classes), {"l2_strength": 0.1}, "expected l2_strength=0 for the penalty"),
+        "squares below zero": ((inputs, classes), {**NET, "l2_strength": -1.0}, "expected l2_strength"),
+        "squares without a number": ((inputs, classes), {**NET, "l2_strength": None}, "expected l2_strength"),
+        "squares in words": ((inputs, classes), {**NET, "l2_strength": "strong"}, "expected l2_strength"),
+        "no penalty": ((inputs, classes), {**NET, "l1_strength": 0, "l2_strength": 0}, "zero for both"),
         "tolerance": ((inputs, classes), {"tol": 0.0}, "expected tol"),
         "batch size": ((inputs, classes), {"batch_size": 0}, "batch_size"),
         "seed": ((inputs, classes), {"seed": -1}, "seed"),

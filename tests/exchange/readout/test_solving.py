@@ -10,10 +10,14 @@ from exchange.readout.strangers import (
 from tolerances import REFITTED, ROUNDING, SINGLE_PRECISION
 from torch import nn
 
+import cvxsnn
 import cvxsnn.exchange.readout.solving
 from cvxsnn import reconstruct_readout
+from cvxsnn.convex.solve import l2_strengths_of
 from cvxsnn.core.errors import ConvergenceWarning
 from cvxsnn.core.seeds import child_generator
+
+NET = {"penalty": "elastic-net"}
 
 
 @pytest.mark.parametrize("penalty", ["l1", "group"])
@@ -57,6 +61,108 @@ def test_the_group_penalty_leaves_fewer_neurons_to_read():
     assert results[1].after.n_read < results[1].before.n_read
     assert results[1].after.n_weights == N_CLASSES * results[1].after.n_read
     assert results[0].after.n_weights < N_CLASSES * results[0].after.n_read
+
+
+@pytest.mark.parametrize("penalty", ["elastic-net", "group-elastic-net"])
+@pytest.mark.parametrize("l1_strength", [0.02, 0.0])
+@pytest.mark.parametrize("loss", ["softmax", "squared"])
+def test_the_certificate_of_an_elastic_net_has_its_squares(loss, l1_strength, penalty):
+    inputs, classes = static_data()
+    options = {"penalty": penalty, "l1_strength": l1_strength, "l2_strength": 0.05}
+    result = reconstruct_readout(draw_static(), inputs, classes, loss=loss, **options)
+    problem, coef = result.solution.problem, result.solution.coef
+    assert (problem.penalty.name, problem.l1_strength, problem.l2_strength) == (penalty, l1_strength, 0.05)
+    norm = coef.abs().sum() if penalty == "elastic-net" else coef.norm(dim=1).sum()
+    value = problem.loss_value(result.solution.scores()) + l1_strength * norm + 0.025 * coef.square().sum()
+    assert result.certificate.primal == pytest.approx(float(value), rel=ROUNDING)
+    assert 0 <= result.certificate.relative_gap <= 1e-6
+
+
+def test_an_elastic_net_without_squares_is_its_norm():
+    inputs, classes = static_data()
+    plain = reconstruct_readout(draw_static(), inputs, classes, l1_strength=0.02)
+    net = reconstruct_readout(draw_static(), inputs, classes, **NET, l1_strength=0.02, l2_strength=0)
+    assert net.certificate.primal == pytest.approx(plain.certificate.primal, rel=2e-6)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"l2_strength": 0.001}, {"l1_strength": 0.001}, {"l1_strength": 0.0}, {"l2_strength": 0.0}],
+    ids=str,
+)
+def test_strengths_of_an_elastic_net_that_are_not_given_are_chosen(given):
+    (inputs, classes), steps = draw_data(), []
+    result = reconstruct_readout(Looped(), inputs, classes, **NET, **given, callback=lambda *step: steps.append(step))
+    problem = result.solution.problem
+    for name, value in given.items():
+        assert getattr(problem, name) == value
+    assert problem.l1_strength + problem.l2_strength > 0
+    assert problem.l2_strength > 0 or "l2_strength" in given
+    assert result.certificate.relative_gap <= 1e-6
+    assert result.after.loss < result.before.loss
+    choosing = [step for step in steps if step[0] == "choosing the strength"]
+    assert all(0 < done <= total for _, done, total in choosing)
+    assert [done for _, done, _ in choosing] == sorted(done for _, done, _ in choosing)
+    n_trials = {(): 40, ("l2_strength",): 7 if given.get("l2_strength") == 0 else 8, ("l1_strength",): 10}
+    assert {total for *_, total in choosing} == {n_trials[tuple(given)]}
+
+
+def divide(problem, classes, n_seen):
+    """Return what strengths are compared with: the problem of the samples that are seen, and a score on the others."""
+    order = torch.from_numpy(child_generator(0, "readout", "held out").permutation(len(classes)))
+    held, seen = order[: len(classes) // 10], order[len(classes) // 10 :][:n_seen]
+    rows = problem.dictionary.take_rows(seen)
+    part = cvxsnn.ConvexProblem(rows, classes[seen], "softmax", penalty="elastic-net", intercept=problem.intercept)
+    (head,) = problem.heads
+
+    def score(l1_strength, l2_strength):
+        solution = cvxsnn.solve(part.with_strength(l1_strength, l2_strength), 1e-3)
+        outputs = problem.dictionary.take_rows(held).matvec(solution.coef) + solution.intercept
+        return -float(head.loss.value(outputs, head.targets[held]).mean())
+
+    return part, score
+
+
+def test_strengths_that_are_chosen_do_best_on_samples_held_out():
+    inputs, classes = draw_data(n_samples=120)
+    problem = reconstruct_readout(Looped(), inputs, classes, **NET).solution.problem
+    part, score = divide(problem, classes, 108)
+    ratio = problem.l1_strength / problem.critical_strength
+    best = score(ratio * part.critical_strength, problem.l2_strength)
+    scores = [
+        score(ratio * part.critical_strength, l2_strength)
+        for ratio in (0.1, 0.01, 0.001, 0.0)
+        for l2_strength in l2_strengths_of(part)[:3]
+    ]
+    assert best >= max(scores) - 1e-3
+    assert best > min(scores) + 1e-2
+
+
+def test_strengths_fall_with_the_noise_where_a_part_of_the_samples_has_chosen_them(monkeypatch):
+    monkeypatch.setattr(cvxsnn.exchange.readout.solving, "_N_SEEN", 54)
+    inputs, classes = draw_data(n_samples=120)
+    problem = reconstruct_readout(Looped(), inputs, classes, **NET).solution.problem
+    part, _ = divide(problem, classes, 54)
+    ratio = problem.l1_strength / problem.critical_strength / 0.5**0.5
+    assert min(abs(ratio - own) for own in (0.1, 0.01, 0.001, 0.0)) <= ROUNDING
+    assert min(abs(2 * problem.l2_strength / own - 1) for own in l2_strengths_of(part)) <= ROUNDING
+
+
+def test_a_read_out_of_few_samples_has_strengths_without_a_choice():
+    inputs, classes = static_data()
+    result = reconstruct_readout(draw_static(), inputs[:3], classes[:3], **NET)
+    assert result.after.loss < result.before.loss
+    assert result.solution.problem.l2_strength > 0
+
+
+def test_ridge_at_a_given_strength_that_cannot_lower_the_loss_keeps_the_weights():
+    inputs, classes = draw_data()
+    model = Looped()
+    reconstruct_readout(model, inputs, classes, l1_strength=1e-6, tol=1e-9)
+    before = model.out.weight.detach().clone()
+    result = reconstruct_readout(model, inputs, classes, **NET, l2_strength=1e3)
+    assert not result.has_changed
+    assert torch.equal(model.out.weight, before)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -28,7 +28,11 @@ def fit(
     threshold: Annotated[float | None, typer.Option(help="Threshold of all neurons, likewise.")] = None,
     readout: Annotated[str | None, typer.Option(help="mean or last; whichever is better by default.")] = None,
     loss: Annotated[str | None, typer.Option(help="logistic, softmax, hinge, squared_hinge or squared.")] = None,
-    strength: Annotated[str, typer.Option(help="Number that multiplies the L1 norm, or auto.")] = "auto",
+    penalty: Annotated[str, typer.Option(help="l1, group, elastic-net or group-elastic-net.")] = "l1",
+    strength: Annotated[str, typer.Option(help="Number that multiplies the norm of the weights, or auto.")] = "auto",
+    l2_strength: Annotated[
+        str, typer.Option(help="Number that multiplies half the sum of squares of an elastic net, or auto.")
+    ] = "auto",
     epochs: Annotated[int, typer.Option(min=1, help="For methods with surrogate gradients.")] = 50,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     regress: Annotated[bool, typer.Option("--regress", help="Predict real numbers instead of classes.")] = False,
@@ -54,7 +58,9 @@ def fit(
             threshold=threshold,
             readout=readout,
             loss=loss,
-            l1_strength=_strength(strength),
+            penalty=penalty,
+            l1_strength=_strength("--strength", strength),
+            l2_strength=_strength("--l2-strength", l2_strength),
             surrogate=SurrogateSettings(epochs=epochs, seed=seed),
             random_state=seed,
             verbose=True,
@@ -104,6 +110,7 @@ def certify(
     seconds: Annotated[float, typer.Option(min=0.1, help="Time for --complete, for each output.")] = 60.0,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
+    from ...convex.penalties import make_penalty
     from ...data.npz import read_data
 
     with plain_errors():
@@ -118,6 +125,8 @@ def certify(
             say("the objectives differ: these are not the data that the model was trained on", "yellow")
             raise typer.Exit(2)
         say("proven: no other read-out of these sampled neurons has an objective lower by more than the gap")
+        if make_penalty(estimator.penalty).has_quadratic:
+            say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
         if not complete:
             say("not proven: anything about other neurons (see --complete), or about new data")
             return
@@ -143,10 +152,10 @@ def _load_estimator(path: Path) -> Any:
     return model
 
 
-def _strength(text: str) -> float | str:
+def _strength(option: str, text: str) -> float | str:
     if text == "auto":
         return text
     try:
         return float(text)
     except ValueError:
-        raise InvalidInputError(f"expected a number or auto for --strength, got {text!r}") from None
+        raise InvalidInputError(f"expected a number or auto for {option}, got {text!r}") from None

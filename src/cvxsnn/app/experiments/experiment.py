@@ -29,7 +29,7 @@ class RunConfig:
     family : mapping, arguments of ``gaussian_witnesses``
     objective : mapping, arguments of ``Objective``
     surrogate : mapping, of ``SurrogateSettings``; lists are grids, of which validation data choose; and ``n_networks``
-    convex : mapping, ``n_strengths``, ``smallest_ratio``, ``l1_strength``, ``intercept``, ``tol``
+    convex : mapping, arguments of ``ConvexSettings``
     """
 
     method: str

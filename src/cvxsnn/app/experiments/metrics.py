@@ -19,6 +19,7 @@ _QUANTITIES: dict[str, Quantity] = {
     "n_active": "other",
     "n_atoms": "other",
     "l1_strength": "other",
+    "l2_strength": "other",
     "learning_rate": "other",
     "weight_decay": "other",
 }

@@ -140,6 +140,7 @@ def _facts(trained: Trained) -> dict[str, Any]:
             "gap": certificate.gap,
             "relative_gap": certificate.relative_gap,
             "l1_strength": trained.solution.problem.l1_strength,
+            "l2_strength": trained.solution.problem.l2_strength,
             "n_atoms": trained.solution.problem.dictionary.n_atoms,
             "n_pool": certificate.n_witnesses,
         }

@@ -14,7 +14,7 @@ from .summary import CellSummary, ExperimentSummary, Records, RunWithoutResult, 
 _LIGHT, _DARK = ("#1c2024", "#ffffff"), ("#e4e7ea", "#14171a")
 """Ink and paper of a figure, as in the stylesheet."""
 
-_FACTS = ("relative_gap", "l1_strength", "learning_rate", "weight_decay", "n_active", "seconds")
+_FACTS = ("relative_gap", "l1_strength", "l2_strength", "learning_rate", "weight_decay", "n_active", "seconds")
 """Facts of a record that are shown for every run that has them."""
 
 

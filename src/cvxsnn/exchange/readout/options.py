@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
+from numbers import Real
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from ...convex.losses import LOSSES
-from ...convex.penalties import PENALTIES
+from ...convex.penalties import PENALTIES, make_penalty
+from ...convex.problem import check_strengths
 from ...core.checks import check_choice
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed
@@ -26,7 +27,7 @@ class ReadoutOptions:
 
     Parameters
     ----------
-    loss, l1_strength, layer, layout, readout, run, reset, decide, penalty, tol, seed, callback
+    loss, l1_strength, l2_strength, layer, layout, readout, run, reset, decide, penalty, tol, seed, callback
         As in :func:`cvxsnn.reconstruct_readout`.
     dense_bytes : int
         Spike counts are kept as float64 up to this size: several times as fast as unpacking bits for every product.
@@ -34,6 +35,7 @@ class ReadoutOptions:
 
     loss: str = "auto"
     l1_strength: float | Literal["auto"] = "auto"
+    l2_strength: float | Literal["auto"] = "auto"
     layer: str | None = None
     layout: Layout = "batch"
     readout: Literal["mean", "last"] = "mean"
@@ -53,11 +55,18 @@ class ReadoutOptions:
         check_choice("loss", self.loss, ("auto", *LOSSES))
         check_choice("penalty", self.penalty, tuple(PENALTIES))
         check_seed(self.seed)
-        strength = self.l1_strength
-        if strength != "auto" and not (isinstance(strength, (int, float)) and 0 < strength < inf):
-            raise InvalidInputError(
-                f"expected l1_strength to be 'auto' or a finite number above zero, got {strength!r}"
-            )
+        for name in ("l1_strength", "l2_strength"):
+            strength = getattr(self, name)
+            if isinstance(strength, str):
+                check_choice(name, strength, ("auto",))
+            elif not isinstance(strength, Real):
+                raise InvalidInputError(f"expected {name} to be 'auto' or a number, got {strength!r}")
+        penalty = make_penalty(self.penalty)
+        check_strengths(
+            1.0 if self.l1_strength == "auto" else self.l1_strength,
+            float(penalty.has_quadratic) if self.l2_strength == "auto" else self.l2_strength,
+            penalty,
+        )
 
     def notify(self, stage: str, done: int, total: int) -> None:
         """Report progress to the user's callback, if there is one."""

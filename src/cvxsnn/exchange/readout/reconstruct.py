@@ -34,6 +34,7 @@ def reconstruct_readout(
     *,
     loss: str = "auto",
     l1_strength: float | Literal["auto"] = "auto",
+    l2_strength: float | Literal["auto"] = "auto",
     layer: str | None = None,
     layout: Layout = "batch",
     readout: Literal["mean", "last"] = "mean",
@@ -61,8 +62,11 @@ def reconstruct_readout(
         "softmax", "logistic", "squared", "hinge" or "squared_hinge". With "auto", classes have the softmax loss for
         several outputs and the logistic loss for one, and real targets the squared loss.
     l1_strength : float or "auto"
-        Strength of the penalty. With "auto", several strengths are compared on a held-out tenth of the samples, and
-        the best is used on all of them; it is lowered where the training loss would otherwise be above the model's own.
+        Strength of the penalty's norm. With "auto", several strengths are compared on a held-out tenth of the samples,
+        and the best is used on all of them; it is lowered where the training loss would otherwise be above the model's
+        own. For the elastic nets it may be zero, which is ridge.
+    l2_strength : float or "auto"
+        Strength of the sum of squares of the elastic nets, chosen in the same way; other penalties have none.
     layer : str, optional
         Name of the layer in the model; by default the linear layer that runs last.
     layout : "batch", "time-first" or "stepped"
@@ -77,8 +81,8 @@ def reconstruct_readout(
     decide : callable, optional
         ``decide(output)`` returns the classes that the model decides for, of shape (n_samples,). By default, the
         largest output decides, summed over the steps if there are any.
-    penalty : "l1" or "group"
-        Penalise single weights, or all weights of a neuron together.
+    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
+        Penalise single weights, or all weights of a neuron together. The elastic nets add half the sum of squares.
     copy_model : bool
         Whether to leave the model as it is and change a copy.
     batch_size : int
@@ -116,6 +120,7 @@ def reconstruct_readout(
     options = ReadoutOptions(
         loss=loss,
         l1_strength=l1_strength,
+        l2_strength=l2_strength,
         layer=layer,
         layout=layout,
         readout=readout,
