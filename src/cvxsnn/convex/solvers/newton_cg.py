@@ -34,6 +34,10 @@ _MAX_PRODUCTS, _MAX_IDLE = 1000, 5
 _MAX_HALVINGS, _FLAT = 40, 0.1
 """Of the search along a step, and slope relative to the first one at which it ends."""
 
+_SHORT, _DAMPING = 0.1, 10.0
+"""Step below which the next system is damped, and by how much more: at the corners of a curvature that jumps, undamped
+steps go to and fro."""
+
 _STALE = 0.5
 """Relative change of the rows' curvature at which the preconditioner is formed anew."""
 
@@ -89,6 +93,7 @@ class _Search:
         self.precision = torch.float32
         self._columns: Tensor | None = None
         self._preconditioner: _Preconditioner | None = None
+        self._damping = 0.0
 
     def assess(self, tolerance: float) -> tuple[float, float]:
         """Compute the gradient, and return the objective with a lower bound."""
@@ -108,10 +113,11 @@ class _Search:
         if self._columns is None or self._columns.dtype != self.precision:
             self._columns = problem.dictionary.columns(dtype=self.precision)
             self._preconditioner = None
-        system = _System.at(problem, self._columns, self.scores)
+        ridge = problem.l2_strength + self._damping
+        system = _System.at(problem, self._columns, self.scores, ridge)
         weight = system.row_curvature()
-        if self._preconditioner is None or self._preconditioner.is_stale(weight):
-            self._preconditioner = _Preconditioner(self._columns, weight, problem.l2_strength, problem.intercept)
+        if self._preconditioner is None or self._preconditioner.is_stale(weight, ridge):
+            self._preconditioner = _Preconditioner(self._columns, weight, ridge, problem.intercept)
         slope = self.correlation + problem.l2_strength * self.coef
         gradient = torch.cat((slope, (problem.row_weight @ self.dual)[None]))
         left = tolerance * max(self.primal, 1e-300)
@@ -128,6 +134,11 @@ class _Search:
         step = self._line_search(move[:-1], d_scores)
         self.coef, self.intercept = self.coef + step * move[:-1], self.intercept + step * move[-1]
         self.scores = self.scores + step * d_scores
+        if step < _SHORT:
+            self._damping = max(_DAMPING * self._damping, _DAMPING * problem.l2_strength)
+        elif self._damping:
+            eased = self._damping / _DAMPING
+            self._damping = eased if eased > problem.l2_strength else 0.0
         return step > 0
 
     def _line_search(self, move: Tensor, d_scores: Tensor) -> float:
@@ -158,12 +169,12 @@ class _System:
     columns: Tensor
     curvature: Tensor
     coupling: Tensor | None
-    l2_strength: float
+    ridge: float
     has_intercept: bool
     is_shift_invariant: bool
 
     @classmethod
-    def at(cls, problem: ConvexProblem, columns: Tensor, scores: Tensor) -> "_System":
+    def at(cls, problem: ConvexProblem, columns: Tensor, scores: Tensor, ridge: float) -> "_System":
         (head,) = problem.heads
         bend = problem.curvature(scores)
         coupling = head.loss.coupling(bend)
@@ -172,7 +183,7 @@ class _System:
             columns,
             (weight * bend).T.to(columns).contiguous(),
             None if coupling is None else (weight.sqrt() * coupling).T.to(columns).contiguous(),
-            problem.l2_strength,
+            ridge,
             problem.intercept,
             head.loss.is_shift_invariant,
         )
@@ -192,7 +203,7 @@ class _System:
             image -= self.coupling * (self.coupling * scores).sum(0)
         product = torch.empty_like(direction)
         torch.matmul(image, self.columns, out=product[:, :-1])
-        product[:, :-1] += self.l2_strength * direction[:, :-1]
+        product[:, :-1] += self.ridge * direction[:, :-1]
         product[:, -1] = image.sum(1) if self.has_intercept else 0.0
         return product
 
@@ -208,20 +219,21 @@ class _System:
 class _Preconditioner:
     """The inverse of the Hessian with one curvature per row; that of the intercept is eliminated."""
 
-    def __init__(self, columns: Tensor, weight: Tensor, l2_strength: float, has_intercept: bool) -> None:
-        self.weight, self._l2_strength, self._has_intercept = weight, l2_strength, has_intercept
+    def __init__(self, columns: Tensor, weight: Tensor, ridge: float, has_intercept: bool) -> None:
+        self._weight, self._ridge, self._has_intercept = weight, ridge, has_intercept
         self._mass = max(float(weight.sum()), 1e-30)
         self._mean = weight @ columns / self._mass if has_intercept else columns.new_zeros(columns.shape[1])
         scaled = (columns - self._mean) * weight.sqrt()[:, None]
         self._is_wide = scaled.shape[1] > scaled.shape[0]
         matrix = self_product(scaled.T if self._is_wide else scaled)
-        matrix.diagonal().add_(l2_strength)
+        matrix.diagonal().add_(ridge)
         self._factor = _factor(matrix)
         self._scaled = scaled if self._is_wide else None
 
-    def is_stale(self, weight: Tensor) -> bool:
-        """Return whether the rows' curvature has changed too much since."""
-        return float((weight - self.weight).abs().sum()) > _STALE * float(self.weight.sum())
+    def is_stale(self, weight: Tensor, ridge: float) -> bool:
+        """Return whether the ridge is another, or the rows' curvature has changed too much since."""
+        change = float((weight - self._weight).abs().sum())
+        return ridge != self._ridge or change > _STALE * float(self._weight.sum())
 
     def apply(self, residual: Tensor) -> Tensor:
         """Return the preconditioned residual."""
@@ -232,7 +244,7 @@ class _Preconditioner:
             solved = torch.cholesky_solve(own.T, self._factor).T
         else:
             inside = torch.cholesky_solve((own @ self._scaled.T).T, self._factor).T
-            solved = (own - inside @ self._scaled) / self._l2_strength
+            solved = (own - inside @ self._scaled) / self._ridge
         if self._has_intercept:
             constant = constant / self._mass - (solved @ self._mean)[:, None]
         return torch.cat((solved, constant), dim=1)
