@@ -283,6 +283,7 @@ def _conjugate_gradients(
 
 def _factor(matrix: Tensor) -> Tensor:
     """Return a Cholesky factor, of the matrix with a larger diagonal where rounding leaves it none."""
+    factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     ridge = torch.finfo(matrix.dtype).eps * float(matrix.diagonal().max())
     while bool(info) and ridge < inf:
