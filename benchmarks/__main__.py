@@ -24,6 +24,7 @@ BENCHMARKS = (
     "out_of_core",
     "readouts",
     "solvers",
+    "sparsity",
     "methods",
     "versions",
 )
