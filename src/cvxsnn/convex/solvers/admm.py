@@ -57,7 +57,8 @@ class ADMM(Solver):
     def is_fast_for(self, problem: ConvexProblem) -> bool:
         """Return whether so many coefficients may be active that their Hessian would be large."""
         is_weak = problem.l1_strength <= _WEAK * problem.critical_strength
-        return is_weak and problem.n_outputs * problem.dictionary.n_atoms >= _MANY
+        is_large = problem.n_outputs * problem.dictionary.n_atoms >= _MANY
+        return is_weak and is_large and problem.dictionary.is_in_memory
 
     def solve(
         self,
