@@ -276,6 +276,7 @@ def fit_adelie_gram(case: Case, tol: float) -> Fit:
 
     gram, correlation = case.normal_equations()
     gram, options = np.asfortranarray(gram), adelie_options(case, tol)
+    options["alpha"] = max(options["alpha"], 1e-12)  # of zero it makes an argument that it does not take
     columns = np.ascontiguousarray(np.atleast_2d(correlation.T))
     return Fit(np.column_stack([last_coef(adelie.solver.gaussian_cov(gram, own, **options)) for own in columns]))
 
