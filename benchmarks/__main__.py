@@ -25,6 +25,7 @@ BENCHMARKS = (
     "readouts",
     "elastic",
     "solvers",
+    "sparsity",
     "methods",
     "versions",
 )

@@ -1,6 +1,7 @@
 """The convex program: problems, certificates, solvers."""
 
 from .certificate import Certificate, certify, certify_with_bound
+from .leave_one_out import leave_one_out
 from .losses import LOSSES, Loss
 from .objective import Objective
 from .penalties import PENALTIES, Penalty
@@ -16,6 +17,7 @@ from .statistics import (
     solve_statistics,
     solve_statistics_path,
 )
+from .validation import Validation
 
 __all__ = [
     "LOSSES",
@@ -35,10 +37,12 @@ __all__ = [
     "StatisticsProblem",
     "StatisticsSolution",
     "Status",
+    "Validation",
     "certify",
     "certify_statistics",
     "certify_with_bound",
     "gather_statistics",
+    "leave_one_out",
     "solve",
     "solve_path",
     "solve_statistics",

@@ -110,9 +110,8 @@ def _solve_by_rows(problem: ConvexProblem) -> Tensor:
     precision = torch.float32 if problem.dictionary.is_binary and n_atoms < 2**24 else torch.float64
     products = torch.zeros(n_rows, n_rows, dtype=torch.float64, device=weight.device)
     for start in range(0, n_atoms, _BLOCK):
-        block = problem.dictionary.columns(
-            torch.arange(start, min(start + _BLOCK, n_atoms), device=weight.device), precision
-        )
+        atoms = torch.arange(start, min(start + _BLOCK, n_atoms), device=weight.device)
+        block = problem.dictionary.columns(atoms, precision)
         products += self_product(block.T)
     targets = head.targets
     if problem.intercept:

@@ -25,7 +25,7 @@ from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
 from .newton import self_product
 
-_FORCING, _LAST_SHARE, _CONSTANT_SHARE = 0.1, 0.2, 0.02
+_FORCING, _LAST_SHARE, _CONSTANT_SHARE = 0.1, 0.3, 0.1
 """Residual of a system relative to its right side, and shares of the tolerance that the residual of the last may be:
 that of the coefficients, and that of an intercept, which costs more."""
 
@@ -38,8 +38,8 @@ _SHORT, _DAMPING = 0.1, 10.0
 """Step below which the next system is damped, and by how much more: at the corners of a curvature that jumps, undamped
 steps go to and fro."""
 
-_STALE = 0.5
-"""Relative change of the rows' curvature at which the preconditioner is formed anew."""
+_STALE = 1.2
+"""Change of the rows' shares of the curvature, from 0 to 2, at which the preconditioner is formed anew."""
 
 
 class NewtonCG(Solver):
@@ -228,12 +228,15 @@ class _Preconditioner:
         matrix = self_product(scaled.T if self._is_wide else scaled)
         matrix.diagonal().add_(ridge)
         self._factor = _factor(matrix)
+        if matrix.is_cuda:  # a GPU multiplies far faster than it substitutes; the product stays positive definite
+            identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+            self._factor = torch.linalg.solve_triangular(self._factor, identity, upper=False)
         self._scaled = scaled if self._is_wide else None
 
     def is_stale(self, weight: Tensor, ridge: float) -> bool:
         """Return whether the ridge is another, or the rows' curvature has changed too much since."""
-        change = float((weight - self._weight).abs().sum())
-        return ridge != self._ridge or change > _STALE * float(self._weight.sum())
+        now, then = (own / own.sum().clamp_min(1e-30) for own in (weight, self._weight))
+        return ridge != self._ridge or float((now - then).abs().sum()) > _STALE
 
     def apply(self, residual: Tensor) -> Tensor:
         """Return the preconditioned residual."""
@@ -241,13 +244,17 @@ class _Preconditioner:
         if self._has_intercept:
             own = own - constant * self._mean
         if self._scaled is None:
-            solved = torch.cholesky_solve(own.T, self._factor).T
+            solved = self._solve(own)
         else:
-            inside = torch.cholesky_solve((own @ self._scaled.T).T, self._factor).T
-            solved = (own - inside @ self._scaled) / self._ridge
+            solved = (own - self._solve(own @ self._scaled.T) @ self._scaled) / self._ridge
         if self._has_intercept:
             constant = constant / self._mass - (solved @ self._mean)[:, None]
         return torch.cat((solved, constant), dim=1)
+
+    def _solve(self, rows: Tensor) -> Tensor:
+        if self._factor.is_cuda:
+            return rows @ self._factor.T @ self._factor
+        return torch.cholesky_solve(rows.T, self._factor).T
 
 
 def _conjugate_gradients(
@@ -283,6 +290,7 @@ def _conjugate_gradients(
 
 def _factor(matrix: Tensor) -> Tensor:
     """Return a Cholesky factor, of the matrix with a larger diagonal where rounding leaves it none."""
+    factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     ridge = torch.finfo(matrix.dtype).eps * float(matrix.diagonal().max())
     while bool(info) and ridge < inf:

@@ -280,6 +280,7 @@ def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> 
 
 def cholesky(matrix: Tensor) -> Tensor:
     """Return the Cholesky factor of a matrix that a ridge has made positive definite."""
+    factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     if bool(info):
         raise FactorisationError(
