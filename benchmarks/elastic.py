@@ -77,7 +77,7 @@ class Counts:
 
 def measure_softmax(counts: Counts) -> None:
     """Softmax ridge at several strengths."""
-    table = make_table("Softmax ridge", "r", "s", "solver", "relative gap", "validation accuracy")
+    table = make_table("Softmax ridge", "r", "seconds", "solver", "relative gap", "validation accuracy")
     found = {}
     for strength in RIDGE_STRENGTHS:
         problem = counts.problem("softmax", 0.0, strength)
@@ -98,7 +98,9 @@ def measure_ridge(counts: Counts, n_rounds: int) -> None:
     from sklearn.linear_model import Ridge
 
     columns, targets = counts.dictionary.columns().numpy(), np.eye(10)[counts.labels]
-    table = make_table("Ridge, ten outputs", "r", "cvxsnn, s", "gap", "scikit-learn, s", "gap", "ratio", "accuracy")
+    table = make_table(
+        "Ridge, ten outputs", "r", "cvxsnn, s", "gap", "scikit-learn, s", "gap", "peer / cvxsnn", "accuracy"
+    )
     for strength in RIDGE_STRENGTHS:
         model = Ridge(len(columns) * strength)
         seconds = best_seconds(
@@ -129,7 +131,7 @@ def measure_grid(counts: Counts) -> None:
     critical = counts.problem("squared", 1.0, 1.0).critical_strength
     strengths = np.geomspace(critical, critical * SMALLEST_RATIO, N_GRID).tolist()
     l2_strengths = np.geomspace(*L2_RANGE, N_GRID).tolist()
-    table = make_table(f"One of {N_GRID} × {N_GRID} elastic nets, ten outputs", "s", "r", "s", "atoms")
+    table = make_table(f"One of {N_GRID} × {N_GRID} elastic nets, ten outputs", "s", "r", "seconds", "atoms")
     singles = []
     for row, column in GRID_CELLS:
         problem = counts.problem("squared", strengths[row], l2_strengths[column])

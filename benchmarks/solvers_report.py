@@ -168,7 +168,9 @@ def tabulate_elastic(records: Sequence[Record]) -> list[list[str]]:
     by_problem: dict[Problem, dict[str, Record]] = {}
     for (*problem, contender), record in latest(records).items():
         by_problem.setdefault(tuple(problem), {})[contender] = record
-    for dictionary, loss, l2_strength, ratio in sorted(by_problem, key=lambda problem: problem[:2]):
+    for dictionary, loss, l2_strength, ratio in sorted(
+        by_problem, key=lambda problem: (problem[0], EVERY_LOSS.index(problem[1]), *problem[2:])
+    ):
         contenders = by_problem[dictionary, loss, l2_strength, ratio]
         ours = contenders.pop(OURS, None)
         n_rows, n_atoms = (ours or next(iter(contenders.values())))["shape"]
