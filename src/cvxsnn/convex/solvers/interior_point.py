@@ -15,7 +15,7 @@ dual as well, so both points take steps of one length. For s = 0 the coefficient
 and their constraint is the equation :math:`Z^\top \alpha = rw`.
 """
 
-from math import inf
+from math import inf, sqrt
 
 import torch
 from torch import Tensor
@@ -33,6 +33,13 @@ _ROUGH_ABOVE = 1e-2
 
 _POLISH_BELOW = 1e-6
 """Relative gap below which the active sets are worth guessing."""
+
+_DENSE_BELOW = 0.1
+"""Gap, as a share of the tolerance, at which small coefficients are kept: where they are on the way to zero, the gap
+without them is within the tolerance by then."""
+
+_NEGLIGIBLE = 0.1
+"""What the norm may add to the objective, as a share of the tolerance, and still be left out."""
 
 
 class InteriorPoint(Solver):
@@ -55,7 +62,7 @@ class InteriorPoint(Solver):
         """Minimise a problem of one output. The start is not used."""
         check_dense(problem, "the interior-point method")
         (head,) = problem.heads
-        labels, weight, strength = head.targets[:, 0], head.weight * problem.row_weight, problem.l1_strength
+        labels, weight = head.targets[:, 0], head.weight * problem.row_weight
         columns = problem.dictionary.columns()
         if problem.intercept:
             columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
@@ -64,13 +71,21 @@ class InteriorPoint(Solver):
         if problem.intercept:
             is_intercept[-1] = True
         ridge = torch.where(is_intercept, 0.0, problem.l2_strength).to(margin)
-        state = _State.feasible(margin, weight, strength, ridge, is_intercept)
-        best = _Best(problem, margin, weight, is_intercept)
+        best, strength = _Best(problem, margin, weight, is_intercept), problem.l1_strength
+        if problem.l2_strength:
+            start = _State.inside(margin, weight, 0.0, ridge, is_intercept)
+            best.offer(start.coef, start.alpha)
+            if best.most_of_norm() <= _NEGLIGIBLE * tolerance * best.dual:
+                strength = 0.0
+        state = _State.inside(margin, weight, strength, ridge, is_intercept)
         status = Status.ITERATION_LIMIT
         for _ in range(max_iterations):
             coef = state.sparse_coef(strength)
             best.offer(coef, state.alpha)
-            if tolerance < best.relative_gap < _POLISH_BELOW and not problem.l2_strength:
+            if problem.l2_strength:
+                best.keep_dense(state.coef)
+                best.use_dense(tolerance, _DENSE_BELOW * tolerance)
+            elif tolerance < best.relative_gap < _POLISH_BELOW:
                 best.offer(*_polish(margin, weight, strength, is_intercept, coef, state.alpha))
             callback(best.primal, max(best.dual, 0.0), int((coef != 0).sum()))
             if best.relative_gap <= tolerance:
@@ -80,7 +95,9 @@ class InteriorPoint(Solver):
             is_rough = best.relative_gap > _ROUGH_ABOVE and not bool(state.is_free.any())
             has_moved = is_rough and state.advance(margin, weight, strength, torch.float32)
             if not has_moved and not state.advance(margin, weight, strength, torch.float64):
-                if not problem.l2_strength:
+                if problem.l2_strength:
+                    best.use_dense(tolerance, inf)
+                else:
                     best.offer(*_polish(margin, weight, strength, is_intercept, coef, state.alpha))
                 status = Status.CONVERGED if best.relative_gap <= tolerance else Status.STALLED
                 break
@@ -96,6 +113,7 @@ class _Best:
         self._problem, self._margin, self._weight, self._is_intercept = problem, margin, weight, is_intercept
         self.coef, self.primal = margin.new_zeros(margin.shape[1]), float(weight.sum())
         self.alpha, self.dual = torch.zeros_like(weight), 0.0
+        self._dense, self._dense_primal = self.coef, inf
 
     @property
     def relative_gap(self) -> float:
@@ -103,15 +121,36 @@ class _Best:
 
     def offer(self, coef: Tensor, alpha: Tensor) -> None:
         """Keep what is better than before; the dual variable is made feasible first."""
+        primal = self._objective(coef)
+        if primal < self.primal:
+            self.primal, self.coef = primal, coef
+        dual, alpha = self._quadratic_dual(alpha) if self._problem.l2_strength else self._linear_dual(alpha)
+        if dual > self.dual:
+            self.dual, self.alpha = dual, alpha
+
+    def most_of_norm(self) -> float:
+        """Return a bound on s·‖w‖₁ ≤ s·√n ‖w‖₂ at the optimum, where ½r‖w‖₂² is at most the objective."""
+        problem = self._problem
+        size = sqrt(2 * problem.dictionary.n_atoms * self.primal / problem.l2_strength)
+        return problem.l1_strength * size
+
+    def keep_dense(self, coef: Tensor) -> None:
+        """Keep coefficients that were not made sparse, apart from those that were."""
+        primal = self._objective(coef)
+        if primal < self._dense_primal:
+            self._dense_primal, self._dense = primal, coef
+
+    def use_dense(self, tolerance: float, enough: float) -> None:
+        """Prefer the coefficients that were not made sparse, if these are not within a gap and the others well are."""
+        is_enough = self._dense_primal - self.dual <= enough * self._dense_primal
+        if self.relative_gap > tolerance and is_enough and self._dense_primal < self.primal:
+            self.primal, self.coef = self._dense_primal, self._dense
+
+    def _objective(self, coef: Tensor) -> float:
         excess = (1 - self._margin @ coef).clamp_min(0)
         atoms, problem = coef[~self._is_intercept, None], self._problem
         penalty = problem.penalty.value(atoms, problem.l1_strength, problem.l2_strength)
-        primal = float(self._weight @ excess + penalty)
-        if primal < self.primal:
-            self.primal, self.coef = primal, coef
-        dual, alpha = self._quadratic_dual(alpha) if problem.l2_strength else self._linear_dual(alpha)
-        if dual > self.dual:
-            self.dual, self.alpha = dual, alpha
+        return float(self._weight @ excess + penalty)
 
     def _linear_dual(self, alpha: Tensor) -> tuple[float, Tensor]:
         alpha = torch.minimum(alpha.clamp_min(0), self._weight)
@@ -150,51 +189,57 @@ def _polish(
 
 
 class _State:
-    """A strictly feasible primal-dual pair, all slacks kept as variables of their own.
+    """A primal-dual pair that is strictly inside of all bounds, with slacks that are variables of their own.
 
-    ``positive − negative`` are the coefficients w, ``slack`` is Zw + ξ − 1, ``excess`` is ξ, ``alpha`` the dual
-    variable, ``pull`` is Zᵀα − rw, which the strength bounds and which is zero for what ``is_free``. ``ridge`` is r,
-    zero for an intercept.
+    ``coef`` is w, ``positive − negative`` as well, ``slack`` is Zw + ξ − 1, ``excess`` is ξ, ``alpha`` the dual
+    variable, ``pull`` is Zᵀα − rw but for ``residual``, and zero for what ``is_free``. ``ridge`` is r, zero for an
+    intercept.
     """
 
-    def __init__(self, ridge: Tensor, is_free: Tensor, coef: Tensor, slack: Tensor, excess: Tensor, alpha: Tensor) -> None:
-        self.ridge, self.is_free = ridge, is_free
+    def __init__(
+        self, margin: Tensor, ridge: Tensor, is_free: Tensor, coef: Tensor, pull: Tensor, alpha: Tensor
+    ) -> None:
+        self.ridge, self.is_free, self.coef, self.alpha = ridge, is_free, coef, alpha
+        self.is_linear = not bool(ridge.any())
         self.positive, self.negative = coef.clamp_min(0) + 1, (-coef).clamp_min(0) + 1
-        self.slack, self.excess, self.alpha = slack, excess, alpha
-        self.pull = torch.empty(0)
+        short = 1 - margin @ coef
+        self.slack, self.excess = (-short).clamp_min(0) + 1, short.clamp_min(0) + 1
+        self._set_pull(margin, pull)
 
     @classmethod
-    def feasible(
+    def inside(
         cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor
     ) -> "_State":
-        """Return a feasible state, from a multiple of the row weights.
+        """Return a state inside of all bounds, from a multiple of the row weights.
 
-        For r = 0 it is so small that the coefficients are zero, made of equal halves. For r > 0 it may be the larger
-        one with coefficients whose mean margin is one.
+        The multiple is so small that the coefficients are zero, made of equal halves; or for r > 0, if that is larger,
+        such that the mean margin is at most one.
         """
+        is_free = is_intercept if strength else torch.ones_like(is_intercept)
         for label in margin[:, is_intercept].T:  # an intercept requires classes of equal mass
             up, down = weight[label > 0].sum(), weight[label < 0].sum()
             weight = weight * torch.minimum(up, down) / torch.where(label > 0, up, down)
         correlation = (margin.T @ weight).masked_fill(is_intercept, 0.0)
         largest = float(correlation.abs().max())
         share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
-        alpha = share * weight
-        l2_strength = float(ridge.max())
-        if largest > 0 and l2_strength:
-            share = max(share, min(0.5, l2_strength * float(weight.sum() / correlation.square().sum())))
-            alpha = share * weight
-        outside = share * correlation - (share * correlation).clamp(-0.5 * strength, 0.5 * strength)
-        coef = torch.where(ridge > 0, outside / ridge, 0.0)
-        short = 1 - margin @ coef
-        is_free = is_intercept if strength else torch.ones_like(is_intercept)
-        state = cls(ridge, is_free, coef, (-short).clamp_min(0) + 1, short.clamp_min(0) + 1, alpha)
-        state.pull = margin.T @ alpha - ridge * coef
-        return state
+        fitting = float(ridge.max() * weight.sum() / correlation.square().sum()) if largest > 0 else 0.0
+        if share >= min(fitting, 0.5):
+            return cls(margin, ridge, is_free, torch.zeros_like(ridge), share * correlation, share * weight)
+        share = min(fitting, 0.5)
+        pull = (share * correlation).clamp(-0.5 * strength, 0.5 * strength)
+        coef = torch.where(is_intercept, 0.0, (share * correlation - pull) / ridge)
+        return cls(margin, ridge, is_free, coef, pull, share * weight)
+
+    def _set_pull(self, margin: Tensor, pull: Tensor) -> None:
+        """Set the pull, for r = 0 to the correlation, which leaves no residual but that of free coefficients."""
+        correlation = margin.T @ self.alpha
+        self.pull = (correlation if self.is_linear else pull).masked_fill(self.is_free, 0.0)
+        self.residual = correlation - self.ridge * self.coef - self.pull
 
     def sparse_coef(self, strength: float) -> Tensor:
         """Return the coefficients, with those set to zero whose halves are smaller than their dual slacks."""
         is_active = (self.positive > strength - self.pull) | (self.negative > strength + self.pull)
-        return torch.where(is_active | self.is_free, self.positive - self.negative, 0.0)
+        return torch.where(is_active | self.is_free, self.coef, 0.0)
 
     def advance(self, margin: Tensor, weight: Tensor, strength: float, precision: torch.dtype) -> bool:
         """Take a predictor-corrector step, its matrix formed in ``precision``; return False if rounding prevents it."""
@@ -209,7 +254,7 @@ class _State:
             total = total + ((strength - e) * p + (strength + e) * q)[penalised].sum()
             return float(total) / n_products
 
-        drift = margin @ (self.positive - self.negative) + self.excess - 1 - self.slack
+        drift = margin @ self.coef + self.excess - 1 - self.slack
         row_scale = self.slack / self.alpha + self.excess / beta
         column_scale = torch.where(penalised, 1.0 / (self.positive / upper + self.negative / lower), 0.0)
         system = self_product((margin * row_scale.rsqrt()[:, None]).to(precision)).to(torch.float64)
@@ -225,11 +270,11 @@ class _State:
             right = c1 / self.alpha - c2 / beta - drift
             halves = torch.where(penalised, c3 / upper - c4 / lower, 0.0)
             target = margin.T @ (right / row_scale) + column_scale * halves
-            target = target + torch.where(self.is_free, self.pull, 0.0)
+            target = target + self.residual
             d_coef = torch.cholesky_solve(target[:, None], factor)[:, 0]
             fit = margin @ d_coef
             d_alpha = (right - fit) / row_scale
-            d_pull = margin.T @ d_alpha - self.ridge * d_coef
+            d_pull = margin.T @ d_alpha - self.ridge * d_coef + self.residual
             # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
             # feasibility, which would otherwise be lost to rounding as the divisors vanish.
             rise, fall = (c3 + self.positive * d_pull) / upper, (c4 - self.negative * d_pull) / lower
@@ -238,7 +283,7 @@ class _State:
             gape, over = (c1 - self.slack * d_alpha) / self.alpha, (c2 + self.excess * d_alpha) / beta
             d_slack = torch.where(self.alpha < beta, fit + over + drift, gape)
             d_excess = torch.where(self.alpha < beta, over, gape - fit - drift)
-            return d_positive, d_negative, d_slack, d_excess, d_alpha, d_pull
+            return d_positive, d_negative, d_slack, d_excess, d_alpha, d_pull, d_coef
 
         products = (self.alpha * self.slack, beta * self.excess, upper * self.positive, lower * self.negative)
         mu = complementarity(self.positive, self.negative, self.slack, self.excess, self.alpha, self.pull)
@@ -248,7 +293,7 @@ class _State:
         ahead += [self.alpha + step_d * affine[4], self.pull + step_d * affine[5]]
         after = complementarity(*ahead)
         centre = mu * (max(after, 0.0) / mu) ** _CENTRING_POWER
-        d_p, d_n, d_s, d_x, d_a, d_e = affine
+        d_p, d_n, d_s, d_x, d_a, d_e, _ = affine
         second = (d_a * d_s, -d_a * d_x, -d_e * d_p, d_e * d_n)
         moves = solve(*(centre - product - cross for product, cross in zip(products, second, strict=True)))
         step_p, step_d = self._steps(moves, beta, strength, penalised, _STEP_TO_BOUNDARY)
@@ -257,11 +302,16 @@ class _State:
         self.positive, self.negative, self.slack, self.excess = (
             value + step_p * d for value, d in zip(self._primal(), moves[:4], strict=True)
         )
-        if bool(self.is_free.any()):  # only the difference of a free coefficient's halves means anything
-            coef = (self.positive - self.negative)[self.is_free]
-            self.positive[self.is_free], self.negative[self.is_free] = coef.clamp_min(0) + 1, (-coef).clamp_min(0) + 1
+        self.coef = self.positive - self.negative if self.is_linear else self.coef + step_p * moves[6]
+        # The larger half follows from the smaller one; for a free coefficient, only their difference means anything.
+        derived = self.is_free if self.is_linear else torch.ones_like(self.is_free)
+        smaller = torch.minimum(self.positive, self.negative).masked_fill(self.is_free, 1.0)
+        self.positive = torch.where(derived, self.coef.clamp_min(0) + smaller, self.positive)
+        self.negative = torch.where(derived, (-self.coef).clamp_min(0) + smaller, self.negative)
+        if self.is_linear:
+            self.coef = self.positive - self.negative
         self.alpha = self.alpha + step_d * moves[4]
-        self.pull = margin.T @ self.alpha - self.ridge * (self.positive - self.negative)
+        self._set_pull(margin, self.pull + step_d * moves[5])
         return True
 
     def _primal(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -271,13 +321,13 @@ class _State:
         self, moves: tuple[Tensor, ...], beta: Tensor, strength: float, penalised: Tensor, share: float
     ) -> tuple[float, float]:
         """Return the longest primal and dual steps that stay inside, times ``share``; they are equal for r > 0."""
-        d_p, d_n, d_s, d_x, d_a, d_e = moves
+        d_p, d_n, d_s, d_x, d_a, d_e, _ = moves
         halves = ((self.positive[penalised], d_p[penalised]), (self.negative[penalised], d_n[penalised]))
         primal = (*halves, (self.slack, d_s), (self.excess, d_x))
         pull, d_e = self.pull[penalised], d_e[penalised]
         dual = ((self.alpha, d_a), (beta, -d_a), (strength - pull, -d_e), (strength + pull, d_e))
         longest = _longest(primal, share), _longest(dual, share)
-        return (min(longest), min(longest)) if bool(self.ridge.any()) else longest
+        return (min(longest), min(longest)) if not self.is_linear else longest
 
 
 def _longest(pairs: tuple[tuple[Tensor, Tensor], ...], share: float) -> float:
