@@ -82,8 +82,6 @@ class Solver(ABC):
         The penalties that it accepts, by exact type; None for all with the L1 norm.
     accepts_any_penalty : bool
         Whether it accepts every penalty.
-    accepts_quadratic : bool
-        Whether ``l2_strength`` may be above zero.
     """
 
     name: ClassVar[str]
@@ -95,7 +93,6 @@ class Solver(ABC):
     smooths_losses: ClassVar[bool] = False
     penalty_kinds: ClassVar[tuple[type[Penalty], ...] | None] = None
     accepts_any_penalty: ClassVar[bool] = False
-    accepts_quadratic: ClassVar[bool] = True
 
     def refusal(self, problem: ConvexProblem) -> str | None:
         """Return what the problem lacks for this solver.
@@ -131,8 +128,6 @@ class Solver(ABC):
         penalty = problem.penalty
         if self.accepts_any_penalty:
             return None
-        if problem.l2_strength and not self.accepts_quadratic:
-            return "l2_strength=0"
         if self.penalty_kinds is None:
             return None if penalty.has_l1_norm else "a penalty with the L1 norm"
         strengths = problem.l1_strength, problem.l2_strength
