@@ -36,6 +36,9 @@ _STEEP = 0.995
 _ROUGH_ABOVE = 1e-3
 """Relative gap above which Hessians in float32 are good enough: half the work."""
 
+_WIDEST = 1e150
+"""Rounding whose square is finite."""
+
 
 class GroupNewton(Solver):
     """Newton's method on a rounded norm, for every loss with the group penalty or its elastic net."""
@@ -102,7 +105,7 @@ class _RoundedSearch:
         """Round so that the working atoms add at most ``allowance`` to the objective, and hinges half of it."""
         self.allowance = allowance
         atoms_weight = self.problem.l1_strength * max(1, int(self.working.sum()))
-        self.epsilon = max(NARROWEST, allowance / atoms_weight)
+        self.epsilon = min(max(NARROWEST, allowance / atoms_weight), _WIDEST)
         self.width = max(NARROWEST, allowance / float(self.hinge_weight.sum())) if self.has_hinge else NARROWEST
         self.smooth = smoothed(self.problem, self.width)
 
