@@ -82,8 +82,6 @@ class Solver(ABC):
         The penalties that it accepts, by exact type; None for all with the L1 norm.
     accepts_any_penalty : bool
         Whether it accepts every penalty.
-    accepts_quadratic : bool
-        Whether ``l2_strength`` may be above zero.
     needs : None, "ridge" or "elastic net"
         Whether ``l2_strength`` must be above zero, with ``l1_strength`` zero (ridge) or above it (elastic net).
     """
@@ -97,7 +95,6 @@ class Solver(ABC):
     smooths_losses: ClassVar[bool] = False
     penalty_kinds: ClassVar[tuple[type[Penalty], ...] | None] = None
     accepts_any_penalty: ClassVar[bool] = False
-    accepts_quadratic: ClassVar[bool] = True
     needs: ClassVar[Literal["ridge", "elastic net"] | None] = None
 
     def refusal(self, problem: ConvexProblem) -> str | None:
@@ -134,8 +131,6 @@ class Solver(ABC):
         penalty = problem.penalty
         if self.accepts_any_penalty:
             return None
-        if problem.l2_strength and not self.accepts_quadratic:
-            return "l2_strength=0"
         if self.needs is not None and not problem.l2_strength:
             return "l2_strength above zero"
         if self.needs is not None and (self.needs == "ridge") != (problem.l1_strength == 0):

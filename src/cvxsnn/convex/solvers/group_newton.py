@@ -1,4 +1,4 @@
-r"""Group norm: Newton's method on a rounded norm that is sharpened as the gap closes.
+r"""Group norm, with a quadratic or without: Newton's method on a rounded norm that is sharpened as the gap closes.
 
 The norm of an atom's outputs is replaced by :math:`\eta_j = \sqrt{\|w_j\|^2 + \epsilon^2}`, and a hinge by its rounded
 form. As ε falls the corners come back, and would stop Newton's method on the rounded objective. So its slope
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..certificate import lower_bound
 from ..losses import Hinge
-from ..penalties import GroupL2
+from ..penalties import GroupElasticNet, GroupL2
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
 from .newton import loss_hessian
@@ -24,7 +24,7 @@ _MAX_BACKTRACKS = 40
 _MAX_IDLE = 100
 _MIN_NEWCOMERS, _NEWCOMER_SHARE = 20, 0.5
 _TINY = 1e-10
-_RIDGE, _FLAT = 1e-13, 1e-2
+_DAMPING, _FLAT = 1e-13, 1e-2
 """Damping relative to the diagonal of the Hessian, and the curvature to assume where the loss is linear."""
 
 _SHARPNESS = 0.1
@@ -36,15 +36,17 @@ _STEEP = 0.995
 _ROUGH_ABOVE = 1e-3
 """Relative gap above which Hessians in float32 are good enough: half the work."""
 
+_WIDEST = 1e150
+"""Rounding whose square is finite."""
+
 
 class GroupNewton(Solver):
-    """Newton's method on a rounded norm, for every loss with the group penalty."""
+    """Newton's method on a rounded norm, for every loss with the group penalty or its elastic net."""
 
     name = "group-newton"
     solves = "problem"
     corner_kinds = (Hinge,)
-    penalty_kinds = (GroupL2,)
-    accepts_quadratic = False
+    penalty_kinds = (GroupL2, GroupElasticNet)
     max_iterations = 1000
 
     def solve(
@@ -103,7 +105,7 @@ class _RoundedSearch:
         """Round so that the working atoms add at most ``allowance`` to the objective, and hinges half of it."""
         self.allowance = allowance
         atoms_weight = self.problem.l1_strength * max(1, int(self.working.sum()))
-        self.epsilon = max(NARROWEST, allowance / atoms_weight)
+        self.epsilon = min(max(NARROWEST, allowance / atoms_weight), _WIDEST)
         self.width = max(NARROWEST, allowance / float(self.hinge_weight.sum())) if self.has_hinge else NARROWEST
         self.smooth = smoothed(self.problem, self.width)
 
@@ -138,7 +140,8 @@ class _RoundedSearch:
 
     def advance(self) -> None:
         """Take one Newton step on the rounded objective, over the working set and the intercept."""
-        problem, strength, n_outputs = self.problem, self.problem.l1_strength, self.problem.n_outputs
+        problem, n_outputs = self.problem, self.problem.n_outputs
+        strength, ridge = problem.l1_strength, problem.l2_strength
         atoms = torch.nonzero(self.working).squeeze(1)
         n_atoms, n_columns = len(atoms), len(atoms) + problem.intercept
         place = torch.arange(n_columns, device=atoms.device).repeat(n_outputs)
@@ -148,7 +151,7 @@ class _RoundedSearch:
         unit, unit_short = value / eta, short / eta_short
 
         dual = self.smooth.unit_dual(self.scores)
-        gradient = problem.correlation(dual)[atoms] + strength * unit
+        gradient = problem.correlation(dual)[atoms] + strength * unit + ridge * value
         if problem.intercept:
             gradient = torch.cat((gradient, (problem.row_weight @ dual)[None]))
         curvature = torch.where(
@@ -162,10 +165,10 @@ class _RoundedSearch:
         product = slope[:, :, None] * unit[:, None, :]
         bend = torch.eye(n_outputs).to(unit) - 0.5 * (product + product.mT)
         diagonal = torch.arange(n_atoms, device=atoms.device)
-        blocks[:, diagonal, :, diagonal] += strength * bend / eta[:, :, None]
+        blocks[:, diagonal, :, diagonal] += strength * bend / eta[:, :, None] + ridge * torch.eye(n_outputs).to(unit)
 
-        ridge = _RIDGE * (hessian.diagonal() + _FLAT)
-        move = solve_semidefinite(hessian, -gradient.T.reshape(-1), ridge).view(n_outputs, n_columns).T
+        damping = _DAMPING * (hessian.diagonal() + _FLAT)
+        move = solve_semidefinite(hessian, -gradient.T.reshape(-1), damping).view(n_outputs, n_columns).T
         d_value = move[:n_atoms]
         d_coef = torch.zeros_like(self.coef).index_put_((atoms,), d_value)
         d_intercept = move[n_atoms:].sum(0)
@@ -188,8 +191,10 @@ class _RoundedSearch:
         """Return the longest of the steps 1, ½, ¼, ... that lowers the rounded objective enough; zero if none does."""
 
         def objective(step: float) -> float:
-            norms = (self.coef[atoms] + step * d_coef[atoms]).norm(dim=1)
-            penalty = self.problem.l1_strength * _rounded(norms, self.epsilon).sum()
+            coef = self.coef[atoms] + step * d_coef[atoms]
+            penalty = self.problem.l1_strength * _rounded(coef.norm(dim=1), self.epsilon).sum()
+            if self.problem.l2_strength:
+                penalty = penalty + 0.5 * self.problem.l2_strength * coef.square().sum()
             return float(self.smooth.loss_value(self.scores + step * d_scores) + penalty)
 
         here = objective(0.0)

@@ -1,19 +1,26 @@
-r"""Hinge loss with the L1 penalty: a primal-dual interior-point method for its linear program.
+r"""Hinge loss with the L1 penalty or the elastic net: a primal-dual interior-point method.
 
 With :math:`Z = \mathrm{diag}(y) D`, the program and its dual are
 
 .. math::
-    \min_{w, \xi \ge 0} \omega^\top \xi + s \|w\|_1 \;\text{ s.t. }\; Zw + \xi \ge 1, \qquad
-    \max_{0 \le \alpha \le \omega} 1^\top \alpha \;\text{ s.t. }\; |Z^\top \alpha| \le s .
+    \min_{w, \xi \ge 0} \omega^\top \xi + s \|w\|_1 + \tfrac{r}{2} \|w\|_2^2
+    \;\text{ s.t. }\; Zw + \xi \ge 1, \qquad
+    \max_{0 \le \alpha \le \omega, w} 1^\top \alpha - \tfrac{r}{2} \|w\|_2^2
+    \;\text{ s.t. }\; |Z^\top \alpha - rw| \le s .
 
 Both have strictly feasible points that are easy to write down, so only the four complementarity products are left to
 drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the atoms
-(Mehrotra's predictor and corrector share it).
+(Mehrotra's predictor and corrector share it). For r = 0 the program is linear. For r > 0 the coefficients occur in the
+dual as well, so both points take steps of one length. For s = 0 the coefficients are free, as an intercept always is,
+and their constraint is the equation :math:`Z^\top \alpha = rw`.
 """
+
+from math import inf, sqrt
 
 import torch
 from torch import Tensor
 
+from ..certificate import lower_bound
 from ..losses import Hinge
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status, check_dense
@@ -27,13 +34,19 @@ _ROUGH_ABOVE = 1e-2
 _POLISH_BELOW = 1e-6
 """Relative gap below which the active sets are worth guessing."""
 
+_DENSE_BELOW = 0.1
+"""Gap, as a share of the tolerance, at which small coefficients are kept: where they are on the way to zero, the gap
+without them is within the tolerance by then."""
+
+_NEGLIGIBLE = 0.1
+"""What the norm may add to the objective, as a share of the tolerance, and still be left out."""
+
 
 class InteriorPoint(Solver):
-    """A primal-dual interior-point method, for the hinge loss with the L1 norm."""
+    """A primal-dual interior-point method, for the hinge loss with the L1 norm or the elastic net."""
 
     name = "interior-point"
     loss_kinds = (Hinge,)
-    accepts_quadratic = False
     max_iterations = 200
 
     def solve(
@@ -49,31 +62,43 @@ class InteriorPoint(Solver):
         """Minimise a problem of one output. The start is not used."""
         check_dense(problem, "the interior-point method")
         (head,) = problem.heads
-        labels, weight, strength = head.targets[:, 0], head.weight * problem.row_weight, problem.l1_strength
+        labels, weight = head.targets[:, 0], head.weight * problem.row_weight
         columns = problem.dictionary.columns()
         if problem.intercept:
             columns = torch.cat((columns, columns.new_ones(len(columns), 1)), dim=1)
         margin = columns * labels[:, None]
-        is_free = torch.zeros(margin.shape[1], dtype=torch.bool, device=margin.device)
+        is_intercept = torch.zeros(margin.shape[1], dtype=torch.bool, device=margin.device)
         if problem.intercept:
-            is_free[-1] = True
-        state = _State.feasible(margin, weight, strength, is_free)
-        best = _Best(margin, weight, strength, is_free)
+            is_intercept[-1] = True
+        ridge = torch.where(is_intercept, 0.0, problem.l2_strength).to(margin)
+        best, strength = _Best(problem, margin, weight, is_intercept), problem.l1_strength
+        if problem.l2_strength:
+            start = _State.inside(margin, weight, 0.0, ridge, is_intercept)
+            best.offer(start.coef, start.alpha)
+            if best.most_of_norm() <= _NEGLIGIBLE * tolerance * best.dual:
+                strength = 0.0
+        state = _State.inside(margin, weight, strength, ridge, is_intercept)
         status = Status.ITERATION_LIMIT
         for _ in range(max_iterations):
             coef = state.sparse_coef(strength)
             best.offer(coef, state.alpha)
-            if tolerance < best.relative_gap < _POLISH_BELOW:
-                best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
+            if problem.l2_strength:
+                best.keep_dense(state.coef)
+                best.use_dense(tolerance, _DENSE_BELOW * tolerance)
+            elif tolerance < best.relative_gap < _POLISH_BELOW:
+                best.offer(*_polish(margin, weight, strength, is_intercept, coef, state.alpha))
             callback(best.primal, max(best.dual, 0.0), int((coef != 0).sum()))
             if best.relative_gap <= tolerance:
                 status = Status.CONVERGED
                 break
-            # The balance that an intercept requires is an equation, which float32 would leave unsolved.
-            is_rough = best.relative_gap > _ROUGH_ABOVE and not problem.intercept
+            # The balance that a free coefficient requires is an equation, which float32 would leave unsolved.
+            is_rough = best.relative_gap > _ROUGH_ABOVE and not bool(state.is_free.any())
             has_moved = is_rough and state.advance(margin, weight, strength, torch.float32)
             if not has_moved and not state.advance(margin, weight, strength, torch.float64):
-                best.offer(*_polish(margin, weight, strength, is_free, coef, state.alpha))
+                if problem.l2_strength:
+                    best.use_dense(tolerance, inf)
+                else:
+                    best.offer(*_polish(margin, weight, strength, is_intercept, coef, state.alpha))
                 status = Status.CONVERGED if best.relative_gap <= tolerance else Status.STALLED
                 break
         n_atoms = problem.dictionary.n_atoms
@@ -84,10 +109,11 @@ class InteriorPoint(Solver):
 class _Best:
     """The best coefficients and the best dual variable seen so far."""
 
-    def __init__(self, margin: Tensor, weight: Tensor, strength: float, is_free: Tensor) -> None:
-        self._margin, self._weight, self._strength, self._is_free = margin, weight, strength, is_free
+    def __init__(self, problem: ConvexProblem, margin: Tensor, weight: Tensor, is_intercept: Tensor) -> None:
+        self._problem, self._margin, self._weight, self._is_intercept = problem, margin, weight, is_intercept
         self.coef, self.primal = margin.new_zeros(margin.shape[1]), float(weight.sum())
         self.alpha, self.dual = torch.zeros_like(weight), 0.0
+        self._dense, self._dense_primal = self.coef, inf
 
     @property
     def relative_gap(self) -> float:
@@ -95,17 +121,49 @@ class _Best:
 
     def offer(self, coef: Tensor, alpha: Tensor) -> None:
         """Keep what is better than before; the dual variable is made feasible first."""
-        excess = (1 - self._margin @ coef).clamp_min(0)
-        primal = float(self._weight @ excess + self._strength * coef[~self._is_free].abs().sum())
+        primal = self._objective(coef)
         if primal < self.primal:
             self.primal, self.coef = primal, coef
+        dual, alpha = self._quadratic_dual(alpha) if self._problem.l2_strength else self._linear_dual(alpha)
+        if dual > self.dual:
+            self.dual, self.alpha = dual, alpha
+
+    def most_of_norm(self) -> float:
+        """Return a bound on s·‖w‖₁ ≤ s·√n ‖w‖₂ at the optimum, where ½r‖w‖₂² is at most the objective."""
+        problem = self._problem
+        size = sqrt(2 * problem.dictionary.n_atoms * self.primal / problem.l2_strength)
+        return problem.l1_strength * size
+
+    def keep_dense(self, coef: Tensor) -> None:
+        """Keep coefficients that were not made sparse, apart from those that were."""
+        primal = self._objective(coef)
+        if primal < self._dense_primal:
+            self._dense_primal, self._dense = primal, coef
+
+    def use_dense(self, tolerance: float, enough: float) -> None:
+        """Prefer the coefficients that were not made sparse, if these are not within a gap and the others well are."""
+        is_enough = self._dense_primal - self.dual <= enough * self._dense_primal
+        if self.relative_gap > tolerance and is_enough and self._dense_primal < self.primal:
+            self.primal, self.coef = self._dense_primal, self._dense
+
+    def _objective(self, coef: Tensor) -> float:
+        excess = (1 - self._margin @ coef).clamp_min(0)
+        atoms, problem = coef[~self._is_intercept, None], self._problem
+        penalty = problem.penalty.value(atoms, problem.l1_strength, problem.l2_strength)
+        return float(self._weight @ excess + penalty)
+
+    def _linear_dual(self, alpha: Tensor) -> tuple[float, Tensor]:
         alpha = torch.minimum(alpha.clamp_min(0), self._weight)
         correlation = self._margin.T @ alpha
-        balanced = float(correlation[self._is_free].abs().sum()) <= 1e-12 * float(alpha.sum())
-        norm = float(correlation[~self._is_free].abs().max())
-        alpha = alpha * min(1.0, self._strength / norm if norm > 0 else 1.0)
-        if balanced and float(alpha.sum()) > self.dual:
-            self.dual, self.alpha = float(alpha.sum()), alpha
+        balanced = float(correlation[self._is_intercept].abs().sum()) <= 1e-12 * float(alpha.sum())
+        norm = float(correlation[~self._is_intercept].abs().max())
+        alpha = alpha * min(1.0, self._problem.l1_strength / norm if norm > 0 else 1.0)
+        return float(alpha.sum()) if balanced else -inf, alpha
+
+    def _quadratic_dual(self, alpha: Tensor) -> tuple[float, Tensor]:
+        labels, row_weight = self._problem.heads[0].targets[:, 0], self._problem.row_weight
+        bound, unit_dual = lower_bound(self._problem, (-labels * alpha / row_weight)[:, None])
+        return bound, -labels * row_weight * unit_dual[:, 0]
 
 
 def _polish(
@@ -131,55 +189,76 @@ def _polish(
 
 
 class _State:
-    """A strictly feasible primal-dual pair, all slacks kept as variables of their own.
+    """A primal-dual pair that is strictly inside of all bounds, with slacks that are variables of their own.
 
-    ``positive − negative`` are the coefficients, ``slack`` is Zw + ξ − 1, ``excess`` is ξ, ``alpha`` the dual variable,
-    ``correlation`` Zᵀα.
+    ``coef`` is w, ``positive − negative`` as well, ``slack`` is Zw + ξ − 1, ``excess`` is ξ, ``alpha`` the dual
+    variable, ``pull`` is Zᵀα − rw but for ``residual``, and zero for what ``is_free``. ``ridge`` is r, zero for an
+    intercept.
     """
 
-    def __init__(self, positive: Tensor, negative: Tensor, slack: Tensor, excess: Tensor, alpha: Tensor) -> None:
-        self.positive, self.negative, self.slack, self.excess, self.alpha = positive, negative, slack, excess, alpha
-        self.correlation = torch.empty(0)
-        self.is_free = torch.empty(0)
+    def __init__(
+        self, margin: Tensor, ridge: Tensor, is_free: Tensor, coef: Tensor, pull: Tensor, alpha: Tensor
+    ) -> None:
+        self.ridge, self.is_free, self.coef, self.alpha = ridge, is_free, coef, alpha
+        self.is_linear = not bool(ridge.any())
+        self.positive, self.negative = coef.clamp_min(0) + 1, (-coef).clamp_min(0) + 1
+        short = 1 - margin @ coef
+        self.slack, self.excess = (-short).clamp_min(0) + 1, short.clamp_min(0) + 1
+        self._set_pull(margin, pull)
 
     @classmethod
-    def feasible(cls, margin: Tensor, weight: Tensor, strength: float, is_free: Tensor) -> "_State":
-        """Return a feasible state: zero coefficients made of equal halves, and a small multiple of the row weights."""
-        n_rows, n_columns = margin.shape
-        half = margin.new_full((n_columns,), 1.0)
-        for label in margin[:, is_free].T:  # an intercept requires classes of equal mass
+    def inside(
+        cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor
+    ) -> "_State":
+        """Return a state inside of all bounds, from a multiple of the row weights.
+
+        The multiple is so small that the coefficients are zero, made of equal halves; or for r > 0, if that is larger,
+        such that the mean margin is at most one.
+        """
+        is_free = is_intercept if strength else torch.ones_like(is_intercept)
+        for label in margin[:, is_intercept].T:  # an intercept requires classes of equal mass
             up, down = weight[label > 0].sum(), weight[label < 0].sum()
             weight = weight * torch.minimum(up, down) / torch.where(label > 0, up, down)
-        largest = float((margin.T @ weight)[~is_free].abs().max())
+        correlation = (margin.T @ weight).masked_fill(is_intercept, 0.0)
+        largest = float(correlation.abs().max())
         share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
-        state = cls(half, half.clone(), margin.new_ones(n_rows), margin.new_full((n_rows,), 2.0), share * weight)
-        state.correlation = margin.T @ state.alpha
-        state.is_free = is_free
-        return state
+        fitting = float(ridge.max() * weight.sum() / correlation.square().sum()) if largest > 0 else 0.0
+        if share >= min(fitting, 0.5):
+            return cls(margin, ridge, is_free, torch.zeros_like(ridge), share * correlation, share * weight)
+        share = min(fitting, 0.5)
+        pull = (share * correlation).clamp(-0.5 * strength, 0.5 * strength)
+        coef = torch.where(is_intercept, 0.0, (share * correlation - pull) / ridge)
+        return cls(margin, ridge, is_free, coef, pull, share * weight)
+
+    def _set_pull(self, margin: Tensor, pull: Tensor) -> None:
+        """Set the pull, for r = 0 to the correlation, which leaves no residual but that of free coefficients."""
+        correlation = margin.T @ self.alpha
+        self.pull = (correlation if self.is_linear else pull).masked_fill(self.is_free, 0.0)
+        self.residual = correlation - self.ridge * self.coef - self.pull
 
     def sparse_coef(self, strength: float) -> Tensor:
         """Return the coefficients, with those set to zero whose halves are smaller than their dual slacks."""
-        is_active = (self.positive > strength - self.correlation) | (self.negative > strength + self.correlation)
-        return torch.where(is_active | self.is_free, self.positive - self.negative, 0.0)
+        is_active = (self.positive > strength - self.pull) | (self.negative > strength + self.pull)
+        return torch.where(is_active | self.is_free, self.coef, 0.0)
 
     def advance(self, margin: Tensor, weight: Tensor, strength: float, precision: torch.dtype) -> bool:
         """Take a predictor-corrector step, its matrix formed in ``precision``; return False if rounding prevents it."""
-        upper = (strength - self.correlation).masked_fill(self.is_free, 1.0)
-        lower = (strength + self.correlation).masked_fill(self.is_free, 1.0)
+        upper = (strength - self.pull).masked_fill(self.is_free, 1.0)
+        lower = (strength + self.pull).masked_fill(self.is_free, 1.0)
         beta = weight - self.alpha
         penalised = ~self.is_free
         n_products = 2 * len(weight) + 2 * int(penalised.sum())
 
-        def complementarity(p: Tensor, q: Tensor, r: Tensor, x: Tensor, a: Tensor, c: Tensor) -> float:
+        def complementarity(p: Tensor, q: Tensor, r: Tensor, x: Tensor, a: Tensor, e: Tensor) -> float:
             total = a @ r + (weight - a) @ x
-            total = total + ((strength - c) * p + (strength + c) * q)[penalised].sum()
+            total = total + ((strength - e) * p + (strength + e) * q)[penalised].sum()
             return float(total) / n_products
 
-        drift = margin @ (self.positive - self.negative) + self.excess - 1 - self.slack
+        drift = margin @ self.coef + self.excess - 1 - self.slack
         row_scale = self.slack / self.alpha + self.excess / beta
         column_scale = torch.where(penalised, 1.0 / (self.positive / upper + self.negative / lower), 0.0)
         system = self_product((margin * row_scale.rsqrt()[:, None]).to(precision)).to(torch.float64)
-        system.diagonal().add_(column_scale)
+        system.diagonal().add_(column_scale + self.ridge)
         factor, info = torch.linalg.cholesky_ex(system)
         if int(info):
             system.diagonal().add_(1e-14 * system.diagonal().max())
@@ -191,31 +270,31 @@ class _State:
             right = c1 / self.alpha - c2 / beta - drift
             halves = torch.where(penalised, c3 / upper - c4 / lower, 0.0)
             target = margin.T @ (right / row_scale) + column_scale * halves
-            target = target + torch.where(self.is_free, self.correlation, 0.0)
+            target = target + self.residual
             d_coef = torch.cholesky_solve(target[:, None], factor)[:, 0]
             fit = margin @ d_coef
             d_alpha = (right - fit) / row_scale
-            d_correlation = margin.T @ d_alpha
+            d_pull = margin.T @ d_alpha - self.ridge * d_coef + self.residual
             # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
             # feasibility, which would otherwise be lost to rounding as the divisors vanish.
-            rise, fall = (c3 + self.positive * d_correlation) / upper, (c4 - self.negative * d_correlation) / lower
+            rise, fall = (c3 + self.positive * d_pull) / upper, (c4 - self.negative * d_pull) / lower
             d_positive = torch.where(upper < lower, d_coef + fall, rise).where(penalised, 0.5 * d_coef)
             d_negative = torch.where(upper < lower, fall, rise - d_coef).where(penalised, -0.5 * d_coef)
             gape, over = (c1 - self.slack * d_alpha) / self.alpha, (c2 + self.excess * d_alpha) / beta
             d_slack = torch.where(self.alpha < beta, fit + over + drift, gape)
             d_excess = torch.where(self.alpha < beta, over, gape - fit - drift)
-            return d_positive, d_negative, d_slack, d_excess, d_alpha, d_correlation
+            return d_positive, d_negative, d_slack, d_excess, d_alpha, d_pull, d_coef
 
         products = (self.alpha * self.slack, beta * self.excess, upper * self.positive, lower * self.negative)
-        mu = complementarity(self.positive, self.negative, self.slack, self.excess, self.alpha, self.correlation)
+        mu = complementarity(self.positive, self.negative, self.slack, self.excess, self.alpha, self.pull)
         affine = solve(*(-product for product in products))
         step_p, step_d = self._steps(affine, beta, strength, penalised, 1.0)
         ahead = [value + step_p * d for value, d in zip(self._primal(), affine[:4], strict=True)]
-        ahead += [self.alpha + step_d * affine[4], self.correlation + step_d * affine[5]]
+        ahead += [self.alpha + step_d * affine[4], self.pull + step_d * affine[5]]
         after = complementarity(*ahead)
         centre = mu * (max(after, 0.0) / mu) ** _CENTRING_POWER
-        d_p, d_n, d_s, d_x, d_a, d_c = affine
-        second = (d_a * d_s, -d_a * d_x, -d_c * d_p, d_c * d_n)
+        d_p, d_n, d_s, d_x, d_a, d_e, _ = affine
+        second = (d_a * d_s, -d_a * d_x, -d_e * d_p, d_e * d_n)
         moves = solve(*(centre - product - cross for product, cross in zip(products, second, strict=True)))
         step_p, step_d = self._steps(moves, beta, strength, penalised, _STEP_TO_BOUNDARY)
         if max(step_p, step_d) < 1e-10:
@@ -223,11 +302,16 @@ class _State:
         self.positive, self.negative, self.slack, self.excess = (
             value + step_p * d for value, d in zip(self._primal(), moves[:4], strict=True)
         )
-        if bool(self.is_free.any()):  # only the difference of a free coefficient's halves means anything
-            coef = (self.positive - self.negative)[self.is_free]
-            self.positive[self.is_free], self.negative[self.is_free] = coef.clamp_min(0) + 1, (-coef).clamp_min(0) + 1
+        self.coef = self.positive - self.negative if self.is_linear else self.coef + step_p * moves[6]
+        # The larger half follows from the smaller one; for a free coefficient, only their difference means anything.
+        derived = self.is_free if self.is_linear else torch.ones_like(self.is_free)
+        smaller = torch.minimum(self.positive, self.negative).masked_fill(self.is_free, 1.0)
+        self.positive = torch.where(derived, self.coef.clamp_min(0) + smaller, self.positive)
+        self.negative = torch.where(derived, (-self.coef).clamp_min(0) + smaller, self.negative)
+        if self.is_linear:
+            self.coef = self.positive - self.negative
         self.alpha = self.alpha + step_d * moves[4]
-        self.correlation = margin.T @ self.alpha
+        self._set_pull(margin, self.pull + step_d * moves[5])
         return True
 
     def _primal(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -236,13 +320,14 @@ class _State:
     def _steps(
         self, moves: tuple[Tensor, ...], beta: Tensor, strength: float, penalised: Tensor, share: float
     ) -> tuple[float, float]:
-        """Return the longest primal and dual steps that stay inside, times ``share``."""
-        d_p, d_n, d_s, d_x, d_a, d_c = moves
+        """Return the longest primal and dual steps that stay inside, times ``share``; they are equal for r > 0."""
+        d_p, d_n, d_s, d_x, d_a, d_e, _ = moves
         halves = ((self.positive[penalised], d_p[penalised]), (self.negative[penalised], d_n[penalised]))
         primal = (*halves, (self.slack, d_s), (self.excess, d_x))
-        correlation, d_c = self.correlation[penalised], d_c[penalised]
-        dual = ((self.alpha, d_a), (beta, -d_a), (strength - correlation, -d_c), (strength + correlation, d_c))
-        return _longest(primal, share), _longest(dual, share)
+        pull, d_e = self.pull[penalised], d_e[penalised]
+        dual = ((self.alpha, d_a), (beta, -d_a), (strength - pull, -d_e), (strength + pull, d_e))
+        longest = _longest(primal, share), _longest(dual, share)
+        return (min(longest), min(longest)) if not self.is_linear else longest
 
 
 def _longest(pairs: tuple[tuple[Tensor, Tensor], ...], share: float) -> float:
