@@ -31,9 +31,9 @@ def cross_validate(
     again sum to one.
 
     A sample is a row, or all steps of a sequence if the dictionary has a row for each. Folds have equally many samples,
-    and equally many of each class, up to one; for sequences of rows, the class is that of the last one, and for several
-    heads that of the first head with classes. A class with fewer samples than folds is missing from some folds. The
-    only sample of a class is never left out, nor are samples without weight: they have no part in the errors.
+    and equally many of each class, up to one: that of the sample's last row, in the first head with classes. A class
+    with fewer samples than folds is missing from some folds. The only sample of a class is never left out, nor are
+    samples without weight: they have no part in the errors.
 
     Parameters
     ----------
@@ -116,9 +116,11 @@ def _deal(
     class_of_row = next((c for head in problem.heads if (c := row_classes(head.targets)) is not None), None)
     class_of_sample = np.zeros(sample_of_row.max() + 1, dtype=np.int64)
     if class_of_row is not None:
-        class_of_sample[sample_of_row[weighted]] = class_of_row.cpu().numpy()[weighted]
-        is_alone = np.bincount(class_of_sample[samples]) == 1
-        samples = samples[~is_alone[class_of_sample[samples]]]
+        classes = class_of_row.cpu().numpy()[weighted]
+        class_of_sample[sample_of_row[weighted]] = classes  # of several rows the last one stays
+        occurring, owners = np.unique(np.stack([classes, sample_of_row[weighted]]), axis=1)
+        is_alone = np.bincount(occurring) == 1
+        samples = np.setdiff1d(samples, owners[is_alone[occurring]])
     if len(samples) < n_folds:
         raise InvalidInputError(
             f"expected at most as many folds as samples that can be left out, got n_folds={n_folds} for {len(samples)}"
