@@ -513,6 +513,15 @@ def test_all_strengths_share_one_gram_matrix(monkeypatch: pytest.MonkeyPatch) ->
     assert not any(active_set.has_gram(solution.problem) for solution in path)
 
 
+def test_a_path_forms_the_gram_matrix_even_where_one_solve_would_not() -> None:
+    rng = np.random.default_rng(0)
+    problem = ConvexProblem(rng.random((50, 800)) < 0.5, rng.normal(size=50), "squared")
+    solve(problem.with_strength(0.9 * problem.critical_strength))
+    assert not active_set.has_gram(problem)
+    solve_path(problem, [0.9 * problem.critical_strength])
+    assert active_set.has_gram(problem)
+
+
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("columns", [*COLUMNS, "constant", "silent"])
 def test_strengths_of_the_quadratic_fall_from_nearly_no_fit_to_nearly_no_penalty(columns: str, intercept: bool) -> None:

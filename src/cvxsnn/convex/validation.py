@@ -94,17 +94,20 @@ def row_classes(targets: Tensor) -> Tensor | None:
     values = torch.unique(targets)
     if len(values) != 2:
         return None
-    is_up = targets == values[1]
+    is_up: Tensor = (targets == values[1]).to(torch.int64)
     if targets.shape[1] == 1:
-        return is_up[:, 0].to(torch.int64)
-    return is_up.to(torch.uint8).argmax(1) if bool((is_up.sum(1) == 1).all()) else None
+        return is_up[:, 0]
+    return is_up.argmax(1) if bool((is_up.sum(1) == 1).all()) else None
 
 
 def _hits(targets: Tensor, scores: Tensor) -> Tensor | None:
     values = torch.unique(targets)
     if len(values) != 2:
         return None
+    hits: Tensor
     classes = row_classes(targets)
     if classes is not None and targets.shape[1] > 1:
-        return (scores.argmax(1) == classes).to(scores)
-    return ((scores > values.mean()) == (targets == values[1])).all(1).to(scores)
+        hits = scores.argmax(1) == classes
+    else:
+        hits = ((scores > values.mean()) == (targets == values[1])).all(1)
+    return hits.to(scores)
