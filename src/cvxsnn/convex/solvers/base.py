@@ -84,6 +84,8 @@ class Solver(ABC):
         Whether it accepts every penalty.
     accepts_quadratic : bool
         Whether ``l2_strength`` may be above zero.
+    needs : None, "ridge" or "elastic net"
+        Whether ``l2_strength`` must be above zero, with ``l1_strength`` zero (ridge) or above it (elastic net).
     """
 
     name: ClassVar[str]
@@ -96,6 +98,7 @@ class Solver(ABC):
     penalty_kinds: ClassVar[tuple[type[Penalty], ...] | None] = None
     accepts_any_penalty: ClassVar[bool] = False
     accepts_quadratic: ClassVar[bool] = True
+    needs: ClassVar[Literal["ridge", "elastic net"] | None] = None
 
     def refusal(self, problem: ConvexProblem) -> str | None:
         """Return what the problem lacks for this solver.
@@ -133,6 +136,10 @@ class Solver(ABC):
             return None
         if problem.l2_strength and not self.accepts_quadratic:
             return "l2_strength=0"
+        if self.needs is not None and not problem.l2_strength:
+            return "l2_strength above zero"
+        if self.needs is not None and (self.needs == "ridge") != (problem.l1_strength == 0):
+            return "l1_strength=0" if self.needs == "ridge" else "l1_strength above zero"
         if self.penalty_kinds is None:
             return None if penalty.has_l1_norm else "a penalty with the L1 norm"
         strengths = problem.l1_strength, problem.l2_strength
