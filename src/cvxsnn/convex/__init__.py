@@ -1,6 +1,7 @@
 """The convex program: problems, certificates, solvers."""
 
 from .certificate import Certificate, certify, certify_with_bound
+from .folds import cross_validate
 from .leave_one_out import leave_one_out
 from .losses import LOSSES, Loss
 from .objective import Objective
@@ -41,6 +42,7 @@ __all__ = [
     "certify",
     "certify_statistics",
     "certify_with_bound",
+    "cross_validate",
     "gather_statistics",
     "leave_one_out",
     "solve",

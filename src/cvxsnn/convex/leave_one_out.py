@@ -11,6 +11,7 @@ the same signs, so it is an approximation: it leaves out that the choice of atom
 For ridge at many strengths one eigendecomposition of the Gram matrix serves all of them.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -38,8 +39,11 @@ _BLOCK = 2**25
 def leave_one_out(path: RegularizationPath) -> RegularizationPath:
     """Compute the leave-one-out errors of every solution of a path, for the squared loss.
 
-    They are exact where ``l1_strength`` is zero. Elsewhere they take the active atoms as given, which is close where
-    few atoms change when a row is left out.
+    They are those of fits in which row i has no weight and all else, the strengths among it, stays as it is. They are
+    exact where ``l1_strength`` is zero. Elsewhere they take the active atoms as given. On 30 random problems with 60 to
+    120 rows, their mean was within 5 % of that of n fits where at most a quarter as many atoms as rows were active, and
+    within 15 % up to a half. With more active atoms it was within 10 % at an ``l2_strength`` of 0.05 or 0.1, and up to
+    twice as high without a quadratic: use ``cross_validate`` there.
 
     Parameters
     ----------
@@ -89,35 +93,35 @@ class _Leverages:
         check_fits(gram_bytes(n_atoms), problem.row_weight.device, "leave-one-out errors", "use fewer witnesses")
         self._gram = weighted_gram(problem)
         self._means = problem.dictionary.rmatvec(problem.row_weight[:, None])[:, 0] if problem.intercept else None
-        self._squares: Tensor | None = None
-        n_ridge = sum(solution.problem.l1_strength == 0 for solution in path)
-        if n_ridge >= _WORTH_EIGENVALUES:
-            self._eigenvalues, basis = torch.linalg.eigh(self._gram)
-            self._squares = torch.cat([(block @ basis).square() for block in self._rows()])
+        ridges = {self._ridge(solution) for solution in path if solution.problem.l1_strength == 0}
+        self._of_ridge: dict[float, Tensor] = {}
+        if len(ridges) >= _WORTH_EIGENVALUES:
+            eigenvalues, basis = torch.linalg.eigh(self._gram)
+            inverses = torch.stack([1 / (eigenvalues.clamp_min(0) + ridge) for ridge in ridges], dim=1)
+            forms = torch.cat([(block @ basis).square() @ inverses for block in self._rows()])
+            self._of_ridge = dict(zip(ridges, forms.T, strict=True))
 
     def of(self, solution: Solution) -> Tensor:
         """Return the leverages of a solution, of shape (n_rows, n_outputs)."""
-        problem, (head,) = self._problem, self._problem.heads
-        ridge = solution.problem.l2_strength / head.weight
-        own = torch.ones_like(problem.row_weight) if problem.intercept else torch.zeros_like(problem.row_weight)
+        problem, ridge = self._problem, self._ridge(solution)
         if solution.problem.l1_strength == 0:
-            if self._squares is not None:
-                shared = self._squares @ (1 / (self._eigenvalues.clamp_min(0) + ridge))
-            else:
-                shared = self._quadratic_forms(None, ridge)
-            columns = [own + shared] * problem.n_outputs
-            return problem.row_weight[:, None] * torch.stack(columns, dim=1)
-        columns = [own + self._quadratic_forms(torch.nonzero(column).squeeze(1), ridge) for column in solution.coef.T]
-        return problem.row_weight[:, None] * torch.stack(columns, dim=1)
+            forms = self._of_ridge[ridge] if ridge in self._of_ridge else self._quadratic_forms(None, ridge)
+            columns = [forms] * problem.n_outputs
+        else:
+            columns = [self._quadratic_forms(torch.nonzero(column).squeeze(1), ridge) for column in solution.coef.T]
+        return problem.row_weight[:, None] * (torch.stack(columns, dim=1) + problem.intercept)
 
-    def _rows(self, atoms: Tensor | None = None) -> "list[Tensor]":
-        """Return blocks of rows, centred if there is an intercept."""
+    def _ridge(self, solution: Solution) -> float:
+        return solution.problem.l2_strength / self._problem.heads[0].weight
+
+    def _rows(self, atoms: Tensor | None = None) -> Iterator[Tensor]:
+        """Yield blocks of rows, centred if there is an intercept."""
         n_rows = max(1, _BLOCK // self._problem.dictionary.n_atoms)
-        blocks = self._problem.dictionary.iterate_rows(n_rows, atoms=atoms)
-        if self._means is None:
-            return [block for _, block in blocks]
-        means = self._means if atoms is None else self._means[atoms]
-        return [block - means for _, block in blocks]
+        for _, block in self._problem.dictionary.iterate_rows(n_rows, atoms=atoms):
+            if self._means is None:
+                yield block
+            else:
+                yield block - (self._means if atoms is None else self._means[atoms])
 
     def _quadratic_forms(self, atoms: Tensor | None, ridge: float) -> Tensor:
         """Return dᵀ K⁻¹ d of each row, over some atoms."""

@@ -23,11 +23,14 @@ _TOLERANCE_LEFT_TO_SOLVER = 0.5
 """Solvers stop at this share of the tolerance, so that rounding in the certificate does not undo their work."""
 
 _L2_RATIOS = 1e-1, 1e-8
-"""Strengths of the quadratic to begin and end with, relative to the sum of the columns' variances."""
+"""Strengths of the quadratic to begin and end with, relative to the trace of the Gram matrix."""
 
 _SMALLEST, _LARGEST = 2.0**-52, 2.0**52
 """Strengths of the quadratic, relative to the square of the largest entry, beyond which float64 cannot tell them from
 zero, or the coefficients from zeros."""
+
+_ROUNDING = 1e-12
+"""Relative differences of sums over the rows that are only rounding."""
 
 _CERTIFIED_TOGETHER, _CERTIFIED_BYTES = 64, 2**29
 """Most solutions whose certificates share one pass over the dictionary, and the room for their scores."""
@@ -159,13 +162,19 @@ def solve_path(
 
 
 def l2_strengths_of(problem: ConvexProblem, n_strengths: int = 10) -> list[float]:
-    """Return strengths of the quadratic that suit the data, falling: from nearly no fit to nearly no penalty."""
+    """Return strengths of the quadratic that suit the data, falling: from nearly no fit to nearly no penalty.
+
+    They are relative to the trace of the Gram matrix, which bounds its largest eigenvalue.
+    """
     squares = torch.zeros_like(problem.row_weight[:1])
     for rows, block in problem.dictionary.iterate_rows():
         squares = squares + (problem.row_weight[rows] @ block.square()).sum()
-    means = problem.dictionary.rmatvec(problem.row_weight[:, None])
-    variance = float(squares - means.square().sum()) or float(squares) or 1.0  # bounds the largest eigenvalue
-    return [variance * float(ratio) for ratio in np.geomspace(*_L2_RATIOS, n_strengths)]
+    trace = float(squares)
+    if problem.intercept:
+        means = problem.dictionary.rmatvec(problem.row_weight[:, None])
+        variance = trace - float(means.square().sum())
+        trace = variance if variance > _ROUNDING * trace else trace  # else the columns are constant
+    return [(trace or 1.0) * float(ratio) for ratio in np.geomspace(*_L2_RATIOS, n_strengths)]
 
 
 class Certified:
@@ -349,7 +358,7 @@ class RegularizationPath:
             scores = (means if by == "accuracy" else -means).tolist()
             best = max(allowed, key=scores.__getitem__)
             slack = float(self.validation.standard_error(by)[best]) if one_standard_error else 0.0
-            enough = scores[best] - slack
+            enough = scores[best] - slack - _ROUNDING * abs(scores[best])
         good = [place for place in allowed if scores[place] >= enough]
 
         def rank(place: int) -> tuple[int, float, float]:
@@ -522,7 +531,7 @@ def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:
 
 def _check_l2_strength(problem: ConvexProblem) -> None:
     """Refuse a quadratic that rounding would swallow, or that would swallow all else."""
-    scale = problem.dictionary.largest_entry**2
+    scale = problem.dictionary.largest_entry**2 or 1.0
     if problem.l2_strength and not _SMALLEST * scale <= problem.l2_strength <= _LARGEST * scale:
         raise InvalidInputError(
             f"expected l2_strength=0 or between {_SMALLEST * scale:.2g} and {_LARGEST * scale:.2g} for these columns, "
