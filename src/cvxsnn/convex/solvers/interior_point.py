@@ -207,9 +207,7 @@ class _State:
         self._set_pull(margin, pull)
 
     @classmethod
-    def inside(
-        cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor
-    ) -> "_State":
+    def inside(cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor) -> "_State":
         """Return a state inside of all bounds, from a multiple of the row weights.
 
         The multiple is so small that the coefficients are zero, made of equal halves; or for r > 0, if that is larger,

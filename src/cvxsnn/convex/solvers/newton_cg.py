@@ -60,9 +60,33 @@ class NewtonCG(Solver):
         max_iterations: int,
         callback: Callback,
     ) -> SolverResult:
-        """Minimise a problem of one head."""
+        """Minimise a problem of one head: all outputs in step, and one by one those of a loss that needs it."""
         purpose = "Newton's method by conjugate gradients"
         check_fits(dense_bytes(*problem.dictionary.shape), problem.dictionary.device, purpose, "use fewer witnesses")
+        found = self._solve_in_step(problem, coef, intercept, tolerance, max_iterations, callback)
+        (head,) = problem.heads
+        if found.status is Status.CONVERGED or problem.n_outputs == 1 or not head.loss.is_separable:
+            return found
+        alone = [
+            self._solve_in_step(
+                problem.part(own), found.coef[:, own], found.intercept[own], tolerance, max_iterations, callback
+            )
+            for own in problem.independent_outputs()
+        ]
+        status = max((own.status for own in alone), key=list(Status).index)
+        return SolverResult(
+            torch.cat([own.coef for own in alone], dim=1), torch.cat([own.intercept for own in alone]), status
+        )
+
+    def _solve_in_step(
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        tolerance: float,
+        max_iterations: int,
+        callback: Callback,
+    ) -> SolverResult:
         search = RidgeSteps(problem, coef, intercept)
         best_gap, best_primal, n_idle = inf, inf, 0
         for _ in range(max_iterations):
