@@ -38,6 +38,9 @@ _DENSE_BELOW = 0.1
 """Gap, as a share of the tolerance, at which small coefficients are kept: where they are on the way to zero, the gap
 without them is within the tolerance by then."""
 
+_TRIMMED = 0.5
+"""What setting the smallest of them to zero may add to the objective, as a share of the tolerance."""
+
 _NEGLIGIBLE = 0.1
 """What the norm may add to the objective, as a share of the tolerance, and still be left out."""
 
@@ -72,12 +75,12 @@ class InteriorPoint(Solver):
             is_intercept[-1] = True
         ridge = torch.where(is_intercept, 0.0, problem.l2_strength).to(margin)
         best, strength = _Best(problem, margin, weight, is_intercept), problem.l1_strength
+        state = _State.inside(margin, weight, strength, ridge, is_intercept)
         if problem.l2_strength:
-            start = _State.inside(margin, weight, 0.0, ridge, is_intercept)
-            best.offer(start.coef, start.alpha)
+            best.offer(state.coef, state.fitting_share() * state.alpha)
             if best.most_of_norm() <= _NEGLIGIBLE * tolerance * best.dual:
                 strength = 0.0
-        state = _State.inside(margin, weight, strength, ridge, is_intercept)
+                state = _State.inside(margin, weight, strength, ridge, is_intercept)
         status = Status.ITERATION_LIMIT
         for _ in range(max_iterations):
             coef = state.sparse_coef(strength)
@@ -141,10 +144,20 @@ class _Best:
             self._dense_primal, self._dense = primal, coef
 
     def use_dense(self, tolerance: float, enough: float) -> None:
-        """Prefer the coefficients that were not made sparse, if these are not within a gap and the others well are."""
+        """Prefer coefficients that were not made sparse, where those that were have no gap of ``tolerance``.
+
+        They need one of ``enough``, and of them too the smallest are set to zero, as far as the tolerance admits it.
+        """
         is_enough = self._dense_primal - self.dual <= enough * self._dense_primal
         if self.relative_gap > tolerance and is_enough and self._dense_primal < self.primal:
-            self.primal, self.coef = self._dense_primal, self._dense
+            self.coef = self._trimmed(self._dense, _TRIMMED * tolerance * self._dense_primal)
+            self.primal = self._objective(self.coef)
+
+    def _trimmed(self, coef: Tensor, cost: float) -> Tensor:
+        """Return the coefficients without the smallest, at a loss that rises by no more than a cost."""
+        slope = (self._weight @ self._margin.abs()).masked_fill(self._is_intercept, inf)
+        costs, order = (slope * coef.abs()).sort()
+        return coef.index_fill(0, order[costs.cumsum(0) <= cost], 0.0)
 
     def _objective(self, coef: Tensor) -> float:
         excess = (1 - self._margin @ coef).clamp_min(0)
@@ -197,38 +210,41 @@ class _State:
     """
 
     def __init__(
-        self, margin: Tensor, ridge: Tensor, is_free: Tensor, coef: Tensor, pull: Tensor, alpha: Tensor
+        self, margin: Tensor, ridge: Tensor, is_free: Tensor, alpha: Tensor, pull: Tensor, half: float
     ) -> None:
-        self.ridge, self.is_free, self.coef, self.alpha = ridge, is_free, coef, alpha
+        n_rows, n_columns = margin.shape
+        self.ridge, self.is_free, self.alpha = ridge, is_free, alpha
         self.is_linear = not bool(ridge.any())
-        self.positive, self.negative = coef.clamp_min(0) + 1, (-coef).clamp_min(0) + 1
-        short = 1 - margin @ coef
-        self.slack, self.excess = (-short).clamp_min(0) + 1, short.clamp_min(0) + 1
+        self.coef = margin.new_zeros(n_columns)
+        self.positive, self.negative = margin.new_full((n_columns,), half), margin.new_full((n_columns,), half)
+        self.slack, self.excess = margin.new_ones(n_rows), margin.new_full((n_rows,), 2.0)
         self._set_pull(margin, pull)
 
     @classmethod
-    def inside(
-        cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor
-    ) -> "_State":
-        """Return a state inside of all bounds, from a multiple of the row weights.
+    def inside(cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor) -> "_State":
+        """Return a state inside of all bounds: zero coefficients made of equal halves, a multiple of the row weights.
 
-        The multiple is so small that the coefficients are zero, made of equal halves; or for r > 0, if that is larger,
-        such that the mean margin is at most one.
+        For r = 0 it is so small a multiple that there is no residual.
         """
-        is_free = is_intercept if strength else torch.ones_like(is_intercept)
         for label in margin[:, is_intercept].T:  # an intercept requires classes of equal mass
             up, down = weight[label > 0].sum(), weight[label < 0].sum()
             weight = weight * torch.minimum(up, down) / torch.where(label > 0, up, down)
-        correlation = (margin.T @ weight).masked_fill(is_intercept, 0.0)
-        largest = float(correlation.abs().max())
+        correlation = margin.T @ weight
+        if bool(ridge.any()):
+            is_free = is_intercept if strength else torch.ones_like(is_intercept)
+            alpha = 0.5 * weight
+            half = max(1.0, float(alpha.mean()) / strength) if strength else 1.0
+            return cls(margin, ridge, is_free, alpha, (0.5 * correlation).clamp(-0.5 * strength, 0.5 * strength), half)
+        largest = float(correlation[~is_intercept].abs().max())
         share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
-        fitting = float(ridge.max() * weight.sum() / correlation.square().sum()) if largest > 0 else 0.0
-        if share >= min(fitting, 0.5):
-            return cls(margin, ridge, is_free, torch.zeros_like(ridge), share * correlation, share * weight)
-        share = min(fitting, 0.5)
-        pull = (share * correlation).clamp(-0.5 * strength, 0.5 * strength)
-        coef = torch.where(is_intercept, 0.0, (share * correlation - pull) / ridge)
-        return cls(margin, ridge, is_free, coef, pull, share * weight)
+        return cls(margin, ridge, is_intercept, share * weight, share * correlation, 1.0)
+
+    def fitting_share(self) -> float:
+        """Return the multiple of the dual variable, at most one, with the largest dual value for s = 0."""
+        correlation = (self.pull + self.residual)[self.ridge > 0]
+        curvature = float(correlation.square().sum())
+        rise = float(self.ridge.max() * self.alpha.sum())
+        return rise / curvature if rise < curvature else 1.0
 
     def _set_pull(self, margin: Tensor, pull: Tensor) -> None:
         """Set the pull, for r = 0 to the correlation, which leaves no residual but that of free coefficients."""
@@ -274,7 +290,10 @@ class _State:
             d_coef = torch.cholesky_solve(target[:, None], factor)[:, 0]
             fit = margin @ d_coef
             d_alpha = (right - fit) / row_scale
-            d_pull = margin.T @ d_alpha - self.ridge * d_coef + self.residual
+            if self.is_linear:
+                d_pull = margin.T @ d_alpha
+            else:
+                d_pull = column_scale * (d_coef - halves)
             # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
             # feasibility, which would otherwise be lost to rounding as the divisors vanish.
             rise, fall = (c3 + self.positive * d_pull) / upper, (c4 - self.negative * d_pull) / lower
