@@ -8,11 +8,12 @@ With :math:`Z = \mathrm{diag}(y) D`, the program and its dual are
     \max_{0 \le \alpha \le \omega, w} 1^\top \alpha - \tfrac{r}{2} \|w\|_2^2
     \;\text{ s.t. }\; |Z^\top \alpha - rw| \le s .
 
-Both have strictly feasible points that are easy to write down, so only the four complementarity products are left to
-drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the atoms
-(Mehrotra's predictor and corrector share it). For r = 0 the program is linear. For r > 0 the coefficients occur in the
-dual as well, so both points take steps of one length. For s = 0 the coefficients are free, as an intercept always is,
-and their constraint is the equation :math:`Z^\top \alpha = rw`.
+For r = 0 both have strictly feasible points that are easy to write down, so only the four complementarity products are
+left to drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the
+atoms (Mehrotra's predictor and corrector share it). For r > 0 the coefficients occur in the dual as well, so both
+points take steps of one length, and :math:`Z^\top \alpha - rw` is a variable of its own, inside of its bounds from the
+start and equal to what it stands for at the end. For s = 0 that variable is zero, and the coefficients are free, as an
+intercept always is.
 """
 
 from math import inf, sqrt
@@ -224,7 +225,8 @@ class _State:
     def inside(cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor) -> "_State":
         """Return a state inside of all bounds: zero coefficients made of equal halves, a multiple of the row weights.
 
-        For r = 0 it is so small a multiple that there is no residual.
+        For r = 0 the multiple is so small that there is no residual. For r > 0 the halves are such that the products of
+        a small strength are no smaller than those of the rows.
         """
         for label in margin[:, is_intercept].T:  # an intercept requires classes of equal mass
             up, down = weight[label > 0].sum(), weight[label < 0].sum()
@@ -233,8 +235,9 @@ class _State:
         if bool(ridge.any()):
             is_free = is_intercept if strength else torch.ones_like(is_intercept)
             alpha = 0.5 * weight
+            pull = (0.5 * correlation).clamp(-0.5 * strength, 0.5 * strength)
             half = max(1.0, float(alpha.mean()) / strength) if strength else 1.0
-            return cls(margin, ridge, is_free, alpha, (0.5 * correlation).clamp(-0.5 * strength, 0.5 * strength), half)
+            return cls(margin, ridge, is_free, alpha, pull, half)
         largest = float(correlation[~is_intercept].abs().max())
         share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
         return cls(margin, ridge, is_intercept, share * weight, share * correlation, 1.0)
@@ -285,15 +288,12 @@ class _State:
         def solve(c1: Tensor, c2: Tensor, c3: Tensor, c4: Tensor) -> tuple[Tensor, ...]:
             right = c1 / self.alpha - c2 / beta - drift
             halves = torch.where(penalised, c3 / upper - c4 / lower, 0.0)
-            target = margin.T @ (right / row_scale) + column_scale * halves
-            target = target + self.residual
+            target = margin.T @ (right / row_scale) + column_scale * halves + self.residual
             d_coef = torch.cholesky_solve(target[:, None], factor)[:, 0]
             fit = margin @ d_coef
             d_alpha = (right - fit) / row_scale
-            if self.is_linear:
-                d_pull = margin.T @ d_alpha
-            else:
-                d_pull = column_scale * (d_coef - halves)
+            # For r > 0, rw nearly cancels the correlation; the residual takes up what the first equation leaves out.
+            d_pull = margin.T @ d_alpha if self.is_linear else column_scale * (d_coef - halves)
             # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
             # feasibility, which would otherwise be lost to rounding as the divisors vanish.
             rise, fall = (c3 + self.positive * d_pull) / upper, (c4 - self.negative * d_pull) / lower
@@ -346,7 +346,7 @@ class _State:
         pull, d_e = self.pull[penalised], d_e[penalised]
         dual = ((self.alpha, d_a), (beta, -d_a), (strength - pull, -d_e), (strength + pull, d_e))
         longest = _longest(primal, share), _longest(dual, share)
-        return (min(longest), min(longest)) if not self.is_linear else longest
+        return longest if self.is_linear else (min(longest), min(longest))
 
 
 def _longest(pairs: tuple[tuple[Tensor, Tensor], ...], share: float) -> float:
