@@ -16,7 +16,7 @@ start and equal to what it stands for at the end. For s = 0 that variable is zer
 intercept always is.
 """
 
-from math import inf, sqrt
+from math import inf
 
 import torch
 from torch import Tensor
@@ -42,8 +42,8 @@ without them is within the tolerance by then."""
 _TRIMMED = 0.5
 """What setting the smallest of them to zero may add to the objective, as a share of the tolerance."""
 
-_NEGLIGIBLE = 0.1
-"""What the norm may add to the objective, as a share of the tolerance, and still be left out."""
+_SMALLEST = 1e-300
+"""Strength of a norm beside a quadratic below which it is left out: its inverse may not be finite."""
 
 
 class InteriorPoint(Solver):
@@ -76,12 +76,9 @@ class InteriorPoint(Solver):
             is_intercept[-1] = True
         ridge = torch.where(is_intercept, 0.0, problem.l2_strength).to(margin)
         best, strength = _Best(problem, margin, weight, is_intercept), problem.l1_strength
+        if problem.l2_strength and strength < _SMALLEST:
+            strength = 0.0
         state = _State.inside(margin, weight, strength, ridge, is_intercept)
-        if problem.l2_strength:
-            best.offer(state.coef, state.fitting_share() * state.alpha)
-            if best.most_of_norm() <= _NEGLIGIBLE * tolerance * best.dual:
-                strength = 0.0
-                state = _State.inside(margin, weight, strength, ridge, is_intercept)
         status = Status.ITERATION_LIMIT
         for _ in range(max_iterations):
             coef = state.sparse_coef(strength)
@@ -131,12 +128,6 @@ class _Best:
         dual, alpha = self._quadratic_dual(alpha) if self._problem.l2_strength else self._linear_dual(alpha)
         if dual > self.dual:
             self.dual, self.alpha = dual, alpha
-
-    def most_of_norm(self) -> float:
-        """Return a bound on s·‖w‖₁ ≤ s·√n ‖w‖₂ at the optimum, where ½r‖w‖₂² is at most the objective."""
-        problem = self._problem
-        size = sqrt(2 * problem.dictionary.n_atoms * self.primal / problem.l2_strength)
-        return problem.l1_strength * size
 
     def keep_dense(self, coef: Tensor) -> None:
         """Keep coefficients that were not made sparse, apart from those that were."""
@@ -241,13 +232,6 @@ class _State:
         largest = float(correlation[~is_intercept].abs().max())
         share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
         return cls(margin, ridge, is_intercept, share * weight, share * correlation, 1.0)
-
-    def fitting_share(self) -> float:
-        """Return the multiple of the dual variable, at most one, with the largest dual value for s = 0."""
-        correlation = (self.pull + self.residual)[self.ridge > 0]
-        curvature = float(correlation.square().sum())
-        rise = float(self.ridge.max() * self.alpha.sum())
-        return rise / curvature if rise < curvature else 1.0
 
     def _set_pull(self, margin: Tensor, pull: Tensor) -> None:
         """Set the pull, for r = 0 to the correlation, which leaves no residual but that of free coefficients."""
