@@ -93,7 +93,7 @@ def test_history_ends_with_the_certificate(loss: str) -> None:
         (
             "group-newton",
             "softmax",
-            "the penalty 'group' for solver 'group-newton', got .* with penalty 'l1'",
+            "the penalty 'group' or 'group-elastic-net' for solver 'group-newton', got .* with penalty 'l1'",
         ),
     ],
 )

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from convex.problems import COLUMNS, LOSSES, TWO_HEADS, Columns, Kind
-from tolerances import ROUNDING
+from convex.reference import Reference
+from tolerances import CLARABEL, ROUNDING
 
 from cvxsnn import ConvexProblem, solve
 
@@ -53,5 +54,47 @@ def test_outputs_that_copy_each_other_scale_the_penalty() -> None:
     doubled = replace(head, columns=slice(0, 2), targets=head.targets.repeat(1, 2))
     pair = Kind("squared", "group").draw(0).with_heads((doubled,)).with_strength(single.l1_strength)
     whole = solve(pair, 1e-8).certificate
+    half = solve(single.with_strength(single.l1_strength / 2**0.5), 1e-8).certificate
+    assert abs(whole.primal - 2 * half.primal) <= max(whole.gap, 2 * half.gap) + ROUNDING
+
+
+@pytest.mark.parametrize("l2_strength", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("ratio", [0.1, 0.01])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_every_loss_converges_with_a_quadratic(
+    loss: str, columns: Columns, intercept: bool, ratio: float, l2_strength: float
+) -> None:
+    kind = Kind(loss, "group-elastic-net", intercept, columns, True, 2, l2_strength)
+    solution = solve(kind.draw(0, ratio), 1e-8)
+    assert (solution.solver, solution.has_converged) == ("group-newton", True)
+
+
+@pytest.mark.parametrize("l2_strength", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_with_a_quadratic_it_has_the_objective_of_the_reference(loss: str, intercept: bool, l2_strength: float) -> None:
+    problem = Kind(loss, "group-elastic-net", intercept, "random", True, 2, l2_strength).draw(1, 0.05)
+    ours, theirs = solve(problem, 1e-8, "group-newton"), solve(problem, CLARABEL, Reference())
+    assert theirs.has_converged
+    gap = max(ours.certificate.gap, theirs.certificate.gap)
+    assert abs(ours.certificate.primal - theirs.certificate.primal) <= gap + ROUNDING
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 1e-12, 1e-300])
+@pytest.mark.parametrize("loss", ["softmax", "hinge", "hinge + squared_hinge"])
+def test_the_norm_may_nearly_vanish_beside_a_quadratic(loss: str, ratio: float) -> None:
+    problem = Kind(loss, "group-elastic-net", True, "collinear", n_outputs=2, l2_strength=0.01).draw(0, ratio)
+    assert solve(problem, 1e-6, "group-newton").has_converged
+
+
+def test_outputs_that_copy_each_other_scale_the_norm_and_not_the_quadratic() -> None:
+    # Two equal outputs have ½r‖(w, w)‖² = 2 · ½r w², and rows of norm √2 |w|.
+    single = Kind("squared", "elastic-net", l2_strength=0.05).draw(0)
+    (head,) = single.heads
+    doubled = replace(head, columns=slice(0, 2), targets=head.targets.repeat(1, 2))
+    group = Kind("squared", "group-elastic-net", l2_strength=0.05).draw(0)
+    whole = solve(group.with_heads((doubled,)).with_strength(single.l1_strength), 1e-8, "group-newton").certificate
     half = solve(single.with_strength(single.l1_strength / 2**0.5), 1e-8).certificate
     assert abs(whole.primal - 2 * half.primal) <= max(whole.gap, 2 * half.gap) + ROUNDING

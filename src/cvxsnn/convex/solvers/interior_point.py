@@ -8,14 +8,15 @@ With :math:`Z = \mathrm{diag}(y) D`, the program and its dual are
     \max_{0 \le \alpha \le \omega, w} 1^\top \alpha - \tfrac{r}{2} \|w\|_2^2
     \;\text{ s.t. }\; |Z^\top \alpha - rw| \le s .
 
-Both have strictly feasible points that are easy to write down, so only the four complementarity products are left to
-drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the atoms
-(Mehrotra's predictor and corrector share it). For r = 0 the program is linear. For r > 0 the coefficients occur in the
-dual as well, so both points take steps of one length. For s = 0 the coefficients are free, as an intercept always is,
-and their constraint is the equation :math:`Z^\top \alpha = rw`.
+For r = 0 both have strictly feasible points that are easy to write down, so only the four complementarity products are
+left to drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the
+atoms (Mehrotra's predictor and corrector share it). For r > 0 the coefficients occur in the dual as well, so both
+points take steps of one length, and :math:`Z^\top \alpha - rw` is a variable of its own, inside of its bounds from the
+start and equal to what it stands for at the end. For s = 0 that variable is zero, and the coefficients are free, as an
+intercept always is.
 """
 
-from math import inf, sqrt
+from math import inf
 
 import torch
 from torch import Tensor
@@ -38,8 +39,11 @@ _DENSE_BELOW = 0.1
 """Gap, as a share of the tolerance, at which small coefficients are kept: where they are on the way to zero, the gap
 without them is within the tolerance by then."""
 
-_NEGLIGIBLE = 0.1
-"""What the norm may add to the objective, as a share of the tolerance, and still be left out."""
+_TRIMMED = 0.5
+"""What setting the smallest of them to zero may add to the objective, as a share of the tolerance."""
+
+_SMALLEST = 1e-300
+"""Strength of a norm beside a quadratic below which it is left out: its inverse may not be finite."""
 
 
 class InteriorPoint(Solver):
@@ -72,11 +76,8 @@ class InteriorPoint(Solver):
             is_intercept[-1] = True
         ridge = torch.where(is_intercept, 0.0, problem.l2_strength).to(margin)
         best, strength = _Best(problem, margin, weight, is_intercept), problem.l1_strength
-        if problem.l2_strength:
-            start = _State.inside(margin, weight, 0.0, ridge, is_intercept)
-            best.offer(start.coef, start.alpha)
-            if best.most_of_norm() <= _NEGLIGIBLE * tolerance * best.dual:
-                strength = 0.0
+        if problem.l2_strength and strength < _SMALLEST:
+            strength = 0.0
         state = _State.inside(margin, weight, strength, ridge, is_intercept)
         status = Status.ITERATION_LIMIT
         for _ in range(max_iterations):
@@ -128,12 +129,6 @@ class _Best:
         if dual > self.dual:
             self.dual, self.alpha = dual, alpha
 
-    def most_of_norm(self) -> float:
-        """Return a bound on s·‖w‖₁ ≤ s·√n ‖w‖₂ at the optimum, where ½r‖w‖₂² is at most the objective."""
-        problem = self._problem
-        size = sqrt(2 * problem.dictionary.n_atoms * self.primal / problem.l2_strength)
-        return problem.l1_strength * size
-
     def keep_dense(self, coef: Tensor) -> None:
         """Keep coefficients that were not made sparse, apart from those that were."""
         primal = self._objective(coef)
@@ -141,10 +136,20 @@ class _Best:
             self._dense_primal, self._dense = primal, coef
 
     def use_dense(self, tolerance: float, enough: float) -> None:
-        """Prefer the coefficients that were not made sparse, if these are not within a gap and the others well are."""
+        """Prefer coefficients that were not made sparse, where those that were have no gap of ``tolerance``.
+
+        They need one of ``enough``, and of them too the smallest are set to zero, as far as the tolerance admits it.
+        """
         is_enough = self._dense_primal - self.dual <= enough * self._dense_primal
         if self.relative_gap > tolerance and is_enough and self._dense_primal < self.primal:
-            self.primal, self.coef = self._dense_primal, self._dense
+            self.coef = self._trimmed(self._dense, _TRIMMED * tolerance * self._dense_primal)
+            self.primal = self._objective(self.coef)
+
+    def _trimmed(self, coef: Tensor, cost: float) -> Tensor:
+        """Return the coefficients without the smallest, at a loss that rises by no more than a cost."""
+        slope = (self._weight @ self._margin.abs()).masked_fill(self._is_intercept, inf)
+        costs, order = (slope * coef.abs()).sort()
+        return coef.index_fill(0, order[costs.cumsum(0) <= cost], 0.0)
 
     def _objective(self, coef: Tensor) -> float:
         excess = (1 - self._margin @ coef).clamp_min(0)
@@ -197,36 +202,36 @@ class _State:
     """
 
     def __init__(
-        self, margin: Tensor, ridge: Tensor, is_free: Tensor, coef: Tensor, pull: Tensor, alpha: Tensor
+        self, margin: Tensor, ridge: Tensor, is_free: Tensor, alpha: Tensor, pull: Tensor, half: float
     ) -> None:
-        self.ridge, self.is_free, self.coef, self.alpha = ridge, is_free, coef, alpha
+        n_rows, n_columns = margin.shape
+        self.ridge, self.is_free, self.alpha = ridge, is_free, alpha
         self.is_linear = not bool(ridge.any())
-        self.positive, self.negative = coef.clamp_min(0) + 1, (-coef).clamp_min(0) + 1
-        short = 1 - margin @ coef
-        self.slack, self.excess = (-short).clamp_min(0) + 1, short.clamp_min(0) + 1
+        self.coef = margin.new_zeros(n_columns)
+        self.positive, self.negative = margin.new_full((n_columns,), half), margin.new_full((n_columns,), half)
+        self.slack, self.excess = margin.new_ones(n_rows), margin.new_full((n_rows,), 2.0)
         self._set_pull(margin, pull)
 
     @classmethod
     def inside(cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor) -> "_State":
-        """Return a state inside of all bounds, from a multiple of the row weights.
+        """Return a state inside of all bounds: zero coefficients made of equal halves, a multiple of the row weights.
 
-        The multiple is so small that the coefficients are zero, made of equal halves; or for r > 0, if that is larger,
-        such that the mean margin is at most one.
+        For r = 0 the multiple is so small that there is no residual. For r > 0 the halves are such that the products of
+        a small strength are no smaller than those of the rows.
         """
-        is_free = is_intercept if strength else torch.ones_like(is_intercept)
         for label in margin[:, is_intercept].T:  # an intercept requires classes of equal mass
             up, down = weight[label > 0].sum(), weight[label < 0].sum()
             weight = weight * torch.minimum(up, down) / torch.where(label > 0, up, down)
-        correlation = (margin.T @ weight).masked_fill(is_intercept, 0.0)
-        largest = float(correlation.abs().max())
+        correlation = margin.T @ weight
+        if bool(ridge.any()):
+            is_free = is_intercept if strength else torch.ones_like(is_intercept)
+            alpha = 0.5 * weight
+            pull = (0.5 * correlation).clamp(-0.5 * strength, 0.5 * strength)
+            half = max(1.0, float(alpha.mean()) / strength) if strength else 1.0
+            return cls(margin, ridge, is_free, alpha, pull, half)
+        largest = float(correlation[~is_intercept].abs().max())
         share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
-        fitting = float(ridge.max() * weight.sum() / correlation.square().sum()) if largest > 0 else 0.0
-        if share >= min(fitting, 0.5):
-            return cls(margin, ridge, is_free, torch.zeros_like(ridge), share * correlation, share * weight)
-        share = min(fitting, 0.5)
-        pull = (share * correlation).clamp(-0.5 * strength, 0.5 * strength)
-        coef = torch.where(is_intercept, 0.0, (share * correlation - pull) / ridge)
-        return cls(margin, ridge, is_free, coef, pull, share * weight)
+        return cls(margin, ridge, is_intercept, share * weight, share * correlation, 1.0)
 
     def _set_pull(self, margin: Tensor, pull: Tensor) -> None:
         """Set the pull, for r = 0 to the correlation, which leaves no residual but that of free coefficients."""
@@ -267,12 +272,12 @@ class _State:
         def solve(c1: Tensor, c2: Tensor, c3: Tensor, c4: Tensor) -> tuple[Tensor, ...]:
             right = c1 / self.alpha - c2 / beta - drift
             halves = torch.where(penalised, c3 / upper - c4 / lower, 0.0)
-            target = margin.T @ (right / row_scale) + column_scale * halves
-            target = target + self.residual
+            target = margin.T @ (right / row_scale) + column_scale * halves + self.residual
             d_coef = torch.cholesky_solve(target[:, None], factor)[:, 0]
             fit = margin @ d_coef
             d_alpha = (right - fit) / row_scale
-            d_pull = margin.T @ d_alpha - self.ridge * d_coef + self.residual
+            # For r > 0, rw nearly cancels the correlation; the residual takes up what the first equation leaves out.
+            d_pull = margin.T @ d_alpha if self.is_linear else column_scale * (d_coef - halves)
             # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
             # feasibility, which would otherwise be lost to rounding as the divisors vanish.
             rise, fall = (c3 + self.positive * d_pull) / upper, (c4 - self.negative * d_pull) / lower
@@ -325,7 +330,7 @@ class _State:
         pull, d_e = self.pull[penalised], d_e[penalised]
         dual = ((self.alpha, d_a), (beta, -d_a), (strength - pull, -d_e), (strength + pull, d_e))
         longest = _longest(primal, share), _longest(dual, share)
-        return (min(longest), min(longest)) if not self.is_linear else longest
+        return longest if self.is_linear else (min(longest), min(longest))
 
 
 def _longest(pairs: tuple[tuple[Tensor, Tensor], ...], share: float) -> float:
