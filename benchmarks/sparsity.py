@@ -51,7 +51,7 @@ def path_of(task: Task) -> tuple[RegularizationPath, Callable[[Solution], float]
 def main() -> None:
     """Print what leave-one-out chooses on each task, and draw the paths."""
     table = make_table("Elastic nets on spike counts", "task", "chosen", "neurons", "left out", "test", "paths (s)")
-    figure, axes = plt.subplots(1, len(TASKS), figsize=(4.2 * len(TASKS) + 2.4, 3.6), constrained_layout=True, sharey=False)
+    figure, axes = plt.subplots(1, len(TASKS), figsize=(4.2 * len(TASKS) + 2.4, 3.6), constrained_layout=True)
     colours = plt.get_cmap("viridis")(np.linspace(0, 0.9, N_L2))
     for axis, (name, make) in zip(axes, TASKS.items(), strict=True):
         path, accuracy = path_of(make())

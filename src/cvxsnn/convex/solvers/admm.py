@@ -32,7 +32,7 @@ _CHECK_EVERY, _MAX_STEPS = 5, 300
 _ROUGH = 1e-2
 """Relative gap to which ridge is solved before the first step."""
 
-_ROUNDING = 1e-14
+_ROUNDING = 2e-15
 """Violation of optimality, relative to the largest correlation, that rounding leaves."""
 
 _EXACT = 1e-9
