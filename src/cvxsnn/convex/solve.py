@@ -58,9 +58,10 @@ def solve(
     tol : float
         The relative gap of the certificate to reach.
     solver : str or Solver
-        "auto" chooses the fastest: "active-set" for squared, "newton" for logistic, squared hinge and softmax,
-        "interior-point" for hinge, "group-newton" for these losses with the group penalty. "proximal-gradient" accepts
-        every loss and penalty. A solver of your own is passed as it is.
+        "auto" chooses the fastest: "active-set" for squared, "newton" for logistic, squared hinge and softmax (for
+        ridge "newton-cg", and "admm" for elastic nets with many active coefficients), "interior-point" for hinge,
+        "group-newton" for these losses with the group penalties. "proximal-gradient" accepts every loss and penalty. A
+        solver of your own is passed as it is.
     start : Solution, optional
         Where to start: a solution of a problem with the same atoms and outputs. Not used if zero coefficients are
         better.
