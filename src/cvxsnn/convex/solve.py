@@ -415,7 +415,8 @@ def minimise(
         )
         if is_better or _objective(problem, *begin) < _objective(problem, coef, intercept):
             coef, intercept = begin
-    if problem.l2_strength and 0 < problem.l1_strength <= _NEGLIGIBLE * problem.critical_strength:
+    is_negligible = 0 < problem.l1_strength <= _NEGLIGIBLE * problem.critical_strength
+    if solver == "auto" and problem.l2_strength and is_negligible:
         ridge = problem.with_strength(0.0)
         run = _run_parts(ridge, coef, intercept, recorder, tol, solver, max_iterations)
         return replace(run, candidate=replace(run.candidate, problem=problem))
