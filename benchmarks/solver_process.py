@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ import psutil
 import torch
 from torch import Tensor
 
-from cvxsnn import ConvexProblem, build_dictionary, certify
+from cvxsnn import ConvexProblem, SpikeDictionary, build_dictionary, certify
+from cvxsnn.dictionary.building import count_dictionary
 
 from .peers import CONTENDERS, EVERY_LOSS, OUR_PATH, OURS, Case, Contender, Fit
+
+COLUMNS = "columns.npz"
 
 N_REPEATS, REPEATED_BELOW_S = 3, 5.0
 """A fit that reaches the goal is timed this often if it is short, and the shortest time counts."""
@@ -62,13 +66,42 @@ def time_settings(contender: Contender, case: Case, goal: float, log: Callable[[
             return
 
 
-def warm_up(contender: Contender, loss: str) -> None:
-    """Solve a toy once, so that imports and just-in-time compilation are not timed, for anybody."""
+def save_dictionary(folder: Path, dictionary: SpikeDictionary) -> None:
+    """Write the columns of a dictionary as bytes: spikes, or spike counts."""
+    if dictionary.is_binary:
+        np.savez(folder / COLUMNS, columns=dictionary.columns(dtype=torch.uint8).numpy())
+    else:
+        counts = dictionary.columns(dtype=torch.float32).mul_(dictionary.row_counts()[:, None]).round_()
+        np.savez(folder / COLUMNS, counts=counts.to(torch.uint8).numpy(), n_steps=dictionary.n_steps)
+
+
+def load_dictionary(folder: Path) -> SpikeDictionary:
+    """The dictionary that was written to a folder."""
+    with np.load(folder / COLUMNS) as file:
+        if "counts" in file:
+            return count_dictionary(torch.from_numpy(file["counts"]), int(file["n_steps"]))
+        return build_dictionary(file["columns"])
+
+
+def warm_up(contender: Contender, like: Case) -> None:
+    """Solve a toy like it once, so that imports and just-in-time compilation are not timed, for anybody."""
     generator = np.random.default_rng(0)
     dictionary = build_dictionary(generator.integers(2, size=(60, 8)) == 1)
-    targets = np.arange(60) % 3 if loss == "softmax" else 2.0 * (np.arange(60) % 2) - 1
-    critical = ConvexProblem(dictionary, targets, loss=loss).critical_strength
-    contender.fit(Case(dictionary, targets, loss, critical / 5, critical), contender.settings[0])
+    classes = np.arange(60) % 3
+    if like.targets.ndim == 2:
+        targets = np.eye(3)[classes]
+    else:
+        targets = classes if like.loss == "softmax" else 2.0 * (np.arange(60) % 2) - 1
+    critical = ConvexProblem(dictionary, targets, loss=like.loss).critical_strength
+    toy = replace(
+        like,
+        dictionary=dictionary,
+        targets=targets,
+        strength=critical / 5 if like.strength else 0.0,
+        critical_strength=critical,
+        l2_strength=critical / 5 if like.l2_strength else 0.0,
+    )
+    contender.fit(toy, contender.settings[0])
 
 
 def limit_memory() -> None:
@@ -81,11 +114,11 @@ def limit_memory() -> None:
 def main() -> None:
     """Time one contender on one problem, in a process of its own."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with columns.npy and targets-LOSS.npy")
+    parser.add_argument("--data", type=Path, required=True, help="folder with columns.npz and targets-LOSS.npy")
     parser.add_argument("--log", type=Path, required=True, help="JSON lines, one before and one after each fit")
     parser.add_argument("--contender", choices=CONTENDERS, required=True)
     parser.add_argument("--loss", choices=EVERY_LOSS, required=True)
-    for name in ("--strength", "--critical-strength", "--goal"):
+    for name in ("--strength", "--l2-strength", "--critical-strength", "--goal"):
         parser.add_argument(name, type=float, required=True)
     options = parser.parse_args()
 
@@ -96,10 +129,15 @@ def main() -> None:
     warnings.simplefilter("ignore")  # that a tolerance was not met shows in the certificate
     limit_memory()
     contender = CONTENDERS[options.contender]
-    warm_up(contender, options.loss)
-    dictionary = build_dictionary(np.load(options.data / "columns.npy"))
-    targets = np.load(options.data / f"targets-{options.loss}.npy")
-    case = Case(dictionary, targets, options.loss, options.strength, options.critical_strength)
+    case = Case(
+        dictionary=load_dictionary(options.data),
+        targets=np.load(options.data / f"targets-{options.loss}.npy"),
+        loss=options.loss,
+        strength=options.strength,
+        critical_strength=options.critical_strength,
+        l2_strength=options.l2_strength,
+    )
+    warm_up(contender, case)
     time_settings(contender, case, options.goal, log)
 
 

@@ -13,29 +13,35 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from cvxsnn import ConvexProblem, SpikeDictionary, build_dictionary, gaussian_witnesses
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.data.tasks import addition, first_last_xor, mnist_seq
 
 from . import solvers_report
-from .measure import console, machine_facts, make_table
+from .measure import console, machine_facts
 from .memory import data_directory
-from .peers import CONTENDERS, GOAL, OUR_PATH
+from .peers import CONTENDERS, GOAL, OUR_PATH, kind_of, penalty_of
+from .solver_process import save_dictionary
 from .solvers_report import RECORDS, Record
 
 STRENGTHS = (10, 100, 1000)
 """The critical strength is divided by these."""
 
-LIMIT_S = 600.0
+ELASTIC_STRENGTHS = (0, 100)
+"""The same for elastic nets, where 0 stands for ridge, which has no L1 norm."""
+
+L2_FACTORS = (1, 10)
+"""The quadratic's strength of a dictionary and loss is multiplied by these."""
+
+LIMITS_S = {"l1": 600.0, "elastic-net": 120.0}
 """Seconds for all fits of one contender on one problem together."""
 
 SETUP_LIMIT_S = 300.0
@@ -44,7 +50,7 @@ SETUP_LIMIT_S = 300.0
 PACKAGES = ("cvxsnn", "scikit-learn", "celer", "skglm", "adelie", "cvxpy", "clarabel", "scipy", "highspy", "numpy")
 
 Targets = dict[str, npt.NDArray[Any]]
-"""For each loss that is tried on a dictionary: real numbers, −1 and 1, or classes."""
+"""For each loss that is tried on a dictionary: real numbers (a column for each output), −1 and 1, or classes."""
 
 
 def make_addition(n_train: int = 2304, hidden: tuple[int, int] = (256, 512)) -> tuple[SpikeDictionary, Targets]:
@@ -75,26 +81,63 @@ def make_wide14(n_train: int = 2000, hidden: tuple[int, int] = (256, 65_536)) ->
     return dictionary, {"squared": 2.0 * train.heads["label"] - 1}
 
 
+def make_counts(n_neurons: int, n_train: int = 6000, n_hidden: int = 256) -> tuple[SpikeDictionary, Targets]:
+    """Mean spike counts of MNIST in 28 steps: the digit as a class, and as ten numbers of which one is 1."""
+    train = mnist_seq(28, n_train=n_train, directory=data_directory()).train
+    witnesses = gaussian_witnesses(28, (n_hidden, n_neurons), seed=0)
+    label = train.heads["label"]
+    return build_dictionary(witnesses, train.inputs, readout="mean"), {"squared": np.eye(10)[label], "softmax": label}
+
+
+CLARABEL = ("Clarabel", "Clarabel (Gram)")
+
+
 @dataclass(frozen=True)
 class Source:
-    """How a dictionary is made, the losses tried on it, and whether it has more rows than atoms."""
+    """How a dictionary is made, the losses tried on it, and whether it has more rows than atoms.
+
+    ``l2_strengths`` has the losses that are tried with elastic nets, each with a power of ten near the
+    quadratic's best strength for ridge on validation data; ``too_large_for`` are contenders that are not given those.
+    """
 
     make: Callable[[], tuple[SpikeDictionary, Targets]]
-    losses: tuple[str, ...]
+    losses: tuple[str, ...] = ()
     is_tall: bool = True
+    l2_strengths: Mapping[str, float] = field(default_factory=dict)
+    too_large_for: tuple[str, ...] = ()
 
 
 SOURCES = {
-    "addition3": Source(make_addition, ("squared", "logistic", "softmax")),
+    "addition3": Source(
+        make_addition,
+        ("squared", "logistic", "softmax"),
+        l2_strengths={"squared": 1e-3, "logistic": 1e-4, "softmax": 1e-4},
+    ),
     "xor11": Source(make_xor11, ("hinge",)),
-    "mnist2": Source(make_mnist2, ("softmax",)),
-    "wide14": Source(make_wide14, ("squared",), is_tall=False),
+    "mnist2": Source(make_mnist2, ("softmax",), l2_strengths={"softmax": 1e-2}, too_large_for=CLARABEL),
+    "wide14": Source(make_wide14, ("squared",), is_tall=False, l2_strengths={"squared": 1e-2}, too_large_for=CLARABEL),
+    "counts2048": Source(
+        lambda: make_counts(2048), l2_strengths={"squared": 1e-4, "softmax": 1e-5}, too_large_for=CLARABEL
+    ),
+    "counts8192": Source(
+        lambda: make_counts(8192),
+        is_tall=False,
+        l2_strengths={"squared": 1e-4, "softmax": 1e-5},
+        too_large_for=CLARABEL,
+    ),
 }
 
 SMALL_SOURCES = {
-    "small addition": Source(lambda: make_addition(60, (16, 48)), ("squared", "logistic", "softmax")),
+    "small addition": Source(
+        lambda: make_addition(60, (16, 48)),
+        ("squared", "logistic", "softmax"),
+        l2_strengths={"squared": 1e-3, "logistic": 1e-3, "softmax": 1e-3},
+    ),
     "small xor": Source(lambda: make_xor11(150, (16, 32)), ("hinge",)),
-    "small and wide": Source(lambda: make_wide14(60, (16, 200)), ("squared",), is_tall=False),
+    "small and wide": Source(
+        lambda: make_wide14(60, (16, 200)), ("squared",), is_tall=False, l2_strengths={"squared": 1e-1}
+    ),
+    "small counts": Source(lambda: make_counts(40, 200, 16), l2_strengths={"squared": 1e-3, "softmax": 1e-3}),
 }
 """For checking in a minute or two that everybody solves the same problem."""
 
@@ -114,7 +157,7 @@ class Data:
         begin = time.perf_counter()
         dictionary, targets_of = source.make()
         seconds = time.perf_counter() - begin
-        np.save(folder / "columns.npy", dictionary.columns(dtype=torch.uint8).numpy())
+        save_dictionary(folder, dictionary)
         critical = {}
         for loss, targets in targets_of.items():
             np.save(folder / f"targets-{loss}.npy", targets)
@@ -122,9 +165,10 @@ class Data:
         return cls(folder, dictionary.shape, seconds, critical)
 
 
-def measure(data: Data, dictionary: str, loss: str, ratio: int, contender: str, limit: float, goal: float) -> Record:
+def measure(data: Data, key: Mapping[str, Any], limit: float, goal: float) -> Record:
     """Run one contender on one problem in its own process, and say how it went."""
-    critical = data.critical_strengths[loss]
+    critical = data.critical_strengths[key["loss"]]
+    strength = strength_of(critical, key["ratio"])
     with tempfile.TemporaryDirectory() as scratch:
         log, errors = Path(scratch) / "log.jsonl", Path(scratch) / "errors.txt"
         log.touch()
@@ -132,9 +176,10 @@ def measure(data: Data, dictionary: str, loss: str, ratio: int, contender: str, 
         for option, value in {
             "data": data.folder,
             "log": log,
-            "contender": contender,
-            "loss": loss,
-            "strength": repr(critical / ratio),
+            "contender": key["contender"],
+            "loss": key["loss"],
+            "strength": repr(strength),
+            "l2-strength": repr(key["l2"]),
             "critical-strength": repr(critical),
             "goal": goal,
         }.items():
@@ -154,16 +199,13 @@ def measure(data: Data, dictionary: str, loss: str, ratio: int, contender: str, 
     else:
         outcome = "failed" if process.returncode or not fits else "stopped"
     return {
-        "dictionary": dictionary,
-        "loss": loss,
-        "ratio": ratio,
-        "contender": contender,
+        **key,
         "outcome": outcome,
         "fits": fits,
         "unfinished_seconds": unfinished,
         "complaints": complaints,
         "limit": limit,
-        "strength": critical / ratio,
+        "strength": strength,
         "shape": data.shape,
         "build_seconds": data.build_seconds,
         "machine": machine_facts(),
@@ -189,15 +231,36 @@ def watch(process: "subprocess.Popen[bytes]", log: Path, limit: float) -> float 
     return None
 
 
-def problems_of(name: str, source: Source, ratios: Sequence[int]) -> Iterator[dict[str, Any]]:
+def strength_of(critical: float, ratio: int) -> float:
+    """The critical strength over the ratio, or zero."""
+    return critical / ratio if ratio else 0.0
+
+
+def cells_of(source: Source, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """All problems on a dictionary: those with an L1 norm alone, then those with the quadratic too."""
+    for loss in source.losses if "l1" in options.penalty else ():
+        for ratio in options.strength or STRENGTHS:
+            if ratio:
+                yield {"loss": loss, "penalty": "l1", "l2": 0.0, "ratio": ratio}
+    for factor in options.l2_factor if "elastic-net" in options.penalty else ():
+        for loss, l2_strength in source.l2_strengths.items():
+            for ratio in ELASTIC_STRENGTHS:
+                if not options.strength or ratio in options.strength:
+                    l2 = float(f"{factor * l2_strength:.6g}")
+                    yield {"loss": loss, "penalty": penalty_of(l2), "l2": l2, "ratio": ratio}
+
+
+def problems_of(name: str, source: Source, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Everybody who can solve a problem on a dictionary, with the problem; our path is asked for once."""
-    for loss in source.losses:
-        for ratio in ratios:
-            for contender in CONTENDERS.values():
-                if contender.takes(loss, source.is_tall) and (
-                    contender.name != OUR_PATH or (name, ratio) == ("addition3", STRENGTHS[-1])
-                ):
-                    yield {"dictionary": name, "loss": loss, "ratio": ratio, "contender": contender.name}
+    for cell in cells_of(source, options):
+        left_out = source.too_large_for if cell["l2"] else ()
+        for contender in CONTENDERS.values():
+            if (
+                contender.takes(kind_of(cell["ratio"], cell["l2"]), cell["loss"], source.is_tall)
+                and contender.name not in left_out
+                and (contender.name != OUR_PATH or (name, cell["ratio"]) == ("addition3", STRENGTHS[-1]))
+            ):
+                yield {"dictionary": name, **cell, "contender": contender.name}
 
 
 def is_finished(records: Sequence[Record], key: Mapping[str, Any], limit: float) -> bool:
@@ -217,10 +280,10 @@ def run(options: argparse.Namespace) -> None:
     for name, source in SOURCES.items():
         pending = [
             key
-            for key in problems_of(name, source, options.strength or STRENGTHS)
+            for key in problems_of(name, source, options)
             if (not options.only or f"{name}-{key['loss']}" in options.only)
             and (not options.contender or any(part in key["contender"] for part in options.contender))
-            and not is_finished(records, key, options.limit)
+            and not is_finished(records, key, limit_of(key, options))
         ]
         if not pending:
             continue
@@ -233,42 +296,73 @@ def run(options: argparse.Namespace) -> None:
             n_rows, n_atoms = data.shape
             console.print(f"{name}: {n_rows:,} rows × {n_atoms:,} atoms, built in {data.build_seconds:.1f} s")
             for key in pending:
-                record = measure(data, **key, limit=options.limit, goal=GOAL)
+                record = measure(data, key, limit_of(key, options), GOAL)
                 solvers_report.append_record(record)
-                title = f"{key['loss']}, critical / {key['ratio']}, {key['contender']}"
+                title = f"{key['loss']}, {solvers_report.describe_strengths(record)}, {key['contender']}"
                 console.print(f"  {title}: {solvers_report.describe(record)}")
 
 
-def check(limit: float) -> None:
+def limit_of(key: Mapping[str, Any], options: argparse.Namespace) -> float:
+    """Seconds for a contender on a problem."""
+    return LIMITS_S[key["penalty"]] if options.limit is None else options.limit
+
+
+def check(options: argparse.Namespace) -> None:
     """Check on small problems that every contender's objective is ours: its certified gap must vanish."""
-    table = make_table("Do all solve the same problem?", "problem, critical / 10", "contender", "certified gap", "")
+    options.strength, options.l2_factor = options.strength or [100, 0], L2_FACTORS[:1]
     for name, source in SMALL_SOURCES.items():
         with tempfile.TemporaryDirectory() as folder:
-            data = Data.build(source, Path(folder))
-            for key in problems_of(name, source, [10]):
-                record = measure(data, **key, limit=limit, goal=1e-9)
+            try:
+                data = Data.build(source, Path(folder))
+            except DataFileError as error:
+                console.print(f"{name}: skipped. {error}")
+                continue
+            for key in problems_of(name, source, options):
+                if options.contender and not any(part in key["contender"] for part in options.contender):
+                    continue
+                record = measure(data, key, limit_of(key, options), goal=1e-9)
                 gap = solvers_report.best_gap(record)
                 verdict = "same" if gap <= GOAL else "[bold]not shown[/bold]"
-                title = f"{name} {data.shape[0]} × {data.shape[1]}, {key['loss']}"
-                table.add_row(title, key["contender"], f"{gap:.1e}", " ".join((verdict, *record["complaints"])))
-    console.print(table)
+                problem = f"{name} {data.shape[0]} × {data.shape[1]}, {key['loss']}"
+                title = f"{problem}, {solvers_report.describe_strengths(record)}, {key['contender']}"
+                console.print(f"{title}: certified gap {gap:.1e}", verdict, *record["complaints"])
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Measure, then make tables and pictures from all records."""
-    problems = [f"{name}-{loss}" for name, source in SOURCES.items() for loss in source.losses]
+    problems = [
+        f"{name}-{loss}"
+        for name, source in SOURCES.items()
+        for loss in dict.fromkeys((*source.losses, *source.l2_strengths))
+    ]
     parser = argparse.ArgumentParser(prog="python -m benchmarks solvers", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=problems, metavar="PROBLEM", help=f"some of {', '.join(problems)}")
-    parser.add_argument("--strength", nargs="+", type=int, choices=STRENGTHS, help="divisors of the critical strength")
+    parser.add_argument("--penalty", nargs="+", choices=LIMITS_S, default=list(LIMITS_S), help="both by default")
+    parser.add_argument(
+        "--strength",
+        nargs="+",
+        type=int,
+        choices=(*STRENGTHS, 0),
+        help="divisors of the critical strength; 0 for ridge",
+    )
+    parser.add_argument(
+        "--l2-factor",
+        nargs="+",
+        type=int,
+        choices=L2_FACTORS,
+        default=L2_FACTORS,
+        help="elastic nets: multiples of the quadratic's best strength",
+    )
     names = ", ".join(CONTENDERS)
     parser.add_argument("--contender", nargs="+", metavar="PART", help=f"those with this in their name: {names}")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a contender may take for a problem")
+    limits = " and ".join(f"{limit:g} ({penalty})" for penalty, limit in LIMITS_S.items())
+    parser.add_argument("--limit", type=float, help=f"seconds a contender may take for a problem, by default {limits}")
     parser.add_argument("--fresh", action="store_true", help="measure again what there are records of")
     parser.add_argument("--render", action="store_true", help=f"measure nothing, only show {RECORDS.name}")
     parser.add_argument("--check", action="store_true", help="only check on small problems that all solve the same")
     options = parser.parse_args(arguments)
     if options.check:
-        check(options.limit)
+        check(options)
         return
     if not options.render:
         run(options)

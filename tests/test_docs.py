@@ -48,6 +48,7 @@ PAGES = {
     "README.md": 7,
     "docs/methods.md": 1,
     "docs/deployment.md": 5,
+    "docs/elastic-net.md": 2,
     "docs/exchange.md": 2,
     "docs/scaling.md": 2,
     "docs/readouts.md": 2,

@@ -229,3 +229,21 @@ def test_strengths_share_a_workspace_and_solutions_and_copies_do_not_keep_it() -
     for kept in (solution.problem, pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)):
         assert not kept.row_workspace.has(weighted_gram)
     assert solve(solution.problem, 1e-9).certificate.primal == pytest.approx(solution.certificate.primal, rel=ROUNDING)
+
+
+def test_some_rows_are_the_problem_built_from_them() -> None:
+    rng = np.random.default_rng(0)
+    columns, targets, weight = rng.random((9, 4)) < 0.5, np.arange(9) % 3, rng.random(9)
+    problem = ConvexProblem(columns, targets, "softmax", row_weight=weight, intercept=True)
+    rows = torch.tensor([7, 0, 1, 5, 3])
+    some = problem.take_rows(rows)
+    built = ConvexProblem(columns[rows], targets[rows], "softmax", row_weight=weight[rows], intercept=True)
+    assert torch.equal(some.dictionary.columns(), built.dictionary.columns())
+    assert torch.equal(some.heads[0].targets, built.heads[0].targets)
+    torch.testing.assert_close(some.row_weight, built.row_weight, rtol=ROUNDING, atol=0)
+    assert some.critical_strength == pytest.approx(built.critical_strength) != problem.critical_strength
+
+
+def test_outputs_of_classes_that_are_in_no_row_any_more_stay() -> None:
+    problem = ConvexProblem(COLUMNS, [0, 1, 2, 0], "softmax")
+    assert problem.take_rows(torch.tensor([0, 1])).shape == (2, 4, 3)

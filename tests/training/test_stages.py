@@ -130,17 +130,19 @@ def test_of_equal_scores_the_larger_norm_wins_and_then_the_larger_quadratic():
     assert (best.problem.l1_strength, best.problem.l2_strength) == (0.02, 0.2)
 
 
-def test_auto_tries_ridge_and_a_path_with_each_strength_of_the_quadratic(paths):
+def test_auto_tries_ridge_and_then_a_path_with_quadratics_up_to_the_best_of_ridge(paths):
     convex_stage(WITNESSES, SPLIT, LOGISTIC, ConvexSettings(**NET))
-    pairs = pairs_of(paths[0])
-    norm, quadratic = ({pair[place] for pair in pairs} for place in (0, 1))
-    assert (len(norm), len(quadratic), len(pairs)) == (9, 10, 90)
-    positive = sorted(norm - {0.0})
-    assert (min(norm), min(quadratic) > 0) == (0.0, True)
-    critical = paths[0][0].problem.critical_strength
-    assert positive[-1] == pytest.approx(critical, rel=ROUNDING)
-    assert positive[0] == pytest.approx(1e-3 * critical, rel=ROUNDING)
-    assert all(solution.has_converged for solution in paths[0])
+    ridge, net = paths
+    assert [pair[0] for pair in pairs_of(ridge)] == [0.0] * 10
+    best = max(ridge, key=lambda own: (SPLIT.score(cs.reconstruct(own)), own.problem.l2_strength)).problem.l2_strength
+    norm, quadratic = (sorted({pair[place] for pair in pairs_of(net)}) for place in (0, 1))
+    assert (len(norm), len(net)) == (8, 8 * len(quadratic))
+    assert 1 <= len(quadratic) <= 3
+    assert quadratic[-1] == best
+    critical = net[0].problem.critical_strength
+    assert norm[-1] == pytest.approx(critical, rel=ROUNDING)
+    assert norm[0] == pytest.approx(1e-3 * critical, rel=ROUNDING)
+    assert all(solution.has_converged for solution in (*ridge, *net))
 
 
 @pytest.mark.parametrize(

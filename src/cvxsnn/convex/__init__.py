@@ -1,6 +1,8 @@
 """The convex program: problems, certificates, solvers."""
 
 from .certificate import Certificate, certify, certify_with_bound
+from .folds import cross_validate
+from .leave_one_out import leave_one_out
 from .losses import LOSSES, Loss
 from .objective import Objective
 from .penalties import PENALTIES, Penalty
@@ -16,6 +18,7 @@ from .statistics import (
     solve_statistics,
     solve_statistics_path,
 )
+from .validation import Validation
 
 __all__ = [
     "LOSSES",
@@ -35,10 +38,13 @@ __all__ = [
     "StatisticsProblem",
     "StatisticsSolution",
     "Status",
+    "Validation",
     "certify",
     "certify_statistics",
     "certify_with_bound",
+    "cross_validate",
     "gather_statistics",
+    "leave_one_out",
     "solve",
     "solve_path",
     "solve_statistics",

@@ -186,6 +186,28 @@ class ConvexProblem:
         """
         return self._replace(heads=heads, workspace=Workspace())
 
+    def take_rows(self, rows: Tensor) -> Self:
+        """Return the problem over some of the rows, whose weights again sum to one.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (n_chosen,), dtype int64
+            The rows to keep, in this order; not all of them without weight.
+
+        Returns
+        -------
+        ConvexProblem
+            The other problem. Outputs stay as they are, those of classes that do not occur any more among them.
+        """
+        weight = self.row_weight[rows]
+        return self._replace(
+            dictionary=self.dictionary.take_rows(rows),
+            row_weight=weight / weight.sum(),
+            heads=tuple(replace(head, targets=head.targets[rows]) for head in self.heads),
+            workspace=Workspace(),
+            row_workspace=Workspace(),
+        )
+
     def simplified(self) -> Self:
         """Return the problem with the simplest penalty that is equal to its own.
 
@@ -528,14 +550,7 @@ def _merge_rows(problem: ConvexProblem) -> ReducedProblem:
     kept = torch.nonzero(weight > 0).squeeze(1)
     place = torch.zeros_like(groups.inverse[: len(weight)])
     place[kept] = torch.arange(len(kept), device=kept.device)
-    rows = groups.first[kept]
-    reduced = problem._replace(
-        dictionary=problem.dictionary.take_rows(rows),
-        row_weight=weight[kept],
-        heads=tuple(replace(h, targets=h.targets[rows]) for h in problem.heads),
-        workspace=Workspace(),
-        row_workspace=Workspace(),
-    )
+    reduced = problem.take_rows(groups.first[kept])._replace(row_weight=weight[kept])
     return ReducedProblem(reduced, place[groups.inverse])
 
 

@@ -6,20 +6,31 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.checks import check_positive_int
+from ..core.checks import check_choice, check_positive_int
 from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
 from .certificate import Candidate, Certificate, certify_all
 from .problem import ConvexProblem
 from .solvers.base import Progress, Recorder, Solver, Status, choose_solver, find_solver
+from .validation import Validation
 
 _TOLERANCE_LEFT_TO_SOLVER = 0.5
 """Solvers stop at this share of the tolerance, so that rounding in the certificate does not undo their work."""
+
+_L2_RATIOS = 1e-1, 1e-8
+"""Strengths of the quadratic to begin and end with, relative to the trace of the Gram matrix."""
+
+_SMALLEST, _LARGEST = 2.0**-52, 2.0**52
+"""Strengths of the quadratic, relative to the square of the largest entry, beyond which float64 cannot tell them from
+zero, or the coefficients from zeros."""
+
+_ROUNDING = 1e-12
+"""Relative differences of sums over the rows that are only rounding."""
 
 _CERTIFIED_TOGETHER, _CERTIFIED_BYTES = 64, 2**29
 """Most solutions whose certificates share one pass over the dictionary, and the room for their scores."""
@@ -85,13 +96,16 @@ def solve_path(
 ) -> RegularizationPath:
     """Solve at many strengths, each started from the one before where the solver can make use of it.
 
+    With ``l2_strengths`` the path has two dimensions, and every pair of strengths is solved. Gram matrices and what
+    else depends on the data alone are shared.
+
     Parameters
     ----------
     problem : ConvexProblem
         The program; its own strength is not used.
     strengths : sequence of float, optional
-        The strengths. By default ``n_strengths`` in geometric progression from the strength at which all coefficients
-        vanish down to ``smallest_ratio`` times that.
+        The strengths of the norm. By default ``n_strengths`` in geometric progression from the strength at which all
+        coefficients vanish down to ``smallest_ratio`` times that. For the elastic nets zero may be among them.
     l2_strengths : sequence of float, optional
         For the elastic nets, the strengths of the quadratic; each is combined with each of ``strengths``. By default
         that of the problem.
@@ -107,7 +121,7 @@ def solve_path(
     Returns
     -------
     RegularizationPath
-        One certified solution per strength.
+        One certified solution for each strength, or pair of strengths.
 
     Examples
     --------
@@ -126,6 +140,8 @@ def solve_path(
         strengths = np.geomspace(largest, largest * smallest_ratio, n_strengths).tolist()
     elif len(strengths) == 0:
         raise InvalidInputError("expected at least one strength, got none")
+    if l2_strengths is not None and len(l2_strengths) == 0:
+        raise InvalidInputError("expected at least one of l2_strengths, got none")
     for part in _parts(problem.simplified(), solver):
         part.solver.prepare(part.problem)
     runs: list[Run] = []
@@ -145,10 +161,20 @@ def solve_path(
     return RegularizationPath(tuple(solutions), time.perf_counter() - begin)
 
 
-def l2_strengths_of(problem: ConvexProblem, n: int = 10) -> list[float]:
-    """Return strengths of the quadratic that suit the data, falling."""
-    largest = problem.dictionary.largest_entry**2
-    return [largest * float(ratio) for ratio in np.geomspace(1, 1e-6, n)]
+def l2_strengths_of(problem: ConvexProblem, n_strengths: int = 10) -> list[float]:
+    """Return strengths of the quadratic that suit the data, falling: from nearly no fit to nearly no penalty.
+
+    They are relative to the trace of the Gram matrix, which bounds its largest eigenvalue.
+    """
+    squares = torch.zeros_like(problem.row_weight[:1])
+    for rows, block in problem.dictionary.iterate_rows():
+        squares = squares + (problem.row_weight[rows] @ block.square()).sum()
+    trace = float(squares)
+    if problem.intercept:
+        means = problem.dictionary.rmatvec(problem.row_weight[:, None])
+        variance = trace - float(means.square().sum())
+        trace = variance if variance > _ROUNDING * trace else trace  # else the columns are constant
+    return [(trace or 1.0) * float(ratio) for ratio in np.geomspace(*_L2_RATIOS, n_strengths)]
 
 
 class Certified:
@@ -232,14 +258,17 @@ class Solution(Certified):
 
 @dataclass(frozen=True, eq=False)
 class RegularizationPath:
-    """Solutions at falling strengths.
+    """Solutions at falling strengths; with several ``l2_strengths``, those of the largest one first.
 
     Parameters
     ----------
     solutions : tuple of Solution
-        One per strength, each with its certificate.
+        One per strength, or pair of strengths, each with its certificate.
     seconds : float
         The time for all of them.
+    validation : Validation, optional
+        What the solutions do on rows left out, as :func:`cvxsnn.convex.leave_one_out` and
+        :func:`cvxsnn.convex.cross_validate` find it.
 
     Examples
     --------
@@ -252,11 +281,22 @@ class RegularizationPath:
 
     solutions: tuple[Solution, ...]
     seconds: float
+    validation: Validation | None = None
 
     @property
     def strengths(self) -> Tensor:
-        """The strengths, falling."""
+        """The ``l1_strength`` of each solution."""
         return torch.tensor([solution.problem.l1_strength for solution in self.solutions], dtype=torch.float64)
+
+    @property
+    def l2_strengths(self) -> Tensor:
+        """The ``l2_strength`` of each solution."""
+        return torch.tensor([solution.problem.l2_strength for solution in self.solutions], dtype=torch.float64)
+
+    @property
+    def n_neurons(self) -> Tensor:
+        """Number of active atoms of each solution."""
+        return torch.tensor([len(solution.support) for solution in self.solutions])
 
     def __len__(self) -> int:
         """Return the number of strengths."""
@@ -270,20 +310,62 @@ class RegularizationPath:
         """Return the solution at one strength."""
         return self.solutions[index]
 
-    def select(self, score: Callable[[Solution], Any]) -> Solution:
-        """Return the solution with the highest score, for example accuracy on validation data.
+    def select(
+        self,
+        by: Callable[[Solution], Any] | Literal["loss", "accuracy"] = "loss",
+        *,
+        n_neurons: int | None = None,
+        one_standard_error: bool = False,
+    ) -> Solution:
+        """Return the best solution, by its ``validation`` or by a score of your own.
 
         Parameters
         ----------
-        score : callable
-            Accepts a solution and returns a number, or anything else that can be compared.
+        by : "loss", "accuracy" or callable
+            What to judge by: the validation's loss or accuracy; or a function that accepts a solution and returns a
+            number, or anything else that can be compared, of which the highest is best.
+        n_neurons : int, optional
+            The most active atoms that the solution may have.
+        one_standard_error : bool
+            Whether to return, instead of the best, the solution with the fewest active atoms among those that are
+            within one standard error of the best. It needs a validation.
 
         Returns
         -------
         Solution
-            The best one; of equal ones that of the largest strength.
+            The best one; of equal ones the one with fewer active atoms, then with the larger strengths.
         """
-        return max(self.solutions, key=score)
+        sizes = self.n_neurons.tolist()
+        allowed = [place for place, size in enumerate(sizes) if n_neurons is None or size <= n_neurons]
+        if not allowed:
+            raise InvalidInputError(
+                f"expected a solution with at most {n_neurons} active atoms, but the sparsest of the path has "
+                f"{min(sizes)}: solve at a larger l1_strength"
+            )
+        if callable(by):
+            if one_standard_error:
+                raise InvalidInputError("expected by='loss' or 'accuracy' for one_standard_error, got a function")
+            scores: list[Any] = [by(solution) for solution in self.solutions]
+            enough = max(scores[place] for place in allowed)
+        else:
+            check_choice("by", by, ("loss", "accuracy"))
+            if self.validation is None or (by == "accuracy" and self.validation.accuracy is None):
+                raise InvalidInputError(
+                    f"expected a path with the {by} on rows left out, got one without: use leave_one_out or "
+                    "cross_validate first, or pass a function"
+                )
+            means = self.validation.mean(by)
+            scores = (means if by == "accuracy" else -means).tolist()
+            best = max(allowed, key=scores.__getitem__)
+            slack = float(self.validation.standard_error(by)[best]) if one_standard_error else 0.0
+            enough = scores[best] - slack - _ROUNDING * abs(scores[best])
+        good = [place for place in allowed if scores[place] >= enough]
+
+        def rank(place: int) -> tuple[int, float, float]:
+            problem = self.solutions[place].problem
+            return sizes[place], -problem.l1_strength, -problem.l2_strength
+
+        return self.solutions[min(good, key=rank)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,6 +392,7 @@ def minimise(
         check_positive_int("max_iterations", max_iterations)
     if solver != "auto" and not isinstance(solver, Solver):
         solver = find_solver(solver)
+    _check_l2_strength(problem)
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     intercept = problem.null_intercept.clone()
@@ -444,6 +527,16 @@ def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:
     reduced = problem.reduced
     unit = dual / reduced.problem.row_weight[:, None]
     return problem.row_weight[:, None] * unit[reduced.row_of]
+
+
+def _check_l2_strength(problem: ConvexProblem) -> None:
+    """Refuse a quadratic that rounding would swallow, or that would swallow all else."""
+    scale = problem.dictionary.largest_entry**2 or 1.0
+    if problem.l2_strength and not _SMALLEST * scale <= problem.l2_strength <= _LARGEST * scale:
+        raise InvalidInputError(
+            f"expected l2_strength=0 or between {_SMALLEST * scale:.2g} and {_LARGEST * scale:.2g} for these columns, "
+            f"got {problem.l2_strength:g}, which float64 cannot tell from zero or from infinity"
+        )
 
 
 def _objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> float:

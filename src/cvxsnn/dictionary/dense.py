@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -98,7 +99,7 @@ class DenseDictionary:
         """Entries may be any numbers."""
         return False
 
-    @property
+    @cached_property
     def largest_entry(self) -> float:
         """The largest absolute value."""
         return float(self.values.abs().max())

@@ -46,6 +46,9 @@ Strengths = float | Sequence[float] | Literal["auto"]
 _NET_STRENGTHS = (8, 10)
 """The most strengths of the norm above zero, and the strengths of the quadratic, where both are tried."""
 
+_NET_NEIGHBOURS = 3
+"""Strengths of the quadratic that are tried with a norm: the best for ridge, and the next smaller ones."""
+
 _POOL_WIDTHS = (32, 128)
 """Most neurons in a lower layer and in the last layer of a pool's subnetworks: many small ones differ more."""
 
@@ -238,8 +241,19 @@ def _best_strength(problem: ConvexProblem, score: ScoreFunction, settings: Conve
         quadratic = l2_strengths_of(problem, _NET_STRENGTHS[1])
     if norm is not None and settings.is_fixed:
         return solve(problem.with_strength(norm[0], quadratic[0] if quadratic else None), settings.tol)
+
+    def rank(solution: Solution) -> tuple[Score, float, float]:
+        return score(reconstruct(solution)), solution.problem.l1_strength, solution.problem.l2_strength
+
+    tried: list[Solution] = []
     if norm is None and quadratic is not None:
         norm = _strengths_beside(problem, quadratic, settings)
+        if 0.0 in norm and len(quadratic) > _NET_NEIGHBOURS:
+            # Ridge, which is fast, shows where to look: a norm beside it needs a quadratic that is no larger.
+            tried = list(solve_path(problem, [0.0], l2_strengths=quadratic, tol=settings.tol))
+            best = max(tried, key=rank).problem.l2_strength
+            quadratic = sorted((own for own in quadratic if own <= best), reverse=True)[:_NET_NEIGHBOURS]
+            norm = [own for own in norm if own]
     path = solve_path(
         problem,
         norm,
@@ -248,11 +262,8 @@ def _best_strength(problem: ConvexProblem, score: ScoreFunction, settings: Conve
         smallest_ratio=settings.smallest_ratio,
         tol=settings.tol,
     )
-
-    def rank(solution: Solution) -> tuple[Score, float, float]:
-        return score(reconstruct(solution)), solution.problem.l1_strength, solution.problem.l2_strength
-
-    return max(path, key=rank)
+    chosen: Solution = max((*path, *tried), key=rank)
+    return chosen
 
 
 def _strengths_beside(problem: ConvexProblem, quadratic: Sequence[float], settings: ConvexSettings) -> list[float]:

@@ -1,6 +1,7 @@
 """The solvers of the convex program, by name."""
 
 from .active_set import ActiveSet
+from .admm import ADMM
 from .base import SOLVERS, Progress, Solver, SolverResult, Status
 from .group_newton import GroupNewton
 from .interior_point import InteriorPoint
@@ -8,10 +9,11 @@ from .newton import Newton
 from .newton_cg import NewtonCG
 from .proximal_gradient import ProximalGradient
 
-for _solver in (ActiveSet(), NewtonCG(), Newton(), InteriorPoint(), GroupNewton(), ProximalGradient()):
+for _solver in (ActiveSet(), NewtonCG(), ADMM(), Newton(), InteriorPoint(), GroupNewton(), ProximalGradient()):
     SOLVERS.register(_solver.name, _solver)
 
 __all__ = [
+    "ADMM",
     "SOLVERS",
     "ActiveSet",
     "GroupNewton",

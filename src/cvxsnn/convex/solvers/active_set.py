@@ -10,6 +10,7 @@ from ...core.errors import FactorisationError
 from ...core.memory import available_bytes, check_fits, symmetric_bytes
 from ..losses import Squared
 from ..problem import ConvexProblem
+from .admm import alternate
 from .base import Callback, Solver, SolverResult, Status
 from .newton import self_product
 from .quadratic import cholesky, minimise_l1_quadratics
@@ -82,7 +83,8 @@ class ActiveSet(Solver):
             done += 1
         if done < problem.n_outputs:
             gram = _with_quadratic(problem, problem.row_workspace.get(weighted_gram, problem))
-            coef[:, done:] = follow(gram, linear[:, done:], problem.l1_strength / head.weight, coef[:, done:])
+            strengths = problem.l1_strength / head.weight, problem.l2_strength / head.weight
+            coef[:, done:] = minimise_quadratic(gram, linear[:, done:], *strengths, coef[:, done:])
         return SolverResult(coef, _best_intercept(problem, coef), Status.CONVERGED)
 
 
@@ -110,9 +112,8 @@ def _solve_by_rows(problem: ConvexProblem) -> Tensor:
     precision = torch.float32 if problem.dictionary.is_binary and n_atoms < 2**24 else torch.float64
     products = torch.zeros(n_rows, n_rows, dtype=torch.float64, device=weight.device)
     for start in range(0, n_atoms, _BLOCK):
-        block = problem.dictionary.columns(
-            torch.arange(start, min(start + _BLOCK, n_atoms), device=weight.device), precision
-        )
+        atoms = torch.arange(start, min(start + _BLOCK, n_atoms), device=weight.device)
+        block = problem.dictionary.columns(atoms, precision)
         products += self_product(block.T)
     targets = head.targets
     if problem.intercept:
@@ -207,10 +208,27 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor) -> Tensor | 
     return None
 
 
+def minimise_quadratic(gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: float, start: Tensor) -> Tensor:
+    """Minimise ``½ xᵀGx − cᵀx + s‖x‖₁`` for several c, where ``l2_strength`` is on the diagonal of G already.
+
+    Parameters
+    ----------
+    gram : Tensor of shape (n_atoms, n_atoms)
+    linear, start : Tensor of shape (n_atoms, n_outputs)
+    l1_strength, l2_strength : float
+
+    Returns
+    -------
+    Tensor of shape (n_atoms, n_outputs)
+    """
+    if l1_strength == 0:
+        return torch.cholesky_solve(linear, cholesky(gram))
+    found = alternate(gram, linear, l1_strength, l2_strength, start) if l2_strength else None
+    return follow(gram, linear, l1_strength, start) if found is None else found
+
+
 def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:
     """Solve at falling strengths, so that active sets grow towards their final sizes and not beyond.
-
-    A strength of zero is one linear system.
 
     Parameters
     ----------
@@ -222,8 +240,6 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tens
     -------
     Tensor of shape (n_atoms, n_outputs)
     """
-    if strength == 0:
-        return torch.cholesky_solve(linear, cholesky(gram))
     # A GPU needs as long for several outputs as for one; a CPU is faster with one at a time.
     n_most = _SIMULTANEOUS if gram.is_cuda else 1
     if start.shape[1] > n_most:

@@ -82,6 +82,8 @@ class Solver(ABC):
         The penalties that it accepts, by exact type; None for all with the L1 norm.
     accepts_any_penalty : bool
         Whether it accepts every penalty.
+    needs : None, "ridge" or "elastic net"
+        Whether ``l2_strength`` must be above zero, with ``l1_strength`` zero (ridge) or above it (elastic net).
     """
 
     name: ClassVar[str]
@@ -93,6 +95,7 @@ class Solver(ABC):
     smooths_losses: ClassVar[bool] = False
     penalty_kinds: ClassVar[tuple[type[Penalty], ...] | None] = None
     accepts_any_penalty: ClassVar[bool] = False
+    needs: ClassVar[Literal["ridge", "elastic net"] | None] = None
 
     def refusal(self, problem: ConvexProblem) -> str | None:
         """Return what the problem lacks for this solver.
@@ -128,6 +131,10 @@ class Solver(ABC):
         penalty = problem.penalty
         if self.accepts_any_penalty:
             return None
+        if self.needs is not None and not problem.l2_strength:
+            return "l2_strength above zero"
+        if self.needs is not None and (self.needs == "ridge") != (problem.l1_strength == 0):
+            return "l1_strength=0" if self.needs == "ridge" else "l1_strength above zero"
         if self.penalty_kinds is None:
             return None if penalty.has_l1_norm else "a penalty with the L1 norm"
         strengths = problem.l1_strength, problem.l2_strength

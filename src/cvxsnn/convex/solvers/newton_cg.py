@@ -25,7 +25,7 @@ from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
 from .newton import self_product
 
-_FORCING, _LAST_SHARE, _CONSTANT_SHARE = 0.1, 0.2, 0.02
+_FORCING, _LAST_SHARE, _CONSTANT_SHARE = 0.1, 0.3, 0.1
 """Residual of a system relative to its right side, and shares of the tolerance that the residual of the last may be:
 that of the coefficients, and that of an intercept, which costs more."""
 
@@ -38,8 +38,8 @@ _SHORT, _DAMPING = 0.1, 10.0
 """Step below which the next system is damped, and by how much more: at the corners of a curvature that jumps, undamped
 steps go to and fro."""
 
-_STALE = 0.5
-"""Relative change of the rows' curvature at which the preconditioner is formed anew."""
+_STALE = 1.2
+"""Change of the rows' shares of the curvature, from 0 to 2, at which the preconditioner is formed anew."""
 
 
 class NewtonCG(Solver):
@@ -47,10 +47,8 @@ class NewtonCG(Solver):
 
     name = "newton-cg"
     solves = "head"
+    needs = "ridge"
     max_iterations = 200
-
-    def _penalty_refusal(self, problem: ConvexProblem) -> str | None:
-        return super()._penalty_refusal(problem) or ("l1_strength=0" if problem.l1_strength else None)
 
     def solve(
         self,
@@ -62,10 +60,34 @@ class NewtonCG(Solver):
         max_iterations: int,
         callback: Callback,
     ) -> SolverResult:
-        """Minimise a problem of one head."""
+        """Minimise a problem of one head: all outputs in step, and one by one those of a loss that needs it."""
         purpose = "Newton's method by conjugate gradients"
         check_fits(dense_bytes(*problem.dictionary.shape), problem.dictionary.device, purpose, "use fewer witnesses")
-        search = _Search(problem, coef, intercept)
+        found = self._solve_in_step(problem, coef, intercept, tolerance, max_iterations, callback)
+        (head,) = problem.heads
+        if found.status is Status.CONVERGED or problem.n_outputs == 1 or not head.loss.is_separable:
+            return found
+        alone = [
+            self._solve_in_step(
+                problem.part(own), found.coef[:, own], found.intercept[own], tolerance, max_iterations, callback
+            )
+            for own in problem.independent_outputs()
+        ]
+        status = max((own.status for own in alone), key=list(Status).index)
+        return SolverResult(
+            torch.cat([own.coef for own in alone], dim=1), torch.cat([own.intercept for own in alone]), status
+        )
+
+    def _solve_in_step(
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        tolerance: float,
+        max_iterations: int,
+        callback: Callback,
+    ) -> SolverResult:
+        search = RidgeSteps(problem, coef, intercept)
         best_gap, best_primal, n_idle = inf, inf, 0
         for _ in range(max_iterations):
             primal, bound = search.assess(tolerance)
@@ -84,8 +106,11 @@ class NewtonCG(Solver):
         return SolverResult(search.coef, search.intercept, Status.ITERATION_LIMIT)
 
 
-class _Search:
-    """The iterate, the gradient there, and the precision in which its Newton systems are solved."""
+class RidgeSteps:
+    """An iterate of ridge, the gradient there, and the precision in which its Newton systems are solved.
+
+    ``pull`` minimises instead with another quadratic beside that of the problem, ½ρ‖W − V‖².
+    """
 
     def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> None:
         self.problem, self.coef, self.intercept = problem, coef, intercept
@@ -94,18 +119,28 @@ class _Search:
         self._columns: Tensor | None = None
         self._preconditioner: _Preconditioner | None = None
         self._damping = 0.0
+        self._rho, self._centre = 0.0, coef
+        self._look()
 
     def assess(self, tolerance: float) -> tuple[float, float]:
-        """Compute the gradient, and return the objective with a lower bound."""
+        """Return the objective with a lower bound."""
         problem = self.problem
-        self.dual = problem.unit_dual(self.scores)
-        self.correlation = problem.correlation(self.dual)
-        self.primal = problem.objective(self.coef, self.scores)
         # With an intercept the gradient is no dual point before it is balanced, but tells whether that is worth it.
         bound, _ = bound_at(problem, self.dual, self.correlation)
         if problem.intercept and self.primal - bound <= tolerance * self.primal:
             bound, _ = lower_bound(problem, self.dual)
         return self.primal, bound
+
+    def pull(self, centre: Tensor, rho: float) -> None:
+        """Take one Newton step towards the minimiser with ½ρ‖W − V‖² added."""
+        self._centre, self._rho = centre, rho
+        self.advance(0.0, 1.0)
+
+    def _look(self) -> None:
+        problem = self.problem
+        self.dual = problem.unit_dual(self.scores)
+        self.correlation = problem.correlation(self.dual)
+        self.primal = problem.objective(self.coef, self.scores)
 
     def advance(self, tolerance: float, gap: float) -> bool:
         """Take one Newton step; return False if the objective does not fall along it."""
@@ -113,12 +148,12 @@ class _Search:
         if self._columns is None or self._columns.dtype != self.precision:
             self._columns = problem.dictionary.columns(dtype=self.precision)
             self._preconditioner = None
-        ridge = problem.l2_strength + self._damping
+        ridge = problem.l2_strength + self._rho + self._damping
         system = _System.at(problem, self._columns, self.scores, ridge)
         weight = system.row_curvature()
         if self._preconditioner is None or self._preconditioner.is_stale(weight, ridge):
             self._preconditioner = _Preconditioner(self._columns, weight, ridge, problem.intercept)
-        slope = self.correlation + problem.l2_strength * self.coef
+        slope = self.correlation + problem.l2_strength * self.coef + self._rho * (self.coef - self._centre)
         gradient = torch.cat((slope, (problem.row_weight @ self.dual)[None]))
         left = tolerance * max(self.primal, 1e-300)
         solved = _conjugate_gradients(
@@ -134,6 +169,7 @@ class _Search:
         step = self._line_search(move[:-1], d_scores)
         self.coef, self.intercept = self.coef + step * move[:-1], self.intercept + step * move[-1]
         self.scores = self.scores + step * d_scores
+        self._look()
         if step < _SHORT:
             self._damping = max(_DAMPING * self._damping, _DAMPING * problem.l2_strength)
         elif self._damping:
@@ -147,7 +183,9 @@ class _Search:
 
         def slope(step: float) -> float:
             of_loss = (problem.unit_dual(self.scores + step * d_scores) * weighted).sum()
-            return float(of_loss + problem.l2_strength * ((self.coef + step * move) * move).sum())
+            coef = self.coef + step * move
+            pull = problem.l2_strength * coef + self._rho * (coef - self._centre)
+            return float(of_loss + (pull * move).sum())
 
         first = slope(0.0)
         if not first < 0:
@@ -228,12 +266,15 @@ class _Preconditioner:
         matrix = self_product(scaled.T if self._is_wide else scaled)
         matrix.diagonal().add_(ridge)
         self._factor = _factor(matrix)
+        if matrix.is_cuda:  # a GPU multiplies far faster than it substitutes; the product stays positive definite
+            identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+            self._factor = torch.linalg.solve_triangular(self._factor, identity, upper=False)
         self._scaled = scaled if self._is_wide else None
 
     def is_stale(self, weight: Tensor, ridge: float) -> bool:
         """Return whether the ridge is another, or the rows' curvature has changed too much since."""
-        change = float((weight - self._weight).abs().sum())
-        return ridge != self._ridge or change > _STALE * float(self._weight.sum())
+        now, then = (own / own.sum().clamp_min(1e-30) for own in (weight, self._weight))
+        return ridge != self._ridge or float((now - then).abs().sum()) > _STALE
 
     def apply(self, residual: Tensor) -> Tensor:
         """Return the preconditioned residual."""
@@ -241,13 +282,17 @@ class _Preconditioner:
         if self._has_intercept:
             own = own - constant * self._mean
         if self._scaled is None:
-            solved = torch.cholesky_solve(own.T, self._factor).T
+            solved = self._solve(own)
         else:
-            inside = torch.cholesky_solve((own @ self._scaled.T).T, self._factor).T
-            solved = (own - inside @ self._scaled) / self._ridge
+            solved = (own - self._solve(own @ self._scaled.T) @ self._scaled) / self._ridge
         if self._has_intercept:
             constant = constant / self._mass - (solved @ self._mean)[:, None]
         return torch.cat((solved, constant), dim=1)
+
+    def _solve(self, rows: Tensor) -> Tensor:
+        if self._factor.is_cuda:
+            return rows @ self._factor.T @ self._factor
+        return torch.cholesky_solve(rows.T, self._factor).T
 
 
 def _conjugate_gradients(
@@ -283,6 +328,7 @@ def _conjugate_gradients(
 
 def _factor(matrix: Tensor) -> Tensor:
     """Return a Cholesky factor, of the matrix with a larger diagonal where rounding leaves it none."""
+    factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     ridge = torch.finfo(matrix.dtype).eps * float(matrix.diagonal().max())
     while bool(info) and ridge < inf:

@@ -9,7 +9,7 @@ import torch
 from ...core.checks import check_positive_int
 from ...core.errors import InvalidInputError
 from ..solve import report_gap
-from ..solvers.active_set import follow
+from ..solvers.active_set import minimise_quadratic
 from ..solvers.base import Status
 from .certificate import certify_statistics
 from .problem import StatisticsProblem
@@ -117,7 +117,7 @@ def _solve_falling(
     for strength in strengths:
         begin = time.perf_counter()
         problem = problem.with_strength(strength)
-        coef = follow(gram, linear, strength, coef)
+        coef = minimise_quadratic(gram, linear, strength, problem.l2_strength, coef)
         constant = problem.best_intercept(coef)
         certificate, scale, correlation = certify_statistics(problem, coef, constant)
         solutions.append(
