@@ -51,7 +51,7 @@ def path_of(task: Task) -> tuple[RegularizationPath, Callable[[Solution], float]
 def main() -> None:
     """Print what leave-one-out chooses on each task, and draw the paths."""
     table = make_table("Elastic nets on spike counts", "task", "chosen", "neurons", "left out", "test", "paths (s)")
-    figure, axes = plt.subplots(1, len(TASKS), figsize=(4.2 * len(TASKS), 3.6), constrained_layout=True, sharey=False)
+    figure, axes = plt.subplots(1, len(TASKS), figsize=(4.2 * len(TASKS) + 2.4, 3.6), constrained_layout=True)
     colours = plt.get_cmap("viridis")(np.linspace(0, 0.9, N_L2))
     for axis, (name, make) in zip(axes, TASKS.items(), strict=True):
         path, accuracy = path_of(make())
@@ -84,7 +84,7 @@ def main() -> None:
         axis.set(title=name, xlabel="neurons", xscale="log", ylabel="test accuracy")
         axis.set_ylim(max(0.3, tested.max() - 0.4), tested.max() + 0.02)
         axis.grid(alpha=0.3)
-    axes[-1].legend(fontsize=6, loc="lower right")
+    axes[-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
     figure.savefig(PICTURE, dpi=150)
     console.print(table)
 

@@ -184,7 +184,7 @@ def test_without_its_quadratic_it_is_the_norm_to_the_bit(loss: str, penalty: str
             assert torch.equal(getattr(found, name), getattr(expected, name))
 
 
-@pytest.mark.parametrize("l2_strength", [1e-6, 1e-12, 1e-30, 1e-300])
+@pytest.mark.parametrize("l2_strength", [1e-6, 1e-12, 1e-15])
 @pytest.mark.parametrize("penalty", ELASTIC_NETS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_optimum_falls_to_that_of_the_norm_as_the_quadratic_vanishes(

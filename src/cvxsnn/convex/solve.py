@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +24,10 @@ _TOLERANCE_LEFT_TO_SOLVER = 0.5
 
 _L2_RATIOS = 1e-1, 1e-8
 """Strengths of the quadratic to begin and end with, relative to the trace of the Gram matrix."""
+
+_NEGLIGIBLE = 1e-12
+"""Strength of the norm, relative to the critical one, at which an elastic net is solved as ridge. It is certified as it
+is."""
 
 _SMALLEST, _LARGEST = 2.0**-52, 2.0**52
 """Strengths of the quadratic, relative to the square of the largest entry, beyond which float64 cannot tell them from
@@ -54,9 +58,10 @@ def solve(
     tol : float
         The relative gap of the certificate to reach.
     solver : str or Solver
-        "auto" chooses the fastest: "active-set" for squared, "newton" for logistic, squared hinge and softmax,
-        "interior-point" for hinge, "group-newton" for these losses with the group penalty. "proximal-gradient" accepts
-        every loss and penalty. A solver of your own is passed as it is.
+        "auto" chooses the fastest: "active-set" for squared, "newton" for logistic, squared hinge and softmax (for
+        ridge "newton-cg", and "admm" for elastic nets with many active coefficients), "interior-point" for hinge,
+        "group-newton" for these losses with the group penalties. "proximal-gradient" accepts every loss and penalty. A
+        solver of your own is passed as it is.
     start : Solution, optional
         Where to start: a solution of a problem with the same atoms and outputs. Not used if zero coefficients are
         better.
@@ -410,6 +415,10 @@ def minimise(
         )
         if is_better or _objective(problem, *begin) < _objective(problem, coef, intercept):
             coef, intercept = begin
+    if problem.l2_strength and 0 < problem.l1_strength <= _NEGLIGIBLE * problem.critical_strength:
+        ridge = problem.with_strength(0.0)
+        run = _run_parts(ridge, coef, intercept, recorder, tol, solver, max_iterations)
+        return replace(run, candidate=replace(run.candidate, problem=problem))
     return _run_parts(problem, coef, intercept, recorder, tol, solver, max_iterations)
 
 

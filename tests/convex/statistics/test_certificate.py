@@ -109,8 +109,8 @@ def test_certificate_becomes_that_of_the_norm_as_the_quadratic_vanishes(witnesse
     plain = solve_statistics(found, 0.02, intercept=intercept)
     strengths = 10.0 ** -np.array([*range(31), 100, 200, 300])
     solutions = [solve_statistics(found, 0.02, l2_strength=r, intercept=intercept) for r in strengths]
-    # In between both bounds lose to rounding, but no more than as much again.
-    assert max(own.certificate.relative_gap for own in solutions) <= 2 * plain.certificate.relative_gap
+    # In between both bounds lose to rounding, and alternating directions stop a little earlier.
+    assert max(own.certificate.relative_gap for own in solutions) <= 4 * plain.certificate.relative_gap
     assert solutions[-1].certificate == plain.certificate
     assert bool((solutions[0].dual_scale == 1).all())
     assert float(solutions[0].dual_correlation.abs().max()) > 0.02

@@ -34,6 +34,10 @@ _BLOCK = 4096
 _SIMULTANEOUS = 16
 """Outputs that a GPU solves for at once: each has a matrix of its active atoms."""
 
+_NEGLIGIBLE, _ROUNDED = 1e-15, 1e-9
+"""Strength, relative to the largest correlation, that rounding swallows; and the one below which the tolerance is that
+of rounding."""
+
 _FALL = 0.3
 """Factor between the strengths on the way to the requested one."""
 
@@ -221,7 +225,7 @@ def minimise_quadratic(gram: Tensor, linear: Tensor, l1_strength: float, l2_stre
     -------
     Tensor of shape (n_atoms, n_outputs)
     """
-    if l1_strength == 0:
+    if l2_strength and l1_strength <= _NEGLIGIBLE * float(linear.abs().max()):
         return torch.cholesky_solve(linear, cholesky(gram))
     found = alternate(gram, linear, l1_strength, l2_strength, start) if l2_strength else None
     return follow(gram, linear, l1_strength, start) if found is None else found
@@ -251,8 +255,10 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tens
         raise FactorisationError(
             "expected numbers whose squares are finite, got larger ones: scale the columns and the targets down"
         )
+    largest = linear.abs().amax(1)
     while True:
-        level = (_FALL * level).clamp_min(strength)
-        x = minimise_l1_quadratics(gram, linear, level[:, None].expand_as(x), x, tolerance=1e-12 * level)
-        if bool((level == strength).all()):
+        level = (_FALL * level).clamp_min(max(strength, _NEGLIGIBLE * float(largest.max())))
+        tolerance = torch.where(level > _ROUNDED * largest, 1e-12 * level, _NEGLIGIBLE * largest)
+        x = minimise_l1_quadratics(gram, linear, level[:, None].expand_as(x), x, tolerance=tolerance)
+        if bool((level <= max(strength, _NEGLIGIBLE * float(largest.max()))).all()):
             return x.T

@@ -32,6 +32,9 @@ _CHECK_EVERY, _MAX_STEPS = 5, 300
 _ROUGH = 1e-2
 """Relative gap to which ridge is solved before the first step."""
 
+_ROUNDING = 2e-15
+"""Violation of optimality, relative to the largest correlation, that rounding leaves."""
+
 _EXACT = 1e-9
 """Gap of a quadratic, relative to what it explains, at which the signs are taken for final."""
 
@@ -181,7 +184,8 @@ def _polished(gram: Tensor, linear: Tensor, strength: float, near: Tensor) -> Te
     everywhere = torch.full_like(linear[:, 0], strength)
     columns = []
     for own, start in zip(linear.T, near.T, strict=True):
-        x, is_optimal = minimise_strongly_convex(gram, own, everywhere, start, tolerance=1e-10 * strength)
+        tolerance = 1e-10 * strength + _ROUNDING * float(own.abs().max())
+        x, is_optimal = minimise_strongly_convex(gram, own, everywhere, start, tolerance=tolerance)
         if not is_optimal:
             return None
         columns.append(x)
