@@ -82,9 +82,9 @@ def test_with_a_quadratic_it_has_the_objective_of_the_reference(loss: str, inter
     assert abs(ours.certificate.primal - theirs.certificate.primal) <= gap + ROUNDING
 
 
-@pytest.mark.parametrize("ratio", [1e-6, 1e-12, 1e-300])
+@pytest.mark.parametrize("ratio", [1e-6, 1e-11, 1e-300, 0.0])
 @pytest.mark.parametrize("loss", ["softmax", "hinge", "hinge + squared_hinge"])
-def test_the_norm_may_nearly_vanish_beside_a_quadratic(loss: str, ratio: float) -> None:
+def test_the_norm_may_vanish_beside_a_quadratic(loss: str, ratio: float) -> None:
     problem = Kind(loss, "group-elastic-net", True, "collinear", n_outputs=2, l2_strength=0.01).draw(0, ratio)
     assert solve(problem, 1e-6, "group-newton").has_converged
 

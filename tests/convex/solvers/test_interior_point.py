@@ -148,9 +148,7 @@ def test_few_iterations_are_enough_for_elastic_nets(intercept: bool, ratio: floa
     assert len(solution.history) <= 30
 
 
-@pytest.mark.parametrize(
-    "strengths", [(1e-6, 1e-2), (1e-12, 1e-6), (1e-300, 1e-2), (1e-320, 1e-2), (0.0, 1e-12), (0.1, 1e-15)]
-)
+@pytest.mark.parametrize("strengths", [(1e-6, 1e-2), (1e-12, 1e-6), (1e-300, 1e-2), (0.0, 1e-12), (0.1, 1e-15)])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_either_strength_may_nearly_vanish(columns: Columns, intercept: bool, strengths: tuple[float, float]) -> None:

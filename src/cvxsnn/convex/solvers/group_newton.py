@@ -37,7 +37,7 @@ _ROUGH_ABOVE = 1e-3
 """Relative gap above which Hessians in float32 are good enough: half the work."""
 
 _WIDEST = 1e150
-"""Rounding whose square is finite."""
+"""Rounding whose square is finite, for norms that count for little or nothing."""
 
 
 class GroupNewton(Solver):
@@ -105,7 +105,7 @@ class _RoundedSearch:
         """Round so that the working atoms add at most ``allowance`` to the objective, and hinges half of it."""
         self.allowance = allowance
         atoms_weight = self.problem.l1_strength * max(1, int(self.working.sum()))
-        self.epsilon = min(max(NARROWEST, allowance / atoms_weight), _WIDEST)
+        self.epsilon = min(max(NARROWEST, allowance / atoms_weight), _WIDEST) if atoms_weight else _WIDEST
         self.width = max(NARROWEST, allowance / float(self.hinge_weight.sum())) if self.has_hinge else NARROWEST
         self.smooth = smoothed(self.problem, self.width)
 

@@ -42,9 +42,6 @@ without them is within the tolerance by then."""
 _TRIMMED = 0.5
 """What setting the smallest of them to zero may add to the objective, as a share of the tolerance."""
 
-_SMALLEST = 1e-300
-"""Strength of a norm beside a quadratic below which it is left out: its inverse may not be finite."""
-
 
 class InteriorPoint(Solver):
     """A primal-dual interior-point method, for the hinge loss with the L1 norm or the elastic net."""
@@ -76,8 +73,6 @@ class InteriorPoint(Solver):
             is_intercept[-1] = True
         ridge = torch.where(is_intercept, 0.0, problem.l2_strength).to(margin)
         best, strength = _Best(problem, margin, weight, is_intercept), problem.l1_strength
-        if problem.l2_strength and strength < _SMALLEST:
-            strength = 0.0
         state = _State.inside(margin, weight, strength, ridge, is_intercept)
         status = Status.ITERATION_LIMIT
         for _ in range(max_iterations):
