@@ -143,7 +143,8 @@ def test_a_surrogate_derivative_is_even_and_falls_off_from_its_peak(name, size):
     derivative = SURROGATES[name]
     peak, value, further = derivative(torch.tensor([0.0, size, 1.1 * size], dtype=torch.float64))
     assert derivative(torch.tensor(-size, dtype=torch.float64)) == pytest.approx(float(value), rel=ROUNDING)
-    assert 0 < further <= value <= peak
+    allowance = 1 + ROUNDING
+    assert 0 < further <= value * allowance <= peak * allowance**2
 
 
 @pytest.mark.parametrize("name", SURROGATES)

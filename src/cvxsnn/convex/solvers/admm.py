@@ -15,12 +15,11 @@ which solves a smooth problem, gives the dual point, and Z, which is sparse, the
 import torch
 from torch import Tensor
 
-from ..certificate import bound_at, lower_bound
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status
 from .newton import Newton
-from .newton_cg import NewtonCG, RidgeSteps
-from .quadratic import cholesky, minimise_strongly_convex
+from .newton_cg import RidgeSteps, check_columns_fit
+from .quadratic import minimise_from_near
 
 _OVER = 1.6
 """Over-relaxation of W towards the next step."""
@@ -29,8 +28,9 @@ _PULL = 2.0
 """ρ relative to s over the mean coefficient of ridge."""
 
 _CHECK_EVERY, _MAX_STEPS = 5, 300
-_ROUGH = 1e-2
-"""Relative gap to which ridge is solved before the first step."""
+
+_ROUGH, _FIRST_STEPS = 1e-2, 20
+"""Relative gap to which ridge is solved before the first step, and the most Newton steps for it."""
 
 _ROUNDING = 2e-15
 """Violation of optimality, relative to the largest correlation, that rounding leaves."""
@@ -75,10 +75,10 @@ class ADMM(Solver):
     ) -> SolverResult:
         """Minimise a problem of one head."""
         strength = problem.l1_strength
-        ridge = problem.with_strength(0.0)
-        begin = NewtonCG().solve(ridge, coef, intercept, tolerance=_ROUGH, max_iterations=20, callback=lambda *_: None)
-        balance = _Balance(strength, problem.l2_strength, begin.coef)
-        steps = RidgeSteps(ridge, begin.coef, begin.intercept)
+        check_columns_fit(problem)
+        steps = RidgeSteps(problem.with_strength(0.0), coef, intercept)
+        steps.minimise(_ROUGH, _FIRST_STEPS, callback=lambda *_: None)
+        balance = _Balance(strength, problem.l2_strength, steps.coef)
         z = coef.clone()
         multiplier = -(steps.correlation + problem.l2_strength * steps.coef).clamp(-strength, strength)
         for step in range(1, max_iterations + 1):
@@ -89,10 +89,7 @@ class ADMM(Solver):
             multiplier = multiplier + rho * (ahead - z)
             if step % _CHECK_EVERY == 0:
                 primal = problem.objective(z, problem.dictionary.matvec(z) + steps.intercept)
-                bound, _ = bound_at(problem, steps.dual, steps.correlation)
-                # With an intercept the gradient is no dual point before it is balanced, but tells whether that pays.
-                if problem.intercept and primal - bound <= tolerance * primal:
-                    bound, _ = lower_bound(problem, steps.dual)
+                bound = steps.bound(problem, primal, tolerance)
                 callback(primal, bound, int((z != 0).sum()))
                 if primal - bound <= tolerance * primal:
                     dual = -problem.row_weight[:, None] * steps.dual
@@ -123,7 +120,10 @@ def alternate(gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: flo
     Tensor of shape (p, m), or None
         The optimum up to rounding; None where active sets are faster, or G is too nearly singular.
     """
-    balance = _Balance(l1_strength, l2_strength, torch.cholesky_solve(linear, cholesky(gram)))
+    factor, info = torch.linalg.cholesky_ex(gram)
+    if bool(info):
+        return None
+    balance = _Balance(l1_strength, l2_strength, torch.cholesky_solve(linear, factor))
     z = start
     multiplier = (linear - gram @ z).clamp(-l1_strength, l1_strength)
     factor = _pulled(gram, balance.rho)
@@ -142,10 +142,9 @@ def alternate(gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: flo
             outside = linear - at_x + l2_strength * x
             outside = outside - outside.clamp(-l1_strength, l1_strength)
             primal = (z * (0.5 * at_z - linear)).sum(0) + l1_strength * z.abs().sum(0)
-            dual = 0.5 * ((x * at_x).sum(0) - l2_strength * x.square().sum(0)) + outside.square().sum(0) / (
-                2 * l2_strength
-            )
-            if bool((primal + dual <= _EXACT * primal.abs()).all()):
+            fit = (x * at_x).sum(0) - l2_strength * x.square().sum(0)
+            minus_dual = 0.5 * fit + outside.square().sum(0) / (2 * l2_strength)
+            if bool((primal + minus_dual <= _EXACT * primal.abs()).all()):
                 return _polished(gram, linear, l1_strength, z)
         if balance.update(x, z, before, multiplier):
             factor = _pulled(gram, balance.rho)
@@ -176,17 +175,17 @@ class _Balance:
 def _pulled(gram: Tensor, rho: float) -> Tensor:
     matrix = gram.clone()
     matrix.diagonal().add_(rho)
-    return cholesky(matrix)
+    factor: Tensor = torch.linalg.cholesky(matrix)
+    return factor
 
 
 def _polished(gram: Tensor, linear: Tensor, strength: float, near: Tensor) -> Tensor | None:
     """Solve for the coefficients that are active, output by output; None if signs were not final."""
-    everywhere = torch.full_like(linear[:, 0], strength)
     columns = []
     for own, start in zip(linear.T, near.T, strict=True):
         tolerance = 1e-10 * strength + _ROUNDING * float(own.abs().max())
-        x, is_optimal = minimise_strongly_convex(gram, own, everywhere, start, tolerance=tolerance)
-        if not is_optimal:
+        x = minimise_from_near(gram, own, strength, start, tolerance=tolerance)
+        if x is None:
             return None
         columns.append(x)
     return torch.stack(columns, dim=1)

@@ -61,16 +61,13 @@ class NewtonCG(Solver):
         callback: Callback,
     ) -> SolverResult:
         """Minimise a problem of one head: all outputs in step, and one by one those of a loss that needs it."""
-        purpose = "Newton's method by conjugate gradients"
-        check_fits(dense_bytes(*problem.dictionary.shape), problem.dictionary.device, purpose, "use fewer witnesses")
-        found = self._solve_in_step(problem, coef, intercept, tolerance, max_iterations, callback)
+        check_columns_fit(problem)
+        found = _minimise(problem, coef, intercept, tolerance, max_iterations, callback)
         (head,) = problem.heads
         if found.status is Status.CONVERGED or problem.n_outputs == 1 or not head.loss.is_separable:
             return found
         alone = [
-            self._solve_in_step(
-                problem.part(own), found.coef[:, own], found.intercept[own], tolerance, max_iterations, callback
-            )
+            _minimise(problem.part(own), found.coef[:, own], found.intercept[own], tolerance, max_iterations, callback)
             for own in problem.independent_outputs()
         ]
         status = max((own.status for own in alone), key=list(Status).index)
@@ -78,32 +75,25 @@ class NewtonCG(Solver):
             torch.cat([own.coef for own in alone], dim=1), torch.cat([own.intercept for own in alone]), status
         )
 
-    def _solve_in_step(
-        self,
-        problem: ConvexProblem,
-        coef: Tensor,
-        intercept: Tensor,
-        tolerance: float,
-        max_iterations: int,
-        callback: Callback,
-    ) -> SolverResult:
-        search = RidgeSteps(problem, coef, intercept)
-        best_gap, best_primal, n_idle = inf, inf, 0
-        for _ in range(max_iterations):
-            primal, bound = search.assess(tolerance)
-            callback(primal, bound, int((search.coef != 0).sum()))
-            gap = (primal - bound) / max(primal, 1e-300)
-            if gap <= tolerance:
-                return SolverResult(search.coef, search.intercept, Status.CONVERGED)
-            has_improved = gap < 0.9 * best_gap or primal < (1 - 1e-3 * tolerance) * best_primal
-            n_idle = 0 if has_improved else n_idle + 1
-            best_gap, best_primal = min(gap, best_gap), min(primal, best_primal)
-            is_last = search.precision == torch.float64
-            if not search.advance(tolerance, gap) or n_idle > _MAX_IDLE:
-                if is_last:
-                    return SolverResult(search.coef, search.intercept, Status.STALLED)
-                search.precision, n_idle = torch.float64, 0
-        return SolverResult(search.coef, search.intercept, Status.ITERATION_LIMIT)
+
+def _minimise(
+    problem: ConvexProblem,
+    coef: Tensor,
+    intercept: Tensor,
+    tolerance: float,
+    max_iterations: int,
+    callback: Callback,
+) -> SolverResult:
+    steps = RidgeSteps(problem, coef, intercept)
+    status = steps.minimise(tolerance, max_iterations, callback)
+    return SolverResult(steps.coef, steps.intercept, status)
+
+
+def check_columns_fit(problem: ConvexProblem) -> None:
+    """Refuse a problem whose columns as numbers would not fit."""
+    dictionary = problem.dictionary
+    purpose = f"{dictionary.n_rows:,} rows × {dictionary.n_atoms:,} atoms as numbers"
+    check_fits(dense_bytes(*dictionary.shape), dictionary.device, purpose, "use fewer witnesses")
 
 
 class RidgeSteps:
@@ -122,28 +112,52 @@ class RidgeSteps:
         self._rho, self._centre = 0.0, coef
         self._look()
 
-    def assess(self, tolerance: float) -> tuple[float, float]:
-        """Return the objective with a lower bound."""
-        problem = self.problem
-        # With an intercept the gradient is no dual point before it is balanced, but tells whether that is worth it.
+    def minimise(self, tolerance: float, max_iterations: int, callback: Callback) -> Status:
+        """Take Newton steps to a relative gap of ``tolerance``; those in float64 come after those in float32."""
+        best_gap, best_primal, n_idle = inf, inf, 0
+        for _ in range(max_iterations):
+            primal = self.problem.objective(self.coef, self.scores)
+            bound = self.bound(self.problem, primal, tolerance)
+            callback(primal, bound, int((self.coef != 0).sum()))
+            gap = (primal - bound) / max(primal, 1e-300)
+            if gap <= tolerance:
+                return Status.CONVERGED
+            has_improved = gap < 0.9 * best_gap or primal < (1 - 1e-3 * tolerance) * best_primal
+            n_idle = 0 if has_improved else n_idle + 1
+            best_gap, best_primal = min(gap, best_gap), min(primal, best_primal)
+            is_last = self.precision == torch.float64
+            if not self._advance(tolerance * primal, gap) or n_idle > _MAX_IDLE:
+                if is_last:
+                    return Status.STALLED
+                self.precision, n_idle = torch.float64, 0
+        return Status.ITERATION_LIMIT
+
+    def bound(self, problem: ConvexProblem, primal: float, tolerance: float) -> float:
+        """Return the lower bound that the gradient gives on a problem with this loss.
+
+        With an intercept the gradient is no dual point before it is balanced, but tells whether that is worth it: a gap
+        above the tolerance is that of the gradient as it is.
+        """
         bound, _ = bound_at(problem, self.dual, self.correlation)
-        if problem.intercept and self.primal - bound <= tolerance * self.primal:
+        if problem.intercept and primal - bound <= tolerance * primal:
             bound, _ = lower_bound(problem, self.dual)
-        return self.primal, bound
+        return bound
 
     def pull(self, centre: Tensor, rho: float) -> None:
         """Take one Newton step towards the minimiser with ½ρ‖W − V‖² added."""
         self._centre, self._rho = centre, rho
-        self.advance(0.0, 1.0)
+        self._advance(0.0, 1.0)
 
     def _look(self) -> None:
         problem = self.problem
         self.dual = problem.unit_dual(self.scores)
         self.correlation = problem.correlation(self.dual)
-        self.primal = problem.objective(self.coef, self.scores)
 
-    def advance(self, tolerance: float, gap: float) -> bool:
-        """Take one Newton step; return False if the objective does not fall along it."""
+    def _advance(self, enough: float, relative_gap: float) -> bool:
+        """Take one Newton step; return False if the objective does not fall along it.
+
+        Its system is solved the more exactly the smaller the gap is, but not beyond a gap of ``enough``.
+        """
         problem = self.problem
         if self._columns is None or self._columns.dtype != self.precision:
             self._columns = problem.dictionary.columns(dtype=self.precision)
@@ -155,14 +169,13 @@ class RidgeSteps:
             self._preconditioner = _Preconditioner(self._columns, weight, ridge, problem.intercept)
         slope = self.correlation + problem.l2_strength * self.coef + self._rho * (self.coef - self._centre)
         gradient = torch.cat((slope, (problem.row_weight @ self.dual)[None]))
-        left = tolerance * max(self.primal, 1e-300)
         solved = _conjugate_gradients(
             system,
             self._preconditioner,
             -gradient.T,
-            forcing=min(_FORCING, sqrt(gap)),
-            enough=sqrt(2 * problem.l2_strength * _LAST_SHARE * left),
-            constant_enough=_CONSTANT_SHARE * left,
+            forcing=min(_FORCING, sqrt(relative_gap)),
+            enough=sqrt(2 * problem.l2_strength * _LAST_SHARE * enough),
+            constant_enough=_CONSTANT_SHARE * enough,
         )
         move = solved.T.to(self.coef)
         d_scores = problem.dictionary.matvec(move[:-1]) + move[-1]
