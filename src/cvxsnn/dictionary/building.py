@@ -12,7 +12,7 @@ from ..core.errors import BudgetError, InvalidInputError
 from ..core.memory import NEGLIGIBLE, check_fits
 from ..data.sequences import Sequences
 from ..neurons.exact import INPUT_UNIT
-from ..neurons.rollout import Steps, iterate_rollout, sum_steps
+from ..neurons.rollout import iterate_counts, iterate_rollout
 from ..witnesses import WitnessSet
 from .base import Readout
 from .health import DictionaryHealth
@@ -84,18 +84,19 @@ def build_dictionary(
         )
         check_fits(needed, sequences.device, purpose)
     packed = torch.zeros(shape, dtype=torch.uint8, device=sequences.device)
-    steps: Steps = "last" if readout == "last" else "all"
-    blocks = iterate_rollout(witnesses.layers, sequences, steps, chunk_bytes=chunk_bytes, row_multiple=8)
-    for rows, columns, spikes in blocks:
+    if readout == "mean":
+        blocks = iterate_counts(witnesses.layers, sequences, chunk_bytes=chunk_bytes, row_multiple=8)
+    else:
+        blocks = iterate_rollout(witnesses.layers, sequences, readout, chunk_bytes=chunk_bytes, row_multiple=8)
+    for rows, columns, block in blocks:
         start = (rows.start * n_steps if readout == "all" else rows.start) // 8
         if readout == "mean":
-            counts = sum_steps(spikes)
-            planes = [_pack_columns((counts >> plane) & 1 == 1) for plane in range(n_planes)]
+            planes = [_pack_columns((block >> plane) & 1 == 1) for plane in range(n_planes)]
         else:
-            planes = [_pack_columns(spikes.reshape(-1, spikes.shape[-1]))]
-        for plane, block in enumerate(planes):
-            stop = min(start + block.shape[1], shape[2])
-            packed[columns, plane, start:stop] = block[:, : stop - start]
+            planes = [_pack_columns(block.reshape(-1, block.shape[-1]))]
+        for plane, part in enumerate(planes):
+            stop = min(start + part.shape[1], shape[2])
+            packed[columns, plane, start:stop] = part[:, : stop - start]
     dictionary = _without_duplicates(packed, n_rows, witnesses, readout, n_steps)
     has_own_counts = readout == "mean" and sequences.lengths is not None
     return replace(dictionary, lengths=sequences.lengths) if has_own_counts else dictionary
