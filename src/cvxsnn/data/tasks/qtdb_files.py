@@ -51,7 +51,7 @@ def read_qtdb(
     file = PublishedFile((name, name), _SOURCE + _PLACES[part], "qtdb", "the two QTDB files")
     content = file.read(directory, partial(_unpack, part))
     one_hot = content["y"]
-    return content["x"].astype(np.float32), one_hot.argmax(2).astype(np.int64), one_hot.any(2)
+    return content["x"].astype(np.float32), np.asarray(one_hot.argmax(2), dtype=np.int64), one_hot.sum(2) > 0
 
 
 def _unpack(part: str, content: bytes, origin: str, remedy: str) -> dict[str, npt.NDArray[Any]]:
