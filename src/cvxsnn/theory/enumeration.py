@@ -63,8 +63,10 @@ def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_P
     Trajectories
         The distinct trajectories, with parameters for each.
     """
-    distinct, inverse = torch.unique(as_inputs(inputs).cpu(), dim=0, return_inverse=True)
-    frontier, spikes = split_parameters(family, distinct, max_patterns=max_patterns)
+    inputs = as_inputs(inputs).cpu()
+    distinct, inverse = torch.unique(family.read(inputs), dim=0, return_inverse=True)
+    samples = torch.zeros(len(distinct), dtype=torch.int64).scatter_(0, inverse, torch.arange(len(inverse)))
+    frontier, spikes = split_parameters(family, inputs[samples], max_patterns=max_patterns)
     parameters = np.array(list(frontier.witnesses()), dtype=object)
     return Trajectories(spikes[:, inverse.numpy()], parameters)
 

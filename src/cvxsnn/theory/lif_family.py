@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
@@ -86,6 +87,22 @@ class LIFFamily:
         """
         return {name: value for name, value in asdict(self).items() if value is not None}
 
+    def read(self, inputs: Array) -> Tensor:
+        """Return the values that the neurons weigh at each step: the inputs themselves, or what taps read of them.
+
+        Parameters
+        ----------
+        inputs : array of shape (n_samples, n_steps, n_features)
+            The sequences.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_steps, n_weights)
+            The values, one per weight.
+        """
+        values = as_inputs(inputs)
+        return values if self.taps is None else self.taps.lift(values).inputs
+
     def on(self, inputs: Array) -> "LIFEvents":
         """Return the hyperplanes that given sequences define.
 
@@ -99,10 +116,7 @@ class LIFFamily:
         LIFEvents
             The hyperplanes, one for each sample, step and history of spikes.
         """
-        read = as_inputs(inputs)
-        if self.taps is not None:
-            read = self.taps.lift(read).inputs
-        grid = snap_inputs(read).cpu().numpy()
+        grid = snap_inputs(self.read(inputs)).cpu().numpy()
         values, unit = as_integers(grid)
         ratio = Fraction(self.decay)
         n_samples, n_steps, n_weights = values.shape
