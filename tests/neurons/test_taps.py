@@ -229,10 +229,11 @@ def test_taps_over_the_inputs_are_a_dense_layer_over_lifted_ones(seed, steps):
 
 @given(st.integers(0, 10**6))
 def test_the_geometry_of_a_layer_is_that_of_all_weights_that_are_not_zero(seed):
-    taps = draw_taps(seed)
-    layer = taps.attach(draw_layer(seed, n_taps=4, source=None, delay=None, n_sources=None))
+    taps, dense = draw_taps(seed), draw_layer(seed, n_taps=4, source=None, delay=None, n_sources=None)
+    layer = taps.attach(dense)
+    assert Taps.of(dense) == Taps([0, 1, 2, 3], [0, 0, 0, 0], 4)
     assert Taps.of(layer) == Taps.of(with_taps(layer, 6)) == taps  # others of weight zero read input 0 without delay
-    both = stack_layers([layer, draw_taps(seed + 1).attach(replace(layer, source=None, delay=None, n_sources=None))])
+    both = stack_layers([layer, draw_taps(seed + 1).attach(dense)])
     pairs = {(s, d) for one in (taps, draw_taps(seed + 1)) for s, d in zip(one.source, one.delay, strict=True)}
     found = Taps.of(both)
     assert set(zip(found.source, found.delay, strict=True)) == pairs

@@ -13,7 +13,7 @@ from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from .exact import ScratchArrays, exact_product
-from .layer import MAX_DELAY, HiddenLayer, Layer, check_whole
+from .layer import MAX_DELAY, HiddenLayer, Layer, check_whole, with_taps
 
 _DENSE_SHARE = 0.25
 """Share of all pairs of delay and input, read by a neuron, from which a dense product is faster than a gather."""
@@ -52,6 +52,7 @@ class Taps:
     def __post_init__(self) -> None:
         """Refuse taps that read no input, or the same value twice."""
         n_sources = check_positive_int("n_sources", self.n_sources)
+        object.__setattr__(self, "n_sources", n_sources)
         object.__setattr__(self, "source", _as_whole_numbers("source", self.source, n_sources))
         object.__setattr__(self, "delay", _as_whole_numbers("delay", self.delay, MAX_DELAY + 1))
         if len(self.source) != len(self.delay):
@@ -70,13 +71,14 @@ class Taps:
         Parameters
         ----------
         layer : HiddenLayer
-            A layer with delays.
+            The layer. One without delays reads its inputs with delay zero.
 
         Returns
         -------
         Taps
             The taps whose weight is not zero in some neuron, in the order of the layer.
         """
+        layer = with_taps(layer, layer.n_taps)
         # Neurons that share a geometry have it in one order, so the first axis is that of the taps.
         source, delay, weight = (value.transpose(0, 1) for value in (layer.source, layer.delay, layer.weight))
         is_read = weight != 0

@@ -63,11 +63,15 @@ class LIFFamily:
     taps: Taps | None = None
 
     def __post_init__(self) -> None:
-        """Refuse decays that cannot be exact."""
+        """Refuse decays that cannot be exact, and what are no taps."""
         if not 0 <= self.decay <= 1 or Fraction(self.decay).denominator > _MAX_DENOMINATOR:
             raise InvalidInputError(
                 f"expected decay between 0 and 1 and a multiple of 1/{_MAX_DENOMINATOR}, so that membranes are exact, "
                 f"got {self.decay!r}: pass for example 0.5, 0.75 or 1.0"
+            )
+        if not isinstance(self.taps, Taps | None):
+            raise InvalidInputError(
+                f"expected taps to be Taps(source, delay, n_sources), or None, got {type(self.taps).__name__}"
             )
 
     def __str__(self) -> str:
