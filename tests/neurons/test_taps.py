@@ -232,6 +232,9 @@ def test_the_geometry_of_a_layer_is_that_of_all_weights_that_are_not_zero(seed):
     taps, dense = draw_taps(seed), draw_layer(seed, n_taps=4, source=None, delay=None, n_sources=None)
     layer = taps.attach(dense)
     assert Taps.of(dense) == Taps([0, 1, 2, 3], [0, 0, 0, 0], 4)
+    weight = layer.weight.clone()
+    weight[0, 0, 0] = 0.0
+    assert Taps.of(layer.with_tensors({"weight": weight})) == taps
     assert Taps.of(layer) == Taps.of(with_taps(layer, 6)) == taps  # others of weight zero read input 0 without delay
     both = stack_layers([layer, draw_taps(seed + 1).attach(dense)])
     pairs = {(s, d) for one in (taps, draw_taps(seed + 1)) for s, d in zip(one.source, one.delay, strict=True)}
