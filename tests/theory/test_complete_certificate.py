@@ -244,9 +244,7 @@ def test_the_command_names_the_taps_that_it_covers():
     outcome = run("certify", "model", "data.npz", "--complete")
     assert outcome.exit_code == 0, outcome.output
     text = " ".join(outcome.stdout.split())
-    assert (
-        "without bias and with thresholds of at least zero, that read only input 0 at delays 0 and 2, however many" in text
-    )
+    assert "with thresholds of at least zero, that read only input 0 at delays 0 and 2, however many" in text
 
 
 @pytest.mark.usefixtures("in_a_folder_of_its_own")
