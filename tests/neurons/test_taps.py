@@ -243,6 +243,12 @@ def test_the_geometry_of_a_layer_is_that_of_all_weights_that_are_not_zero(seed):
     assert len(found) == len(pairs)
 
 
+def test_taps_that_always_read_zero_are_left_out_if_wanted():
+    layer = Taps([0, 1, 2], [3, 0, 4], 3).attach(LIFLayer(torch.ones(1, 3, 2)))
+    assert [len(Taps.of(layer, n_steps)) for n_steps in (None, 5, 4, 3)] == [3, 3, 2, 1]
+    assert Taps.of(layer, 4) == Taps([0, 1], [3, 0], 3)
+
+
 def test_a_geometry_is_a_value_and_says_what_it_reads():
     taps = Taps(torch.tensor([1, 0, 1, 1]), np.array([2.0, 0.0, 0.0, 5.0]), 2)
     assert taps == Taps([1, 0, 1, 1], (2, 0, 0, 5), 2)

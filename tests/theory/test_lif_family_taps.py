@@ -12,7 +12,16 @@ from small_models import assert_one_sentence
 from theory.families import SEEDS, as_set, columns_of, draw_parameters, draw_sequences, float_spikes, grid
 from tolerances import CERTIFIED_AGAIN, PRICED, UNMISTAKABLE
 
-from cvxsnn import ConvexProblem, LIFLayer, WitnessSet, build_dictionary, reconstruct, roll_out, solve
+from cvxsnn import (
+    ConvexProblem,
+    LIFLayer,
+    WitnessSet,
+    build_dictionary,
+    delayed_witnesses,
+    reconstruct,
+    roll_out,
+    solve,
+)
 from cvxsnn.convex import Objective
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import Sequences, TrainingSet
@@ -207,6 +216,26 @@ def test_neurons_with_different_taps_belong_to_the_family_with_all_of_them():
     tensors = {name: torch.cat((value, other.tensors()[name]), -1) for name, value in one.tensors().items()}
     family = family_of(WitnessSet((one.with_tensors(tensors),), Provenance("pretrained")))
     assert family == family_with(places, 0.5, False, False)
+
+
+def test_taps_beyond_the_sequences_add_nothing_to_the_family():
+    inputs, targets = draw(0, 6), np.random.default_rng(1).normal(size=6)
+    data, objective = TrainingSet(inputs, {"y": targets}), Objective("squared")
+    late = sample(family_with([(0, 0), (1, 2), (0, N_STEPS)], 0.5, False, False), 4, seed=0)
+    solution = solve(ConvexProblem.of(objective, build_dictionary(late, inputs), data, l1_strength=0.01), 1e-9)
+    found = certify_complete(Proof.of(solution, objective), data)
+    assert found.family == family_with([(0, 0), (1, 2)], 0.5, False, False)
+    assert found.is_finished
+
+
+def test_delayed_witnesses_are_certified_over_all_neurons_with_their_taps():
+    inputs, targets = draw(0, 8), np.random.default_rng(1).normal(size=8)
+    data, objective = TrainingSet(inputs, {"y": targets}), Objective("squared")
+    witnesses = delayed_witnesses(inputs, hidden=(6,), fan_in=2, decay=0.5, quantiles=None, seed=0)
+    solution = solve(ConvexProblem.of(objective, build_dictionary(witnesses, inputs), data, l1_strength=0.05), 1e-9)
+    found = certify_complete(Proof.of(solution, objective), data, max_cones=200)
+    assert found.family.taps == Taps.of(witnesses.layers[0], N_STEPS)
+    assert found.certificate.dual <= found.certificate.primal
 
 
 def first_last_xor(n_steps):

@@ -65,13 +65,15 @@ class Taps:
             )
 
     @classmethod
-    def of(cls, layer: HiddenLayer) -> "Taps":
+    def of(cls, layer: HiddenLayer, n_steps: int | None = None) -> "Taps":
         """Return all taps by which any neuron of a layer reads.
 
         Parameters
         ----------
         layer : HiddenLayer
             The layer. One without delays reads its inputs with delay zero.
+        n_steps : int, optional
+            Length of the sequences. Taps with a delay of as many steps or more always read zero, and are left out.
 
         Returns
         -------
@@ -81,7 +83,7 @@ class Taps:
         layer = with_taps(layer, layer.n_taps)
         # Neurons that share a geometry have it in one order, so the first axis is that of the taps.
         source, delay, weight = (value.transpose(0, 1) for value in (layer.source, layer.delay, layer.weight))
-        is_read = weight != 0
+        is_read = weight != 0 if n_steps is None else (weight != 0) & (delay < n_steps)
         pairs = dict.fromkeys(zip(source[is_read].tolist(), delay[is_read].tolist(), strict=True))
         return cls(tuple(source for source, _ in pairs), tuple(delay for _, delay in pairs), layer.n_inputs)
 

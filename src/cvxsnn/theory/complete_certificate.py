@@ -70,7 +70,7 @@ def certify_complete(
     CompleteCertificate
         The certificate over all neurons, and how it was found.
     """
-    family = family_of(proof.witnesses)
+    family = family_of(proof.witnesses, data.sequences.n_steps)
     check_prices(proof.l1_strength, "all neurons of a family")
     if data.sequences.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
@@ -97,8 +97,8 @@ def certify_complete(
     return CompleteCertificate(Certificate(primal, dual, "complete"), family, prices)
 
 
-def family_of(witnesses: WitnessSet) -> LIFFamily:
-    """Return the family of neurons that witnesses belong to, if it is one that can be priced."""
+def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily:
+    """Return the family of neurons that witnesses belong to on sequences of ``n_steps`` steps, if it can be priced."""
     layer = witnesses.layers[0]
     can_be_priced = len(witnesses.layers) == 1 and NEURON_MODELS.of(layer).can_be_priced
     if not can_be_priced or not isinstance(layer, LIFLayer):
@@ -118,5 +118,5 @@ def family_of(witnesses: WitnessSet) -> LIFFamily:
         decay,
         bias=bool(layer.bias.any()),
         negative_threshold=bool((layer.threshold < 0).any()),
-        taps=Taps.of(layer) if layer.has_delays else None,
+        taps=Taps.of(layer, n_steps) if layer.has_delays else None,
     )
