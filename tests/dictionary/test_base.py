@@ -32,8 +32,8 @@ def test_a_dictionary_keeps_the_contract(kind, holds_spikes, is_in_memory, reado
     assert dictionary.is_in_memory == is_in_memory
     assert dictionary.is_binary == (holds_spikes and readout != "mean")
     assert dictionary.shape == (dictionary.n_rows, dictionary.n_atoms) == tuple(dictionary.columns().shape)
-    assert len(dictionary.atom_of_witness) == dictionary.n_witnesses
-    assert len(dictionary.witness_of_atom) == dictionary.n_atoms
+    assert len(dictionary.atom_of_column) == dictionary.n_columns
+    assert len(dictionary.column_of_atom) == dictionary.n_atoms
     some = dictionary.take_rows(torch.tensor([7, 2]))
     assert isinstance(some, Dictionary)
     assert torch.equal(some.columns(), dictionary.columns()[[7, 2]])

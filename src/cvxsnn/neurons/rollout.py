@@ -14,7 +14,7 @@ from torch import Tensor
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import share_of
-from ..data.sequences import Sequences, as_inputs
+from ..data.sequences import Sequences, as_inputs, window_of_step
 from .exact import ByteWeights, ScratchArrays, exact_product, input_levels, product_dtype, snap_inputs
 from .layer import HiddenLayer, LayerState, per_sample
 
@@ -74,14 +74,36 @@ def roll_out(
     return spikes.flatten(-2)
 
 
-def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array) -> Tensor:
-    """Return how often each neuron of the last hidden layer fires: integers of shape (n_samples, n_neurons)."""
+def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_windows: int = 1) -> Tensor:
+    """Return how often each neuron of the last hidden layer fires in each of ``n_windows`` equal windows of time.
+
+    The counts are integers of shape (n_samples, n_neurons * n_windows): neuron j in window w is column
+    ``j * n_windows + w``. Windows divide the steps of each sequence, whatever its length
+    (:func:`cvxsnn.data.sequences.window_of_step`).
+    """
     sequences = Sequences.of(inputs)
-    shape = (len(sequences), layers[-1].n_subnetworks * layers[-1].width)
+    shape = (len(sequences), layers[-1].n_subnetworks * layers[-1].width * n_windows)
     counts = torch.empty(shape, dtype=_count_dtype(sequences.n_steps), device=sequences.device)
-    for rows, columns, spikes in iterate_rollout(layers, sequences, "all"):
-        counts[rows, columns] = sum_steps(spikes)
+    for rows, columns, block in iterate_counts(layers, sequences, n_windows):
+        counts[rows, columns] = block
     return counts
+
+
+def iterate_counts(
+    layers: Sequence[HiddenLayer],
+    inputs: Sequences | Array,
+    n_windows: int = 1,
+    *,
+    chunk_bytes: int | None = None,
+    row_multiple: int = 1,
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield ``(rows, columns, counts[rows, columns])`` of :func:`count_spikes` block by block."""
+    sequences = Sequences.of(inputs)
+    blocks = iterate_rollout(layers, sequences, "all", chunk_bytes=chunk_bytes, row_multiple=row_multiple)
+    for rows, neurons, spikes in blocks:
+        lengths = None if sequences.lengths is None else sequences.lengths[rows]
+        columns = slice(neurons.start * n_windows, neurons.stop * n_windows)
+        yield rows, columns, _sum_windows(spikes, n_windows, lengths)
 
 
 def iterate_rollout(
@@ -133,6 +155,23 @@ def _iterate_blocks(
             else:
                 spikes = _roll_block(block_layers, block_weights, inputs[rows], "all", scratch)
                 yield rows, subnetworks, _cut(spikes, lengths[rows], steps)
+
+
+def _sum_windows(spikes: Tensor, n_windows: int, lengths: Tensor | None) -> Tensor:
+    """Count spikes (n_samples, n_steps, n_neurons) in windows of time: integers (n_samples, n_neurons * n_windows)."""
+    n_samples, n_steps, n_neurons = spikes.shape
+    if n_windows == 1:
+        return sum_steps(spikes)
+    ends = torch.full((1,), n_steps, device=spikes.device) if lengths is None else lengths
+    window = window_of_step(torch.arange(n_steps, device=spikes.device), n_windows, ends[:, None])
+    counts = spikes.new_zeros(n_samples, n_neurons, n_windows, dtype=_count_dtype(n_steps))
+    for number in range(n_windows):
+        steps = torch.nonzero((window == number).any(0)).squeeze(1).tolist()
+        if steps:  # all steps between the first and the last, for some of the sequences at least
+            own = slice(steps[0], steps[-1] + 1)
+            inside = spikes[:, own] if lengths is None else spikes[:, own] & (window[:, own, None] == number)
+            counts[..., number] = sum_steps(inside)
+    return counts.flatten(1)
 
 
 def sum_steps(spikes: Tensor) -> Tensor:

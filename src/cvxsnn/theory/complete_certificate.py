@@ -11,7 +11,7 @@ from ..network.reconstruction import Proof
 from ..neurons import NEURON_MODELS, LIFLayer
 from ..witnesses import WitnessSet
 from .column_generation import spread_over_steps
-from .lif_family import LIFFamily
+from .lif_family import LIFFamily, check_complete_readout
 from .pricing import Price, price
 
 
@@ -66,6 +66,7 @@ def certify_complete(
     """
     family = family_of(proof.witnesses)
     check_prices(proof.l1_strength, "all neurons of a family")
+    check_complete_readout(proof.objective.readout)
     if data.sequences.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
     problem = proof.problem(data)
