@@ -47,6 +47,19 @@ def threshold_spikes(layer, inputs):
     return spikes.reshape(n_samples, n_steps, -1)
 
 
+def window_means(spikes, n_windows, lengths=None):
+    """Means (n_samples, n_neurons * n_windows) of spikes (n_samples, n_steps, n_neurons) in windows, spike by spike."""
+    n_samples, n_steps, n_neurons = spikes.shape
+    means = np.zeros((n_samples, n_neurons, n_windows))
+    for i in range(n_samples):
+        n = n_steps if lengths is None else int(lengths[i])
+        for t in range(n):
+            for j in range(n_neurons):
+                means[i, j, t * n_windows // n] += bool(spikes[i, t, j])
+        means[i] *= n_windows / n
+    return means.reshape(n_samples, -1)
+
+
 def equal_rows(matrix):
     """First row, inverse and counts of the groups of equal rows, in order of first appearance."""
     _, first, inverse, counts = np.unique(

@@ -116,11 +116,13 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
     axes : Axes, optional
         Where to draw.
     """
-    is_solution = isinstance(readout, Solution)
-    weight = readout.coef if isinstance(readout, Solution) else network_of(readout).weight
+    if isinstance(readout, Solution):
+        weight, what = readout.coef, "atoms"
+    else:
+        network = network_of(readout)
+        weight, what = network.weight, "neurons read" if network.n_windows == 1 else "windows of neurons read"
     weight, total = weight.detach().cpu(), len(weight)
     weight = weight[weight.any(1)]
-    what = "atoms" if is_solution else "neurons read"
     n_used, n_outputs = weight.shape
     axes = axes or plt.subplots(figsize=(7, 4 if n_outputs == 1 else 3), layout="constrained")[1]
     if n_outputs == 1:

@@ -11,8 +11,8 @@ from ..witnesses import WitnessSet
 from .health import DictionaryHealth
 
 Readout = str
-"""What a row holds of a sequence: the spikes of its last step ("last"), of one of its steps ("all"), their mean over the
-steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4");
+"""What a row holds of a sequence: the spikes of its last step ("last"), of one of its steps ("all"), their mean over
+the steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4");
 :func:`cvxsnn.dictionary.packed.parse_readout` checks it."""
 
 

@@ -80,8 +80,11 @@ class ParsedReadout:
         return (-(-int(n_steps) // self.n_windows)).bit_length() if self.kind == "mean" else 1
 
     def scale(self, n_steps: int | Tensor) -> Any:
-        """Return what a count is multiplied by, k/n for k windows of n steps: rounded, and the same everywhere."""
-        return self.n_windows / n_steps
+        """Return what a count is multiplied by, k/n for k windows of n steps: rounded once, and the same everywhere."""
+        # A number over a tensor would be rounded twice, as the number times the tensor's inverse.
+        return (
+            self.n_windows / n_steps if isinstance(n_steps, int) else torch.full_like(n_steps, self.n_windows) / n_steps
+        )
 
     def check_length(self, n_steps: int) -> None:
         """Refuse more windows than the longest sequence has steps."""
@@ -120,7 +123,9 @@ def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
         return ParsedReadout(readout)  # type: ignore[arg-type]
     n_windows = check_positive_int("windows", windows)
     if readout != "mean":
-        raise InvalidInputError(f"expected readout='mean' with windows={n_windows}, got {readout!r}: windows have means")
+        raise InvalidInputError(
+            f"expected readout='mean' with windows={n_windows}, got {readout!r}: windows have means"
+        )
     return ParsedReadout("mean", n_windows)
 
 

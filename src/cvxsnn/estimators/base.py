@@ -512,8 +512,7 @@ def _summarise(stage: Stage) -> StageSummary:
         summary = StageSummary(stage.name, stage.score, stage.seconds, family["n_subnetworks"] * family["hidden"][-1])
         return replace(summary, n_trials=len(stage.tuned.trials), family=family, readout=stage.tuned.readout)
     assert stage.network is not None
-    n_neurons = len(torch.unique(stage.network.neurons[stage.network.weight.detach().any(1)]))
-    summary = StageSummary(stage.name, stage.score, stage.seconds, n_neurons)
+    summary = StageSummary(stage.name, stage.score, stage.seconds, stage.network.n_active)
     if stage.solution is not None:
         return replace(
             summary,

@@ -213,6 +213,11 @@ class SpikingNetwork(nn.Module):
         return parse_readout(self.readout).n_windows
 
     @property
+    def n_active(self) -> int:
+        """Neurons of the last layer that are read with a weight other than zero."""
+        return len(torch.unique(self.neurons[self.weight.detach().any(1)]))
+
+    @property
     def columns(self) -> Tensor:
         """What is read, ``neuron * n_windows + window``, shape (n_read,)."""
         return self.neurons if self.windows_read is None else self.neurons * self.n_windows + self.windows_read
@@ -335,9 +340,7 @@ class SpikingNetwork(nn.Module):
         SpikingNetwork
             A new network.
         """
-        return type(self)(
-            self.layers, weight, self.heads, intercept, self.neurons, self.readout, self.windows_read
-        )
+        return type(self)(self.layers, weight, self.heads, intercept, self.neurons, self.readout, self.windows_read)
 
     def with_layers(self, layers: Sequence[HiddenLayer]) -> Self:
         """Return a network with other hidden neurons that are read in the same way.
