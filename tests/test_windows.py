@@ -25,7 +25,6 @@ from cvxsnn.dictionary import open_dictionary, stream_dictionary
 from cvxsnn.dictionary.packed import ParsedReadout, parse_readout
 from cvxsnn.exchange import quantise, quantise_and_solve, to_nir
 from cvxsnn.exchange.merging import merge_subnetworks
-from cvxsnn.exchange.peer_network import PeerLayer, PeerNetwork, make_linear
 from cvxsnn.network import OutputHead, Proof, count_operations, summarise
 from cvxsnn.network.evaluation import predict_autoregressive
 from cvxsnn.network.weight_decay import rescale_hidden
@@ -524,34 +523,10 @@ def test_few_bits_are_solved_for_and_proven_again():
 # Other libraries, theory, plans and plots
 
 
-class OwnPeer(PeerNetwork):
-    """A stand-in for another library's network: our own scan."""
-
-    def scan(self, neuron, drive, membrane):
-        spikes, fired = [], torch.zeros_like(membrane)
-        for step in drive:
-            membrane = neuron.decay * membrane + step - neuron.threshold * fired
-            fired = (membrane >= 0).to(step.dtype)
-            spikes.append(fired)
-        return torch.stack(spikes)
-
-
-def as_peer(network):
-    def convert(layer, depth):
-        neuron = torch.nn.Module()
-        neuron.decay, neuron.threshold = layer.decay[0], layer.threshold[0]
-        linear = make_linear(layer.weight[0], layer.bias[0], torch.float64)
-        return PeerLayer(linear, neuron, layer.initial_membrane[0])
-
-    return OwnPeer.of(network, "a library", convert, time_first=False)
-
-
-def test_networks_of_other_libraries_read_the_same_windows():
+def test_one_wide_network_reads_the_same_windows():
     network, inputs = draw_network(), draw_inputs(9, 7, 1)
-    merged = merge_subnetworks(network, "a library")
+    merged = merge_subnetworks(network, "snnTorch")
     torch.testing.assert_close(merged(inputs), network(inputs), rtol=ROUNDING, atol=ROUNDING)
-    with torch.no_grad():
-        torch.testing.assert_close(as_peer(network)(inputs), network(inputs), rtol=ROUNDING, atol=ROUNDING)
 
 
 def test_a_nir_graph_has_no_windows():

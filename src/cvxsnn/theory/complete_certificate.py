@@ -64,9 +64,9 @@ def certify_complete(
     CompleteCertificate
         The certificate over all neurons, and how it was found.
     """
+    check_complete_readout(proof.objective.readout)
     family = family_of(proof.witnesses)
     check_prices(proof.l1_strength, "all neurons of a family")
-    check_complete_readout(proof.objective.readout)
     if data.sequences.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
     problem = proof.problem(data)
