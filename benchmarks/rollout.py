@@ -85,7 +85,7 @@ class Peer(ABC):
         return run
 
     def _linear(self, layer: HiddenLayer, k: int) -> nn.Linear:
-        linear = nn.Linear(layer.fan_in, layer.width, bias=self.input_bias != 0, dtype=layer.weight.dtype)
+        linear = nn.Linear(layer.n_inputs, layer.width, bias=self.input_bias != 0, dtype=layer.weight.dtype)
         linear.weight.data = (layer.weight[k].T * self.input_scale).contiguous()
         if linear.bias is not None:
             linear.bias.data.fill_(self.input_bias)

@@ -34,6 +34,53 @@ def lif_spikes(layer, inputs):
     return np.concatenate(subnetworks, axis=2)
 
 
+def tap_drive(layer, k, values, t):
+    """The drive (n_samples, width) of subnetwork k at step t, tap by tap; ``values`` is (n_samples, n_steps, ...)."""
+    drive = np.zeros((len(values), layer.width))
+    for tap, neuron in np.ndindex(layer.n_taps, layer.width):
+        place = (k, tap, neuron)
+        source, delay = (layer.source[place], layer.delay[place]) if layer.has_delays else (tap, 0)
+        if t - int(delay) >= 0:
+            drive[:, neuron] += float(layer.weight[k, tap, neuron]) * values[:, t - int(delay), int(source)]
+    return drive
+
+
+def tap_spikes(layer, inputs, lengths=None):
+    """Spikes (n_samples, n_steps, n_neurons) of one LIF layer with delays, step by step, in the layer's own dtype.
+
+    ``inputs`` is (n_samples, n_steps, n_inputs), or a list with one such array per subnetwork.
+    """
+    own = [inputs] * layer.n_subnetworks if isinstance(inputs, np.ndarray) else inputs
+    number = layer.weight.numpy().dtype.type
+    subnetworks = []
+    for k, values in enumerate(own):
+        bias, decay, threshold = (value[k].numpy() for value in (layer.bias, layer.decay, layer.threshold))
+        shape = (len(values), layer.width)
+        membrane = np.broadcast_to(layer.initial_membrane[k].numpy(), shape).astype(number)
+        spikes = np.broadcast_to(layer.initial_spikes[k].numpy(), shape).astype(number)
+        steps = []
+        for t in range(values.shape[1]):
+            drive = tap_drive(layer, k, values, t).astype(number) + bias
+            membrane = membrane * decay + drive - spikes * threshold
+            spikes = (membrane >= 0 if layer.tie == "ge" else membrane > 0).astype(number)
+            steps.append(spikes == 1)
+        subnetworks.append(np.stack(steps, axis=1))
+    found = np.concatenate(subnetworks, axis=2)
+    if lengths is not None:
+        found &= (np.arange(found.shape[1]) < np.asarray(lengths)[:, None])[:, :, None]
+    return found
+
+
+def window_counts(spikes, lengths, n_windows):
+    """Spikes per window, (n_samples, n_neurons * n_windows): step t of n is in window t * n_windows // n."""
+    n_samples, _, n_neurons = spikes.shape
+    counts = np.zeros((n_samples, n_neurons, n_windows), dtype=int)
+    for i, n in enumerate(lengths):
+        for t in range(n):
+            counts[i, :, t * n_windows // n] += spikes[i, t]
+    return counts.reshape(n_samples, -1)
+
+
 def threshold_spikes(layer, inputs):
     """Spikes (n_samples, n_steps, n_neurons) of one recurrent threshold layer, neuron by neuron, in float64."""
     n_samples, n_steps, n_features = inputs.shape
@@ -48,16 +95,10 @@ def threshold_spikes(layer, inputs):
 
 
 def window_means(spikes, n_windows, lengths=None):
-    """Means (n_samples, n_neurons * n_windows) of spikes (n_samples, n_steps, n_neurons) in windows, spike by spike."""
-    n_samples, n_steps, n_neurons = spikes.shape
-    means = np.zeros((n_samples, n_neurons, n_windows))
-    for i in range(n_samples):
-        n = n_steps if lengths is None else int(lengths[i])
-        for t in range(n):
-            for j in range(n_neurons):
-                means[i, j, t * n_windows // n] += bool(spikes[i, t, j])
-        means[i] *= n_windows / n
-    return means.reshape(n_samples, -1)
+    """Means (n_samples, n_neurons * n_windows) of spikes (n_samples, n_steps, n_neurons) in windows of time."""
+    lengths = [spikes.shape[1]] * len(spikes) if lengths is None else lengths
+    counts = window_counts(spikes, lengths, n_windows)
+    return counts * np.array([[n_windows / int(n)] for n in lengths])
 
 
 def equal_rows(matrix):

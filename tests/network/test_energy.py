@@ -26,7 +26,7 @@ def naive_operations(network, inputs, lengths):
         for t in range(length):
             for depth, layer in enumerate(network.layers):
                 for k, j, target in np.ndindex(*layer.weight.shape):
-                    sender = inputs[i, t, j] if depth == 0 else spikes[depth - 1][i, t, k * layer.fan_in + j]
+                    sender = inputs[i, t, j] if depth == 0 else spikes[depth - 1][i, t, k * layer.n_inputs + j]
                     n_operations[depth] += bool(sender != 0 and layer.weight[k, j, target] != 0)
                 if isinstance(layer, ThresholdLayer):
                     for k, j, target in np.ndindex(*layer.recurrent_weight.shape):

@@ -20,7 +20,7 @@ def draw_layers():
 
 def test_sizes_are_read_from_the_weights():
     layer = LIFLayer(WEIGHT)
-    assert (layer.n_subnetworks, layer.fan_in, layer.width) == (2, 3, 4)
+    assert (layer.n_subnetworks, layer.n_inputs, layer.width) == (2, 3, 4)
 
 
 def test_weights_are_kept_on_their_grid():
@@ -58,7 +58,7 @@ def test_one_neuron_of_each_subnetwork_keeps_its_spikes(numbers):
     layer, _ = draw_layers()
     spikes = roll_out([layer], INPUTS, "all").unflatten(-1, (2, 4))
     single = layer.take_neuron(numbers)
-    assert (single.n_subnetworks, single.fan_in, single.width) == (2, 3, 1)
+    assert (single.n_subnetworks, single.n_inputs, single.width) == (2, 3, 1)
     first, second = torch.as_tensor(numbers).expand(2).tolist()
     expected = torch.stack((spikes[:, :, 0, first], spikes[:, :, 1, second]), dim=-1)
     assert torch.equal(roll_out([single], INPUTS, "all"), expected)
@@ -102,7 +102,7 @@ def test_a_move_to_a_wider_type_and_back_changes_no_parameter(layer):
 @pytest.mark.parametrize("layer", draw_layers(), ids=lambda layer: type(layer).__name__)
 def test_changing_a_state_changes_no_layer(layer):
     before = roll_out([layer], INPUTS)
-    for value in layer.initial_state(3):
+    for value in layer.initial_state(3)[:2]:
         assert value.shape == (2, 3, 4)
         value.fill_(7)
     assert torch.equal(roll_out([layer], INPUTS), before)
@@ -117,7 +117,7 @@ def test_trained_parameters_are_taken_as_they_are_without_their_graph():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LIFLayer(WEIGHT[0]), r"\(n_subnetworks, fan_in, width\), got torch.float32 of shape \(3, 4\)"),
+        (lambda: LIFLayer(WEIGHT[0]), r"\(n_subnetworks, n_taps, width\), got torch.float32 of shape \(3, 4\)"),
         (lambda: LIFLayer(WEIGHT).take(slice(0)), r"got torch.float32 of shape \(0, 3, 4\)"),
         (lambda: LIFLayer(WEIGHT[:, :0]), r"got torch.float32 of shape \(2, 0, 4\)"),
         (lambda: LIFLayer(WEIGHT.long()), "floating-point weights .* got torch.int64"),

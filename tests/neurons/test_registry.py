@@ -39,7 +39,7 @@ class HardResetLayer(HiddenLayer):
         return LayerState(*(value.expand(shape).clone() for value in values))
 
     def step(self, drive, state):
-        membrane, spikes = state
+        membrane, spikes = state.membrane, state.spikes
         before = torch.where(spikes != 0, per_sample(self.reset), membrane)
         torch.add(torch.mul(before, per_sample(self.decay)), drive, out=membrane)
         fire(membrane, out=spikes)

@@ -214,7 +214,8 @@ def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[st
         own: dict[str, Any] = {
             name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
         }
-        missing = {*tensor_names(kind)} - set(own)
+        without_delays = set() if "n_sources" in settings else {"source", "delay"}
+        missing = {*tensor_names(kind)} - without_delays - set(own)
         if missing:  # a layer would fill it in, at a size that the file does not account for
             raise InvalidInputError(f"expected every parameter of layer {depth}, got no {', '.join(sorted(missing))}")
         layers.append(kind(**own, **settings))

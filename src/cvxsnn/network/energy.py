@@ -250,7 +250,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
         stack = network.layers[: depth + 1]
         spikes = _spike_counts(stack, sequences, "all")
         neurons = connected[depth].sum(1)
-        synaptic = int((arrivals * (layer.weight != 0).sum(2)).sum())
+        synaptic = int((arrivals * layer.fan_out()).sum())
         are_numbers = depth == 0 and has_numbers
         feedback, n_dense = 0, int((senders * neurons).sum())
         if layer.recurrence is not None:

@@ -306,8 +306,8 @@ def _compact(
             read = place * size + position[place, neurons.cpu()]
         else:
             upper = layers[depth + 1]
-            layers[depth + 1] = upper.with_tensors({"weight": _gather(upper.weight, chosen, 1)})
-        needed = (layers[depth].weight != 0).any(2).cpu()
+            layers[depth + 1] = upper.take_inputs(chosen)
+        needed = layers[depth].fan_out().cpu() > 0
     return layers, read
 
 

@@ -190,7 +190,7 @@ class SpikingNetwork(nn.Module):
     @property
     def n_features(self) -> int:
         """Inputs per step."""
-        return self.layers[0].fan_in
+        return self.layers[0].n_inputs
 
     @property
     def n_outputs(self) -> int:

@@ -171,7 +171,7 @@ def connected_neurons(network: SpikingNetwork) -> list[Tensor]:
             recurrent = layer.recurrence != 0
             is_connected = is_connected | recurrent.any(1) | recurrent.any(2)
         connected.append(is_connected)
-        is_read = (layer.weight != 0).any(2)
+        is_read = layer.fan_out() > 0
     return connected[::-1]
 
 

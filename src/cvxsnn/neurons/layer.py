@@ -8,9 +8,14 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from .exact import WEIGHT_BITS, snap_weights, weight_levels
+
+MAX_DELAY = 2**20
+"""Longest delay that a synapse may have, in steps."""
 
 
 class LayerState(NamedTuple):
@@ -22,10 +27,13 @@ class LayerState(NamedTuple):
         The membranes.
     spikes : Tensor of shape (n_subnetworks, n_samples, width)
         The spikes of the last step, 0 or 1.
+    history : Tensor of shape (n_subnetworks or 1, n_samples, max_delay, n_inputs), optional
+        The last inputs of a layer with delays, the oldest first.
     """
 
     membrane: Tensor
     spikes: Tensor
+    history: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,29 +41,40 @@ class HiddenLayer(ABC):
     """One hidden layer of all subnetworks.
 
     A neuron model is a frozen dataclass that derives from this class and adds its own parameters. Each field of type
-    ``Tensor`` is a parameter per neuron, of shape (n_subnetworks, width) with a default that may be a scalar. The one
-    exception is ``recurrent_weight``, of shape (n_subnetworks, width, width), by which neurons of the layer read each
-    other. Names of initial values begin with ``initial_``. A neuron that reads nothing, starts from zero and has a bias
-    of -1 must never fire. Membranes are measured from the threshold: a neuron fires where its membrane is zero or more
-    (``fire`` in :mod:`cvxsnn.neurons.lif`). Multiply and add in two rounded operations, never in a fused one, so that
-    all devices agree. :func:`register_neuron` makes the model known to the rest of the library.
+    ``Tensor`` is a parameter per neuron, of shape (n_subnetworks, width) with a default that may be a scalar. The
+    exceptions are the synapses (``weight``, ``source``, ``delay``) and ``recurrent_weight``, of shape (n_subnetworks,
+    width, width), by which neurons of the layer read each other. Names of initial values begin with ``initial_``. A
+    neuron that reads nothing, starts from zero and has a bias of -1 must never fire. Membranes are measured from the
+    threshold: a neuron fires where its membrane is zero or more (``fire`` in :mod:`cvxsnn.neurons.lif`). Multiply and
+    add in two rounded operations, never in a fused one, so that all devices agree. :func:`register_neuron` makes the
+    model known to the rest of the library.
 
     Parameters
     ----------
-    weight : Tensor of shape (n_subnetworks, fan_in, width)
-        The weights, rounded to ``weight_bits`` bits each (:mod:`cvxsnn.neurons.exact`). Their dtype is the layer's.
+    weight : Tensor of shape (n_subnetworks, n_taps, width)
+        The weights, rounded to ``weight_bits`` bits each (:mod:`cvxsnn.neurons.exact`). Their dtype is the layer's. A
+        neuron has one synapse, or tap, per input unless ``source`` and ``delay`` are given.
     bias : Tensor of shape (n_subnetworks, width) or scalar
         A constant drive. Like every parameter per neuron, a scalar is expanded.
     initial_spikes : Tensor of shape (n_subnetworks, width) or scalar
         The spikes before the first step, 0 or 1.
     weight_bits : int
         The precision of the weights. Sampled witnesses use the default, imported networks up to 32.
+    source : Tensor of shape (n_subnetworks, n_taps, width), dtype int32, optional
+        The input, or the neuron below, that each tap reads. When not given, tap j reads input j without delay.
+    delay : Tensor of shape (n_subnetworks, n_taps, width), dtype int32, optional
+        The delay of each tap in steps, zero or more. A tap reads zero before the sequence starts.
+    n_sources : int, optional
+        Number of inputs, or of neurons below, that taps can read. Required with ``source`` and ``delay``.
     """
 
     weight: Tensor
     bias: Tensor = 0.0  # type: ignore[assignment]  # __post_init__ makes scalars tensors, here and in subclasses
     initial_spikes: Tensor = 0.0  # type: ignore[assignment]
     weight_bits: int = WEIGHT_BITS
+    source: Tensor = None  # type: ignore[assignment]  # None in layers without delays, here and below
+    delay: Tensor = None  # type: ignore[assignment]
+    n_sources: int | None = None
 
     def __post_init__(self) -> None:
         """Bring every parameter to one dtype, device and shape, and the weights onto their grid."""
@@ -64,6 +83,7 @@ class HiddenLayer(ABC):
             raise InvalidInputError(f"expected weight_bits between 2 and 32, got {self.weight_bits!r}")
         check_finite("weight", self.weight)
         self._set("weight", snap_weights(self.weight.detach(), self.weight_bits))
+        self._check_taps()
         self._expand("bias")
         spikes = self._expand("initial_spikes")
         if bool(((spikes != 0) & (spikes != 1)).any()):
@@ -76,9 +96,24 @@ class HiddenLayer(ABC):
         return self.weight.shape[0]
 
     @property
-    def fan_in(self) -> int:
-        """Number of values that a neuron of this layer reads."""
+    def n_inputs(self) -> int:
+        """Number of features, or of neurons below, that the layer can read."""
+        return self.weight.shape[1] if self.n_sources is None else self.n_sources
+
+    @property
+    def n_taps(self) -> int:
+        """Number of synapses per neuron."""
         return self.weight.shape[1]
+
+    @property
+    def has_delays(self) -> bool:
+        """Whether the synapses are taps with a source and a delay each."""
+        return self.source is not None
+
+    @property
+    def max_delay(self) -> int:
+        """Largest delay in steps, over the taps whose weight is not zero."""
+        return int((self.delay * (self.weight != 0)).max()) if self.has_delays else 0
 
     @property
     def width(self) -> int:
@@ -186,6 +221,43 @@ class HiddenLayer(ABC):
         # Indices on both sides of a slice bring their axis to the front.
         return self._with_valid(lambda value: value[each, ..., numbers][..., None])
 
+    def fan_out(self) -> Tensor:
+        """Return the number of synapses that read each input and whose weight is not zero.
+
+        Returns
+        -------
+        Tensor of shape (n_subnetworks, n_inputs), dtype int64
+            The numbers.
+        """
+        is_read = self.weight != 0
+        if not self.has_delays:
+            return is_read.sum(2)
+        counts = torch.zeros(self.n_subnetworks, self.n_inputs, dtype=torch.int64, device=self.weight.device)
+        return counts.scatter_add_(1, self.source.flatten(1).long(), is_read.flatten(1).long())
+
+    def take_inputs(self, chosen: Tensor) -> Self:
+        """Return the layer above fewer inputs: those that are not chosen are not read any more.
+
+        Parameters
+        ----------
+        chosen : Tensor of shape (n_subnetworks, n_chosen), dtype int64
+            The inputs, or neurons below, that remain in each subnetwork, in this order and without repetition.
+
+        Returns
+        -------
+        HiddenLayer
+            A layer that reads ``n_chosen`` values.
+        """
+        chosen = chosen.to(self.weight.device)
+        if not self.has_delays:
+            index = chosen[:, :, None].expand(-1, -1, self.width)
+            return self.with_tensors({"weight": self.weight.gather(1, index)})
+        place = torch.full((self.n_subnetworks, self.n_inputs), -1, device=self.weight.device)
+        place.scatter_(1, chosen, torch.arange(chosen.shape[1], device=chosen.device).expand_as(chosen))
+        source = place.gather(1, self.source.flatten(1).long()).view_as(self.source)
+        tensors: dict[str, Any] = {"weight": self.weight * (source >= 0), "source": source.clamp(min=0)}
+        return replace(self, n_sources=chosen.shape[1], **tensors)
+
     def silence(self, is_live: Tensor) -> Self:
         """Return the layer with some neurons made to read nothing and never fire.
 
@@ -225,7 +297,8 @@ class HiddenLayer(ABC):
         """
         if dtype is None or dtype == self.weight.dtype:
             return self._with_valid(lambda value: value.to(device=device))
-        return self.with_tensors({name: value.to(device, dtype) for name, value in self.tensors().items()})
+        own = {name: value.to(device) for name, value in self.tensors().items()}
+        return self.with_tensors({name: x.to(dtype) if x.is_floating_point() else x for name, x in own.items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every parameter tensor by name.
@@ -233,9 +306,10 @@ class HiddenLayer(ABC):
         Returns
         -------
         dict of str to Tensor
-            The tensors, in the order of the fields.
+            The tensors, in the order of the fields; ``source`` and ``delay`` only where there are delays.
         """
-        return {name: getattr(self, name) for name in tensor_names(type(self))}
+        own = {name: getattr(self, name) for name in tensor_names(type(self))}
+        return {name: value for name, value in own.items() if value is not None}
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that is no tensor by name.
@@ -243,10 +317,11 @@ class HiddenLayer(ABC):
         Returns
         -------
         dict of str to object
-            The values, in the order of the fields.
+            The values, in the order of the fields; ``n_sources`` only where there are delays.
         """
         names = tensor_names(type(self))
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in names}
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in names}
+        return {name: value for name, value in own.items() if value is not None}
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> Self:
         """Return the layer with other parameters, which are checked.
@@ -295,9 +370,19 @@ class HiddenLayer(ABC):
     def _check_weight_shape(self) -> None:
         if self.weight.ndim != 3 or 0 in self.weight.shape or not self.weight.is_floating_point():
             raise InvalidInputError(
-                "expected floating-point weights of shape (n_subnetworks, fan_in, width), got "
+                "expected floating-point weights of shape (n_subnetworks, n_taps, width), got "
                 f"{self.weight.dtype} of shape {tuple(self.weight.shape)}"
             )
+
+    def _check_taps(self) -> None:
+        given = [value is not None for value in (self.source, self.delay, self.n_sources)]
+        if not any(given):
+            return
+        if not all(given):
+            raise InvalidInputError("expected source, delay and n_sources together, got only some of them")
+        n_sources = check_positive_int("n_sources", self.n_sources)
+        for name, limit in (("source", n_sources), ("delay", MAX_DELAY + 1)):
+            self._set(name, check_whole(name, getattr(self, name), self.weight.shape, limit).to(self.weight.device))
 
     def _set(self, name: str, value: Tensor) -> None:
         object.__setattr__(self, name, value)
@@ -327,11 +412,43 @@ def tensor_names(kind: type[HiddenLayer]) -> tuple[str, ...]:
 
 
 def stack_layers(layers: Sequence[Layer]) -> Layer:
-    """Return one layer with the subnetworks of all, which are of one neuron model and shape."""
+    """Return one layer with the subnetworks of all, which are of one neuron model, width and number of inputs."""
+    if any(layer.has_delays for layer in layers):
+        n_taps = max(layer.n_taps for layer in layers)
+        layers = [with_taps(layer, n_taps) for layer in layers]
     tensors = [layer.tensors() for layer in layers]
     joined: dict[str, Any] = {name: torch.cat([own[name] for own in tensors]) for name in tensors[0]}
     # Weights on grids of different fineness share the finest.
     return replace(layers[0], weight_bits=max(layer.weight_bits for layer in layers), **joined)
+
+
+def with_taps(layer: Layer, n_taps: int) -> Layer:
+    """Return the same neurons with ``n_taps`` taps each: those they have, then others of weight zero."""
+    weight, source, delay = layer.weight, layer.source, layer.delay
+    if source is None:
+        source = torch.arange(layer.n_taps, dtype=torch.int32, device=weight.device)[:, None].expand(weight.shape)
+        delay = torch.zeros_like(source)
+    missing = (0, 0, 0, n_taps - layer.n_taps)
+    tensors: dict[str, Any] = {
+        "weight": pad(weight, missing),
+        "source": pad(source, missing),
+        "delay": pad(delay, missing),
+    }
+    return replace(layer, **tensors, n_sources=layer.n_inputs)
+
+
+def check_whole(name: str, value: Tensor, shape: torch.Size, limit: int) -> Tensor:
+    """Return whole numbers from 0 to ``limit - 1`` as int32, and refuse others."""
+    value = torch.as_tensor(value).detach()
+    if value.shape != shape:
+        raise InvalidInputError(f"expected {name} of shape {tuple(shape)}, as the weights, got {tuple(value.shape)}")
+    if value.dtype == torch.bool or not bool(torch.isfinite(value).all()) or bool((value != value.round()).any()):
+        raise InvalidInputError(f"expected {name} in whole numbers, got others: round them first")
+    if bool(((value < 0) | (value >= limit)).any()):
+        raise InvalidInputError(
+            f"expected {name} from 0 to {limit - 1}, got values from {value.min():g} to {value.max():g}"
+        )
+    return value.to(torch.int32)
 
 
 def per_sample(value: Tensor) -> Tensor:

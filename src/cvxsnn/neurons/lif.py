@@ -51,7 +51,7 @@ class LIFLayer(HiddenLayer):
 
     Parameters
     ----------
-    weight : Tensor of shape (n_subnetworks, fan_in, width)
+    weight : Tensor of shape (n_subnetworks, n_taps, width)
         The weights, rounded to ``weight_bits`` bits each.
     bias : Tensor of shape (n_subnetworks, width) or scalar
         A constant drive.
@@ -59,6 +59,12 @@ class LIFLayer(HiddenLayer):
         The spikes before the first step, 0 or 1.
     weight_bits : int
         The precision of the weights.
+    source : Tensor of shape (n_subnetworks, n_taps, width), dtype int32, optional
+        The input, or the neuron below, that each tap reads. When not given, tap j reads input j without delay.
+    delay : Tensor of shape (n_subnetworks, n_taps, width), dtype int32, optional
+        The delay of each tap in steps.
+    n_sources : int, optional
+        Number of inputs, or of neurons below, that taps can read.
     decay : Tensor of shape (n_subnetworks, width) or scalar
         The factor by which a membrane leaks per step, in [0, 1].
     threshold : Tensor of shape (n_subnetworks, width) or scalar
@@ -75,6 +81,13 @@ class LIFLayer(HiddenLayer):
     >>> layer = LIFLayer(torch.ones(1, 1, 1), bias=-1.5, decay=1.0, threshold=1.0)
     >>> roll_out([layer], torch.tensor([[[1.0], [2.0], [0.0]]]), "all").int().flatten().tolist()
     [0, 1, 0]
+
+    A neuron that reads its input twice, now and two steps ago, and fires if both are one:
+
+    >>> taps = dict(source=torch.tensor([[[0], [0]]]), delay=torch.tensor([[[0], [2]]]), n_sources=1)
+    >>> layer = LIFLayer(torch.ones(1, 2, 1), bias=-2.0, decay=0.0, threshold=0.0, **taps)
+    >>> roll_out([layer], torch.tensor([[[1.0], [1.0], [1.0], [0.0]]]), "all").int().flatten().tolist()
+    [0, 0, 1, 0]
     """
 
     decay: Tensor = 0.9  # type: ignore[assignment]
@@ -120,7 +133,7 @@ class LIFLayer(HiddenLayer):
         state : LayerState
             The state, which is overwritten.
         """
-        membrane, spikes = state
+        membrane, spikes = state.membrane, state.spikes
         lif_membrane(drive, membrane, spikes, per_sample(self.decay), per_sample(self.threshold), out=membrane)
         fire(membrane, self.tie, out=spikes)
 

@@ -1,25 +1,33 @@
 """Rolling many subnetworks through many sequences: spikes in, spikes out.
 
 Layers never feed the layers below, so the stack is rolled out layer by layer, not step by step: the drive of a layer at
-all steps is one exact matrix product, and what is left is an elementwise scan over time that stays in cache. Arrays are
-time-major in here, and nowhere else.
+all steps is one exact matrix product, and what is left is an elementwise scan over time that stays in cache. LIF layers
+with delays are one kernel each, which sums over taps, scans and counts. Arrays are time-major in here, and nowhere
+else.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from functools import cached_property
+from typing import Literal, Union
 
 import torch
 from torch import Tensor
 
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
-from ..core.memory import share_of
+from ..core.memory import check_fits, share_of
 from ..data.sequences import Sequences, as_inputs, window_of_step
 from .exact import ByteWeights, ScratchArrays, exact_product, input_levels, product_dtype, snap_inputs
 from .layer import HiddenLayer, LayerState, per_sample
+from .lif import LIFLayer
+from .tap_kernel import scan_taps
+from .tap_kernel_gpu import can_scan_taps, scan_taps_gpu
+from .taps import TapProduct, TapTable, lift
 
 Steps = Literal["last", "all"]
-ExactWeights = Tensor | ByteWeights
+ExactWeights = Tensor | ByteWeights | TapProduct
+RolledWeights = Union[ExactWeights, "_FusedTaps"]
 
 CHUNK_BYTES, CHUNK_BYTES_GPU = 16 * 2**20, 2**30
 """Size of the largest array that a roll-out holds at once, unless the caller says otherwise: about one L3 cache; on a
@@ -27,6 +35,9 @@ GPU, enough work for each of its kernels."""
 
 _MIN_CHUNK_ROWS = 64
 """Rows below which a matrix product wastes its time; rather take fewer subnetworks at once."""
+
+_CACHE_BYTES = 2**20
+"""Size of the values that a kernel reads at each of many neurons: about one L2 cache."""
 
 
 def roll_out(
@@ -64,6 +75,7 @@ def roll_out(
     >>> roll_out(witnesses.layers, np.ones((5, 10, 3)), "all").shape
     torch.Size([5, 10, 8])
     """
+    check_choice("steps", steps, ("last", "all"))
     sequences = Sequences.of(inputs)
     layers = _checked_stack(layers, sequences.n_features)
     shape = (len(sequences),) if steps == "last" else (len(sequences), sequences.n_steps)
@@ -75,18 +87,35 @@ def roll_out(
 
 
 def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_windows: int = 1) -> Tensor:
-    """Return how often each neuron of the last hidden layer fires in each of ``n_windows`` equal windows of time.
+    """Return how often each neuron of the last hidden layer fires in each window of time.
 
-    The counts are integers of shape (n_samples, n_neurons * n_windows): neuron j in window w is column
-    ``j * n_windows + w``. Windows divide the steps of each sequence, whatever its length
-    (:func:`cvxsnn.data.sequences.window_of_step`).
+    Windows divide the steps of each sequence, whatever its length (:func:`cvxsnn.data.sequences.window_of_step`).
+
+    Parameters
+    ----------
+    layers : sequence of HiddenLayer
+        The stack, from the inputs up.
+    inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+        The sequences.
+    n_windows : int
+        The number of windows.
+
+    Returns
+    -------
+    Tensor of shape (n_samples, n_neurons * n_windows), of an integer dtype
+        The counts; window w of neuron i is column ``i * n_windows + w``.
     """
     sequences = Sequences.of(inputs)
     shape = (len(sequences), layers[-1].n_subnetworks * layers[-1].width * n_windows)
-    counts = torch.empty(shape, dtype=_count_dtype(sequences.n_steps), device=sequences.device)
+    counts = torch.empty(shape, dtype=count_dtype(sequences.n_steps, n_windows), device=sequences.device)
     for rows, columns, block in iterate_counts(layers, sequences, n_windows):
         counts[rows, columns] = block
     return counts
+
+
+def count_dtype(n_steps: int, n_windows: int = 1) -> torch.dtype:
+    """Return the narrowest type that holds the spike counts of a window."""
+    return torch.uint8 if -(-n_steps // n_windows) <= torch.iinfo(torch.uint8).max else torch.int32
 
 
 def iterate_counts(
@@ -97,13 +126,16 @@ def iterate_counts(
     chunk_bytes: int | None = None,
     row_multiple: int = 1,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield ``(rows, columns, counts[rows, columns])`` of :func:`count_spikes` block by block."""
-    sequences = Sequences.of(inputs)
-    blocks = iterate_rollout(layers, sequences, "all", chunk_bytes=chunk_bytes, row_multiple=row_multiple)
-    for rows, neurons, spikes in blocks:
-        lengths = None if sequences.lengths is None else sequences.lengths[rows]
-        columns = slice(neurons.start * n_windows, neurons.stop * n_windows)
-        yield rows, columns, _sum_windows(spikes, n_windows, lengths)
+    """Yield ``(rows, columns, counts[rows, columns])`` of :func:`count_spikes` block by block.
+
+    ``row_multiple`` makes every block but the last of a column range start and end at a multiple of it. A block may be
+    overwritten by the next.
+    """
+    check_positive_int("n_windows", n_windows)
+    blocks = _iterate_blocks(layers, Sequences.of(inputs), n_windows, chunk_bytes, row_multiple)
+    for rows, subnetworks, block in blocks:
+        size = block.shape[-2] * n_windows
+        yield rows, slice(subnetworks.start * size, subnetworks.stop * size), block.flatten(1)
 
 
 def iterate_rollout(
@@ -119,6 +151,7 @@ def iterate_rollout(
     ``row_multiple`` makes every block but the last of a column range start and end at a multiple of it. A block may be
     overwritten by the next.
     """
+    check_choice("steps", steps, ("last", "all"))
     blocks = _iterate_blocks(layers, Sequences.of(inputs), steps, chunk_bytes, row_multiple)
     for rows, subnetworks, block in blocks:
         width = block.shape[-1]
@@ -128,13 +161,16 @@ def iterate_rollout(
 def _iterate_blocks(
     layers: Sequence[HiddenLayer],
     sequences: Sequences,
-    steps: Steps,
+    steps: Steps | int,
     chunk_bytes: int | None,
     row_multiple: int,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield ``(rows, subnetworks, spikes)``, the spikes of shape (rows, [steps,] subnetworks, width)."""
-    check_choice("steps", steps, ("last", "all"))
-    inputs, lengths = sequences.inputs, sequences.lengths
+    """Yield ``(rows, subnetworks, block)``.
+
+    A block has the spikes, of shape (rows, [steps,] subnetworks, width), or, where ``steps`` is a number of windows,
+    the spike counts, of shape (rows, subnetworks, width, windows).
+    """
+    inputs = sequences.inputs
     if chunk_bytes is None:
         chunk_bytes = share_of(inputs.device, CHUNK_BYTES_GPU) if inputs.is_cuda else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
@@ -143,45 +179,15 @@ def _iterate_blocks(
     scratch = ScratchArrays()
     n_samples, n_steps, _ = inputs.shape
     n_subnetworks = layers[0].n_subnetworks
-    block_rows, block_subnetworks = _plan_blocks(layers, n_steps, chunk_bytes, row_multiple)
+    block_rows, block_subnetworks = _plan_blocks(layers, weights, n_steps, steps, chunk_bytes, row_multiple)
     for k in range(0, n_subnetworks, block_subnetworks):
         subnetworks = slice(k, min(k + block_subnetworks, n_subnetworks))
         block_layers = [layer.take(subnetworks) for layer in layers]
         block_weights = [weight[subnetworks] for weight in weights]
         for i in range(0, n_samples, block_rows):
             rows = slice(i, min(i + block_rows, n_samples))
-            if lengths is None:
-                yield rows, subnetworks, _roll_block(block_layers, block_weights, inputs[rows], steps, scratch)
-            else:
-                spikes = _roll_block(block_layers, block_weights, inputs[rows], "all", scratch)
-                yield rows, subnetworks, _cut(spikes, lengths[rows], steps)
-
-
-def _sum_windows(spikes: Tensor, n_windows: int, lengths: Tensor | None) -> Tensor:
-    """Count spikes (n_samples, n_steps, n_neurons) in windows of time: integers (n_samples, n_neurons * n_windows)."""
-    n_samples, n_steps, n_neurons = spikes.shape
-    if n_windows == 1:
-        return sum_steps(spikes)
-    ends = torch.full((1,), n_steps, device=spikes.device) if lengths is None else lengths
-    window = window_of_step(torch.arange(n_steps, device=spikes.device), n_windows, ends[:, None])
-    counts = spikes.new_zeros(n_samples, n_neurons, n_windows, dtype=_count_dtype(n_steps))
-    for number in range(n_windows):
-        steps = torch.nonzero((window == number).any(0)).squeeze(1).tolist()
-        if steps:  # all steps between the first and the last, for some of the sequences at least
-            own = slice(steps[0], steps[-1] + 1)
-            inside = spikes[:, own] if lengths is None else spikes[:, own] & (window[:, own, None] == number)
-            counts[..., number] = sum_steps(inside)
-    return counts.flatten(1)
-
-
-def sum_steps(spikes: Tensor) -> Tensor:
-    """Count the spikes (n_samples, n_steps, n_neurons) of each neuron over the steps, in the narrowest integer type."""
-    # Read as bytes and summed in bytes: otherwise torch makes a copy in the type of the sum first.
-    return spikes.view(torch.uint8).sum(1, dtype=_count_dtype(spikes.shape[1]))
-
-
-def _count_dtype(n_steps: int) -> torch.dtype:
-    return torch.uint8 if n_steps <= torch.iinfo(torch.uint8).max else torch.int32
+            own = sequences.take(rows)
+            yield rows, subnetworks, _roll_block(block_layers, block_weights, own, steps, scratch)
 
 
 class Stepper:
@@ -198,10 +204,7 @@ class Stepper:
     def __init__(self, layers: Sequence[HiddenLayer]) -> None:
         self._layers = _checked_stack(layers)
         self._levels = [layer.levels for layer in self._layers]
-        self._upper_weights = [
-            layer.weight.to(product_dtype(levels, 1.0))
-            for layer, levels in zip(self._layers[1:], self._levels[1:], strict=True)
-        ]
+        self._upper_weights = [_exact_weight(layer, 1.0) for layer in self._layers[1:]]
         self._scratch = ScratchArrays()
 
     def start(self, n_samples: int) -> tuple[LayerState, ...]:
@@ -217,7 +220,16 @@ class Stepper:
         tuple of LayerState
             The state of each layer.
         """
-        return tuple(layer.initial_state(n_samples) for layer in self._layers)
+        return tuple(self._start_layer(layer, n_samples) for layer in self._layers)
+
+    @staticmethod
+    def _start_layer(layer: HiddenLayer, n_samples: int) -> LayerState:
+        state = layer.initial_state(n_samples)
+        if not layer.has_delays:
+            return state
+        shape = (1, n_samples, layer.max_delay, layer.n_inputs)
+        check_fits(8 * math.prod(shape), layer.weight.device, f"the last {layer.max_delay:,} steps of all sequences")
+        return state._replace(history=torch.zeros(shape, dtype=torch.float64, device=layer.weight.device))
 
     def step(self, state: Sequence[LayerState], inputs: Array) -> tuple[tuple[LayerState, ...], Tensor]:
         """Advance by one step; the state given stays as it is.
@@ -236,7 +248,7 @@ class Stepper:
         spikes : Tensor of shape (n_samples, n_neurons), dtype bool
             The spikes of the last layer.
         """
-        shape = (state[0].spikes.shape[1], self._layers[0].fan_in)
+        shape = (state[0].spikes.shape[1], self._layers[0].n_inputs)
         if tuple(inputs.shape) != shape:
             raise InvalidInputError(f"expected one step of inputs of shape {shape}, got shape {tuple(inputs.shape)}")
         state, spikes = self.step_each(state, as_inputs(inputs[:, None, :])[:, 0])
@@ -259,30 +271,94 @@ class Stepper:
         spikes : Tensor of shape (n_subnetworks, n_samples, width), dtype bool
             The spikes of the last layer.
         """
-        first = self._layers[0]
-        inputs = inputs.to(first.weight.device)
-        weights = [first.weight.to(product_dtype(self._levels[0], input_levels(inputs))), *self._upper_weights]
-        block = snap_inputs(inputs)[..., None, :, :]
-        after = tuple(LayerState(own.membrane.clone(), own.spikes.clone()) for own in state)
-        for layer, own, weight in zip(self._layers, after, weights, strict=True):
-            layer.step(_drive(layer, weight, block, self._scratch)[:, 0], own)
-            block = own.spikes[:, None]
-        return after, after[-1].spikes != 0
+        block = snap_inputs(inputs.to(self._layers[0].weight.device))
+        after: list[LayerState] = []
+        for depth, (layer, before) in enumerate(zip(self._layers, state, strict=True)):
+            own = LayerState(before.membrane.clone(), before.spikes.clone())
+            if before.history is not None:
+                present = (block if block.ndim == 3 else block[None]).unsqueeze(-2)
+                history = before.history.expand(len(present), -1, -1, -1)
+                block = torch.cat((history, present.to(history.dtype)), dim=-2)
+                own = own._replace(history=block[..., 1:, :])
+                block = block.flatten(-2)
+            weight = self._upper_weights[depth - 1] if depth else _exact_weight(layer, input_levels(block))
+            layer.step(_product(layer, weight, block[..., None, :, :], self._scratch)[:, 0], own)
+            after.append(own)
+            block = own.spikes
+        return tuple(after), after[-1].spikes != 0
 
 
 def _roll_block(
-    layers: Sequence[HiddenLayer], weights: Sequence[ExactWeights], inputs: Tensor, steps: Steps, scratch: ScratchArrays
+    layers: Sequence[HiddenLayer],
+    weights: Sequence[RolledWeights],
+    sequences: Sequences,
+    steps: Steps | int,
+    scratch: ScratchArrays,
 ) -> Tensor:
-    """Roll one block of rows through one block of subnetworks: spikes of shape (n_samples, [n_steps,] K, width)."""
-    block = snap_inputs(inputs).transpose(0, 1)
-    for depth, (layer, weight) in enumerate(zip(layers, weights, strict=True), 1):
-        drive = _drive(layer, weight, block, scratch)
-        state = layer.initial_state(inputs.shape[0])
-        if depth == len(layers) and steps == "last":
-            return layer.scan(drive, state).movedim(0, -2)
-        block = scratch.array(f"spikes{depth % 2}", drive.shape, torch.bool, drive.device)
-        layer.scan(drive, state, block)
-    return block.permute(2, 1, 0, 3)
+    """Roll one block of rows through one block of subnetworks; see :func:`_iterate_blocks` for what is returned."""
+    lengths, n_steps = sequences.lengths, sequences.n_steps
+    block = snap_inputs(sequences.inputs).transpose(0, 1)
+    for depth, (layer, weight) in enumerate(zip(layers[:-1], weights[:-1], strict=True)):
+        block = _spikes(layer, weight, block, scratch, f"spikes{depth % 2}")
+    layer, weight = layers[-1], weights[-1]
+    if isinstance(weight, _FusedTaps):
+        counts = weight.count(layer, block, _slots(steps, n_steps, lengths, block.device), _n_slots(steps, n_steps))
+        by_sample = counts.permute(2, 1, 0).view(-1, counts.shape[1], layer.n_subnetworks, layer.width)
+        if isinstance(steps, int):
+            return by_sample.movedim(1, -1)
+        return by_sample.view(torch.bool) if steps == "all" else by_sample[:, 0].view(torch.bool)
+    if steps == "last" and lengths is None:
+        return layer.scan(_drive(layer, weight, block, scratch), layer.initial_state(len(sequences))).movedim(0, -2)
+    spikes = _spikes(layer, weight, block, scratch, "spikes").permute(2, 1, 0, 3)
+    if isinstance(steps, int):
+        return _count_windows(spikes, _slots(steps, n_steps, lengths, block.device), steps)
+    return spikes if lengths is None else _cut(spikes, lengths, steps)
+
+
+def _spikes(layer: HiddenLayer, weight: RolledWeights, block: Tensor, scratch: ScratchArrays, name: str) -> Tensor:
+    """Return the spikes of all steps, (n_subnetworks, n_steps, n_samples, width), for inputs as of :func:`_drive`."""
+    if isinstance(weight, _FusedTaps):
+        n_steps = block.shape[-3]
+        counts = weight.count(layer, block, _slots("all", n_steps, None, block.device), n_steps)
+        return counts.view(torch.bool).view(layer.n_subnetworks, layer.width, n_steps, -1).permute(0, 2, 3, 1)
+    drive = _drive(layer, weight, block, scratch)
+    spikes = scratch.array(name, tuple(drive.shape), torch.bool, drive.device)
+    layer.scan(drive, layer.initial_state(drive.shape[2]), spikes)
+    return spikes
+
+
+def _n_slots(steps: Steps | int, n_steps: int) -> int:
+    return steps if isinstance(steps, int) else n_steps if steps == "all" else 1
+
+
+def _slots(steps: Steps | int, n_steps: int, lengths: Tensor | None, device: torch.device) -> Tensor:
+    """Return where each step is counted, of shape (n_steps, 1), or (n_steps, n_samples) for unequal lengths.
+
+    That is its own number for all steps, zero for the last one, or its window; negative for steps that are not counted.
+    """
+    step = torch.arange(n_steps, dtype=torch.int32, device=device)[:, None]
+    n = torch.tensor([n_steps], device=device) if lengths is None else lengths
+    if steps == "last":
+        return (step == n - 1).to(torch.int32) - 1
+    slots = step if steps == "all" else window_of_step(step, _n_slots(steps, n_steps), n)
+    return torch.where(step < n, slots, -1).to(torch.int32)
+
+
+def _count_windows(spikes: Tensor, slots: Tensor, n_windows: int) -> Tensor:
+    """Return counts (n_samples, K, width, n_windows) of spikes (n_samples, n_steps, K, width)."""
+    n_samples, n_steps, *neurons = spikes.shape
+    dtype = count_dtype(n_steps, n_windows)
+    counts = torch.empty(n_samples, *neurons, n_windows, dtype=dtype, device=spikes.device)
+    for window in range(n_windows):
+        chosen = slots == window
+        if slots.shape[1] == 1:
+            bounds = torch.nonzero(chosen[:, 0]).squeeze(1)
+            own = spikes[:, int(bounds[0]) : int(bounds[-1]) + 1] if len(bounds) else spikes[:, :0]
+        else:
+            own = spikes & chosen.T[:, :, None, None]
+        # Read as bytes and summed in bytes: otherwise torch makes a copy in the type of the sum first.
+        counts[..., window] = own.view(torch.uint8).sum(1, dtype=dtype)
+    return counts
 
 
 def _cut(spikes: Tensor, lengths: Tensor, steps: Steps) -> Tensor:
@@ -293,24 +369,64 @@ def _cut(spikes: Tensor, lengths: Tensor, steps: Steps) -> Tensor:
     return spikes & inside[:, :, None, None]
 
 
+class _FusedTaps:
+    """LIF neurons with delays, as one kernel that sums over taps, advances the membranes and counts spikes."""
+
+    def __init__(self, layer: HiddenLayer, dtype: torch.dtype, *, inputs_are_shared: bool) -> None:
+        self._layer, self._dtype, self._inputs_are_shared = layer, dtype, inputs_are_shared
+
+    @staticmethod
+    def fits(layer: HiddenLayer) -> bool:
+        """Return whether there is a kernel for this layer where it is."""
+        is_here = layer.weight.device.type == "cpu" or can_scan_taps(layer.weight.device)
+        return layer.has_delays and type(layer) is LIFLayer and is_here
+
+    def __getitem__(self, subnetworks: slice) -> "_FusedTaps":
+        """Return some of the subnetworks."""
+        return _FusedTaps(self._layer.take(subnetworks), self._dtype, inputs_are_shared=self._inputs_are_shared)
+
+    @cached_property
+    def _table(self) -> TapTable:
+        return TapTable.of(self._layer, self._dtype, inputs_are_shared=self._inputs_are_shared)
+
+    def count(self, layer: HiddenLayer, block: Tensor, slots: Tensor, n_slots: int) -> Tensor:
+        """Return spike counts (n_neurons, n_slots, n_samples) for (n_steps, n_samples, n_inputs), or K of those."""
+        values = block.permute(0, 2, 1) if block.ndim == 3 else block.permute(1, 0, 3, 2).flatten(1, 2)
+        values = values.to(self._dtype).contiguous()
+        dtype = torch.uint8 if n_slots == len(slots) else count_dtype(len(slots), n_slots)
+        shape = (layer.n_subnetworks * layer.width, n_slots, values.shape[2])
+        counts = torch.zeros(shape, dtype=dtype, device=block.device)
+        scan = scan_taps_gpu if counts.is_cuda else scan_taps
+        scan(layer, self._table, values, slots, counts)  # type: ignore[arg-type]
+        return counts
+
+
 def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, scratch: ScratchArrays) -> Tensor:
+    """As :func:`_product`, for inputs (n_steps, n_samples, n_inputs), or K of those, that are not lifted yet."""
+    return _product(layer, weight, lift(block, weight.max_delay) if isinstance(weight, TapProduct) else block, scratch)
+
+
+def _product(layer: HiddenLayer, weight: ExactWeights, block: Tensor, scratch: ScratchArrays) -> Tensor:
     """Return weighted input plus bias at all steps.
 
     Parameters
     ----------
     weight : the layer's, in a form whose products are exact
-    block : Tensor of shape (n_steps, n_samples, fan_in), shared by all subnetworks, or with a first axis for them
+    block : Tensor of shape (n_steps, n_samples, n_values), shared by all subnetworks, or with a first axis for them
+        The inputs, lifted for a layer with delays.
 
     Returns
     -------
     Tensor of shape (n_subnetworks, n_steps, n_samples, width), overwritten by the next drive
     """
-    n_steps, n_samples, fan_in = block.shape[-3:]
-    flat = block.reshape(*block.shape[:-3], n_steps * n_samples, fan_in)
+    n_steps, n_samples, n_values = block.shape[-3:]
+    flat = block.reshape(*block.shape[:-3], n_steps * n_samples, n_values)
     shape = (layer.n_subnetworks, n_steps * n_samples, layer.width)
     drive = scratch.array("drive", shape, layer.weight.dtype, block.device)
     if isinstance(weight, ByteWeights):
         weight.product(flat, drive, scratch)
+    elif isinstance(weight, TapProduct):
+        weight.write(flat if flat.ndim == 3 else flat[None], drive, scratch)
     else:
         exact_product(flat.to(weight.dtype), weight, drive, scratch)
     if bool(layer.bias.any()):
@@ -318,28 +434,47 @@ def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, scratch: Scr
     return drive.view(layer.n_subnetworks, n_steps, n_samples, layer.width)
 
 
-def _exact_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[Tensor]:
-    """Return the weights of each layer, in the dtype in which its products with these inputs, or spikes, are exact."""
+def _exact_weight(layer: HiddenLayer, levels_of_inputs: float) -> Tensor | TapProduct:
+    dtype = product_dtype(layer.levels, levels_of_inputs)
+    return TapProduct(layer, dtype) if layer.has_delays else layer.weight.to(dtype)
+
+
+def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[RolledWeights]:
+    """Return these weights, in other forms where those are faster: bytes for spikes, and taps for a kernel."""
     levels = [input_levels(inputs), *[1.0] * (len(layers) - 1)]
-    return [layer.weight.to(product_dtype(layer.levels, level)) for layer, level in zip(layers, levels, strict=True)]
-
-
-def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[ExactWeights]:
-    """Return these weights, as bytes instead of floats where a layer reads spikes and bytes are faster."""
-    weights: list[ExactWeights] = [*_exact_weights(layers, inputs)]
-    for depth, layer in enumerate(layers[1:], 1):
-        if ByteWeights.pays(layer.weight, layer.weight_bits):
-            weights[depth] = ByteWeights(layer.weight, layer.weight_bits)
+    weights: list[RolledWeights] = []
+    for depth, (layer, level) in enumerate(zip(layers, levels, strict=True)):
+        if _FusedTaps.fits(layer):
+            weights.append(_FusedTaps(layer, product_dtype(layer.levels, level), inputs_are_shared=depth == 0))
+        elif depth and not layer.has_delays and ByteWeights.pays(layer.weight, layer.weight_bits):
+            weights.append(ByteWeights(layer.weight, layer.weight_bits))
+        else:
+            weights.append(_exact_weight(layer, level))
     return weights
 
 
-def _plan_blocks(layers: Sequence[HiddenLayer], n_steps: int, chunk_bytes: int, row_multiple: int) -> tuple[int, int]:
+def _plan_blocks(
+    layers: Sequence[HiddenLayer],
+    weights: Sequence[RolledWeights],
+    n_steps: int,
+    steps: Steps | int,
+    chunk_bytes: int,
+    row_multiple: int,
+) -> tuple[int, int]:
     """Return the rows and subnetworks per block for its largest array to fit into ``chunk_bytes``."""
-    widest = max(layer.width for layer in layers)
-    unit = n_steps * widest * max(layer.weight.element_size() for layer in layers)
     n_subnetworks = layers[0].n_subnetworks
-    block_subnetworks = max(1, min(n_subnetworks, chunk_bytes // (unit * _MIN_CHUNK_ROWS)))
-    rows = max(1, chunk_bytes // (unit * block_subnetworks))
+    unit, most_rows, least_rows = 1, 2**62, _MIN_CHUNK_ROWS
+    for depth, (layer, weight) in enumerate(zip(layers, weights, strict=True), 1):
+        if isinstance(weight, _FusedTaps):
+            counts_all = depth < len(layers) or steps == "all"
+            unit = max(unit, layer.width * (n_steps if counts_all else 1))
+            if not layer.weight.is_cuda:  # the values that a kernel reads again and again stay in cache
+                most_rows = min(most_rows, max(_MIN_CHUNK_ROWS, _CACHE_BYTES // (8 * n_steps * layer.n_inputs)))
+        else:
+            n_values = max(layer.width, weight.size if isinstance(weight, TapProduct) else 0)
+            unit = max(unit, n_steps * n_values * layer.weight.element_size())
+    block_subnetworks = max(1, min(n_subnetworks, chunk_bytes // (unit * least_rows)))
+    rows = max(1, min(most_rows, chunk_bytes // (unit * block_subnetworks)))
     return max(row_multiple, rows // row_multiple * row_multiple), block_subnetworks
 
 
@@ -349,15 +484,15 @@ def _checked_stack(layers: Sequence[HiddenLayer], n_features: int | None = None)
     for layer in layers:
         if not isinstance(layer, HiddenLayer):
             raise InvalidInputError(f"expected hidden layers such as LIFLayer, got {type(layer).__name__}")
-    fan_in = layers[0].fan_in if n_features is None else n_features
+    n_inputs = layers[0].n_inputs if n_features is None else n_features
     n_subnetworks, dtype = layers[0].n_subnetworks, layers[0].weight.dtype
     for depth, layer in enumerate(layers, 1):
-        if layer.fan_in != fan_in:
+        if layer.n_inputs != n_inputs:
             raise InvalidInputError(
-                f"expected layer {depth} to read {fan_in} values, got weights for {layer.fan_in}: "
+                f"expected layer {depth} to read {n_inputs} values, got weights for {layer.n_inputs}: "
                 + ("the inputs and the witnesses disagree on n_features" if depth == 1 else "widths must chain")
             )
         if layer.n_subnetworks != n_subnetworks or layer.weight.dtype != dtype:
             raise InvalidInputError("expected all layers to have the same number of subnetworks and the same dtype")
-        fan_in = layer.width
+        n_inputs = layer.width
     return list(layers)

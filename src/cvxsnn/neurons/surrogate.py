@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .layer import HiddenLayer, per_sample
 from .lif import LIFLayer, Tie, fire, lif_membrane
+from .taps import lift, lifted_weight
 from .threshold import threshold_membrane
 
 Surrogate = Literal["sigmoid", "fast_sigmoid", "arctan"]
@@ -101,14 +102,17 @@ class TrainableLayer(nn.Module, ABC):
         super().__init__()
         self._layer, self._slope = layer, slope
         for name, value in layer.tensors().items():
-            is_trained = name.endswith("weight") or name in dynamics
+            is_trained = value.is_floating_point() and (name.endswith("weight") or name in dynamics)
             self.register_parameter(name, nn.Parameter(value.clone(), requires_grad=is_trained))
 
     def forward(self, block: Tensor) -> Tensor:
-        """Return spikes (n_subnetworks, n_steps, n_samples, width) for (n_steps, n_samples, fan_in) or K of those."""
-        n_steps, n_samples, fan_in = block.shape[-3:]
-        flat = block.reshape(*block.shape[:-3], n_steps * n_samples, fan_in)
-        drive = flat @ self.weight + per_sample(self.bias)
+        """Return spikes (n_subnetworks, n_steps, n_samples, width) for (n_steps, n_samples, n_inputs) or K of those."""
+        weight: Tensor = self.weight
+        if self._layer.has_delays:
+            block, weight = lift(block, self._layer.max_delay), lifted_weight(self._layer, weight)
+        n_steps, n_samples, n_values = block.shape[-3:]
+        flat = block.reshape(*block.shape[:-3], n_steps * n_samples, n_values)
+        drive = flat @ weight + per_sample(self.bias)
         return self.scan(drive.view(len(drive), n_steps, n_samples, -1))
 
     @abstractmethod

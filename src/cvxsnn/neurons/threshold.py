@@ -32,7 +32,7 @@ class ThresholdLayer(HiddenLayer):
 
     Parameters
     ----------
-    weight : Tensor of shape (n_subnetworks, fan_in, width)
+    weight : Tensor of shape (n_subnetworks, n_taps, width)
         The weights, rounded to ``weight_bits`` bits each.
     bias : Tensor of shape (n_subnetworks, width) or scalar
         A constant drive.
@@ -40,6 +40,12 @@ class ThresholdLayer(HiddenLayer):
         The spikes before the first step, 0 or 1.
     weight_bits : int
         The precision of the weights.
+    source : Tensor of shape (n_subnetworks, n_taps, width), dtype int32, optional
+        The input, or the neuron below, that each tap reads. When not given, tap j reads input j without delay.
+    delay : Tensor of shape (n_subnetworks, n_taps, width), dtype int32, optional
+        The delay of each tap in steps.
+    n_sources : int, optional
+        Number of inputs, or of neurons below, that taps can read.
     recurrent_weight : Tensor of shape (n_subnetworks, width, width), optional
         The weights within the layer: ``[k, i, j]`` leads from neuron i to neuron j. None is no recurrence.
 

@@ -1,6 +1,7 @@
 """Taking witnesses out of their subnetworks, and putting sets of them together."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 from torch.nn.functional import pad
@@ -75,10 +76,12 @@ def check_independent(neuron: str) -> None:
         )
 
 
-def _widened(layer: HiddenLayer, fan_in: int, width: int) -> HiddenLayer:
-    missing, below = width - layer.width, fan_in - layer.fan_in
+def _widened(layer: HiddenLayer, n_inputs: int, width: int) -> HiddenLayer:
+    missing, below = width - layer.width, n_inputs - layer.n_inputs
     if not missing and not below:
         return layer
+    if layer.has_delays:  # taps keep their sources, of which there are more
+        layer, below = replace(layer, n_sources=n_inputs), 0
     tensors = {
         name: pad(value, (0, missing, 0, below)) if value.ndim == 3 else pad(value, (0, missing))
         for name, value in layer.tensors().items()

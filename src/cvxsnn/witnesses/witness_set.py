@@ -64,10 +64,10 @@ class WitnessSet:
                 f"expected all layers to have one neuron model, got a mixture of {' and '.join(models)}"
             )
         for lower, upper in zip(self.layers, self.layers[1:], strict=False):
-            if upper.fan_in != lower.width or upper.n_subnetworks != lower.n_subnetworks:
+            if upper.n_inputs != lower.width or upper.n_subnetworks != lower.n_subnetworks:
                 raise InvalidInputError(
                     f"expected a layer for {lower.n_subnetworks} subnetworks that reads {lower.width} spikes, got one "
-                    f"for {upper.n_subnetworks} that reads {upper.fan_in}"
+                    f"for {upper.n_subnetworks} that reads {upper.n_inputs}"
                 )
 
     @property
@@ -78,7 +78,7 @@ class WitnessSet:
     @property
     def n_features(self) -> int:
         """Number of input features per step."""
-        return self.layers[0].fan_in
+        return self.layers[0].n_inputs
 
     @property
     def hidden(self) -> tuple[int, ...]:

@@ -206,7 +206,10 @@ BAD_FITS = {
     "loss": (["data.npz", "-o", "new", "--loss", "magic"], "expected loss to be one of"),
     "neuron": (["data.npz", "-o", "new", "--neuron", "magic"], "expected neuron to be one of"),
     "readout": (["data.npz", "-o", "new", "--readout", "all"], "expected readout to be one of"),
-    "windows of one step": (["data.npz", "-o", "new", "--readout", "last", "--windows", "2"], "expected readout='mean'"),
+    "windows of one step": (
+        ["data.npz", "-o", "new", "--readout", "last", "--windows", "2"],
+        "expected readout='mean'",
+    ),
     "too many windows": (["data.npz", "-o", "new", "--windows", "5"], "which are 4, got 5 windows"),
     "decay": (["data.npz", "-o", "new", "--decay", "2"], "expected decay between 0 and 1"),
     "no folder": (["data.npz", "-o", "missing/new"], "expected a file in an existing folder .* make the folder first"),

@@ -1,0 +1,197 @@
+"""Synapses with delays, against a plain definition and against each other."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import tap_spikes, window_counts
+
+from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer, roll_out
+from cvxsnn.data import Sequences
+from cvxsnn.neurons import Stepper
+from cvxsnn.neurons.exact import snap_inputs
+from cvxsnn.neurons.layer import stack_layers, with_taps
+from cvxsnn.neurons.rollout import count_spikes
+
+
+def draw_layer(seed, n_subnetworks=2, n_taps=5, width=6, n_inputs=3, max_delay=4, dtype=torch.float32, **changes):
+    """A LIF layer with delays and everything else that a layer can have."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape):
+        return torch.rand(shape, generator=generator, dtype=dtype)
+
+    shape, each = (n_subnetworks, n_taps, width), (n_subnetworks, width)
+    weight = torch.randn(shape, generator=generator, dtype=dtype)
+    weight[:, -1] *= uniform(*each) < 0.5  # some neurons have a tap less
+    parameters = {
+        "bias": uniform(*each) - 0.7,
+        "decay": uniform(*each) * (uniform(*each) < 0.7),
+        "threshold": uniform(*each) * (uniform(*each) < 0.7),
+        "initial_membrane": uniform(*each) - 0.5,
+        "initial_spikes": (uniform(*each) < 0.5).to(dtype),
+        "source": torch.randint(n_inputs, shape, generator=generator),
+        "delay": torch.randint(max_delay + 1, shape, generator=generator),
+        "n_sources": n_inputs,
+    }
+    return LIFLayer(weight, **{**parameters, **changes})
+
+
+def draw_inputs(seed, n_samples=9, n_steps=7, n_inputs=3):
+    return np.random.default_rng(seed).normal(size=(n_samples, n_steps, n_inputs))
+
+
+def exact(inputs):
+    return snap_inputs(torch.as_tensor(inputs)).numpy()
+
+
+@given(st.integers(0, 10**6), st.sampled_from([torch.float32, torch.float64]), st.sampled_from(["ge", "gt"]))
+def test_spikes_are_those_of_the_definition(seed, dtype, tie):
+    layer, inputs = draw_layer(seed, dtype=dtype, tie=tie), draw_inputs(seed)
+    assert np.array_equal(roll_out([layer], inputs, "all").numpy(), tap_spikes(layer, exact(inputs)))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8))
+def test_counts_in_windows_and_last_spikes_of_unequal_lengths(seed, n_windows):
+    layer, inputs = draw_layer(seed), draw_inputs(seed)
+    lengths = np.random.default_rng(seed).integers(1, 8, size=9)
+    expected = tap_spikes(layer, exact(inputs), lengths)
+    for own in (lengths, np.full(9, 7)):
+        sequences = Sequences(inputs, own)
+        expected = tap_spikes(layer, exact(inputs), own)
+        assert np.array_equal(roll_out([layer], sequences, "all").numpy(), expected)
+        assert np.array_equal(roll_out([layer], sequences, "last").numpy(), expected[np.arange(9), own - 1])
+        counts = count_spikes([layer], sequences, n_windows).numpy()
+        assert np.array_equal(counts, window_counts(expected, own, n_windows))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8))
+def test_dense_layers_are_counted_in_windows_too(seed, n_windows):
+    inputs, lengths = draw_inputs(seed), np.random.default_rng(seed).integers(1, 8, size=9)
+    layer = draw_layer(seed, n_taps=3, source=None, delay=None, n_sources=None)
+    for own in (lengths, np.full(9, 7)):
+        expected = window_counts(tap_spikes(layer, exact(inputs), own), own, n_windows)
+        assert np.array_equal(count_spikes([layer], Sequences(inputs, own), n_windows).numpy(), expected)
+
+
+@given(st.integers(0, 10**6))
+def test_taps_without_delay_are_a_dense_layer(seed):
+    dense = draw_layer(seed, n_taps=3, source=None, delay=None, n_sources=None)
+    inputs = draw_inputs(seed)
+    assert torch.equal(roll_out([with_taps(dense, 5)], inputs, "all"), roll_out([dense], inputs, "all"))
+
+
+@given(st.integers(0, 10**6), st.integers(0, 9))
+def test_a_delay_is_a_shift_of_the_input(seed, delay):
+    dense, inputs = draw_layer(seed, n_taps=3, source=None, delay=None, n_sources=None), draw_inputs(seed)
+    delayed = with_taps(dense, 3).with_tensors({"delay": torch.full(dense.weight.shape, delay)})
+    shifted = np.concatenate([np.zeros((9, delay, 3)), inputs], axis=1)[:, :7]
+    assert torch.equal(roll_out([delayed], inputs, "all"), roll_out([dense], shifted, "all"))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6))
+def test_spikes_do_not_depend_on_later_inputs(seed, step):
+    layer, inputs = draw_layer(seed), draw_inputs(seed)
+    changed = inputs.copy()
+    changed[:, step:] = draw_inputs(seed + 1)[:, step:]
+    before, after = (roll_out([layer], values, "all")[:, :step] for values in (inputs, changed))
+    assert torch.equal(before, after)
+
+
+def stack(seed):
+    """A layer with delays above one with delays, above one without."""
+    dense = draw_layer(seed, n_taps=3, width=4, source=None, delay=None, n_sources=None)
+    return [dense, draw_layer(seed + 1, n_inputs=4, width=5), draw_layer(seed + 2, n_inputs=5)]
+
+
+@given(st.integers(0, 10**6))
+def test_a_stack_is_its_layers_one_by_one(seed):
+    layers, inputs = stack(seed), draw_inputs(seed)
+    spikes = tap_spikes(layers[0], exact(inputs))
+    for layer in layers[1:]:
+        spikes = tap_spikes(layer, np.split(spikes.astype(float), 2, axis=2))
+    assert np.array_equal(roll_out(layers, inputs, "all").numpy(), spikes)
+
+
+@given(st.integers(0, 10**6))
+def test_stepping_is_the_roll_out_and_leaves_states_as_they_are(seed):
+    layers, inputs = stack(seed), draw_inputs(seed)
+    expected = roll_out(layers, inputs, "all")
+    stepper = Stepper(layers)
+    states = [stepper.start(9)]
+    for t in range(7):
+        state, spikes = stepper.step(states[-1], inputs[:, t])
+        assert torch.equal(spikes, expected[:, t])
+        states.append(state)
+    assert torch.equal(stepper.step(states[3], inputs[:, 3])[1], expected[:, 3])
+
+
+@given(st.integers(0, 10**6), st.integers(1, 2000), st.sampled_from(["last", "all"]))
+def test_blocks_and_batches_do_not_matter(seed, chunk_bytes, steps):
+    layers, inputs = stack(seed), draw_inputs(seed)
+    whole = roll_out(layers, inputs, steps)
+    assert torch.equal(roll_out(layers, inputs, steps, chunk_bytes=chunk_bytes), whole)
+    assert torch.equal(torch.cat([roll_out(layers, part[None], steps) for part in inputs]), whole)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 40))
+def test_torch_sums_over_taps_as_the_kernel_does(seed, n_taps):
+    """Neuron models without a kernel gather, or multiply densely where a neuron reads most of its past."""
+    lif, inputs = draw_layer(seed, n_taps=n_taps, decay=0.0, threshold=0.0, initial_spikes=0.0), draw_inputs(seed)
+    taps = {"source": lif.source, "delay": lif.delay, "n_sources": 3}
+    other = ThresholdLayer(lif.weight, bias=lif.bias, **taps)
+    assert torch.equal(roll_out([other], inputs, "all"), roll_out([lif], inputs, "all"))
+
+
+@given(st.integers(0, 10**6))
+def test_joined_layers_keep_their_spikes(seed):
+    layers = [
+        draw_layer(seed),
+        draw_layer(seed + 1, n_taps=2, max_delay=9),
+        draw_layer(seed + 2, n_taps=3, source=None, delay=None, n_sources=None),
+    ]
+    inputs = draw_inputs(seed)
+    together = torch.cat([roll_out([layer], inputs, "all") for layer in layers], dim=2)
+    assert torch.equal(roll_out([stack_layers(layers)], inputs, "all"), together)
+
+
+@given(st.integers(0, 10**6))
+def test_fewer_inputs_and_neurons(seed):
+    layer, inputs = draw_layer(seed, n_inputs=4), draw_inputs(seed, n_inputs=4)
+    chosen = torch.tensor([[3, 1], [0, 2]])
+    fewer = layer.take_inputs(chosen)
+    for k in range(2):
+        alone = inputs.copy()
+        alone[:, :, [f for f in range(4) if f not in chosen[k]]] = 0
+        expected = roll_out([layer.take(slice(k, k + 1))], alone, "all")
+        assert torch.equal(roll_out([fewer.take(slice(k, k + 1))], inputs[:, :, chosen[k]], "all"), expected)
+    one = layer.take_neuron(torch.tensor([2, 4]))
+    assert torch.equal(roll_out([one], inputs, "all"), roll_out([layer], inputs, "all")[:, :, [2, 10]])
+    read = [[int(((layer.source[k] == f) & (layer.weight[k] != 0)).sum()) for f in range(4)] for k in range(2)]
+    assert layer.fan_out().tolist() == read
+
+
+def test_conversion_keeps_taps_whole():
+    layer = draw_layer(0).to(dtype=torch.float64)
+    assert layer.source.dtype == layer.delay.dtype == torch.int32
+    assert layer.weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"delay": torch.full((2, 5, 6), -1)}, "delay from 0 to"),
+        ({"delay": torch.full((2, 5, 6), 0.5)}, "delay in whole numbers"),
+        ({"delay": torch.full((2, 5, 6), float("nan"))}, "delay in whole numbers"),
+        ({"delay": torch.zeros(2, 5, 1)}, "delay of shape"),
+        ({"source": torch.full((2, 5, 6), 3)}, "source from 0 to 2"),
+        ({"source": None}, "source, delay and n_sources together"),
+        ({"n_sources": 0}, "n_sources"),
+    ],
+)
+def test_bad_taps_are_refused(changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        replace(draw_layer(0), **changes)
