@@ -79,12 +79,11 @@ class ParsedReadout:
         """
         return (-(-int(n_steps) // self.n_windows)).bit_length() if self.kind == "mean" else 1
 
-    def scale(self, n_steps: int | Tensor) -> Any:
+    def scale(self, n_steps: int | Tensor) -> Tensor | float:
         """Return what a count is multiplied by, k/n for k windows of n steps: rounded once, and the same everywhere."""
         # A number over a tensor would be rounded twice, as the number times the tensor's inverse.
-        return (
-            self.n_windows / n_steps if isinstance(n_steps, int) else torch.full_like(n_steps, self.n_windows) / n_steps
-        )
+        above = torch.full_like(n_steps, self.n_windows) if isinstance(n_steps, Tensor) else self.n_windows
+        return above / n_steps
 
     def check_length(self, n_steps: int) -> None:
         """Refuse more windows than the longest sequence has steps."""
@@ -123,9 +122,7 @@ def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
         return ParsedReadout(readout)  # type: ignore[arg-type]
     n_windows = check_positive_int("windows", windows)
     if readout != "mean":
-        raise InvalidInputError(
-            f"expected readout='mean' with windows={n_windows}, got {readout!r}: windows have means"
-        )
+        raise InvalidInputError(f"expected readout='mean' with windows={n_windows}, got {readout!r}: drop one of them")
     return ParsedReadout("mean", n_windows)
 
 
@@ -475,8 +472,7 @@ class SpikeDictionary:
 
     def _scale(self, rows: slice, dtype: torch.dtype) -> Tensor | float:
         steps = self.n_steps if self.lengths is None else self.lengths[rows].to(dtype)
-        scale: Tensor | float = self._parsed.scale(steps)
-        return scale
+        return self._parsed.scale(steps)
 
     def window_steps(self) -> Tensor:
         """Return the steps in each window of each row: the most spikes that a neuron can have there.

@@ -330,12 +330,11 @@ class ShardedDictionary:
         if packed.shape[2] != bits.packed_bytes(n_rows) or len(atom_of_column) != self.n_columns:
             raise DataFileError(f"expected {n_rows} rows in {path}, got others: the folder was written anew")
         column = self.column_of_atom if atoms is None else self.column_of_atom[atoms]
+        own = self.atom_of_column if atoms is None else torch.arange(len(column))
         place = atom_of_column[column]
         if not torch.equal(place, torch.arange(len(packed))):
             packed = packed[place]
-        return SpikeDictionary(
-            packed, n_rows, torch.arange(len(place)), column, None, self.readout, self.n_steps, lengths
-        )
+        return SpikeDictionary(packed, n_rows, own, column, None, self.readout, self.n_steps, lengths)
 
     def __repr__(self) -> str:
         """Return sizes and place on one line."""

@@ -88,11 +88,12 @@ class PeerNetwork(nn.Module, ABC):
         spikes, parsed = self._spikes(inputs), parse_readout(self.readout)
         if parsed.kind == "all":
             return self._in_layout(self.output(spikes))
-        features = spikes[-1] if parsed.kind == "last" else spikes.mean(0)
         if parsed.n_windows > 1:
             n_steps = torch.tensor(len(spikes), device=spikes.device)
             shares = window_shares(parsed.n_windows, len(spikes), n_steps, spikes.dtype)
             features = torch.einsum("tij,tw->ijw", spikes, shares).flatten(1)
+        else:
+            features = spikes[-1] if parsed.kind == "last" else spikes.mean(0)
         scores: Tensor = self.output(features)
         return scores
 

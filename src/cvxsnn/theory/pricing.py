@@ -93,8 +93,7 @@ def price(
         The best neurons found and a bound on all of them.
     """
     if exempt is not None:
-        check_complete_readout(exempt.readout)
-        n_rows = parse_readout(exempt.readout).n_rows(events.n_samples, events.n_steps)
+        n_rows = parse_readout(check_complete_readout(exempt.readout)).n_rows(events.n_samples, events.n_steps)
         if exempt.n_rows != n_rows:
             raise InvalidInputError(f"expected atoms on the same sequences, of {n_rows} rows, got {exempt.n_rows}")
     merged, weights, samples = _merge(events, np.asarray(dual, dtype=np.float64), keeps_weightless=exempt is not None)
