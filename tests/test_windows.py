@@ -451,8 +451,11 @@ def test_the_optimum_over_a_pool_is_that_over_all_windows_of_all_its_witnesses(p
     network = cs.reconstruct(found.solution)
     torch.testing.assert_close(network(POOL_INPUTS).detach(), found.solution.scores(), rtol=0, atol=FLOAT64_SUM)
     weaker = solve_pool(pool, data, objective, 0.7 * strength, tol=1e-6, start=found, **options)
-    assert weaker.certificate.relative_gap <= 1e-6
     assert weaker.certificate.primal < found.certificate.primal
+    for solution in (found.solution, weaker.solution):
+        assert solution.certificate.relative_gap <= 1e-6
+        again, _ = cs.certify(solution.problem, solution.coef, solution.intercept)
+        assert again.primal == pytest.approx(solution.certificate.primal, rel=CERTIFIED_AGAIN)
 
 
 def test_witnesses_climb_in_the_window_in_which_their_price_is_highest():
