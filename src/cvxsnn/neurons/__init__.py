@@ -3,7 +3,7 @@
 from .layer import HiddenLayer, LayerState
 from .lif import LIFLayer
 from .registry import NEURON_MODELS, NeuronModel, register_neuron
-from .rollout import Stepper, roll_out
+from .rollout import Stepper, count_spikes, roll_out
 from .threshold import ThresholdLayer
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "NeuronModel",
     "Stepper",
     "ThresholdLayer",
+    "count_spikes",
     "register_neuron",
     "roll_out",
 ]
