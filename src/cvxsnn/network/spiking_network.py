@@ -392,7 +392,7 @@ class NetworkState:
     layers : tuple of LayerState
         The state of each hidden layer.
     counts : Tensor of shape (n_samples, n_read)
-        Spikes so far of each neuron that is read.
+        Spikes so far of each neuron that is read, in its window, where means are read.
     n_steps : int
         Steps so far.
     length : int, optional
