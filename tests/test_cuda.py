@@ -240,7 +240,8 @@ def test_statistics_gathered_on_cuda_are_those_of_the_cpu(readout, monkeypatch):
     for name in ("gram", "cross", "column_sums", "target_squares", "target_sums"):
         own = getattr(there, name)
         assert (own.device.type, own.dtype) == (DEVICE, torch.float64)
-        if readout in ("mean", "windows-4"):  # quotients, which are rounded; those of spikes are counts, or sums free of rounding
+        # Means are quotients, which are rounded; products of spikes are counts, or sums free of rounding.
+        if readout in ("mean", "windows-4"):
             torch.testing.assert_close(own.cpu(), getattr(here, name), rtol=FLOAT64_MEAN, atol=ROUNDING)
         else:
             assert torch.equal(own.cpu(), getattr(here, name))
