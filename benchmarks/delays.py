@@ -245,14 +245,14 @@ def fit(case: Case, task: Task, families: Sequence[Family], seed: int, device: s
     if case.n_columns < witnesses.n_witnesses:
         solution = cs.solve(problem_of(dictionary, task.train, n_classes, POOL_STRENGTH), TOLERANCE)
         ranked = solution.coef.norm(dim=1).argsort(descending=True)[: case.n_columns]
-        chosen = dictionary.witness_of_atom[ranked.to(dictionary.device)].sort().values
+        chosen = dictionary.column_of_atom[ranked.to(dictionary.device)].sort().values
         witnesses = single_out(witnesses, chosen)
         dictionary = cs.build_dictionary(witnesses, inputs, case.readout)  # type: ignore[arg-type]
     problem = problem_of(dictionary, task.train, n_classes, STRENGTHS[0])
     path = cs.solve_path(problem, [0.0], l2_strengths=STRENGTHS, tol=TOLERANCE)
     labels = torch.from_numpy(task.val.heads["label"]).to(device)
     hits = torch.zeros(len(path), dtype=torch.float64)
-    layers = single_out(witnesses, dictionary.witness_of_atom).layers
+    layers = single_out(witnesses, dictionary.column_of_atom).layers
     for rows in torch.arange(len(labels), device=device).split(500 if case.readout != "all" else 10):
         features = features_of(layers, sequences_of(task.val, device)[rows], case.readout)
         for k, solution in enumerate(path):
