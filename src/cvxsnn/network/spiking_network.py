@@ -15,7 +15,7 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from ..dictionary import Readout
 from ..neurons import NEURON_MODELS, HiddenLayer, LayerState, Stepper, roll_out
-from ..neurons.rollout import count_spikes
+from ..neurons.rollout import check_stack, count_spikes
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,7 @@ class SpikingNetwork(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("readout", readout, ("last", "all", "mean"))
-        if not layers:
-            raise InvalidInputError("expected at least one hidden layer, got none")
+        layers = check_stack(layers)
         for layer in layers:
             NEURON_MODELS.of(layer)  # refuses what is no registered neuron model
         self.stack = nn.ModuleList(_HeldLayer(layer) for layer in layers)
@@ -339,7 +338,10 @@ class SpikingNetwork(nn.Module):
     def extra_repr(self) -> str:
         """Return sizes on one line."""
         shape = " → ".join(map(str, (self.n_features, *self.hidden)))
-        return f"{self.n_subnetworks} × ({shape}), {len(self.neurons)} neurons read → {self.n_outputs}, {self.readout}"
+        longest = max(layer.max_delay for layer in self.layers)
+        delays = f", delays up to {longest}" if longest else ""
+        read = f"{len(self.neurons)} neurons read → {self.n_outputs}"
+        return f"{self.n_subnetworks} × ({shape}){delays}, {read}, {self.readout}"
 
 
 @dataclass(frozen=True, eq=False)
