@@ -145,7 +145,6 @@ def plot_receptive_field(
             f"{feature_shape!r}"
         )
     field = _receptive_field(own.take(slice(neuron // own.width, neuron // own.width + 1)), neuron % own.width)
-    limit = float(field.abs().max()) or 1.0
     feature = "feature" if layer == 1 else "neuron below"
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     if feature_shape is None:
@@ -158,14 +157,13 @@ def plot_receptive_field(
         groups = np.array_split(np.arange(len(field)), min(len(field), _N_IMAGES))
         shown = np.full((height, len(groups) * (width + 1) - 1), np.nan)  # a column between images stays empty
         for number, delays in enumerate(groups):
-            image = field[delays].sum(0).reshape(height, width)
-            limit = max(limit, float(image.abs().max()))
-            shown[:, number * (width + 1) :][:, :width] = image
+            shown[:, number * (width + 1) :][:, :width] = field[delays].sum(0).reshape(height, width)
         names = [str(delays[0]) if len(delays) == 1 else f"{delays[0]}–{delays[-1]}" for delays in groups]
         axes.set_xticks([number * (width + 1) + (width - 1) / 2 for number in range(len(groups))], names)
         axes.set(xlabel="delay in steps", yticks=[])
-    aspect = "auto" if feature_shape is None else "equal"
-    image = axes.imshow(shown, aspect=aspect, cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none")
+    limit = float(np.nanmax(np.abs(shown))) or 1.0
+    image = axes.imshow(shown, cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none")
+    axes.set_aspect("auto" if feature_shape is None else "equal")
     axes.figure.colorbar(image, ax=axes, label="weight")
     axes.set_title(f"Receptive field of neuron {neuron} of layer {layer}")
     return axes

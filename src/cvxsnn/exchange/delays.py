@@ -66,12 +66,7 @@ def without_delays(layer: LIFLayer) -> LIFLayer:
     read = layer.with_tensors({"delay": layer.delay * (layer.weight != 0)})
     weight = lifted_weight(read, read.weight, read.max_delay)
     # Taps of one source and one delay are added up, and a sum may need more bits than its terms.
-    fits = (
-        bits
-        for bits in range(layer.weight_bits, _FINEST_BITS + 1)
-        if bool((snap_weights(weight, bits) == weight).all())
-    )
-    weight_bits = next(fits, None)
+    weight_bits = next((bits for bits in range(layer.weight_bits, _FINEST_BITS + 1) if _fits(weight, bits)), None)
     if weight_bits is None:
         raise InvalidInputError(
             f"expected taps whose sums fit into {_FINEST_BITS} bits, got neurons with several taps of one source and "
@@ -79,6 +74,10 @@ def without_delays(layer: LIFLayer) -> LIFLayer:
         )
     changes: dict[str, Any] = {"weight": weight, "source": None, "delay": None}
     return replace(layer, weight_bits=weight_bits, n_sources=None, **changes)
+
+
+def _fits(weight: Tensor, bits: int) -> bool:
+    return bool((snap_weights(weight, bits) == weight).all())
 
 
 def with_delays(layer: LIFLayer, n_inputs: int) -> LIFLayer:

@@ -19,7 +19,8 @@ def merge_subnetworks(network: SpikingNetwork, library: str) -> SpikingNetwork:
     """Return a network with the same spikes and scores in a single subnetwork, in float64.
 
     In the first layer all subnetworks read the same inputs; above it each reads only itself, so that weights become
-    block-diagonal, and taps read neurons of the same subnetwork. All neurons of the last layer are read, with weight zero where they were not read before.
+    block-diagonal, and taps read neurons of their own subnetwork. All neurons of the last layer are read, with weight
+    zero where they were not read before.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
         # nirtorch reads nodes in the order of their names, and none may precede those that it depends on.
         name = f"layer{depth:02}_{{}}".format
         lifted = without_delays(layer) if layer.has_delays else layer
-        *past, present = lifted.weight[0].split(layer.n_inputs)
+        *past, present = torch.split(lifted.weight[0], layer.n_inputs)
         own, own_edges = build(nir, lifted.with_tensors({"weight": present[None]}), dt, network.layers[0].weight.dtype)
         entries, ends = ["1_affine"], [end for start, end in own_edges if start == "1_affine"]
         for delay, weight in enumerate(reversed(past), 1):

@@ -65,12 +65,8 @@ def read_stack(
     acting = [module for module in modules if not isinstance(module, DelayLine)]
     linears, neurons = acting[::2], acting[1::2]
     is_stack = len(linears) == len(neurons) > 0 and all(isinstance(linear, nn.Linear) for linear in linears)
-    if (
-        not is_stack
-        or not lines.keys() <= {*linears}
-        or len(acting) + len(lines) != len(modules)
-        or not all(isinstance(neuron, library.neuron_type) for neuron in neurons)
-    ):
+    is_stack &= lines.keys() <= {*linears} and len(acting) + len(lines) == len(modules)
+    if not is_stack or not all(isinstance(neuron, library.neuron_type) for neuron in neurons):
         names = ", ".join(type(module).__name__ for module in modules) or "none"
         raise InvalidInputError(
             f"expected linear layers and {library.name} neurons in turn, got {names}: for other networks, record "
