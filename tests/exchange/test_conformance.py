@@ -1,5 +1,7 @@
 """Spikes of other libraries against ours: equal, every one of them, in float64."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from exchange.cases import (
@@ -144,7 +146,7 @@ def test_a_network_in_float32_keeps_its_type(library):
 @settings(max_examples=40)
 def test_any_lif_neurons_keep_their_spikes_in_snntorch_and_nir(case, tie):
     layers = [layer.to(dtype=torch.float64) for layer in case.witnesses().layers]
-    network = as_network([LIFLayer(**layer.tensors(), tie=tie) for layer in layers])
+    network = as_network([replace(layer, tie=tie) for layer in layers])
     inputs = draw_small_inputs(8, 9, case.seed)
     expected = network.features(inputs)
     assert torch.equal(to_snntorch(network).spikes(inputs), expected)

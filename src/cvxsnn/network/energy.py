@@ -11,7 +11,7 @@ from ..core.text_table import align
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_inputs
-from ..neurons.rollout import iterate_rollout
+from ..neurons.rollout import check_stack, iterate_rollout
 from .spiking_network import SpikingNetwork, check_network
 from .summary import connected_neurons
 
@@ -239,6 +239,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     """
     check_network(network)
     sequences = Sequences.of(inputs).to(network.weight.device)
+    check_stack(network.layers, sequences.n_features)
     inside, n_samples = sequences.is_inside(), len(sequences)
     n_steps = n_samples * sequences.n_steps if inside is None else int(inside.sum())
     values = snap_inputs(sequences.inputs)
