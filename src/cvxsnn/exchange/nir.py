@@ -83,18 +83,19 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
         *past, present = torch.split(lifted.weight[0], layer.n_inputs)
         own, own_edges = build(nir, lifted.with_tensors({"weight": present[None]}), dt, network.layers[0].weight.dtype)
         entries, ends = ["1_affine"], [end for start, end in own_edges if start == "1_affine"]
-        for delay, weight in enumerate(reversed(past), 1):
-            if bool(weight.any()):
-                line, linear = f"0_delay{delay:07}", f"1_linear{delay:07}"
-                own |= {line: nir.Delay(np.full(layer.n_inputs, delay * dt)), linear: nir.Linear(_numpy(weight.T))}
-                own_edges += [(line, linear), *((linear, end) for end in ends)]
-                entries.append(line)
+        delayed = {delay: weight for delay, weight in enumerate(reversed(past), 1) if bool(weight.any())}
+        for delay, weight in delayed.items():
+            line, linear = _delay_names(delay)
+            own |= {line: nir.Delay(np.full(layer.n_inputs, delay * dt)), linear: nir.Linear(_numpy(weight.T))}
+            own_edges += [(line, linear), *((linear, end) for end in ends)]
+            entries.append(line)
         nodes |= {name(kind): own[kind] for kind in sorted(own)}
         edges += [(source, name(entry)) for entry in entries]
         edges += [(name(start), name(end)) for start, end in own_edges]
         source = name("4_spikes")
-        has_delays = {"has_delays": True} if layer.has_delays else {}
-        headers.append({"tie": layer.tie, "weight_bits": lifted.weight_bits, **has_delays})
+        headers.append({"tie": layer.tie, "weight_bits": lifted.weight_bits})
+        if layer.has_delays:
+            headers[-1]["delays"] = list(delayed)
     nodes["readout"] = nir.Affine(_numpy(merged.weight.T), _numpy(merged.intercept))
     nodes["output"] = nir.Output(np.array([merged.n_outputs]))
     edges += [(source, "readout"), ("readout", "output")]
@@ -206,6 +207,11 @@ def _plain_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Bu
     return {"1_affine": affine, "4_spikes": neuron}, [("1_affine", "4_spikes")]
 
 
+def _delay_names(delay: int) -> tuple[str, str]:
+    """Return the names of the Delay node and of the Linear node of a delay."""
+    return f"0_delay{delay:07}", f"1_linear{delay:07}"
+
+
 def _header(network: SpikingNetwork, layers: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a SpikingNetwork has besides its graph."""
     return {
@@ -235,16 +241,19 @@ def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: f
     if leak is not None:
         decay = torch.where(_torch(leak.r) == 0, 1.0, 1 - dt / _torch(leak.tau))
     start = _torch(spikes.metadata["initial_membrane"])  # minus the threshold, up to its tilt
-    parts = {0: _torch(affine.weight).T}
-    for line in [key for key in nodes if key.startswith(name("0_delay"))]:
-        (delay,) = {int(steps) for steps in whole_steps(nodes[line].delay, dt)}
-        parts[delay] = _torch(nodes[line.replace("0_delay", "1_linear")].weight).T
-    if (max(parts) + 1) * parts[0].numel() > MAX_WEIGHTS:
-        raise InvalidInputError(f"expected delays of at most {MAX_WEIGHTS // parts[0].numel()} steps, got {max(parts)}")
-    missing = torch.zeros_like(parts[0])
-    weight = torch.cat([parts.get(delay, missing) for delay in range(max(parts), -1, -1)])
     settings = dict(settings)
-    has_delays = settings.pop("has_delays", False)
+    delays = settings.pop("delays", None)
+    weights = {0: _torch(affine.weight).T}
+    for delay in delays or ():
+        line, linear = (nodes[name(kind)] for kind in _delay_names(delay))
+        if not np.all(whole_steps(line.delay, dt) == delay):
+            raise InvalidInputError(f"expected delays of {delay} steps in layer {depth}, got others")
+        weights[delay] = _torch(linear.weight).T
+    n_inputs = len(weights[0])
+    if (max(weights) + 1) * weights[0].numel() > MAX_WEIGHTS:
+        raise InvalidInputError(f"expected shorter delays, got {max(weights)} steps")
+    missing = torch.zeros_like(weights[0])
+    weight = torch.cat([weights.get(delay, missing) for delay in range(max(weights), -1, -1)])
     layer = LIFLayer(
         weight[None],
         _torch(affine.bias) + (1 - decay) * start,
@@ -253,7 +262,7 @@ def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: f
         initial_membrane=start,
         **settings,
     )
-    return with_delays(layer, len(parts[0])) if has_delays else layer
+    return layer if delays is None else with_delays(layer, n_inputs)
 
 
 def _read_file(read: Callable[[Path], Any], path: Path) -> Any:
