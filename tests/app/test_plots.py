@@ -197,7 +197,9 @@ def test_receptive_fields_of_all_neurons_sum_up_the_taps(axes):
             axes = figure.add_subplot()
 
 
-@pytest.mark.parametrize(("max_delay", "names"), [(2, ["0", "1", "2"]), (15, [f"{d}–{d + 1}" for d in range(0, 16, 2)])])
+@pytest.mark.parametrize(
+    ("max_delay", "names"), [(2, ["0", "1", "2"]), (15, [f"{d}–{d + 1}" for d in range(0, 16, 2)])]
+)
 def test_a_receptive_field_of_images_has_one_for_each_group_of_delays(max_delay, names, axes):
     network = one_neuron([1.0, 2.0, -4.0], [0, 5, 3], [0, 1, max_delay], 6)
     plot_receptive_field(network, 0, (2, 3), axes=axes)

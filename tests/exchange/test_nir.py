@@ -123,7 +123,7 @@ def test_delays_of_others_may_differ_from_value_to_value():
     for channel, delay in enumerate(steps):
         expected = torch.cat([torch.zeros(4, delay).double(), inputs[:, : 6 - delay, channel]], dim=1)
         assert torch.equal(outputs[..., channel], expected)
-    with pytest.raises(InvalidInputError, match="expected delays of whole steps of 0.002 seconds"):
+    with pytest.raises(InvalidInputError, match=r"expected delays of whole steps of 0\.002 seconds"):
         from_nir(nir.NIRGraph.from_list(nir.Delay(steps * dt)), dt=2e-3)
 
 

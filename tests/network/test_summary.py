@@ -50,7 +50,8 @@ def test_taps_are_weights_with_addresses_and_past_inputs_are_held():
     assert (second.max_delay, second.buffer_bytes) == (20, -(-20 * 2 // 8))
     assert (readout.max_delay, readout.buffer_bytes) == (0, 0)
     title, header, *lines = str(summary).splitlines()
-    assert title.endswith(f"delays up to 20, 1 neurons read → 1, last), {summary.n_bytes:,} bytes and 77 bytes of past inputs")
+    assert "delays up to 20" in title
+    assert title.endswith(f"{summary.n_bytes:,} bytes and 77 bytes of past inputs")
     assert header.split("  ")[-2:] == ["max delay", "buffer"]
     assert len({len(line) for line in lines}) == 1
 

@@ -34,9 +34,7 @@ def delayed(network, n_taps=5, max_delay=2, seed=0):
             "delay": torch.randint(max_delay + 1, shape, generator=generator),
         }
         layers.append(replace(layer, **taps, n_sources=layer.n_inputs))
-    return cs.SpikingNetwork(
-        layers, network.weight, network.heads, network.intercept, network.neurons, network.readout
-    )
+    return cs.SpikingNetwork(layers, network.weight, network.heads, network.intercept, network.neurons, network.readout)
 
 
 def accuracy(network):
