@@ -12,7 +12,7 @@ from .exchange import reconstruct_readout
 from .network import SpikingNetwork, reconstruct
 from .neurons import LIFLayer, ThresholdLayer, roll_out
 from .training import train
-from .witnesses import WitnessSet, gaussian_witnesses
+from .witnesses import WitnessSet, delayed_witnesses, gaussian_witnesses
 
 # Users write cvxsnn.tasks and cvxsnn.audio; `from cvxsnn.tasks import addition` finds them too.
 sys.modules[f"{__name__}.tasks"] = tasks
@@ -40,6 +40,7 @@ __all__ = [
     "certify",
     "convex",
     "data",
+    "delayed_witnesses",
     "dictionary",
     "exchange",
     "gaussian_witnesses",

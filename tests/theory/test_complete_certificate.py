@@ -16,6 +16,7 @@ from cvxsnn import (
     build_dictionary,
     certify,
     gaussian_witnesses,
+    save,
     solve,
 )
 from cvxsnn.app import cli
@@ -23,7 +24,7 @@ from cvxsnn.convex import Objective, certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import TrainingSet
 from cvxsnn.network import Proof
-from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
+from cvxsnn.neurons import NEURON_MODELS, NeuronModel, Taps, register_neuron
 from cvxsnn.theory import LIFFamily, certify_complete, complete_dictionary
 from cvxsnn.theory.complete_certificate import family_of
 from cvxsnn.witnesses import Provenance, Uniform, single_out
@@ -75,7 +76,7 @@ def test_with_a_quadratic_the_dictionary_s_own_atoms_are_not_priced(readout, int
     complete = complete_dictionary(data.inputs, LIFFamily(0.5), readout=readout)
     best = solve(ConvexProblem.of(objective, complete, data, **options), 1e-9)
     gaps = []
-    for kept in (complete.witness_of_atom[:3], complete.witness_of_atom[best.support], complete.witness_of_atom):
+    for kept in (complete.column_of_atom[:3], complete.column_of_atom[best.support], complete.column_of_atom):
         few = build_dictionary(single_out(complete.witnesses, kept), data.inputs, readout)
         solution = solve(ConvexProblem.of(objective, few, data, **options), 1e-9)
         assert float(few.rmatvec(solution.dual_point).abs().max()) > 0.02 + PRICED
@@ -96,7 +97,7 @@ def test_a_group_over_all_neurons_is_bounded_with_a_quadratic_too():
     options = {"l1_strength": 0.02, "l2_strength": 0.1, "penalty": "group-elastic-net"}
     complete = complete_dictionary(data.inputs, LIFFamily(0.5))
     best = solve(ConvexProblem.of(objective, complete, data, **options), 1e-8).certificate
-    few = build_dictionary(single_out(complete.witnesses, complete.witness_of_atom[::2]), data.inputs)
+    few = build_dictionary(single_out(complete.witnesses, complete.column_of_atom[::2]), data.inputs)
     found = certify_complete(Proof.of(solve(ConvexProblem.of(objective, few, data, **options), 1e-8), objective), data)
     assert found.certificate.dual <= best.primal * (1 + CERTIFIED_AGAIN)
     assert found.certificate.primal >= best.dual * (1 - CERTIFIED_AGAIN)
@@ -227,10 +228,23 @@ def test_the_command_says_what_is_proven_over_all_neurons_and_what_is_not():
     bounds = re.search(r"over all: +objective (\S+), proven within (\S+) .* of the optimum over all witnesses", text)
     assert bounds
     assert "no other read-out of these sampled neurons" in text
-    assert "proven: no read-out of any LIF neurons with decay 0.5, with bias, however many" in text
-    assert "not proven: anything about other decays, deeper networks, or new data" in text
+    neurons = "LIF neurons with decay 0.5, with bias and with thresholds of at least zero"
+    assert f"proven: no read-out of any {neurons}, however many" in text
+    assert "not proven: anything about other decays or delays, deeper networks, or new data" in text
     assert "see --complete" not in text
     assert "stopped by its limit" not in text
+
+
+@pytest.mark.usefixtures("in_a_folder_of_its_own")
+def test_the_command_names_the_taps_that_it_covers():
+    layer = LIFLayer(torch.randn(1, 2, 4, generator=torch.Generator().manual_seed(0)), decay=0.5, threshold=1.0)
+    witnesses = WitnessSet((Taps([0, 0], [0, 2], 1).attach(layer),), Provenance("pretrained"))
+    save(regressor(witnesses=witnesses, l1_strength=0.01).fit(SEQUENCES, TARGETS), "model")
+    np.savez("data.npz", X=SEQUENCES, y=TARGETS)
+    outcome = run("certify", "model", "data.npz", "--complete")
+    assert outcome.exit_code == 0, outcome.output
+    text = " ".join(outcome.stdout.split())
+    assert "with thresholds of at least zero, that read only input 0 at delays 0 and 2, however many" in text
 
 
 @pytest.mark.usefixtures("in_a_folder_of_its_own")

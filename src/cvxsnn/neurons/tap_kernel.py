@@ -5,6 +5,7 @@ contiguous row to the sums of all samples, and the sums stay in cache. The equat
 :func:`cvxsnn.neurons.lif.lif_membrane`, each operation rounded by itself, so that spikes are the same to the bit.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,42 @@ _MIN_WORK = 2**22
 """Products below which a second thread is not worth its start."""
 
 
+@numba.njit(nogil=True, cache=True, inline="always")
+def _sum_taps(total, values, step, row, delay, weight, tap, stop):  # type: ignore[no-untyped-def]
+    """Write the sums of one neuron at one step; its taps come in the order of their delays."""
+    total[:] = 0
+    while tap + 3 < stop and delay[tap + 3] <= step:
+        w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
+        x0 = values[step - delay[tap], row[tap]]
+        x1 = values[step - delay[tap + 1], row[tap + 1]]
+        x2 = values[step - delay[tap + 2], row[tap + 2]]
+        x3 = values[step - delay[tap + 3], row[tap + 3]]
+        for i in range(len(total)):
+            total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+        tap += 4
+    while tap < stop and delay[tap] <= step:
+        w0 = weight[tap]
+        x0 = values[step - delay[tap], row[tap]]
+        for i in range(len(total)):
+            total[i] += w0 * x0[i]
+        tap += 1
+
+
+@numba.njit(nogil=True, cache=True)
+def _integrate(values, starts, row, delay, weight, decay, membranes, first, last):  # type: ignore[no-untyped-def]
+    total = np.empty(values.shape[2], values.dtype)
+    for neuron in range(first, last):
+        for step in range(len(values)):
+            own = membranes[neuron, step]
+            _sum_taps(total, values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
+            own[:] = total
+            if step > 0 and decay[neuron] != 0:
+                before = membranes[neuron, step - 1]
+                for i in range(len(total)):
+                    leaked = before[i] * decay[neuron]
+                    own[i] = leaked + own[i]
+
+
 @numba.njit(nogil=True, cache=True)
 def _scan(  # type: ignore[no-untyped-def]
     values, starts, row, delay, weight, bias, decay, threshold, membranes, spikes, slots, tie_fires, counts, first, last
@@ -34,30 +71,19 @@ def _scan(  # type: ignore[no-untyped-def]
     is_common = slots.shape[1] == 1
     for neuron in range(first, last):
         own_bias, own_decay, own_threshold = bias[neuron], decay[neuron], threshold[neuron]
+        is_memoryless = own_decay == 0 and own_threshold == 0
         membrane[:] = membranes[neuron]
         spike[:] = spikes[neuron]
         for step in range(n_steps):
-            total[:] = 0
-            tap, stop = starts[neuron], starts[neuron + 1]
-            while tap + 3 < stop and delay[tap + 3] <= step:  # taps come in the order of their delays
-                w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
-                x0 = values[step - delay[tap], row[tap]]
-                x1 = values[step - delay[tap + 1], row[tap + 1]]
-                x2 = values[step - delay[tap + 2], row[tap + 2]]
-                x3 = values[step - delay[tap + 3], row[tap + 3]]
+            _sum_taps(total, values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
+            if is_memoryless:
                 for i in range(n_samples):
-                    total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-                tap += 4
-            while tap < stop and delay[tap] <= step:
-                w0 = weight[tap]
-                x0 = values[step - delay[tap], row[tap]]
+                    membrane[i] = number(total[i]) + own_bias
+            else:
                 for i in range(n_samples):
-                    total[i] += w0 * x0[i]
-                tap += 1
-            for i in range(n_samples):
-                leaked = membrane[i] * own_decay
-                driven = leaked + (number(total[i]) + own_bias)
-                membrane[i] = driven - spike[i] * own_threshold
+                    leaked = membrane[i] * own_decay
+                    driven = leaked + (number(total[i]) + own_bias)
+                    membrane[i] = driven - spike[i] * own_threshold
             if tie_fires:
                 for i in range(n_samples):
                     spike[i] = membrane[i] >= 0
@@ -97,18 +123,42 @@ def scan_taps(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: Tenso
     start = [_array(value.flatten()) for value in (layer.initial_membrane, layer.initial_spikes)]
     taps = [_array(value) for value in (table.starts, table.row, table.delay, table.weight)]
     arguments: tuple[Any, ...] = (_array(values), *taps, *own, *start, _array(slots), layer.tie == "ge", counts.numpy())
-    n_neurons = len(counts)
-    n_threads = torch.get_num_threads() if len(table.weight) * values[:, 0].numel() >= _MIN_WORK else 1
-    edges = [n_neurons * k // n_threads for k in range(n_threads + 1)]
+    _run(_scan, arguments, len(counts), len(table.weight) * values[:, 0].numel())
 
-    def scan(first: int, last: int) -> None:
-        _scan(*arguments, first, last)  # type: ignore[call-arg]
 
+def integrate_taps(table: "TapTable", values: Tensor, decay: Tensor) -> Tensor:
+    """Return the membranes of neurons that never fire, in float64.
+
+    Parameters
+    ----------
+    table : TapTable
+        Their taps, with weights in float64.
+    values : Tensor of shape (n_steps, n_rows, n_samples), dtype float64
+        The inputs that the taps read.
+    decay : Tensor of shape (n_neurons,), dtype float64
+        The leak of each neuron.
+
+    Returns
+    -------
+    Tensor of shape (n_neurons, n_steps, n_samples), dtype float64
+        The membranes, from zero before the first step.
+    """
+    membranes = torch.empty(len(decay), values.shape[0], values.shape[2], dtype=torch.float64)
+    taps = [_array(value) for value in (table.starts, table.row, table.delay, table.weight)]
+    arguments = (_array(values), *taps, _array(decay), membranes.numpy())
+    _run(_integrate, arguments, len(decay), len(table.weight) * values[:, 0].numel())
+    return membranes
+
+
+def _run(kernel: Callable[..., None], arguments: tuple[Any, ...], n_neurons: int, work: int) -> None:
+    """Run a kernel over all neurons, which the threads of torch share."""
+    n_threads = torch.get_num_threads() if work >= _MIN_WORK else 1
     if n_threads == 1:
-        scan(0, n_neurons)
-    else:
-        with ThreadPoolExecutor(n_threads) as threads:
-            list(threads.map(scan, edges[:-1], edges[1:]))
+        kernel(*arguments, 0, n_neurons)
+        return
+    edges = [n_neurons * k // n_threads for k in range(n_threads + 1)]
+    with ThreadPoolExecutor(n_threads) as threads:
+        list(threads.map(lambda first, last: kernel(*arguments, first, last), edges[:-1], edges[1:]))
 
 
 def _array(value: Tensor) -> npt.NDArray[Any]:

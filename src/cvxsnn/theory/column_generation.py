@@ -21,7 +21,7 @@ from ..data.sequences import as_inputs
 from ..dictionary import Readout, build_dictionary
 from ..witnesses import Provenance, WitnessSet
 from .integers import IntArray
-from .lif_family import LIFEvents, LIFFamily
+from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
 
 
@@ -60,13 +60,20 @@ class CompleteSolution:
         The solution over the generated neurons; its own certificate is about those.
     certificate : Certificate
         The certificate over all neurons, with scope "complete".
+    family : LIFFamily
+        The neurons that it covers.
     rounds : tuple of Round
         The rounds of column generation.
     """
 
     solution: Solution
     certificate: Certificate
+    family: LIFFamily
     rounds: tuple[Round, ...]
+
+    def __str__(self) -> str:
+        """Return the bounds and the neurons that they are about."""
+        return f"{self.certificate}: {self.family}"
 
 
 def solve_complete(
@@ -134,6 +141,7 @@ def solve_complete(
     """
     check_strengths(l1_strength, l2_strength, make_penalty(penalty))
     check_prices(l1_strength, "all neurons of a family")
+    readout = check_complete_readout(readout)
     begin = time.monotonic()
     inputs = as_inputs(inputs).cpu()
     events = family.on(inputs)
@@ -169,7 +177,7 @@ def solve_complete(
             break
         parameters = np.concatenate((parameters, fresh))
     assert best is not None
-    return CompleteSolution(best[1], certificate, tuple(rounds))
+    return CompleteSolution(best[1], certificate, family, tuple(rounds))
 
 
 def price_solution(
@@ -212,7 +220,7 @@ def price_solution(
 
 def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:
     """Return the dual point as weights of single spikes, of shape (n_samples, n_steps)."""
-    values = dual.detach().cpu().numpy()
+    values, readout = dual.detach().cpu().numpy(), check_complete_readout(readout)
     if readout == "all":
         return values.reshape(events.n_samples, events.n_steps)
     weights = np.zeros((events.n_samples, events.n_steps))
@@ -225,12 +233,14 @@ def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.
 
 def witnesses_of(events: LIFEvents, parameters: IntArray) -> WitnessSet:
     """Return neurons with these parameters as witnesses."""
-    return WitnessSet((events.layer(parameters),), Provenance("pretrained", {"method": "pricing"}))
+    return WitnessSet(
+        (events.layer(parameters),), Provenance("pretrained", {"method": "pricing", "family": events.family.record()})
+    )
 
 
 def _random_neurons(events: LIFEvents, n_neurons: int, seed: int) -> IntArray:
     generator = child_generator(seed, "column generation", "start")
-    scale = 2.0**12 / np.array([1.0] * events.n_features + [events.unit] * (events.dimension - events.n_features))
+    scale = 2.0**12 / np.array([1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights))
     drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)
     if not events.family.negative_threshold:
         drawn[:, -1] = abs(drawn[:, -1])

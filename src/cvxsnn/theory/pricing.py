@@ -13,7 +13,7 @@ neurons do the same on every sample that is read, whatever its weight, and dropp
 
 import heapq
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import count
 from math import inf
@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from ..core.errors import InvalidInputError
 from ..dictionary import Dictionary, Readout
-from ..dictionary.packed import n_rows_of
+from ..dictionary.packed import parse_readout
 from .cones import WALL, Cone, Vector
 from .integers import IntArray
-from .lif_family import LIFEvents
+from .lif_family import LIFEvents, check_complete_readout
 
 _SAFE = 2**62
 _ROUNDING = 1e-12
@@ -93,7 +93,7 @@ def price(
         The best neurons found and a bound on all of them.
     """
     if exempt is not None:
-        n_rows = n_rows_of(exempt.readout, events.n_samples, events.n_steps)
+        n_rows = parse_readout(check_complete_readout(exempt.readout)).n_rows(events.n_samples, events.n_steps)
         if exempt.n_rows != n_rows:
             raise InvalidInputError(f"expected atoms on the same sequences, of {n_rows} rows, got {exempt.n_rows}")
     merged, weights, samples = _merge(events, np.asarray(dual, dtype=np.float64), keeps_weightless=exempt is not None)
@@ -129,7 +129,7 @@ def _merge(
     first = [rows.index(k) for k in range(len(keys))]
     used = np.arange(len(keys)) if keeps_weightless else np.flatnonzero(weights.any(1))
     samples = [first[k] for k in used]
-    return LIFEvents(events.family, events.sums[samples], events.unit, events.n_features), weights[used], samples
+    return replace(events, sums=events.sums[samples]), weights[used], samples
 
 
 @dataclass(frozen=True, eq=False)

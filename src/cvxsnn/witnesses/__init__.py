@@ -1,5 +1,6 @@
 """Witnesses: the hidden dynamics whose spikes make the dictionary."""
 
+from .delayed import delayed_witnesses
 from .joining import join_witnesses, single_out
 from .pool import WitnessPool
 from .sampling import (
@@ -24,6 +25,7 @@ __all__ = [
     "Uniform",
     "WitnessPool",
     "WitnessSet",
+    "delayed_witnesses",
     "describe_family",
     "gaussian_witnesses",
     "join_witnesses",

@@ -337,7 +337,7 @@ def gaussian_witnesses(
         "balance": balance,
         **parameters,
     }
-    families = {name: _per_layer(name, value, len(hidden)) for name, value in given.items()}
+    families = {name: per_layer(name, value, len(hidden)) for name, value in given.items()}
     n_read = _fan_ins(fan_in, len(hidden))
     recipe: dict[str, Any] = {
         "n_features": sizes[0],
@@ -388,7 +388,7 @@ def gaussian_witnesses(
     return WitnessSet(layers, Provenance("sampled", recipe))
 
 
-def _per_layer(name: str, value: PerLayer, n_layers: int) -> list[Distribution]:
+def per_layer(name: str, value: PerLayer, n_layers: int) -> list[Distribution]:
     """Return one distribution per layer."""
     each = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * n_layers
     if len(each) != n_layers:

@@ -27,6 +27,7 @@ def fit(
     decay: Annotated[float | None, typer.Option(help="Decay of all neurons; then nothing is searched for.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Threshold of all neurons, likewise.")] = None,
     readout: Annotated[str | None, typer.Option(help="mean or last; whichever is better by default.")] = None,
+    windows: Annotated[int | None, typer.Option(min=1, help="Windows of time that means are taken in.")] = None,
     loss: Annotated[str | None, typer.Option(help="logistic, softmax, hinge, squared_hinge or squared.")] = None,
     penalty: Annotated[str, typer.Option(help="l1, group, elastic-net or group-elastic-net.")] = "l1",
     strength: Annotated[str, typer.Option(help="Number that multiplies the norm of the weights, or auto.")] = "auto",
@@ -57,6 +58,7 @@ def fit(
             decay=decay,
             threshold=threshold,
             readout=readout,
+            windows=windows,
             loss=loss,
             penalty=penalty,
             l1_strength=_strength("--strength", strength),
@@ -131,15 +133,11 @@ def certify(
             say("not proven: anything about other neurons (see --complete), or about new data")
             return
         whole = estimator.certify_complete(X, y, weight, max_seconds=seconds)
-        bias = "with" if whole.family.bias else "without"
         say(f"over all:   {whole.certificate}")
-        say(
-            f"proven: no read-out of any LIF neurons with decay {whole.family.decay:g}, {bias} bias, however many, has "
-            "an objective lower by more than that"
-        )
+        say(f"proven: no read-out of any {whole.family}, however many, has an objective lower by more than that")
         if not whole.is_finished:
             say("the search was stopped by its limit: more --seconds may prove more", "yellow")
-        say("not proven: anything about other decays, deeper networks, or new data")
+        say("not proven: anything about other decays or delays, deeper networks, or new data")
 
 
 def _load_estimator(path: Path) -> Any:

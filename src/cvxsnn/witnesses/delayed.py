@@ -1,0 +1,488 @@
+"""Sampling witnesses with synaptic delays, whose thresholds and weights may come from training inputs."""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..core.checks import Array, check_choice, check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.seeds import check_seed, child_generator
+from ..data.sequences import Sequences
+from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
+from ..neurons.exact import snap_inputs, snap_weights
+from ..neurons.layer import MAX_DELAY
+from ..neurons.tap_kernel import integrate_taps
+from ..neurons.taps import TapTable
+from .sampling import PerLayer, per_layer
+from .witness_set import Provenance, WitnessSet
+
+Geometry = Literal["scattered", "box", "dilated"]
+Weights = Literal["gaussian", "centred", "two-valued", "differences"]
+
+N_CALIBRATION = 256
+"""Training sequences that thresholds are taken from, unless the caller says otherwise."""
+
+_N_MEMBRANES = 4096
+"""Membrane values, at random steps of the training sequences, of which a threshold is a quantile."""
+
+_BLOCK_BYTES = 2**28
+"""Size of the membranes that are held at once."""
+
+
+@dataclass(frozen=True)
+class _LayerPlan:
+    """What one layer is drawn from."""
+
+    geometry: Geometry
+    fan_in: int | None
+    max_delay: int | None
+    box: tuple[int, ...] | None
+    feature_shape: tuple[int, ...] | None
+    weights: Weights
+    is_differenced: bool
+    quantiles: tuple[float, float] | None
+
+
+def delayed_witnesses(
+    inputs: Sequences | Array,
+    hidden: Sequence[int],
+    n_subnetworks: int = 1,
+    *,
+    geometry: Geometry | Sequence[Geometry] = "scattered",
+    fan_in: int | Sequence[int | None] | None = 25,
+    max_delay: int | Sequence[int | None] | None = None,
+    box: tuple[int, ...] | None = None,
+    feature_shape: tuple[int, ...] | None = None,
+    weights: Weights | Sequence[Weights] = "gaussian",
+    differenced: bool | Sequence[bool] = False,
+    quantiles: tuple[float, float] | None = (0.05, 0.95),
+    decay: PerLayer = 0.0,
+    threshold: PerLayer = 0.0,
+    bias: PerLayer = 0.0,
+    neuron: str = "lif",
+    n_calibration: int = N_CALIBRATION,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> WitnessSet:
+    r"""Sample witnesses whose synapses have delays.
+
+    A synapse, or tap, reads one input (or one neuron of the layer below) a fixed number of steps ago. Thresholds are
+    quantiles of the membranes that the neurons have on training sequences when they never fire. Labels are not used.
+
+    Parameters
+    ----------
+    inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+        Training sequences. A seeded subset of ``n_calibration`` of them is used.
+    hidden : sequence of int
+        Widths of the hidden layers of one subnetwork.
+    n_subnetworks : int
+        The paper's K.
+    geometry : "scattered", "box" or "dilated", or a sequence with one per layer
+        Where taps are. Scattered: at random delays and inputs. Box: in a window of consecutive delays and neighbouring
+        inputs, at a random place. Dilated: all on one random input, at delays 0, d, 2d, ..., with log-uniform d.
+    fan_in : int or None, or a sequence with one per layer
+        Number of taps. None is all taps that the geometry has; for "dilated", nine.
+    max_delay : int or None, or a sequence with one per layer
+        Longest delay in steps. None is the longest that the training sequences allow.
+    box : tuple of int, optional
+        Size of the box of the first layer: delays and inputs or, with ``feature_shape``, delays, rows and columns.
+        By default 8 in each direction.
+    feature_shape : tuple of two int, optional
+        Rows and columns of the inputs of one step, if these form a grid, for example the pixels of a frame.
+    weights : "gaussian", "centred", "two-valued" or "differences", or a sequence with one per layer
+        Gaussian; Gaussian minus their mean; -1 and, for a third of the taps, 2; or the difference between what the taps
+        read in two random training sequences at one random step, with norm one.
+    differenced : bool, or a sequence with one per layer
+        Whether the taps read first differences: each tap is joined by one of opposite sign a step earlier.
+    quantiles : tuple of two float, or None
+        The range from which the quantile of each threshold is drawn. A neuron whose threshold is the 0.9 quantile fires
+        in about a tenth of the steps. None draws ``bias`` instead, and uses no data for it.
+    decay : number or Distribution, or a sequence with one per layer
+        Leak of a membrane per step, for neurons that have one.
+    threshold : number or Distribution, or a sequence with one per layer
+        Amount subtracted after a spike. With ``quantiles``, in units of the standard deviation of the membrane.
+    bias : number or Distribution, or a sequence with one per layer
+        Constant drive, if ``quantiles`` is None.
+    neuron : str
+        The neuron model: "lif", or "threshold" with ``decay`` and ``threshold`` zero, without recurrence.
+    n_calibration : int
+        Number of training sequences from which thresholds and weights are taken.
+    seed : int
+        The seed of all draws.
+    dtype : torch.dtype
+        Floating-point type of the membranes.
+    device : torch.device or str, optional
+        Where to put the witnesses. Sampling happens on the host, so every device gets the same witnesses.
+
+    Returns
+    -------
+    WitnessSet
+        The hidden layers, which remember how they were drawn. :func:`cvxsnn.witnesses.regenerate` needs the training
+        sequences to draw them again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import delayed_witnesses
+    >>> from cvxsnn.neurons import count_spikes
+    >>> inputs = np.random.default_rng(0).normal(size=(100, 20, 3))
+    >>> witnesses = delayed_witnesses(inputs, hidden=(64,), fan_in=9, max_delay=10, quantiles=(0.8, 0.9))
+    >>> witnesses
+    WitnessSet(sampled lif, 1 × (3→64))
+    >>> rate = count_spikes(witnesses.layers, inputs).double().mean() / 20
+    >>> round(float(rate), 2)
+    0.15
+    """
+    sequences = Sequences.of(inputs)
+    if not isinstance(hidden, Sequence) or not hidden:
+        raise InvalidInputError(f"expected hidden to list the layers' widths, got {hidden!r}: pass for example (256,)")
+    n_layers = len(hidden)
+    sizes = [sequences.n_features, *(check_positive_int("hidden", width) for width in hidden)]
+    given: dict[str, Any] = {
+        "geometry": geometry,
+        "fan_in": fan_in,
+        "max_delay": max_delay,
+        "weights": weights,
+        "differenced": differenced,
+    }
+    settings = {name: _each(name, value, n_layers) for name, value in given.items()}
+    dynamics = {
+        name: per_layer(name, value, n_layers)
+        for name, value in {"decay": decay, "threshold": threshold, "bias": bias}.items()
+    }
+    check_positive_int("n_subnetworks", n_subnetworks)
+    check_positive_int("n_calibration", n_calibration)
+    quantiles = _checked_quantiles(quantiles)
+    chosen = calibration_subset(sequences, n_calibration, seed)
+    if quantiles is not None or "differences" in settings["weights"]:
+        _check_calibration(chosen)
+    recipe: dict[str, Any] = {
+        "sampler": "delayed",
+        "hidden": tuple(sizes[1:]),
+        "n_subnetworks": n_subnetworks,
+        **{name: _plain(value) for name, value in settings.items()},
+        "box": box,
+        "feature_shape": feature_shape,
+        "quantiles": quantiles,
+        **{name: [own.describe() for own in value] for name, value in dynamics.items()},
+        "neuron": neuron,
+        "n_calibration": n_calibration,
+        "seed": check_seed(seed),
+        "dtype": str(dtype).removeprefix("torch."),
+        "inputs": fingerprint(chosen),
+    }
+    layers: list[HiddenLayer] = []
+    for depth, (n_inputs, width) in enumerate(pairwise(sizes), 1):
+        own = {name: value[depth - 1] for name, value in settings.items()}
+        check_choice("geometry", own["geometry"], ("scattered", "box", "dilated"))
+        check_choice("weights", own["weights"], ("gaussian", "centred", "two-valued", "differences"))
+        plan = _LayerPlan(
+            geometry=own["geometry"],
+            fan_in=None if own["fan_in"] is None else check_positive_int("fan_in", own["fan_in"]),
+            max_delay=_checked_delay(own["max_delay"], chosen.n_steps),
+            box=_checked_box(box, feature_shape, n_inputs) if depth == 1 else None,
+            feature_shape=feature_shape if depth == 1 else None,
+            weights=own["weights"],
+            is_differenced=bool(own["differenced"]),
+            quantiles=quantiles,
+        )
+        values = _values_below(layers, chosen, n_subnetworks)
+        sampler = _LayerSampler(plan, n_subnetworks, n_inputs, width, chosen, values, seed, depth)
+        drawn = {name: sampler.draw(name, value[depth - 1]) for name, value in dynamics.items()}
+        layers.append(sampler.layer(neuron, drawn, dtype))
+    return WitnessSet(tuple(layer.to(device) for layer in layers), Provenance("sampled", recipe))
+
+
+class _LayerSampler:
+    """Draws one layer. Neurons of all subnetworks are rows in here, subnetwork by subnetwork."""
+
+    def __init__(
+        self,
+        plan: _LayerPlan,
+        n_subnetworks: int,
+        n_inputs: int,
+        width: int,
+        sequences: Sequences,
+        values: Tensor,
+        seed: int,
+        depth: int,
+    ) -> None:
+        self.plan, self.n_inputs, self.width = plan, n_inputs, width
+        self.n_subnetworks, self.n_neurons = n_subnetworks, n_subnetworks * width
+        self.sequences, self.values = sequences, values
+        self._seed, self._depth = seed, depth
+        self.max_delay = plan.max_delay if plan.max_delay is not None else sequences.n_steps - 1
+
+    def generator(self, name: str) -> np.random.Generator:
+        """Return the random stream of one of the layer's properties."""
+        return child_generator(self._seed, "delayed", self._depth, name)
+
+    def draw(self, name: str, distribution: Any) -> npt.NDArray[np.float64]:
+        """Draw a parameter of every neuron."""
+        drawn: npt.NDArray[np.float64] = distribution.sample(self.generator(name), (self.n_neurons,))
+        return drawn
+
+    def layer(self, neuron: str, dynamics: Mapping[str, npt.NDArray[np.float64]], dtype: torch.dtype) -> HiddenLayer:
+        """Draw the layer."""
+        source, delay = _GEOMETRIES[self.plan.geometry](self)
+        weight = self._weights(source, delay)
+        if self.plan.is_differenced:
+            source, delay = np.concatenate((source, source), axis=1), np.concatenate((delay, delay + 1), axis=1)
+            weight = np.concatenate((weight, -weight), axis=1)
+
+        def by_layer(value: npt.NDArray[Any]) -> Tensor:
+            shape = (self.n_subnetworks, self.width, *value.shape[1:])
+            return torch.from_numpy(np.ascontiguousarray(value)).view(shape).movedim(1, -1)
+
+        taps: dict[str, Any] = {"source": by_layer(source), "delay": by_layer(delay), "n_sources": self.n_inputs}
+        snapped = snap_weights(by_layer(weight).to(dtype))
+        model = NEURON_MODELS.find(neuron)
+        decay, reset, bias = (dynamics[name] for name in ("decay", "threshold", "bias"))
+        if not model.keeps_membrane and bool(decay.any() or reset.any()):
+            raise InvalidInputError(
+                f"expected decay 0 and threshold 0 for {neuron} neurons, which keep no membrane, got others"
+            )
+        start = np.zeros_like(bias)
+        if self.plan.quantiles is not None:
+            bare = model.layer(snapped, **taps)
+            level, spread = self._levels(bare, decay)
+            # A membrane that is measured from its level: it starts there, and its leak is towards it.
+            bias, start, reset = -level * (1 - decay), -level, reset * spread
+        own: dict[str, Any] = {"bias": by_layer(bias)}
+        if model.keeps_membrane:
+            own |= {"decay": by_layer(decay), "threshold": by_layer(reset), "initial_membrane": by_layer(start)}
+        return model.layer(snapped, **{name: value.to(dtype) for name, value in own.items()}, **taps)
+
+    def _weights(self, source: npt.NDArray[np.int64], delay: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        generator, (n_neurons, n_taps) = self.generator("weight"), source.shape
+        if self.plan.weights == "two-valued":
+            n_high = max(1, round(n_taps / 3))
+            order = generator.random((n_neurons, n_taps)).argsort(axis=1)
+            return np.where(order < n_high, 2.0, -1.0)
+        normal = generator.standard_normal((n_neurons, n_taps), dtype=np.float32).astype(np.float64)
+        if self.plan.weights == "centred":
+            normal -= normal.mean(axis=1, keepdims=True)
+        if self.plan.weights == "differences":
+            difference = self._differences(generator, source, delay)
+            has_none = ~difference.any(axis=1)  # two windows that are equal everywhere
+            normal[~has_none] = difference[~has_none]
+            return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
+        return np.asarray(normal / math.sqrt(n_taps))
+
+    def _differences(
+        self, generator: np.random.Generator, source: npt.NDArray[np.int64], delay: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """Return what the taps read in one training sequence minus what they read in another, at one step of both."""
+        lengths = _lengths(self.sequences)
+        pairs = generator.integers(len(self.sequences), size=(2, self.n_neurons))
+        step = (generator.random(self.n_neurons) * lengths[pairs].min(axis=0)).astype(np.int64)
+        first = self.values.shape[1] // self.n_inputs > 1  # subnetworks with inputs of their own
+        subnetwork = np.arange(self.n_neurons) // self.width if first else np.zeros(self.n_neurons, dtype=np.int64)
+        row = source + (subnetwork * self.n_inputs)[:, None]
+        when = step[:, None] - delay
+        values = self.values.numpy()
+
+        def read(sample: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+            return np.asarray(np.where(when >= 0, values[np.maximum(when, 0), row, sample[:, None]], 0.0))
+
+        return read(pairs[0]) - read(pairs[1])
+
+    def _levels(
+        self, layer: HiddenLayer, decay: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return a random quantile of each neuron's membrane, and the membrane's standard deviation."""
+        assert self.plan.quantiles is not None
+        shared = self.values.shape[1] == self.n_inputs
+        n_steps, _, n_samples = self.values.shape
+        generator = self.generator("quantile")
+        quantile = generator.uniform(*self.plan.quantiles, size=self.n_neurons)
+        inside = np.arange(n_steps)[:, None] < _lengths(self.sequences)
+        places = np.flatnonzero(inside)
+        if len(places) > _N_MEMBRANES:
+            places = np.sort(generator.choice(places, _N_MEMBRANES, replace=False))
+        rank = np.minimum((quantile * len(places)).astype(np.int64), len(places) - 1)
+        level, spread = np.empty(self.n_neurons), np.empty(self.n_neurons)
+        per_subnetwork = 8 * n_steps * n_samples * self.width
+        step = max(1, _BLOCK_BYTES // per_subnetwork)
+        for k in range(0, self.n_subnetworks, step):
+            part = layer.take(slice(k, min(k + step, self.n_subnetworks)))
+            own = (
+                self.values if shared else self.values[:, k * self.n_inputs : (k + part.n_subnetworks) * self.n_inputs]
+            )
+            table = TapTable.of(part, torch.float64, inputs_are_shared=shared)
+            rows = slice(k * self.width, (k + part.n_subnetworks) * self.width)
+            for neurons, membranes in _membranes(table, own, torch.from_numpy(decay[rows])):
+                found = membranes.flatten(1)[:, torch.from_numpy(places)].numpy()
+                where = slice(rows.start + neurons.start, rows.start + neurons.stop)
+                spread[where] = found.std(axis=1)
+                found.sort(axis=1)
+                level[where] = found[np.arange(len(found)), rank[where]]
+        return level, spread
+
+
+def _membranes(table: TapTable, values: Tensor, decay: Tensor) -> Any:
+    """Yield the membranes of neurons that never fire, a block of neurons at a time."""
+    step = max(1, _BLOCK_BYTES // (8 * values.shape[0] * values.shape[2]))
+    for first in range(0, len(decay), step):
+        neurons = slice(first, min(first + step, len(decay)))
+        starts = table.starts[neurons.start : neurons.stop + 1]
+        taps = slice(int(starts[0]), int(starts[-1]))
+        part = TapTable(starts - starts[0], table.row[taps], table.delay[taps], table.weight[taps])
+        yield neurons, integrate_taps(part, values, decay[neurons])
+
+
+def _scattered(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    n_places = (sampler.max_delay + 1) * sampler.n_inputs
+    n_taps = min(sampler.plan.fan_in or n_places, n_places)
+    place = _distinct(sampler.generator("taps"), n_places, (sampler.n_neurons, n_taps))
+    return place % sampler.n_inputs, place // sampler.n_inputs
+
+
+def _box(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    generator = sampler.generator("taps")
+    shape = (sampler.max_delay + 1, *(sampler.plan.feature_shape or (sampler.n_inputs,)))
+    wanted = sampler.plan.box or (8,) * len(shape)
+    size = [min(own, most) for own, most in zip(wanted, shape, strict=True)]
+    corner = [generator.integers(most - own + 1, size=sampler.n_neurons) for own, most in zip(size, shape, strict=True)]
+    n_places = math.prod(size)
+    n_taps = min(sampler.plan.fan_in or n_places, n_places)
+    inside = np.unravel_index(_distinct(generator, n_places, (sampler.n_neurons, n_taps)), size)
+    delay, *feature = [start[:, None] + own for start, own in zip(corner, inside, strict=True)]
+    return np.ravel_multi_index(feature, shape[1:]), delay
+
+
+def _dilated(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    generator, n_taps = sampler.generator("taps"), min(sampler.plan.fan_in or 9, sampler.max_delay + 1)
+    largest = sampler.max_delay / max(1, n_taps - 1)
+    dilation = np.floor(np.exp(generator.uniform(0, math.log(max(largest, 1.0)), sampler.n_neurons))).astype(np.int64)
+    feature = generator.integers(sampler.n_inputs, size=sampler.n_neurons)
+    delay = np.arange(n_taps) * np.minimum(dilation, int(max(largest, 1.0)))[:, None]
+    return np.broadcast_to(feature[:, None], delay.shape).copy(), delay
+
+
+_GEOMETRIES = {"scattered": _scattered, "box": _box, "dilated": _dilated}
+
+
+def _distinct(generator: np.random.Generator, n_places: int, shape: tuple[int, int]) -> npt.NDArray[np.int64]:
+    """Draw distinct numbers below ``n_places`` for each row, in increasing order."""
+    n_rows, n_drawn = shape
+    if n_drawn == n_places:
+        return np.broadcast_to(np.arange(n_places), shape).copy()
+    if 2 * n_drawn > n_places:  # those that are left out are fewer
+        left_out = np.zeros((n_rows, n_places), dtype=bool)
+        np.put_along_axis(left_out, _distinct(generator, n_places, (n_rows, n_places - n_drawn)), True, axis=1)
+        return np.nonzero(~left_out)[1].reshape(shape)
+    drawn = np.sort(generator.integers(n_places, size=shape), axis=1)
+    while (again := drawn[:, 1:] == drawn[:, :-1]).any():
+        rows, columns = np.nonzero(again)
+        drawn[rows, columns + 1] = generator.integers(n_places, size=len(rows))
+        drawn[rows] = np.sort(drawn[rows], axis=1)
+    return drawn
+
+
+def calibration_subset(sequences: Sequences, n_calibration: int, seed: int) -> Sequences:
+    """Return the training sequences from which thresholds and weights are taken, on the host and on their grid."""
+    chosen = np.arange(len(sequences))
+    if len(sequences) > n_calibration:
+        generator = child_generator(seed, "delayed", "calibration")
+        chosen = np.sort(generator.choice(len(sequences), n_calibration, replace=False))
+    own = sequences.take(torch.from_numpy(chosen).to(sequences.device)).to("cpu")
+    return Sequences(snap_inputs(own.inputs), own.lengths)
+
+
+def fingerprint(sequences: Sequences) -> str:
+    """Return a digest of sequences, which witnesses that were drawn from them record."""
+    digest = hashlib.sha256(repr(tuple(sequences.inputs.shape)).encode())
+    inside = sequences.is_inside()
+    values = sequences.inputs if inside is None else sequences.inputs * inside[:, :, None]
+    digest.update(np.ascontiguousarray(values.double().numpy()).tobytes())
+    digest.update(np.ascontiguousarray(_lengths(sequences)).tobytes())
+    return digest.hexdigest()
+
+
+def _lengths(sequences: Sequences) -> npt.NDArray[np.int64]:
+    if sequences.lengths is None:
+        return np.full(len(sequences), sequences.n_steps)
+    return sequences.lengths.numpy()
+
+
+def _values_below(layers: list[HiddenLayer], sequences: Sequences, n_subnetworks: int) -> Tensor:
+    """Return what the next layer reads, (n_steps, n_rows, n_samples): the inputs, or the spikes of all subnetworks."""
+    block = roll_out(layers, sequences, "all") if layers else sequences.inputs
+    return block.permute(1, 2, 0).to(torch.float64).contiguous()
+
+
+def _each(name: str, value: Any, n_layers: int) -> list[Any]:
+    each = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * n_layers
+    if len(each) != n_layers:
+        raise InvalidInputError(f"expected one {name} for each of {n_layers} layers, got {len(each)}")
+    return each
+
+
+def _plain(each: list[Any]) -> Any:
+    return each[0] if len(set(each)) == 1 else each
+
+
+def _checked_quantiles(quantiles: Any) -> tuple[float, float] | None:
+    if quantiles is None:
+        return None
+    low, high = (float(value) for value in quantiles) if isinstance(quantiles, Sequence) else (math.nan, math.nan)
+    if not 0 <= low <= high <= 1:
+        raise InvalidInputError(
+            f"expected two quantiles between 0 and 1 in increasing order, got {quantiles!r}: pass for example "
+            "(0.05, 0.95)"
+        )
+    return low, high
+
+
+def _checked_delay(max_delay: int | None, n_steps: int) -> int | None:
+    if max_delay is None:
+        return None
+    if isinstance(max_delay, bool) or not isinstance(max_delay, (int, np.integer)) or not 0 <= max_delay <= MAX_DELAY:
+        raise InvalidInputError(f"expected max_delay to be a whole number of steps from 0, got {max_delay!r}")
+    if max_delay >= n_steps:
+        raise InvalidInputError(
+            f"expected a max_delay below the {n_steps} steps of the training sequences, got {max_delay}: a tap with a "
+            "longer delay would never read anything"
+        )
+    return int(max_delay)
+
+
+def _checked_box(
+    box: tuple[int, ...] | None, feature_shape: tuple[int, ...] | None, n_inputs: int
+) -> tuple[int, ...] | None:
+    if feature_shape is not None and (
+        len(feature_shape) != 2 or any(own < 1 for own in feature_shape) or math.prod(feature_shape) != n_inputs
+    ):
+        raise InvalidInputError(
+            f"expected feature_shape to be the rows and columns of {n_inputs} features, got {tuple(feature_shape)}"
+        )
+    n_sides = 2 if feature_shape is None else 3
+    if box is not None and (len(box) != n_sides or any(own < 1 for own in box)):
+        names = "delays and features" if feature_shape is None else "delays, rows and columns"
+        raise InvalidInputError(f"expected box to be a number of {names}, got {tuple(box)}")
+    return None if box is None else tuple(int(own) for own in box)
+
+
+def _check_calibration(sequences: Sequences) -> None:
+    if len(sequences) < 2:
+        raise InvalidInputError(
+            "expected at least 2 training sequences to take thresholds from, got 1: pass more, or quantiles=None and "
+            "other weights"
+        )
+    inside = sequences.is_inside()
+    values = sequences.inputs if inside is None else sequences.inputs[inside]
+    if bool((values == values.flatten()[0]).all()):
+        raise InvalidInputError(
+            "expected training sequences that vary, got a constant: thresholds cannot be taken from it; pass "
+            "quantiles=None and other weights"
+        )
