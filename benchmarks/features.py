@@ -36,7 +36,10 @@ def main() -> None:
 
     n_threads = torch.get_num_threads()
     table = make_table(
-        f"Seconds for {N_NEURONS:,} features, {n_threads} threads", "series", "MiniRocket", *(f"neurons {k}" for k in GOALS)
+        f"Seconds for {N_NEURONS:,} features, {n_threads} threads",
+        "series",
+        "MiniRocket",
+        *(f"neurons {k}" for k in GOALS),
     )
     for name, series in load_series().items():
         rocket = MiniRocket(n_kernels=N_NEURONS, n_jobs=n_threads, random_state=0)
