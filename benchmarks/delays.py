@@ -178,8 +178,11 @@ CASES = {
             speakers,
             "mean",
             {
-                "scattered, 25 taps": [(1.0, {"fan_in": 25})],
-                "box 10 x 8": [(1.0, {"geometry": "box", "box": (10, 8), "fan_in": None, "weights": "centred"})],
+                "9 taps, delays to 7": [(1.0, {"fan_in": 9, "max_delay": 7, "weights": "centred"})],
+                "9 and 25 taps, delays to 7": [
+                    (0.5, {"fan_in": 9, "max_delay": 7, "weights": "centred"}),
+                    (0.5, {"fan_in": 25, "max_delay": 7, "weights": "centred"}),
+                ],
             },
             0.90,
             n_pool=8192,
@@ -191,9 +194,10 @@ CASES = {
             "all",
             {
                 "scattered, 8 taps": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)})],
-                "scattered, 8 taps, any leak": [
-                    (0.5, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
-                    (0.5, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.98, 0.999)}),
+                "scattered, 8 taps, slow": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.97, 0.999)})],
+                "scattered, 4 and 16 taps": [
+                    (0.5, {"fan_in": 4, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
+                    (0.5, {"fan_in": 16, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
                 ],
             },
             0.865,

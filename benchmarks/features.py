@@ -1,4 +1,4 @@
-"""Features of series: spike counts of sampled neurons with delays beside MiniRocket's, which are counts of the same kind.
+"""Features of series: spike counts of sampled neurons with delays beside those of MiniRocket, which are counts too.
 
 Both transform the same series into as many features, on as many threads: neurons with nine dilated taps of weights -1
 and 2, without memory and with a leak, and MiniRocket of aeon. Needs the extra ``bench`` and aeon (pip install aeon).
