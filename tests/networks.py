@@ -1,6 +1,6 @@
 """Small solved problems over witnesses of every kind, for the tests of what is made of a solution."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, Solution, WitnessSet, build_dictionary, gaussian_witnesses, solve
+from cvxsnn.neurons import HiddenLayer
 from cvxsnn.witnesses import Normal, Provenance, Uniform
 
 NEURONS = ("lif", "threshold")
@@ -15,11 +16,15 @@ READOUTS = ("last", "mean", "all")
 FORMS = (("compact", 1), ("full", 1), ("parallel", 1), ("parallel", 3))
 SPREAD = {"decay": Uniform(0, 1), "bias": Normal(0, 0.3), "threshold": Uniform(0, 2), "initial_membrane": Normal(0, 1)}
 N_FEATURES = 3
+N_TAPS = 4
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a solved problem is like; ``n_outputs`` counts those of a loss without classes."""
+    """What a solved problem is like.
+
+    ``n_outputs`` counts those of a loss without classes. With ``max_delay`` the witnesses have taps.
+    """
 
     neuron: str = "lif"
     readout: str = "last"
@@ -31,6 +36,7 @@ class Case:
     intercept: bool = True
     ratio: float = 0.3
     seed: int = 0
+    max_delay: int | None = None
 
     @property
     def inputs(self) -> torch.Tensor:
@@ -49,8 +55,18 @@ class Case:
             weights = {name: value for name, value in layer.tensors().items() if name.endswith("weight")}
             thinned = {n: v * (torch.rand(v.shape, generator=generator) < 0.5) for n, v in weights.items()}
             starts = (torch.rand(layer.bias.shape, generator=generator) < 0.3).float()
-            layers.append(layer.with_tensors({**thinned, "initial_spikes": starts}))
+            layer = layer.with_tensors({**thinned, "initial_spikes": starts})
+            if self.max_delay is not None:
+                layer = self._with_taps(layer, generator)
+            layers.append(layer)
         return WitnessSet(tuple(layers), Provenance("pretrained"))
+
+    def _with_taps(self, layer: HiddenLayer, generator: torch.Generator) -> HiddenLayer:
+        shape, n_inputs = (layer.n_subnetworks, N_TAPS, layer.width), layer.n_inputs
+        weight = torch.randn(shape, generator=generator) * (torch.rand(shape, generator=generator) < 0.5)
+        source = torch.randint(n_inputs, shape, generator=generator)
+        delay = torch.randint(self.max_delay + 1, shape, generator=generator)
+        return replace(layer, weight=weight, source=source, delay=delay, n_sources=n_inputs)
 
     def solve(self) -> Solution:
         """The solution at ``ratio`` times the critical strength."""
@@ -84,4 +100,5 @@ CASES = st.builds(
     intercept=st.booleans(),
     ratio=st.sampled_from([0.1, 0.3, 0.8, 1.0]),
     seed=st.integers(0, 2**16),
+    max_delay=st.sampled_from([None, 0, 3]),
 )

@@ -68,6 +68,17 @@ def test_the_roll_out_counts_the_layers_of_all_subnetworks():
     assert deep.seconds["roll-out"] > 1.5 * one.seconds["roll-out"]
 
 
+def test_taps_take_time_and_memory_whatever_the_number_of_features():
+    job = {"hidden": (256, 512), **JOB}
+    few, many = (plan(100, 1024, 10, n_taps=n_taps, **job) for n_taps in (4, 40))
+    assert many.seconds["roll-out"] > 2 * few.seconds["roll-out"]
+    assert plan(100, 1024, 10, n_taps=4, n_features=999, **job).seconds["roll-out"] == few.seconds["roll-out"]
+    assert many.memory["taps"] == 10 * few.memory["taps"] == 36 * 40 * 2 * (256 + 512)
+    assert many.peak - few.peak == many.memory["taps"] - few.memory["taps"]
+    assert "hidden (256, 512) with 40 taps per neuron" in str(many)
+    assert "taps" not in str(plan(100, 1024, 10, **job))
+
+
 def test_machines_share_rows_and_time_but_not_the_quadratic_models():
     one, many = plan(10**5, 1024, 5, **JOB), plan(10**5, 1024, 5, n_machines=10, **JOB)
     assert many.seconds["dictionary"] == pytest.approx(one.seconds["dictionary"] / 10)
@@ -118,6 +129,7 @@ def test_a_plan_says_what_it_found_and_what_it_assumed():
         ({"memory": 0}, "expected memory to be a positive integer"),
         ({"n_samples": 0}, "expected n_samples to be a positive integer"),
         ({"n_witnesses": 0}, "expected n_witnesses to be a positive integer"),
+        ({"n_taps": 0}, "expected n_taps to be a positive integer"),
         ({"n_machines": 0}, "expected n_machines to be a positive integer"),
     ],
 )

@@ -5,6 +5,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from layers import draw_stack
 from small_models import assert_one_sentence, classes_of, classifier, make_sequences
 from tolerances import ROUNDING
 
@@ -20,7 +21,15 @@ from cvxsnn import (
     solve_path,
 )
 from cvxsnn.app.models import as_the_network_reads
-from cvxsnn.app.plots import plot_gaps, plot_health, plot_membranes, plot_path, plot_raster, plot_readout
+from cvxsnn.app.plots import (
+    plot_gaps,
+    plot_health,
+    plot_membranes,
+    plot_path,
+    plot_raster,
+    plot_readout,
+    plot_receptive_field,
+)
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.dictionary import DictionaryHealth
@@ -144,6 +153,85 @@ def test_a_membrane_follows_its_equation(axes):
     plot_membranes(network, np.array([[1.0], [1.0], [0.0], [-1.0]]), axes=axes)
     # ½·(−1) + ½ + ¼ = ¼ fires; ½·¼ + ¾ − 2 = −1⅛; ½·(−1⅛) + ¼ = −5/16; ½·(−5/16) − ¼ = −13/32.
     assert axes.lines[1].get_ydata().tolist() == [0.25, -1.125, -0.3125, -0.40625]
+
+
+def delayed_network():
+    return SpikingNetwork(draw_stack(3), torch.ones(12, 1), [OutputHead("label", "hinge", 0, 1)])
+
+
+def test_membranes_of_neurons_with_delays_are_at_or_above_zero_exactly_where_they_fire(axes):
+    network, sequence = delayed_network(), np.random.default_rng(1).normal(size=(40, 3))
+    plot_membranes(network, sequence, range(12), axes)
+    spikes = roll_out(network.layers, sequence[None], "all")[0].numpy()
+    assert 0 < spikes.mean() < 1
+    for neuron, trace in enumerate(axes.lines[1::2]):
+        assert np.array_equal(np.asarray(trace.get_ydata()) >= 0, spikes[:, neuron])
+
+
+def one_neuron(weight, source, delay, n_sources):
+    taps = {"source": torch.tensor(source)[None, :, None], "delay": torch.tensor(delay)[None, :, None]}
+    layer = LIFLayer(torch.tensor(weight)[None, :, None], **taps, n_sources=n_sources)
+    return SpikingNetwork([layer], torch.ones(1, 1), [OutputHead("label", "hinge", 0, 1)])
+
+
+def test_a_receptive_field_is_a_map_of_delay_and_feature(axes):
+    network = one_neuron([1.0, -2.0, 0.5, 0.25, 0.0], [0, 2, 1, 1, 0], [0, 3, 1, 1, 9], 3)
+    assert plot_receptive_field(network, 0, axes=axes) is axes
+    (image,) = axes.images
+    assert image.get_array().tolist() == [[1, 0, 0], [0, 0.75, 0], [0, 0, 0], [0, 0, -2]]  # taps of one place add up
+    assert image.get_clim() == (-2, 2)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("feature", "delay in steps")
+
+
+def test_receptive_fields_of_all_neurons_sum_up_the_taps(axes):
+    figure = axes.figure
+    network = delayed_network()
+    for number, layer in enumerate(network.layers, 1):
+        for neuron in range(2 * layer.width):
+            k, i = divmod(neuron, layer.width)
+            plot_receptive_field(network, neuron, layer=number, axes=axes)
+            field = axes.images[-1].get_array()
+            assert field.shape == (layer.max_delay * (number > 1) + 1, layer.n_inputs)
+            assert float(field.sum()) == pytest.approx(float(layer.weight[k, :, i].double().sum()), abs=ROUNDING)
+            figure.clear()
+            axes = figure.add_subplot()
+
+
+@pytest.mark.parametrize(
+    ("max_delay", "names"), [(2, ["0", "1", "2"]), (15, [f"{d}–{d + 1}" for d in range(0, 16, 2)])]
+)
+def test_a_receptive_field_of_images_has_one_for_each_group_of_delays(max_delay, names, axes):
+    network = one_neuron([1.0, 2.0, -4.0], [0, 5, 3], [0, 1, max_delay], 6)
+    plot_receptive_field(network, 0, (2, 3), axes=axes)
+    shown = np.asarray(axes.images[0].get_array().filled(np.nan))
+    assert shown.shape == (2, 4 * len(names) - 1)
+    assert [label.get_text() for label in axes.get_xticklabels()] == names
+    assert np.isnan(shown[:, 3::4]).all()
+    images = [shown[:, 4 * number : 4 * number + 3] for number in range(len(names))]
+    first = np.array([[1.0, 0, 0], [0, 0, 2.0 * (max_delay == 15)]])
+    assert np.array_equal(images[0], first)
+    assert np.array_equal(images[-1], [[0, 0, 0], [-4, 0, 0]])
+
+
+def test_a_neuron_without_delays_has_a_receptive_field_of_one_row(model, axes):
+    plot_receptive_field(model, 0, axes=axes)
+    assert np.array_equal(axes.images[0].get_array()[0], model.network_.layers[0].weight[0, :, 0].double())
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"neuron": 12}, "expected a neuron from 0 to 7 of layer 1, got 12"),
+        ({"neuron": -1}, "expected a neuron from 0 to 7 of layer 1, got -1"),
+        ({"neuron": 0, "layer": 4}, "expected a hidden layer from 1 to 3, got 4"),
+        ({"neuron": 0, "layer": 0}, "expected a hidden layer from 1 to 3, got 0"),
+        ({"neuron": 0, "feature_shape": (2, 2)}, r"expected a feature_shape of 3 features .* got \(2, 2\)"),
+    ],
+)
+def test_a_receptive_field_that_is_not_there_is_refused_in_one_sentence(options, complaint):
+    with pytest.raises(InvalidInputError, match=complaint) as caught:
+        plot_receptive_field(delayed_network(), **options)
+    assert_one_sentence(caught.value)
 
 
 def test_threshold_neurons_have_no_membranes_to_draw():

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from layers import draw_layer, draw_stack
 from safetensors import safe_open
 from safetensors.torch import save_file
 from small_models import (
@@ -33,6 +34,7 @@ from cvxsnn import (
     SpikingClassifier,
     SpikingNetwork,
     SpikingRegressor,
+    WitnessSet,
     gaussian_witnesses,
     load,
     save,
@@ -41,7 +43,7 @@ from cvxsnn.core import storage
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.training import SurrogateSettings
-from cvxsnn.witnesses import LogUniform, Normal, Uniform
+from cvxsnn.witnesses import LogUniform, Normal, Provenance, Uniform
 
 SEQUENCES = make_sequences()
 LISTS = make_lists()
@@ -123,6 +125,30 @@ def test_unusual_layers_come_back_too(tmp_path):
     found = round_trip(network, tmp_path)
     assert found.layers[0].tie == "gt"
     assert_same_network(found, network, SEQUENCES)
+
+
+def delayed_network():
+    return SpikingNetwork(draw_stack(0), torch.randn(12, 1), [OutputHead("label", "hinge", 0, 1)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_delays_come_back_to_the_bit(tmp_path, dtype):
+    network = delayed_network().to(dtype)
+    found = round_trip(network, tmp_path)
+    assert_same_network(found, network, SEQUENCES)
+    assert [layer.settings() for layer in found.layers] == [layer.settings() for layer in network.layers]
+    for own, others in zip(found.layers, network.layers, strict=True):
+        assert own.tensors().keys() == others.tensors().keys()
+
+
+def test_an_estimator_over_witnesses_with_delays_comes_back_the_same(tmp_path):
+    witnesses = WitnessSet((draw_layer(0, width=20),), Provenance("pretrained"))
+    model = classifier(witnesses=witnesses).fit(SEQUENCES, NAMES)
+    assert model.network_.layers[0].max_delay > 0
+    found = round_trip(model, tmp_path)
+    assert_same_estimator(found.set_params(witnesses=witnesses), model, SEQUENCES, NAMES)
+    assert_same_network(found.network_, model.network_, SEQUENCES)
+    assert_same_network(pickle.loads(pickle.dumps(model)).network_, model.network_, SEQUENCES)
 
 
 @pytest.mark.parametrize("method", [*CONVEX_METHODS, *OTHER_METHODS])
@@ -433,6 +459,40 @@ TAMPERED = {
 def test_a_file_that_was_altered_with_its_checksum_is_refused(tmp_path, saved, case):
     tensors, header = parts(saved, tmp_path)
     TAMPERED[case](tensors, header)
+    storage.write_tensors(tmp_path / "tampered", "model", tensors, header)
+    assert_refused(tmp_path / "tampered", "does not fit together")
+
+
+TAPS = ("network", "layers", 1)
+SHAPE = (2, 5, 5)
+TAMPERED_TAPS = {
+    "source out of range": put("network.1.source", torch.full(SHAPE, 4)),
+    "negative source": put("network.1.source", torch.full(SHAPE, -1)),
+    "source of other shape": put("network.1.source", torch.zeros(2, 5, 4)),
+    "source of fractions": put("network.1.source", torch.full(SHAPE, 0.5)),
+    "source of truths": put("network.1.source", torch.zeros(SHAPE, dtype=torch.bool)),
+    "source of absurd size": put("network.1.source", torch.full(SHAPE, 2**40)),
+    "negative delay": put("network.1.delay", torch.full(SHAPE, -1)),
+    "endless delay": put("network.1.delay", torch.full(SHAPE, float("inf"))),
+    "absurd delay": put("network.1.delay", torch.full(SHAPE, 2**21)),
+    "no source": drop("network.1.source"),
+    "no delay": drop("network.1.delay"),
+    "no number of sources": remove(*TAPS, "n_sources"),
+    "fewer sources": change(*TAPS, "n_sources", to=3),
+    "more sources than neurons below": change(*TAPS, "n_sources", to=5),
+    "absurd number of sources": change(*TAPS, "n_sources", to=10**15),
+    "sources are text": change(*TAPS, "n_sources", to="4"),
+    "sources are a truth": change(*TAPS, "n_sources", to=True),
+    "sources of a layer without taps": change("network", "layers", 0, "n_sources", to=3),
+}
+
+
+@pytest.mark.parametrize("case", TAMPERED_TAPS)
+def test_a_file_whose_taps_were_altered_is_refused(tmp_path, case):
+    save(delayed_network(), tmp_path / "model")
+    tensors, header = storage.read_tensors(tmp_path / "model", "model")
+    assert tensors["network.1.source"].shape == SHAPE
+    TAMPERED_TAPS[case](tensors, header)
     storage.write_tensors(tmp_path / "tampered", "model", tensors, header)
     assert_refused(tmp_path / "tampered", "does not fit together")
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from layers import draw_layer
 from torch import nn
 
 from cvxsnn import LIFLayer, SpikingNetwork, roll_out
@@ -57,6 +58,14 @@ def as_network(layers, readout="all", n_outputs=2, **settings):
     weight = draw_weight(n_read, n_outputs, seed=7)[0]
     heads = [OutputHead("output", "squared", 0, n_outputs)]
     return SpikingNetwork(layers, weight, heads, torch.arange(n_outputs).double(), readout=readout, **settings)
+
+
+def delayed_network(readout="all", **settings):
+    """Two subnetworks of two layers with delays; some taps of a neuron read the same value, or nothing."""
+    parameters = {"decay": 0.5, "threshold": 1.0, "initial_spikes": 0.0, "dtype": torch.float64}
+    lower = draw_layer(0, n_inputs=N_FEATURES, n_taps=30, width=8, **parameters)
+    upper = draw_layer(1, n_inputs=8, n_taps=20, width=5, max_delay=6, **parameters)
+    return as_network([lower, upper], readout, **settings)
 
 
 @dataclass(frozen=True)

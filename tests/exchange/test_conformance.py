@@ -1,5 +1,7 @@
 """Spikes of other libraries against ours: equal, every one of them, in float64."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from exchange.cases import (
@@ -12,6 +14,7 @@ from exchange.cases import (
     WIDTH,
     as_network,
     assert_same_spikes,
+    delayed_network,
     draw_inputs,
     draw_real_inputs,
     draw_tied_network,
@@ -30,6 +33,7 @@ from torch import nn
 
 from cvxsnn import LIFLayer, SpikingNetwork, WitnessSet, roll_out
 from cvxsnn.exchange import from_nir, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
+from cvxsnn.exchange.merging import merge_subnetworks
 
 INPUTS = draw_inputs()
 
@@ -159,7 +163,7 @@ def test_a_network_in_float32_keeps_its_type(library):
 @settings(max_examples=40)
 def test_any_lif_neurons_keep_their_spikes_in_snntorch_and_nir(case, tie):
     layers = [layer.to(dtype=torch.float64) for layer in case.witnesses().layers]
-    network = as_network([LIFLayer(**layer.tensors(), tie=tie) for layer in layers])
+    network = as_network([replace(layer, tie=tie) for layer in layers])
     inputs = draw_small_inputs(8, 9, case.seed)
     expected = network.features(inputs)
     assert torch.equal(to_snntorch(network).spikes(inputs), expected)
@@ -249,3 +253,42 @@ def test_wide_first_layers_leave_room_for_real_inputs():
 def test_spikingjelly_neurons_may_be_wrapped_in_their_library_s_modules():
     model = nn.Sequential(nn.Linear(N_FEATURES, 4), neuron.IFNode(v_reset=None, step_mode="m")).double()
     assert from_spikingjelly(model).layers[0].decay.unique().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("readout", ["last", "mean", "all"])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_delays_are_exchanged_spike_for_spike(library, readout):
+    network = delayed_network(readout, neurons=torch.tensor([7, 0, 3]))
+    peer = EXPORTS[library](network)
+    assert [type(module).__name__ for module in peer.layers][::3] == ["DelayLine", "DelayLine"]
+    assert [(line.n_inputs, line.max_delay) for line in peer.layers[::3]] == [(N_FEATURES, 4), (16, 6)]
+    for inputs in (INPUTS, draw_real_inputs()):
+        assert_same_spikes(network, peer, inputs)
+        with torch.no_grad():
+            torch.testing.assert_close(peer(inputs), network(inputs), rtol=0, atol=FLOAT64_SUM)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_an_exported_network_with_delays_comes_back_with_its_spikes_and_scores(library):
+    network = delayed_network()
+    back = IMPORTS[library](EXPORTS[library](network))
+    assert [layer.max_delay for layer in back.layers] == [4, 6]
+    assert [layer.n_inputs for layer in back.layers] == [N_FEATURES, 16]
+    # Taps of one source and delay are one, and those of weight zero are none.
+    assert all(own.n_taps <= other.n_taps for own, other in zip(back.layers, network.layers, strict=True))
+    with torch.no_grad():
+        torch.testing.assert_close(back(INPUTS), network(INPUTS), rtol=0, atol=FLOAT64_SUM)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_an_exported_network_with_delays_can_be_trained(library):
+    peer = EXPORTS[library](delayed_network("mean"), dtype=torch.float32)
+    peer(INPUTS).square().sum().backward()
+    assert peer.layers[1].weight.grad.abs().sum() > 0
+
+
+def test_merged_taps_read_their_own_subnetwork():
+    network = delayed_network()
+    merged = merge_subnetworks(network, "NIR")
+    assert [layer.weight.shape for layer in merged.layers] == [(1, 30, 16), (1, 20, 10)]
+    assert torch.equal(roll_out(merged.layers, INPUTS, "all"), roll_out(network.layers, INPUTS, "all"))

@@ -5,7 +5,17 @@ import json
 import numpy as np
 import pytest
 import torch
-from exchange.cases import CASES, N_FEATURES, as_network, draw_inputs, draw_tied_network, draw_weight, neuron, snntorch
+from exchange.cases import (
+    CASES,
+    N_FEATURES,
+    as_network,
+    delayed_network,
+    draw_inputs,
+    draw_tied_network,
+    draw_weight,
+    neuron,
+    snntorch,
+)
 from tolerances import FLOAT64_SUM
 from torch import nn
 
@@ -33,6 +43,7 @@ NETWORKS = {
     "ties fire": lambda: draw_tied_network("ge"),
     "ties are silent": lambda: draw_tied_network("gt"),
     "deep and mixed": deep_network,
+    "delays": delayed_network,
     "no leak": lambda: as_network([LIFLayer(draw_weight(width=20), decay=1.0)]),
 }
 
@@ -76,6 +87,44 @@ def test_a_float32_network_comes_back_bit_for_bit():
     back = from_nir(to_nir(as_network([layer]))).layers[0]
     for name, value in layer.tensors().items():
         assert torch.equal(back.tensors()[name], value), name
+
+
+def test_a_float32_network_with_delays_comes_back_bit_for_bit():
+    taps = {"source": torch.tensor([[[0, 2], [1, 0]]]), "delay": torch.tensor([[[3, 7], [0, 2]]]), "n_sources": 4}
+    layer = LIFLayer(torch.randn(1, 2, 2), decay=torch.rand(1, 2), **taps)
+    back = from_nir(to_nir(as_network([layer]))).layers[0]
+    assert back.settings() == layer.settings()
+    for name, value in layer.tensors().items():
+        assert torch.equal(back.tensors()[name], value), name
+    without = layer.with_tensors({"delay": torch.zeros(1, 2, 2)})
+    assert from_nir(to_nir(as_network([without]))).layers[0].has_delays
+
+
+def test_a_graph_has_a_delay_node_for_each_delay_in_seconds():
+    taps = {"source": torch.zeros(1, 3, 1), "delay": torch.tensor([[[3], [0], [5]]]), "n_sources": 2}
+    layer = LIFLayer(torch.tensor([[[1.0], [2.0], [-1.0]]]), decay=torch.tensor([[0.5]]), **taps)
+    graph = to_nir(as_network([layer]), dt=1e-3)
+    lines = {name: node for name, node in graph.nodes.items() if isinstance(node, nir.Delay)}
+    assert [node.delay.tolist() for node in lines.values()] == [[0.003, 0.003], [0.005, 0.005]]
+    assert [end for start, end in graph.edges if start == "input"] == ["layer01_1_affine", *lines]
+    assert graph.nodes["layer01_1_linear0000003"].weight.tolist() == [[1.0, 0.0]]
+    assert graph.nodes["layer01_1_affine"].weight.tolist() == [[2.0, 0.0]]
+    with pytest.warns(LossyExchangeWarning):
+        plain = to_nir(as_network([layer]), lossy=True, dt=1e-3)
+    assert sum(isinstance(node, nir.Delay) for node in plain.nodes.values()) == 2
+    from_nir(plain)(INPUTS[:, :, :2])
+
+
+def test_delays_of_others_may_differ_from_value_to_value():
+    steps, dt = np.array([0, 3, 1]), 1e-3
+    module = from_nir(nir.NIRGraph.from_list(nir.Delay((steps * dt).astype(np.float32))), dt=dt)
+    inputs = torch.rand(4, 6, 3).double()
+    outputs = module(inputs)
+    for channel, delay in enumerate(steps):
+        expected = torch.cat([torch.zeros(4, delay).double(), inputs[:, : 6 - delay, channel]], dim=1)
+        assert torch.equal(outputs[..., channel], expected)
+    with pytest.raises(InvalidInputError, match=r"expected delays of whole steps of 0\.002 seconds"):
+        from_nir(nir.NIRGraph.from_list(nir.Delay(steps * dt)), dt=2e-3)
 
 
 @pytest.mark.parametrize("tie", ["ge", "gt"])
@@ -228,7 +277,10 @@ def test_graphs_without_spikes_have_none_to_give():
 
 
 def test_what_nobody_can_run_is_refused_in_one_sentence():
-    graph = nir.NIRGraph.from_list(nir.Delay(np.ones(3)))
+    class Unknown(nir.Scale):
+        """A node of nobody's."""
+
+    graph = nir.NIRGraph.from_list(Unknown(np.ones(3)))
     with pytest.raises(InvalidInputError, match=r"expected a graph that nirtorch can run, got .Unknown node type"):
         from_nir(graph)
     with pytest.raises(InvalidInputError, match="expected a NIR graph or the path of one, got int"):
@@ -243,11 +295,22 @@ def test_files_that_are_missing_or_damaged_are_refused_in_one_sentence(tmp_path)
         from_nir(tmp_path / "text.nir")
 
 
-@pytest.mark.parametrize("damage", ["node", "header"])
+@pytest.mark.parametrize("damage", ["node", "delay", "linear", "other delay", "long delay", "header"])
 def test_a_graph_of_ours_with_a_part_missing_is_refused_in_one_sentence(damage):
-    graph = to_nir(deep_network())
+    graph = to_nir(delayed_network())
     if damage == "node":
         del graph.nodes["layer02_5_reset"]
+    elif damage in ("delay", "linear"):
+        del graph.nodes[{"delay": "layer02_0_delay0000003", "linear": "layer02_1_linear0000003"}[damage]]
+    elif damage == "other delay":
+        graph.nodes["layer02_0_delay0000003"].delay[0] = 0.0
+    elif damage == "long delay":
+        for kind in ("0_delay", "1_linear"):
+            graph.nodes[f"layer01_{kind}900000000"] = graph.nodes[f"layer01_{kind}0000003"]
+        graph.nodes["layer01_0_delay900000000"].delay[:] = 90000.0
+        header = json.loads(graph.metadata["network"])
+        header["layers"][0]["delays"] = [900000000]
+        graph.metadata["network"] = json.dumps(header)
     else:
         graph.metadata["network"] = json.dumps({"format": 1})
     with pytest.raises(InvalidInputError, match="does not fit together"):

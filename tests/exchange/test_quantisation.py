@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from exchange.cases import train_xor
+from layers import draw_layer
 from networks import NEURONS, READOUTS, Case
 from sklearn.exceptions import NotFittedError
 from small_models import (
@@ -18,13 +19,14 @@ from small_models import (
 from tolerances import CERTIFIED_AGAIN, EASY_SCORE, ROUNDING
 from torch import nn
 
-from cvxsnn import InvalidInputError, Status, load, reconstruct, save
+from cvxsnn import InvalidInputError, Status, WitnessSet, load, reconstruct, save
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.exchange import quantise, quantise_and_solve, quantise_estimator
 from cvxsnn.network.reconstruction import Proof
 from cvxsnn.training import Settings, train_task
+from cvxsnn.witnesses import Provenance
 
 SEQUENCES = make_sequences()
 LABELS = classes_of(SEQUENCES)
@@ -100,6 +102,16 @@ def test_a_quantised_estimator_predicts_saves_loads_and_certifies(make, tmp_path
     again = load(tmp_path / "small.safetensors")
     assert np.array_equal(again.predict(SEQUENCES), small.predict(SEQUENCES))
     assert small.score(SEQUENCES, targets) >= EASY_SCORE
+
+
+def test_a_quantised_estimator_keeps_its_delays():
+    witnesses = WitnessSet((draw_layer(0, width=20),), Provenance("pretrained"))
+    model = classifier(witnesses=witnesses).fit(SEQUENCES, LABELS)
+    small = quantise_estimator(model, SEQUENCES, LABELS, 4)
+    (layer,) = small._proof.witnesses.layers
+    assert layer.weight_bits == 4
+    assert torch.equal(layer.delay, witnesses.layers[0].delay)
+    assert_close_certificates(small.certify(SEQUENCES, LABELS), small.certificate_)
 
 
 @pytest.mark.parametrize("l1_strength", [0.003, 0.0])

@@ -27,6 +27,7 @@ from torch import nn
 from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
 from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
+from cvxsnn.exchange.delays import DelayLine, without_delays
 from cvxsnn.exchange.libraries import import_library
 from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
 
@@ -189,6 +190,32 @@ def test_block_matrices_that_would_fill_the_memory_are_refused():
     lower = LIFLayer(torch.ones(600, 1, 200))
     with pytest.raises(BudgetError, match="rebuild the network with form='compact'"):
         to_snntorch(as_network([lower, LIFLayer(torch.ones(600, 200, 4))]))
+
+
+@pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
+def test_matrices_of_long_delays_that_would_fill_the_memory_are_refused(export):
+    taps = {"source": torch.zeros(1, 1, 4), "delay": torch.full((1, 1, 4), 2**20), "n_sources": 1000}
+    with pytest.raises(BudgetError, match="delays up to 1048576 need 4,194,308,000"):
+        export(as_network([LIFLayer(torch.ones(1, 1, 4), decay=0.5, **taps)]))
+
+
+def test_taps_of_one_value_whose_sums_no_layer_can_hold_are_refused():
+    weight = torch.tensor([[[2 - 2.0**-30], [2 - 2.0**-29]]], dtype=torch.float64)
+    layer = LIFLayer(weight, source=torch.zeros(1, 2, 1), delay=torch.zeros(1, 2, 1), n_sources=2, weight_bits=32)
+    assert torch.equal(layer.weight, weight)
+    refuse("expected taps whose sums fit into 32 bits", without_delays, layer)
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_delay_line_that_no_linear_layer_reads_is_refused(place):
+    modules = [nn.Linear(*SIZES), snntorch.Leaky(0.9), nn.Linear(6, 2)]
+    modules.insert(place, DelayLine(6, 2))
+    refuse("expected linear layers and snnTorch neurons in turn", from_snntorch, modules)
+
+
+def test_a_delay_line_for_weights_of_another_size_is_refused():
+    modules = [DelayLine(5, 2), nn.Linear(*SIZES), snntorch.Leaky(0.9)]
+    refuse("expected weights for whole steps of 5 inputs, got weights for 12 values", from_snntorch, modules)
 
 
 @pytest.mark.parametrize(("library", "export"), [*EXPORTS.items(), ("nir", to_nir)])

@@ -15,7 +15,7 @@ BITS = (8, 4, 2)
 
 
 def weights_of(layer):
-    return torch.cat([value for value in layer.tensors().values() if value.ndim == 3], dim=1)
+    return torch.cat([value for name, value in layer.tensors().items() if name.endswith("weight")], dim=1)
 
 
 @given(bits=st.integers(2, 9), spread=st.sampled_from([0.0, 1.0, 3.0]), seed=st.integers(0, 2**16))
@@ -45,8 +45,9 @@ def test_no_other_power_of_two_has_a_smaller_squared_error(bits, seed):
 
 @pytest.mark.parametrize("neuron", NEURONS)
 @pytest.mark.parametrize("bits", BITS)
-def test_a_quantised_neuron_counts_in_units_of_its_own(neuron, bits):
-    for layer in quantise(Case(neuron).witnesses(), bits).layers:
+@pytest.mark.parametrize("max_delay", [None, 300])
+def test_a_quantised_neuron_counts_in_units_of_its_own(neuron, bits, max_delay):
+    for layer in quantise(Case(neuron, max_delay=max_delay).witnesses(), bits).layers:
         assert layer.weight_bits == bits
         _, unit = round_weights(weights_of(layer), bits)
         for name in ("bias", "threshold", "initial_membrane"):
@@ -54,6 +55,17 @@ def test_a_quantised_neuron_counts_in_units_of_its_own(neuron, bits):
             assert torch.equal(levels, levels.round())
         levels = layer.tensors().get("decay", torch.zeros(1)) / DECAY_GRID
         assert torch.equal(levels, levels.round())
+
+
+@pytest.mark.parametrize("neuron", NEURONS)
+def test_quantising_leaves_sources_and_delays_alone(neuron):
+    witnesses = Case(neuron, max_delay=300).witnesses()
+    for before, after in zip(witnesses.layers, quantise(witnesses, 2).layers, strict=True):
+        assert not torch.equal(before.weight, after.weight)
+        assert torch.equal(before.source, after.source)
+        assert torch.equal(before.delay, after.delay)
+        rounded, _ = round_weights(weights_of(before), 2)
+        assert torch.equal(weights_of(after), rounded)
 
 
 @pytest.mark.parametrize("neuron", NEURONS)

@@ -25,9 +25,13 @@ def naive_operations(network, inputs, lengths):
     for i, length in enumerate(lengths):
         for t in range(length):
             for depth, layer in enumerate(network.layers):
-                for k, j, target in np.ndindex(*layer.weight.shape):
-                    sender = inputs[i, t, j] if depth == 0 else spikes[depth - 1][i, t, k * layer.n_inputs + j]
-                    n_operations[depth] += bool(sender != 0 and layer.weight[k, j, target] != 0)
+                for place in np.ndindex(*layer.weight.shape):
+                    k, tap, _ = place
+                    j, delay = (layer.source[place], layer.delay[place]) if layer.has_delays else (tap, 0)
+                    if t - delay < 0:
+                        continue  # nothing has been sent yet
+                    values = inputs[i] if depth == 0 else spikes[depth - 1][i, :, k * layer.n_inputs :]
+                    n_operations[depth] += bool(values[t - delay, j] != 0 and layer.weight[place] != 0)
                 if isinstance(layer, ThresholdLayer):
                     for k, j, target in np.ndindex(*layer.recurrent_weight.shape):
                         before = layer.initial_spikes[k, j] if t == 0 else spikes[depth][i, t - 1, k * layer.width + j]
@@ -41,9 +45,10 @@ def naive_operations(network, inputs, lengths):
 
 @pytest.mark.parametrize("neuron", NEURONS)
 @pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("form", ["compact", "parallel", "full"])
-def test_synaptic_operations_are_those_of_a_loop_over_spikes_and_weights(neuron, readout, form):
-    network = reconstruct(Case(neuron, readout, hidden=(3, 4), n_outputs=2, ratio=0.2).solve(), form)
+@pytest.mark.parametrize(("form", "max_delay"), [("compact", None), ("parallel", None), ("full", None), ("full", 7)])
+def test_synaptic_operations_are_those_of_a_loop_over_spikes_and_weights(neuron, readout, form, max_delay):
+    case = Case(neuron, readout, hidden=(3, 4), n_outputs=2, ratio=0.2, max_delay=max_delay)
+    network = reconstruct(case.solve(), form)
     inputs = binary_inputs()
     found = count_operations(network, inputs)
     assert [layer.n_accumulates for layer in found.layers] == naive_operations(network, inputs, [5] * 6)
@@ -53,8 +58,9 @@ def test_synaptic_operations_are_those_of_a_loop_over_spikes_and_weights(neuron,
 
 @pytest.mark.parametrize("neuron", NEURONS)
 @pytest.mark.parametrize("readout", ["last", "mean"])
-def test_padding_costs_nothing_whatever_it_holds(neuron, readout):
-    network = reconstruct(Case(neuron, readout, hidden=(3, 4), ratio=0.2).solve())
+@pytest.mark.parametrize("max_delay", [None, 3])
+def test_padding_costs_nothing_whatever_it_holds(neuron, readout, max_delay):
+    network = reconstruct(Case(neuron, readout, hidden=(3, 4), ratio=0.2, max_delay=max_delay).solve())
     inputs = binary_inputs()
     padded = inputs.clone()
     for row, length in enumerate(LENGTHS):
@@ -97,6 +103,16 @@ def test_a_dense_network_multiplies_once_for_each_weight_and_step_and_reads_mean
         )
         found = count_operations(network, binary_inputs())
         assert [layer.n_dense for layer in found.layers] == [30 * 2 * 9, 30 * 2 * 12, n_reads * 16]
+
+
+@pytest.mark.parametrize(("delay", "n_arrivals"), [(0, 5), (2, 3), (4, 1), (5, 0), (1000, 0)])
+def test_a_delayed_spike_counts_once_if_it_arrives_within_the_sequence(delay, n_arrivals):
+    taps = {"source": torch.zeros(1, 2, 1), "delay": torch.tensor([[[delay], [1000]]]), "n_sources": 3}
+    layer = LIFLayer(torch.tensor([[[1.0], [0.0]]]), **taps)
+    network = SpikingNetwork([layer], torch.ones(1, 1), [OutputHead("label", "hinge", 0, 1)])
+    hidden = count_operations(network, torch.ones(4, 5, 3)).layers[0]
+    assert hidden.n_accumulates == 4 * n_arrivals
+    assert hidden.n_dense == 4 * 5 * 2  # two taps, each step
 
 
 def test_energy_is_the_operations_times_what_each_costs():

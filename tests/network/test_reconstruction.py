@@ -88,8 +88,9 @@ def test_outputs_are_those_of_the_solution_on_any_sequence(case):
 
 @pytest.mark.parametrize("width", [1, 2, 3])
 @pytest.mark.parametrize("neuron", NEURONS)
-def test_the_parallel_form_is_the_papers_algorithm(neuron, width):
-    case = Case(neuron=neuron, loss="softmax", ratio=0.1, seed=3)
+@pytest.mark.parametrize("max_delay", [None, 3])
+def test_the_parallel_form_is_the_papers_algorithm(neuron, width, max_delay):
+    case = Case(neuron=neuron, loss="softmax", ratio=0.1, seed=3, max_delay=max_delay)
     solution = case.solve()
     network = reconstruct(solution, "parallel", width)
     support = solution.support
@@ -105,9 +106,10 @@ def test_the_parallel_form_is_the_papers_algorithm(neuron, width):
     for k in range(len(support)):
         own = network.neurons[k * width : (k + 1) * width]
         assert set(own.tolist()) <= set(range(k * network.hidden[-1], (k + 1) * network.hidden[-1]))
-        columns = network.layers[1].weight[k][:, own - k * network.hidden[-1]]
-        expected = witnesses.layers[1].weight[subnetworks[k], :, neurons[k]]
-        assert torch.equal(columns, expected[:, None].expand(-1, width))
+        for name in ("weight",) if max_delay is None else ("weight", "source", "delay"):
+            columns = network.layers[1].tensors()[name][k][:, own - k * network.hidden[-1]]
+            expected = witnesses.layers[1].tensors()[name][subnetworks[k], :, neurons[k]]
+            assert torch.equal(columns, expected[:, None].expand(-1, width))
 
 
 @given(case=CASES)
@@ -123,7 +125,7 @@ def test_the_compact_form_has_no_neuron_without_need(case):
         assert network.hidden[-1] == subnetworks.bincount().max()
         for lower, upper in pairwise(network.layers):
             # some subnetwork needs them all, or none needs any
-            assert max(1, int((upper.weight != 0).any(2).sum(1).max())) == lower.width
+            assert max(1, int((upper.fan_out() > 0).sum(1).max())) == lower.width
 
 
 @given(case=CASES)
@@ -133,7 +135,7 @@ def test_neurons_that_fill_up_the_compact_form_never_fire(case):
     network = reconstruct(solution)
     is_read = torch.zeros(network.n_subnetworks * network.hidden[-1], dtype=torch.bool)
     is_read[network.neurons] = True
-    heard = [(upper.weight != 0).any(2).flatten() for upper in network.layers[1:]]
+    heard = [(upper.fan_out() > 0).flatten() for upper in network.layers[1:]]
     for depth, is_live in enumerate([*heard, is_read], 1):
         assert not roll_out(network.layers[:depth], case.inputs, "all")[..., ~is_live].any()
 
@@ -177,12 +179,12 @@ def test_an_empty_support_gives_a_constant_network(readout, neuron, form, width)
 
 
 @pytest.mark.parametrize("neuron", NEURONS)
-def test_a_parallel_network_over_its_budget_is_refused_before_it_is_built(monkeypatch, neuron):
-    solution = Case(neuron=neuron).solve()
+@pytest.mark.parametrize("max_delay", [None, 3])
+def test_a_parallel_network_over_its_budget_is_refused_before_it_is_built(monkeypatch, neuron, max_delay):
+    solution = Case(neuron=neuron, max_delay=max_delay).solve()
     network = reconstruct(solution, "parallel", 2)
     n_numbers = sum(v.numel() for layer in network.layers for n, v in layer.tensors().items() if n.endswith("weight"))
-    # what is built is counted, give or take the copies of recurrent neurons
-    reconstruct(solution, "parallel", 2, max_weights=2 * n_numbers)
+    reconstruct(solution, "parallel", 2, max_weights=n_numbers)
     monkeypatch.setattr(LIFLayer, "take", None)
     monkeypatch.setattr(ThresholdLayer, "take", None)
     with pytest.raises(BudgetError, match=rf"but {len(solution.support)} subnetworks .* use form='compact'"):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layers import draw_stack
 from networks import CASES, NEURONS, READOUTS, Case, draw_inputs
 from tolerances import ROUNDING
 
@@ -123,6 +124,47 @@ def test_a_state_can_be_advanced_twice(readout, neuron):
     _, again = network.step(state, inputs[:, 3])
     assert torch.equal(once, again)
     assert state.n_steps == 3
+
+
+def delayed_network(readout, seed=0):
+    """A network with delays whose scores are whole numbers, up to an exact mean over 8 steps."""
+    weight = torch.randint(-9, 10, (12, 2), generator=torch.Generator().manual_seed(seed)).double()
+    return SpikingNetwork(draw_stack(seed), weight, [OutputHead("label", "softmax", 0, 2)], readout=readout)
+
+
+@given(seed=st.integers(0, 10**6), readout=st.sampled_from(READOUTS))
+@settings(max_examples=20)
+def test_stepping_with_delays_gives_the_scores_of_the_sequence_up_to_there_bit_for_bit(seed, readout):
+    network, inputs = delayed_network(readout, seed), draw_inputs(9, 8, seed)
+    assert network.layers[2].max_delay > 0
+    scores = step_through(network, inputs)
+    for t in (0, 1, 3, 7):
+        expected = network(inputs[:, : t + 1]).detach()
+        assert torch.equal(scores[:, t], expected[:, -1] if readout == "all" else expected)
+
+
+def test_a_state_with_delays_can_be_advanced_twice():
+    network, inputs = delayed_network("last"), draw_inputs(9, 4, 2)
+    state = network.start(9)
+    for t in range(3):
+        state, _ = network.step(state, inputs[:, t])
+    _, once = network.step(state, inputs[:, 3])
+    network.step(state, -inputs[:, 3])
+    assert torch.equal(network.step(state, inputs[:, 3])[1], once)
+
+
+def test_delays_are_copied_converted_and_loaded_with_the_network():
+    source, target, inputs = delayed_network("all", 0), delayed_network("all", 1), draw_inputs(30, 8, 5)
+    assert not torch.equal(source(inputs), target(inputs))
+    target.load_state_dict(source.state_dict())
+    assert torch.equal(source(inputs), target(inputs))
+    double = copy.deepcopy(source).double()
+    assert [layer.weight.dtype for layer in double.layers] == [torch.float64] * 3
+    assert {value.dtype for layer in double.layers[1:] for value in (layer.source, layer.delay)} == {torch.int32}
+    wrong = source.state_dict()
+    wrong["stack.1.source"] = wrong["stack.1.source"] + 4
+    with pytest.raises(cs.InvalidInputError, match="expected source from 0 to 3"):
+        target.load_state_dict(wrong)
 
 
 def test_a_single_column_decides_by_its_sign_and_a_tie_is_one():
@@ -318,7 +360,7 @@ WEIGHT, HEADS = torch.ones(10, 2), [OutputHead("label", "softmax", 0, 2)]
     ("call", "message"),
     [
         (lambda: SpikingNetwork([], WEIGHT, HEADS), "at least one hidden layer, got none"),
-        (lambda: SpikingNetwork(LAYERS[::-1], torch.ones(14, 2), HEADS)(INPUTS), "layer 1 to read 3 values"),
+        (lambda: SpikingNetwork(LAYERS[::-1], torch.ones(14, 2), HEADS), "layer 2 to read 5 values, got weights for 3"),
         (lambda: SpikingNetwork(LAYERS, WEIGHT[:3], HEADS), r"each of 10 neurons that are read, got shape \(3, 2\)"),
         (lambda: SpikingNetwork(LAYERS, WEIGHT[:, 0], HEADS), r"one row of output weights .* got shape \(10,\)"),
         (lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, torch.ones(3)), r"intercept .* 2 outputs, got shape \(3,\)"),

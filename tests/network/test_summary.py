@@ -36,6 +36,26 @@ def test_bytes_are_those_of_weights_in_their_bits_and_of_four_numbers_a_neuron()
     assert summary.n_bytes == hidden.n_bytes + readout.n_bytes
 
 
+def test_taps_are_weights_with_addresses_and_past_inputs_are_held():
+    taps = {"delay": torch.tensor([[[0, 4], [6, 9]]]), "source": torch.tensor([[[2, 0], [1, 0]]])}
+    lower = LIFLayer(torch.tensor([[[1.0, 1.0], [1.0, 0.0]]]), **taps, n_sources=3)
+    upper = LIFLayer(torch.ones(1, 1, 1), source=torch.ones(1, 1, 1), delay=torch.full((1, 1, 1), 20), n_sources=2)
+    network = SpikingNetwork([lower, upper], torch.ones(1, 1), [OutputHead("label", "hinge", 0, 1)])
+    summary = summarise(network)
+    first, second, readout = summary.layers
+    assert (first.n_neurons, first.n_weights, first.n_nonzero, first.max_delay) == (2, 4, 3, 6)  # 9 is of weight zero
+    # 2 bits of weight, 2 for three inputs, 3 for delays up to 6
+    assert first.n_bytes == -(-4 * (2 + 2 + 3) // 8) + 2 * 4 * 4
+    assert first.buffer_bytes == 6 * 3 * 4
+    assert (second.max_delay, second.buffer_bytes) == (20, -(-20 * 2 // 8))
+    assert (readout.max_delay, readout.buffer_bytes) == (0, 0)
+    title, header, *lines = str(summary).splitlines()
+    assert "delays up to 20" in title
+    assert title.endswith(f"{summary.n_bytes:,} bytes and 77 bytes of past inputs")
+    assert header.split("  ")[-2:] == ["max delay", "buffer"]
+    assert len({len(line) for line in lines}) == 1
+
+
 @pytest.mark.parametrize("neuron", NEURONS)
 @pytest.mark.parametrize("bits", [8, 4, 2])
 def test_the_bits_of_a_quantised_network_are_no_more_than_asked_for(neuron, bits):
@@ -51,6 +71,7 @@ def test_the_table_has_a_line_for_each_layer(neuron):
     network = reconstruct(Case(neuron, "mean", ratio=0.1).solve())
     title, *lines = str(summarise(network)).splitlines()
     assert title.startswith(f"{network}, ")
+    assert "delay" not in title + lines[0]
     assert [line.split("  ")[0] for line in lines] == ["layer", "hidden 1", "hidden 2", "read-out (mean)"]
     assert len({len(line) for line in lines}) == 1
 

@@ -1,15 +1,18 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import draw_layer, draw_stack
 from tolerances import FINITE_DIFFERENCE, ROUNDING
 
-from cvxsnn import LIFLayer, gaussian_witnesses, roll_out
+from cvxsnn import LIFLayer, ThresholdLayer, gaussian_witnesses, roll_out
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.registry import make_trainable
 from cvxsnn.neurons.surrogate import SURROGATES
+from cvxsnn.neurons.taps import lift
 from cvxsnn.witnesses import Normal, Uniform
 
 DYNAMICS = frozenset({"decay", "threshold", "bias"})
@@ -183,3 +186,60 @@ def test_freezing_gives_the_layer_back(neuron):
     assert type(frozen) is type(layer)
     assert frozen.tensors().keys() == layer.tensors().keys()
     assert all(torch.equal(value, layer.tensors()[name]) for name, value in frozen.tensors().items())
+
+
+def lifted_layer(layer):
+    """The layer without delays that reads lifted inputs, with the value of those that each tap reads."""
+    max_delay = int(layer.delay.max())
+    place = (max_delay - layer.delay.long()) * layer.n_inputs + layer.source
+    weight = torch.zeros(layer.n_subnetworks, (max_delay + 1) * layer.n_inputs, layer.width, dtype=torch.float64)
+    weight.scatter_add_(1, place, layer.weight)
+    without = {"source": None, "delay": None, "n_sources": None}
+    return replace(layer, weight=weight, weight_bits=32, **without), place, max_delay
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["lif", "threshold"]), st.sampled_from(["ge", "gt"]))
+def test_gradients_through_delays_are_those_of_a_dense_layer_on_lifted_inputs(seed, neuron, tie):
+    # So few taps that one of weight zero may have the longest delay.
+    layer = draw_layer(seed, n_taps=2, width=2, n_inputs=4, max_delay=9, dtype=torch.float64, tie=tie)
+    if neuron == "threshold":
+        taps = {"source": layer.source, "delay": layer.delay, "n_sources": 4}
+        layer = ThresholdLayer(layer.weight, bias=layer.bias, recurrent_weight=torch.randn(2, 2, 2).double(), **taps)
+    dense, place, max_delay = lifted_layer(layer)
+    block = time_major(draw_inputs(seed=seed)).requires_grad_()
+    own, other = (make_trainable(each, "arctan", 2.0, DYNAMICS) for each in (layer, dense))
+    spikes, expected = own(block), other(lift(block, max_delay))
+    assert torch.equal(spikes, expected)
+    found = dict(zip(["inputs", *trained(own)], gradients(spikes, [block, *trained(own).values()]), strict=True))
+    wanted = dict(zip(["inputs", *trained(other)], gradients(expected, [block, *trained(other).values()]), strict=True))
+    wanted["weight"] = wanted["weight"].gather(1, place)  # taps of weight zero too
+    assert found.keys() == wanted.keys()
+    for name, value in found.items():
+        torch.testing.assert_close(value, wanted[name], rtol=ROUNDING, atol=ROUNDING, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def trained(trainable):
+    return {name: value for name, value in trainable.named_parameters() if value.requires_grad}
+
+
+@given(st.integers(0, 10**6))
+def test_spikes_in_training_with_delays_are_those_of_the_roll_out(seed):
+    layers, inputs = draw_stack(seed, torch.float64), draw_inputs(seed=seed)[:, :, :3]
+    block = time_major(inputs)
+    for layer in layers:
+        block = make_trainable(layer, "arctan", 1.0, DYNAMICS)(block)
+    assert torch.equal(block.permute(2, 1, 0, 3).flatten(-2) == 1, roll_out(layers, inputs, "all"))
+
+
+def test_delays_stay_as_they_are():
+    layer = draw_layer(0, dtype=torch.float64)
+    trainable = make_trainable(layer, "arctan", 1.0, DYNAMICS).float()
+    assert trained(trainable).keys() == {"weight", *DYNAMICS}
+    assert trainable.delay.dtype == trainable.source.dtype == torch.int32
+    with torch.no_grad():
+        trainable.weight.mul_(2)
+    frozen = trainable.freeze()
+    assert torch.equal(frozen.source, layer.source)
+    assert torch.equal(frozen.delay, layer.delay)
+    assert (frozen.n_sources, frozen.n_taps) == (3, 5)
+    torch.testing.assert_close(frozen.weight, 2 * layer.weight.float())

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import draw_layer, draw_stack
 from naive import tap_spikes, window_counts
 from small_models import assert_one_sentence
 
@@ -16,29 +17,6 @@ from cvxsnn.neurons import Stepper, Taps
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.layer import stack_layers, with_taps
 from cvxsnn.neurons.rollout import count_spikes
-
-
-def draw_layer(seed, n_subnetworks=2, n_taps=5, width=6, n_inputs=3, max_delay=4, dtype=torch.float32, **changes):
-    """A LIF layer with delays and everything else that a layer can have."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(*shape):
-        return torch.rand(shape, generator=generator, dtype=dtype)
-
-    shape, each = (n_subnetworks, n_taps, width), (n_subnetworks, width)
-    weight = torch.randn(shape, generator=generator, dtype=dtype)
-    weight[:, -1] *= uniform(*each) < 0.5  # some neurons have a tap less
-    parameters = {
-        "bias": uniform(*each) - 0.7,
-        "decay": uniform(*each) * (uniform(*each) < 0.7),
-        "threshold": uniform(*each) * (uniform(*each) < 0.7),
-        "initial_membrane": uniform(*each) - 0.5,
-        "initial_spikes": (uniform(*each) < 0.5).to(dtype),
-        "source": torch.randint(n_inputs, shape, generator=generator),
-        "delay": torch.randint(max_delay + 1, shape, generator=generator),
-        "n_sources": n_inputs,
-    }
-    return LIFLayer(weight, **{**parameters, **changes})
 
 
 def draw_inputs(seed, n_samples=9, n_steps=7, n_inputs=3):
@@ -102,15 +80,9 @@ def test_spikes_do_not_depend_on_later_inputs(seed, step):
     assert torch.equal(before, after)
 
 
-def stack(seed):
-    """A layer with delays above one with delays, above one without."""
-    dense = draw_layer(seed, n_taps=3, width=4, source=None, delay=None, n_sources=None)
-    return [dense, draw_layer(seed + 1, n_inputs=4, width=5), draw_layer(seed + 2, n_inputs=5)]
-
-
 @given(st.integers(0, 10**6))
 def test_a_stack_is_its_layers_one_by_one(seed):
-    layers, inputs = stack(seed), draw_inputs(seed)
+    layers, inputs = draw_stack(seed), draw_inputs(seed)
     spikes = tap_spikes(layers[0], exact(inputs))
     for layer in layers[1:]:
         spikes = tap_spikes(layer, np.split(spikes.astype(float), 2, axis=2))
@@ -119,7 +91,7 @@ def test_a_stack_is_its_layers_one_by_one(seed):
 
 @given(st.integers(0, 10**6))
 def test_stepping_is_the_roll_out_and_leaves_states_as_they_are(seed):
-    layers, inputs = stack(seed), draw_inputs(seed)
+    layers, inputs = draw_stack(seed), draw_inputs(seed)
     expected = roll_out(layers, inputs, "all")
     stepper = Stepper(layers)
     states = [stepper.start(9)]
@@ -132,7 +104,7 @@ def test_stepping_is_the_roll_out_and_leaves_states_as_they_are(seed):
 
 @given(st.integers(0, 10**6), st.integers(1, 2000), st.sampled_from(["last", "all"]))
 def test_blocks_and_batches_do_not_matter(seed, chunk_bytes, steps):
-    layers, inputs = stack(seed), draw_inputs(seed)
+    layers, inputs = draw_stack(seed), draw_inputs(seed)
     whole = roll_out(layers, inputs, steps)
     assert torch.equal(roll_out(layers, inputs, steps, chunk_bytes=chunk_bytes), whole)
     assert torch.equal(torch.cat([roll_out(layers, part[None], steps) for part in inputs]), whole)

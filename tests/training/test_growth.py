@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from layers import draw_layer
 from small_models import assert_one_sentence
 from tolerances import ROUNDING, UNMISTAKABLE
 from witnesses.two_layers import DATA, TASK, draw_two_layers, spikes
@@ -165,3 +166,14 @@ def test_growth_can_begin_where_nothing_is_worth_reading():
     grown = grow_witnesses(start, DATA, Objective("logistic"), strength, ascent=QUICK, n_rounds=2)
     assert len(grown.rounds) > 0
     assert len(grown.solution.support) > 0
+
+
+def test_witnesses_with_delays_grow_and_keep_them():
+    layers = (draw_layer(0, n_inputs=2, width=6), draw_layer(1, n_inputs=6, width=5))
+    start = cs.WitnessSet(layers, cs.witnesses.Provenance("pretrained"))
+    grown = grow_witnesses(start, DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=2)
+    assert len(grown.rounds) > 0
+    network = cs.reconstruct(grown.solution)
+    assert max(layer.max_delay for layer in network.layers) > 0
+    scores = network(DATA.inputs).detach()
+    torch.testing.assert_close(scores, grown.solution.scores(), rtol=ROUNDING, atol=ROUNDING)

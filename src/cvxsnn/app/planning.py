@@ -27,9 +27,11 @@ from .rates import UPDATE_MACS, Rates, measure_rates
 
 PlannedLoss = Literal["squared", "logistic", "softmax", "hinge"]
 
-_SPIKE_MAC, _GRAM_MAC, _CHOLESKY_MAC, _PACKING = 0.3, 0.2, 1.1, 4.0
-"""Costs of a multiplication with a spike, of one in an integer Gram matrix, of one in a Cholesky factor (n³ of them),
-and of an entry while a dictionary is built, relative to what the rates measure."""
+_SPIKE_MAC, _TAP_MAC, _GRAM_MAC, _CHOLESKY_MAC, _PACKING = 0.3, 2.5, 0.2, 1.1, 4.0
+"""Costs of a multiplication with a spike, of one at a tap, of one in an integer Gram matrix, of one in a Cholesky
+factor (n³ of them), and of an entry while a dictionary is built, relative to what the rates measure."""
+_TAP_BYTES = 12 + 24
+"""Bytes of a tap: weight, source and delay, and the same in the lists that a kernel reads."""
 _STEP_SECONDS, _DISK_RATE = 1e-3, 4e8
 """Time that the calls of a solver's step take on the smallest matrices, and bytes per second of a disk."""
 _ACTIVE, _DENSEST = 0.15, 0.6
@@ -100,6 +102,7 @@ def plan(
     *,
     n_features: int = 16,
     hidden: tuple[int, ...] | None = None,
+    n_taps: int | None = None,
     n_outputs: int = 1,
     loss: PlannedLoss = "squared",
     readout: Readout = "last",
@@ -119,6 +122,8 @@ def plan(
         Sequences, witnesses, steps per sequence, numbers per step.
     hidden : tuple of int, optional
         Widths of the hidden layers of one subnetwork; by default one layer of all witnesses.
+    n_taps : int, optional
+        Synapses per neuron, in layers with delays; by default layers without delays, which read all that is below.
     n_outputs : int
         Outputs, or classes of a softmax.
     loss : {"squared", "logistic", "softmax", "hinge"}
@@ -157,6 +162,7 @@ def plan(
     if room is None:
         raise InvalidInputError("expected the system to tell how much memory there is, it does not: pass memory")
     n_active = None if n_active is None else check_positive_int("n_active", n_active)
+    n_taps = None if n_taps is None else check_positive_int("n_taps", n_taps)
     most = (MAX_ATOMS_GPU if gram_bytes(n_columns) <= room else 0) if on_gpu else MAX_ATOMS
     job = _Job(
         n_samples=n_samples,
@@ -164,6 +170,7 @@ def plan(
         n_steps=n_steps,
         n_features=n_features,
         hidden=widths,
+        n_taps=n_taps,
         n_outputs=n_outputs,
         loss=loss,
         readout=parsed,
@@ -208,6 +215,7 @@ class _Job:
     n_steps: int
     n_features: int
     hidden: tuple[int, ...]
+    n_taps: int | None
     n_outputs: int
     loss: PlannedLoss
     readout: ParsedReadout
@@ -219,6 +227,10 @@ class _Job:
     @property
     def n_rows(self) -> int:
         return self.readout.n_rows(self.n_samples, self.n_steps)
+
+    @property
+    def n_subnetworks(self) -> int:
+        return self.n_columns // self.readout.n_windows // self.hidden[-1]
 
     @property
     def n_planes(self) -> int:
@@ -262,9 +274,11 @@ class _Job:
     def seconds(self, rates: Rates, n_machines: int) -> dict[str, float]:
         """Return the rough time of each stage; one machine solves the quadratic models, all share the rest."""
         layers = zip((self.n_features, *self.hidden), self.hidden, strict=False)
-        macs = [width * (UPDATE_MACS + below * (_SPIKE_MAC if n else 1)) for n, (below, width) in enumerate(layers)]
-        n_subnetworks = self.n_columns // self.readout.n_windows // self.hidden[-1]
-        n_networks = self.n_samples * self.n_steps * n_subnetworks
+        macs = [
+            width * (UPDATE_MACS + (self.n_taps * _TAP_MAC if self.n_taps else below * (_SPIKE_MAC if n else 1)))
+            for n, (below, width) in enumerate(layers)
+        ]
+        n_networks = self.n_samples * self.n_steps * self.n_subnetworks
         product = self.n_rows * self.n_columns * self.n_planes / rates.products
         n_steps = self.n_outputs / self.width * self.n_solver_steps
         squares, n_factors, order = _GRAM_MAC * self.n_columns**2, n_steps, _TYPICAL_SIZE * self.n_active
@@ -290,6 +304,7 @@ class _Job:
         parts = {
             "libraries": _LIBRARIES_GPU if self.on_gpu else _LIBRARIES,
             "inputs": 4 * self.n_samples * self.n_steps * self.n_features,
+            **({"taps": _TAP_BYTES * self.n_taps * sum(self.hidden) * self.n_subnetworks} if self.n_taps else {}),
             "roll-out chunk": 3 * (CHUNK_BYTES_GPU if self.on_gpu else CHUNK_BYTES),
             "dictionary": dictionary_bytes(self.n_rows, self.n_columns, self.n_planes),
             "building it": build_bytes(self.n_rows, self.n_columns, self.n_planes),
@@ -310,11 +325,12 @@ class _Job:
         building = parts["roll-out chunk"] + parts["building it"]
         merging = (1 + GROUPING_COPIES) * parts["dictionary"] if merges else 0
         solving = (1 + merges) * parts["dictionary"] + self._solver_bytes(parts)
-        return parts["libraries"] + parts["inputs"] + max(building, merging, solving)
+        return parts["libraries"] + parts["inputs"] + parts.get("taps", 0) + max(building, merging, solving)
 
     def peak_on_disk(self, parts: dict[str, int]) -> int:
         """Return the same where the dictionary is on disk."""
-        return parts["libraries"] + _SHARDS + max(parts["roll-out chunk"], self._solver_bytes(parts))
+        own = parts["libraries"] + parts.get("taps", 0) + _SHARDS
+        return own + max(parts["roll-out chunk"], self._solver_bytes(parts))
 
     def _solver_bytes(self, parts: dict[str, int]) -> int:
         systems = ("row vectors", "Gram matrix", "Hessian", "dense columns", "normal matrix")
@@ -330,8 +346,9 @@ class _Job:
 
     def __str__(self) -> str:
         widths = ", ".join(map(str, self.hidden))
+        taps = f" with {self.n_taps} taps per neuron" if self.n_taps else ""
         return (
             f"{self.n_rows:,} rows × {self.n_columns:,} columns, {self.n_steps} steps, {self.n_features} features, "
-            f"hidden ({widths}), {self.loss} loss with {self.n_outputs} outputs, readout {self.readout}, strength "
-            f"{self.strength_ratio:g} of the critical one"
+            f"hidden ({widths}){taps}, {self.loss} loss with {self.n_outputs} outputs, readout {self.readout}, "
+            f"strength {self.strength_ratio:g} of the critical one"
         )

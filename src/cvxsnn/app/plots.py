@@ -1,9 +1,10 @@
-"""Plots of spikes, membranes, read-outs, gaps and dictionaries.
+"""Plots of spikes, membranes, receptive fields, read-outs, gaps and dictionaries.
 
 Every function draws on matplotlib axes, new ones if none are given, and returns them. Where a network is expected, a
 fitted estimator is accepted; its sequences are then as for its ``predict``.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
@@ -19,14 +20,14 @@ from ..core.errors import InvalidInputError
 from ..dictionary import DictionaryHealth
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import NEURON_MODELS, roll_out
-from ..neurons.exact import snap_inputs
+from ..neurons import NEURON_MODELS, HiddenLayer, Stepper, roll_out
 from .models import as_the_network_reads, network_of
 
 Estimator = SpikingClassifier | SpikingRegressor
 
 _MAX_NEURONS = 80
 _N_MEMBRANES = 3
+_N_IMAGES = 8
 
 
 def plot_raster(
@@ -102,6 +103,68 @@ def plot_membranes(
     axes.set(xlabel="step", ylabel="membrane", title="Membranes (dot: spike)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    return axes
+
+
+def plot_receptive_field(
+    network: SpikingNetwork | Estimator,
+    neuron: int,
+    feature_shape: tuple[int, int] | None = None,
+    layer: int = 1,
+    axes: Axes | None = None,
+) -> Axes:
+    """Plot the weights of one neuron against what they read: a heat map of delay and feature.
+
+    Weights are those of the network: an estimator standardises its inputs first.
+
+    Parameters
+    ----------
+    network : SpikingNetwork or fitted estimator
+        The model.
+    neuron : int
+        Number ``subnetwork * width + neuron`` in its layer.
+    feature_shape : tuple of int, optional
+        Rows and columns of an image that the features of a step are. If given, images are drawn side by side instead,
+        one for each delay or, if there are more than 8 delays, for each group of them, with the sum of their weights.
+    layer : int
+        Number of the hidden layer, from 1. Above the first, the features are the neurons below.
+    axes : Axes, optional
+        Where to draw.
+    """
+    layers = network_of(network).layers
+    if not 1 <= layer <= len(layers):
+        raise InvalidInputError(f"expected a hidden layer from 1 to {len(layers)}, got {layer!r}")
+    own = layers[layer - 1]
+    n_neurons = own.n_subnetworks * own.width
+    if not 0 <= neuron < n_neurons:
+        raise InvalidInputError(f"expected a neuron from 0 to {n_neurons - 1} of layer {layer}, got {neuron!r}")
+    if feature_shape is not None and math.prod(feature_shape) != own.n_inputs:
+        raise InvalidInputError(
+            f"expected a feature_shape of {own.n_inputs} features in all, such as (1, {own.n_inputs}), got "
+            f"{feature_shape!r}"
+        )
+    field = _receptive_field(own.take(slice(neuron // own.width, neuron // own.width + 1)), neuron % own.width)
+    feature = "feature" if layer == 1 else "neuron below"
+    axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
+    if feature_shape is None:
+        shown = field.numpy()
+        axes.set(xlabel=feature, ylabel="delay in steps")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        height, width = feature_shape
+        groups = np.array_split(np.arange(len(field)), min(len(field), _N_IMAGES))
+        shown = np.full((height, len(groups) * (width + 1) - 1), np.nan)  # a column between images stays empty
+        for number, delays in enumerate(groups):
+            shown[:, number * (width + 1) :][:, :width] = field[delays].sum(0).reshape(height, width)
+        names = [str(delays[0]) if len(delays) == 1 else f"{delays[0]}–{delays[-1]}" for delays in groups]
+        axes.set_xticks([number * (width + 1) + (width - 1) / 2 for number in range(len(groups))], names)
+        axes.set(xlabel="delay in steps", yticks=[])
+    limit = float(np.nanmax(np.abs(shown))) or 1.0
+    image = axes.imshow(shown, cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none")
+    axes.set_aspect("auto" if feature_shape is None else "equal")
+    axes.figure.colorbar(image, ax=axes, label="weight")
+    axes.set_title(f"Receptive field of neuron {neuron} of layer {layer}")
     return axes
 
 
@@ -240,6 +303,17 @@ def _strongest(network: SpikingNetwork, count: int) -> Tensor:
     return torch.tensor(list(dict.fromkeys(network.neurons[order].tolist()))[:count], device=network.neurons.device)
 
 
+def _receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
+    """Return the weights of a neuron of the only subnetwork, of shape (max_delay + 1, n_inputs)."""
+    field = torch.zeros(layer.max_delay + 1, layer.n_inputs, dtype=torch.float64)
+    weight = layer.weight[0, :, neuron].double().cpu()
+    if not layer.has_delays:
+        field[0] = weight
+        return field
+    delay, source = (value[0, :, neuron].long().cpu() for value in (layer.delay, layer.source))
+    return field.index_put((delay * (weight != 0), source), weight, accumulate=True)
+
+
 def _prepare(model: SpikingNetwork | Estimator, sequence: Array) -> tuple[SpikingNetwork, Tensor]:
     """Return a model's network, and a sequence as a batch that it reads."""
     network = network_of(model)
@@ -267,19 +341,15 @@ def _check_values(values: object, kind: type, name: str) -> None:
 
 def _membranes(network: SpikingNetwork, inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Return membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
-    *lower, last = network.layers
+    last = network.layers[-1]
     if not NEURON_MODELS.of(last).keeps_membrane:
         raise InvalidInputError(
             f"expected neurons that keep a membrane, got {NEURON_MODELS.of(last).name} neurons, which have none"
         )
-    below = roll_out(lower, inputs, "all").view(*inputs.shape[:2], last.n_subnetworks, -1) if lower else None
-    state = last.initial_state(1)
-    membranes, spikes = [], []
-    for t in range(inputs.shape[1]):
-        block = snap_inputs(inputs[:, t]) if below is None else below[:, t].double().transpose(0, 1)
-        # Weighted sums that a roll-out accepts are exact in float64: they are rounded once, here, as they are there.
-        drive = (block @ last.weight.double()).to(last.weight.dtype) + last.bias[:, None]
-        last.step(drive, state)
-        membranes.append(state.membrane.flatten().clone())  # the next step overwrites it
-        spikes.append(state.spikes.flatten() != 0)
+    stepper = Stepper(network.layers)
+    state, membranes, spikes = stepper.start(1), [], []
+    for step in inputs.unbind(1):
+        state, fired = stepper.step(state, step)
+        membranes.append(state[-1].membrane.flatten())
+        spikes.append(fired[0])
     return torch.stack(membranes).cpu(), torch.stack(spikes).cpu()

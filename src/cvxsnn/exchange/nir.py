@@ -13,6 +13,12 @@ Readers start at zero, so the membrane is measured from its initial value: with 
 
 and LI's Euler step has :math:`\tau = \Delta t / (1 - \beta)` and :math:`R = 1 / (1 - \beta)`. Neurons that do not leak
 are integrated by a node I next to LI; each neuron uses one of the two, and the other outputs zero.
+
+Synapses with delays are grouped by their delay: those without one are in the Affine node, and for each delay d in use
+there are a Delay node of :math:`d\, \Delta t` seconds and a Linear node behind it, whose output is added to Affine's:
+
+    ──┬─────────────► Affine ──┬──► LI
+      └──► Delay ───► Linear ──┘
 """
 
 import io
@@ -32,10 +38,11 @@ from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_l
 from ..core.storage import write_atomically
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import LIFLayer
+from .delays import with_delays, without_delays
 from .dynamics import silent_start, tilt
 from .libraries import import_library, warn_lossy
-from .merging import lif_layers, merge_subnetworks
-from .nir_modules import DT
+from .merging import MAX_WEIGHTS, lif_layers, merge_subnetworks
+from .nir_modules import DT, whole_steps
 from .nir_network import NIRNetwork
 
 _GENERATOR, _FORMAT = "cvxsnn", 1
@@ -72,14 +79,28 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
         )
     nodes: dict[str, Any] = {"input": nir.Input(np.array([merged.n_features]))}
     edges: list[tuple[str, str]] = []
+    headers: list[dict[str, Any]] = []
     source, build = "input", _plain_layer if lossy else _exact_layer
     for depth, layer in enumerate(lif_layers(merged), 1):
         # nirtorch reads nodes in the order of their names, and none may precede those that it depends on.
         name = f"layer{depth:02}_{{}}".format
-        own, own_edges = build(nir, layer, dt, network.layers[0].weight.dtype)
+        lifted = without_delays(layer) if layer.has_delays else layer
+        *past, present = torch.split(lifted.weight[0], layer.n_inputs)
+        own, own_edges = build(nir, lifted.with_tensors({"weight": present[None]}), dt, network.layers[0].weight.dtype)
+        entries, ends = ["1_affine"], [end for start, end in own_edges if start == "1_affine"]
+        delayed = {delay: weight for delay, weight in enumerate(reversed(past), 1) if bool(weight.any())}
+        for delay, weight in delayed.items():
+            line, linear = _delay_names(delay)
+            own |= {line: nir.Delay(np.full(layer.n_inputs, delay * dt)), linear: nir.Linear(_numpy(weight.T))}
+            own_edges += [(line, linear), *((linear, end) for end in ends)]
+            entries.append(line)
         nodes |= {name(kind): own[kind] for kind in sorted(own)}
-        edges += [(source, name("1_affine")), *((name(start), name(end)) for start, end in own_edges)]
+        edges += [(source, name(entry)) for entry in entries]
+        edges += [(name(start), name(end)) for start, end in own_edges]
         source = name("4_spikes")
+        headers.append({"tie": layer.tie, "weight_bits": lifted.weight_bits})
+        if layer.has_delays:
+            headers[-1]["delays"] = list(delayed)
     nodes["readout"] = nir.Affine(_numpy(merged.weight.T), _numpy(merged.intercept))
     nodes["output"] = nir.Output(np.array([merged.n_outputs]))
     edges += [(source, "readout"), ("readout", "output")]
@@ -90,7 +111,7 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
         "dt": dt,
         "reset": "zero" if lossy else "subtract",
         "lossy": _LOSS if lossy else "",
-        "network": json.dumps(_header(network)),
+        "network": json.dumps(_header(network, headers)),
     }
     return nir.NIRGraph(nodes=nodes, edges=edges, metadata=metadata)
 
@@ -191,9 +212,13 @@ def _plain_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Bu
     return {"1_affine": affine, "4_spikes": neuron}, [("1_affine", "4_spikes")]
 
 
-def _header(network: SpikingNetwork) -> dict[str, Any]:
+def _delay_names(delay: int) -> tuple[str, str]:
+    """Return the names of the Delay node and of the Linear node of a delay."""
+    return f"0_delay{delay:07}", f"1_linear{delay:07}"
+
+
+def _header(network: SpikingNetwork, layers: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a SpikingNetwork has besides its graph."""
-    layers = [{"tie": layer.tie, "weight_bits": layer.weight_bits} for layer in lif_layers(network)]
     return {
         "format": _FORMAT,
         "dtype": str(network.layers[0].weight.dtype).removeprefix("torch."),
@@ -214,20 +239,35 @@ def _network_in(nodes: dict[str, Any], header: dict[str, Any], dt: float) -> Spi
 
 
 def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: float) -> LIFLayer:
-    affine, spikes, reset = (nodes[f"layer{depth:02}_{kind}"] for kind in ("1_affine", "4_spikes", "5_reset"))
+    name = f"layer{depth:02}_{{}}".format
+    affine, spikes, reset = (nodes[name(kind)] for kind in ("1_affine", "4_spikes", "5_reset"))
     decay = torch.ones(len(affine.bias), dtype=torch.float64)
-    leak = nodes.get(f"layer{depth:02}_2_leak")
+    leak = nodes.get(name("2_leak"))
     if leak is not None:
         decay = torch.where(_torch(leak.r) == 0, 1.0, 1 - dt / _torch(leak.tau))
     start = _torch(spikes.metadata["initial_membrane"])  # minus the threshold, up to its tilt
-    return LIFLayer(
-        _torch(affine.weight).T[None],
+    settings = dict(settings)
+    delays = settings.pop("delays", None)
+    weights = {0: _torch(affine.weight).T}
+    for delay in delays or ():
+        line, linear = (nodes[name(kind)] for kind in _delay_names(delay))
+        if not np.all(whole_steps(line.delay, dt) == delay):
+            raise InvalidInputError(f"expected delays of {delay} steps in layer {depth}, got others")
+        weights[delay] = _torch(linear.weight).T
+    n_inputs = len(weights[0])
+    if (max(weights) + 1) * weights[0].numel() > MAX_WEIGHTS:
+        raise InvalidInputError(f"expected shorter delays, got {max(weights)} steps")
+    missing = torch.zeros_like(weights[0])
+    weight = torch.cat([weights.get(delay, missing) for delay in range(max(weights), -1, -1)])
+    layer = LIFLayer(
+        weight[None],
         _torch(affine.bias) + (1 - decay) * start,
         decay=decay,
         threshold=-_torch(reset.scale),
         initial_membrane=start,
         **settings,
     )
+    return layer if delays is None else with_delays(layer, n_inputs)
 
 
 def _read_file(read: Callable[[Path], Any], path: Path) -> Any:

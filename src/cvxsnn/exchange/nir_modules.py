@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..core.errors import InvalidInputError
 from .libraries import import_library
 
 DT = 1e-4
@@ -19,7 +20,7 @@ NodeMap = dict[type, Callable[[Any], nn.Module]]
 def nirtorch_node_map(dt: float = DT) -> NodeMap:
     """Return a map of node types for ``nirtorch.nir_to_torch(graph, nirtorch_node_map(), dtype=...)``.
 
-    It has all types but Delay. Affine and convolutions are included because nirtorch 2.6 gets them wrong: it never sets
+    It has all types. Affine and convolutions are included because nirtorch 2.6 gets them wrong: it never sets
     the bias of an Affine, so that a random one remains, and it swaps the channels of a convolution.
 
     Parameters
@@ -38,6 +39,7 @@ def nirtorch_node_map(dt: float = DT) -> NodeMap:
         nir.Linear: _affine,
         nir.Scale: lambda node: Scale(node.scale),
         nir.Threshold: lambda node: Threshold(node.threshold),
+        nir.Delay: lambda node: Delay(node.delay, dt),
         nir.Conv1d: lambda node: _convolution(nn.Conv1d, node),
         nir.Conv2d: lambda node: _convolution(nn.Conv2d, node),
         nir.Flatten: lambda node: nn.Flatten(*map(_after_batch, (node.start_dim, node.end_dim))),
@@ -119,6 +121,32 @@ class Threshold(nn.Module):
         return (inputs > self.threshold).to(inputs.dtype)
 
 
+class Delay(nn.Module):
+    """Returns each value some steps after it came, and zero before the first has come.
+
+    Parameters
+    ----------
+    delay : array
+        Seconds, in whole steps, for each value.
+    dt : float
+        Seconds per step.
+    """
+
+    steps: Tensor
+
+    def __init__(self, delay: Any, dt: float) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.from_numpy(whole_steps(delay, dt)))
+        self._longest = int(self.steps.max())
+
+    def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return output and state, which is the last inputs, one step later."""
+        past = inputs.new_zeros(len(inputs), self._longest, *inputs.shape[1:]) if state is None else state
+        values = torch.cat((past, inputs[:, None]), dim=1)
+        output = values.gather(1, (self._longest - self.steps).expand_as(inputs)[:, None])[:, 0]
+        return output, values[:, 1:]
+
+
 class Scale(nn.Module):
     """Multiplies each value by a factor."""
 
@@ -131,6 +159,19 @@ class Scale(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the scaled values."""
         return inputs * self.scale
+
+
+def whole_steps(delay: Any, dt: float) -> npt.NDArray[np.int64]:
+    """Return delays in steps, and refuse those that are no whole number of them."""
+    exact = np.asarray(delay, dtype=np.float64) / dt
+    steps = np.rint(exact)
+    # Files may have seconds in float32.
+    if not np.all((exact >= 0) & (np.abs(exact - steps) <= 1e-6 * np.maximum(steps, 1))):
+        raise InvalidInputError(
+            f"expected delays of whole steps of {dt:g} seconds, got delays from {exact.min() * dt:g} to "
+            f"{exact.max() * dt:g} seconds: pass a dt that divides them"
+        )
+    return steps.astype(np.int64)
 
 
 def _integrator(r: npt.NDArray[Any], dt: float) -> Integrator:

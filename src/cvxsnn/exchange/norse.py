@@ -45,7 +45,7 @@ class NorseNetwork(PeerNetwork):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Apply ``fn`` to the cells' parameters too, which Norse keeps in a tuple that torch does not see."""
-        cells: list[Any] = list(self.layers)[1::2]
+        cells: list[Any] = self.neurons
         for cell in cells:
             cell.p = type(cell.p)(*(fn(value) if isinstance(value, Tensor) else value for value in cell.p))
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from ..dictionary.packed import parse_readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..neurons.exact import snap_inputs
+from .delays import DelayLine, without_delays
 from .merging import lif_layers, merge_subnetworks
 
 
@@ -23,10 +24,16 @@ class PeerLayer(NamedTuple):
     neuron: nn.Module
     initial_membrane: Tensor
     loss: str = ""
+    delay_line: DelayLine | None = None
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The modules in the order in which they are applied."""
+        return [module for module in (self.delay_line, self.linear, self.neuron) if module is not None]
 
 
 ConvertLayer = Callable[[LIFLayer, int], PeerLayer]
-"""Converts a layer of a merged network, given its number from 1."""
+"""Converts a layer of a merged network that has no delays, given its number from 1."""
 
 
 class PeerNetwork(nn.Module, ABC):
@@ -35,7 +42,8 @@ class PeerNetwork(nn.Module, ABC):
     Attributes
     ----------
     layers : ModuleList
-        Linear layer, neuron, linear layer, neuron, and so on.
+        Linear layer, neuron, linear layer, neuron, and so on. A :class:`DelayLine` comes before each linear layer that
+        reads past inputs too.
     output : Linear
         Reads the last neurons, or each of them in every window of time.
     heads, readout
@@ -51,7 +59,7 @@ class PeerNetwork(nn.Module, ABC):
 
     def __init__(self, layers: Sequence[PeerLayer], source: SpikingNetwork, time_first: bool) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(module for layer in layers for module in (layer.linear, layer.neuron))
+        self.layers = nn.ModuleList(module for layer in layers for module in layer.modules)
         dtype = layers[0].linear.weight.dtype
         self.output = make_linear(source.weight.detach(), source.intercept.detach(), dtype)
         for depth, layer in enumerate(layers):
@@ -65,7 +73,14 @@ class PeerNetwork(nn.Module, ABC):
     def of(cls, network: SpikingNetwork, library: str, convert: ConvertLayer, time_first: bool) -> Self:
         """Convert a network layer by layer, after merging its subnetworks."""
         merged = merge_subnetworks(network, library)
-        return cls([convert(layer, depth) for depth, layer in enumerate(lif_layers(merged), 1)], merged, time_first)
+        layers = []
+        for depth, layer in enumerate(lif_layers(merged), 1):
+            if layer.has_delays:
+                line = DelayLine(layer.n_inputs, layer.max_delay)
+                layers.append(convert(without_delays(layer), depth)._replace(delay_line=line))
+            else:
+                layers.append(convert(layer, depth))
+        return cls(layers, merged, time_first)
 
     @abstractmethod
     def scan(self, neuron: nn.Module, drive: Tensor, membrane: Tensor) -> Tensor:
@@ -74,7 +89,12 @@ class PeerNetwork(nn.Module, ABC):
     @property
     def initial_membranes(self) -> list[Tensor]:
         """The membranes before the first step, per layer."""
-        return [self.get_buffer(f"initial_membrane{depth}") for depth in range(len(self.layers) // 2)]
+        return [self.get_buffer(f"initial_membrane{depth}") for depth in range(len(self.neurons))]
+
+    @property
+    def neurons(self) -> list[nn.Module]:
+        """The neurons of each layer."""
+        return [module for module in self.layers if not isinstance(module, (DelayLine, nn.Linear))]
 
     def spikes(self, inputs: Array) -> Tensor:
         """Return the spikes of the last hidden layer at all steps, as floats, in the layout of the inputs."""
@@ -102,9 +122,12 @@ class PeerNetwork(nn.Module, ABC):
         weight = self.output.weight
         block = snap_inputs(block.to(weight.device)).to(weight.dtype)
         block = block if self.time_first else block.transpose(0, 1)
-        for depth, membrane in enumerate(self.initial_membranes):
-            drive = self.layers[2 * depth](block)
-            block = self.scan(self.layers[2 * depth + 1], drive, membrane.expand_as(drive[0])).to(drive.dtype)
+        membranes = iter(self.initial_membranes)
+        for module in self.layers:
+            if isinstance(module, (DelayLine, nn.Linear)):
+                block = module(block)
+            else:
+                block = self.scan(module, block, next(membranes).expand_as(block[0])).to(block.dtype)
         return block
 
     def _in_layout(self, values: Tensor) -> Tensor:

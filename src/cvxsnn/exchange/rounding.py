@@ -71,7 +71,7 @@ def quantise(neurons: SpikingNetwork | WitnessSet, bits: int = 8) -> SpikingNetw
 
     All weights that lead to one neuron, recurrent ones included, become ``bits``-bit integers times a power of two of
     its own. Its bias, threshold and initial membrane become multiples of 1/256 of that power, its decay a multiple of
-    1/4096.
+    1/4096. Delays stay as they are.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def round_readout(weight: Tensor, intercept: Tensor, bits: int) -> tuple[Tensor,
 
 
 def _quantise_layer(layer: HiddenLayer, bits: int) -> HiddenLayer:
-    weights = {name: value for name, value in layer.tensors().items() if value.ndim == 3}
+    weights = {name: value for name, value in layer.tensors().items() if name.endswith("weight")}
     rounded, unit = round_weights(torch.cat([*weights.values()], dim=1), bits)
     parts = torch.split(rounded, [value.shape[1] for value in weights.values()], dim=1)
     changes: dict[str, Any] = dict(zip(weights, parts, strict=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, log2
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import LIFLayer
 from ..neurons.lif import Tie
 from ..witnesses import Provenance, WitnessSet
+from .delays import DelayLine, with_delays
 from .peer_network import PeerNetwork
 
 _NO_ACTION = (nn.Identity, nn.Dropout, nn.Flatten)
@@ -59,8 +61,11 @@ def read_stack(
     """Convert a stack of linear layers and neurons; the public ``from_`` functions describe the arguments."""
     modules = [module for module in _leaves(model, library.neuron_type) if not isinstance(module, _NO_ACTION)]
     output = modules.pop() if modules and isinstance(modules[-1], nn.Linear) else None
-    linears, neurons = modules[::2], modules[1::2]
+    lines = {after: before for before, after in pairwise(modules) if isinstance(before, DelayLine)}
+    acting = [module for module in modules if not isinstance(module, DelayLine)]
+    linears, neurons = acting[::2], acting[1::2]
     is_stack = len(linears) == len(neurons) > 0 and all(isinstance(linear, nn.Linear) for linear in linears)
+    is_stack &= lines.keys() <= {*linears} and len(acting) + len(lines) == len(modules)
     if not is_stack or not all(isinstance(neuron, library.neuron_type) for neuron in neurons):
         names = ", ".join(type(module).__name__ for module in modules) or "none"
         raise InvalidInputError(
@@ -76,7 +81,8 @@ def read_stack(
         weight = arguments.pop("weight")
         finest = _roomy_bits(weight) if depth == 0 else _FINEST_BITS
         bits = finest if weight_bits is None else weight_bits
-        layers.append(LIFLayer(weight[None], weight_bits=bits, **arguments).to(dtype=dtype))
+        layer = LIFLayer(weight[None], weight_bits=bits, **arguments)
+        layers.append((with_delays(layer, lines[linear].n_inputs) if linear in lines else layer).to(dtype=dtype))
     if output is None:
         return WitnessSet(tuple(layers), Provenance("pretrained", {"library": library.name}))
     weight, bias = _parameters(output)

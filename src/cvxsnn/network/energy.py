@@ -1,6 +1,6 @@
 """Counting what a network does on data: synaptic operations, membrane updates, and the energy that these take."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
 import torch
@@ -11,7 +11,7 @@ from ..core.text_table import align
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_inputs
-from ..neurons.rollout import Steps, iterate_counts, iterate_rollout
+from ..neurons.rollout import check_stack, iterate_counts, iterate_rollout
 from .spiking_network import SpikingNetwork, check_network
 from .summary import connected_neurons
 
@@ -55,13 +55,15 @@ class LayerOperations:
     n_spikes : int
         Spikes that it fired.
     n_accumulates : int
-        Spikes that reached it, each times the non-zero weights that lead on from where it came from.
+        Spikes that reached it, once for each non-zero weight that leads on from where it came from. A spike with a
+        delay reaches a layer once, if it does so before the sequence ends.
     n_multiply_accumulates : int
         The same for inputs that are numbers, of which those that are zero cost nothing.
     n_membrane_updates : int
         One per neuron and step, for neuron models that keep a membrane.
     n_dense : int
-        Multiply-accumulates of a layer of as many neurons that are no spiking ones, none of whose weights is zero.
+        Multiply-accumulates of a layer of as many neurons that are no spiking ones, none of whose weights is zero; with
+        delays, of as many taps.
     """
 
     name: str
@@ -218,9 +220,10 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     """Count what a network does on sequences, event by event.
 
     A spike costs an addition for each non-zero weight that leads on from its neuron. Inputs cost the same if they are
-    all 0 or 1, and multiply-accumulates if they are other numbers. The read-out adds weights for the spikes that it
-    reads: those of the last step, or of every step for "all", "mean" and windows. The network is counted as it stands,
-    neurons that nobody reads included: count a compact reconstruction, which has none.
+    all 0 or 1, and multiply-accumulates if they are other numbers. A synapse with a delay adds its weight when the
+    spike arrives; a spike that would arrive after the last step of its sequence costs nothing there. The read-out adds
+    weights for the spikes that it reads: those of the last step, or of every step for "all", "mean" and windows. The
+    network is counted as it stands, neurons that nobody reads included: count a compact reconstruction, which has none.
 
     Parameters
     ----------
@@ -236,6 +239,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     """
     check_network(network)
     sequences = Sequences.of(inputs).to(network.weight.device)
+    check_stack(network.layers, sequences.n_features)
     inside, n_samples = sequences.is_inside(), len(sequences)
     n_steps = n_samples * sequences.n_steps if inside is None else int(inside.sum())
     values = snap_inputs(sequences.inputs)
@@ -243,27 +247,29 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
         values = values * inside[:, :, None]
     has_numbers = bool(((values != 0) & (values != 1)).any())
 
-    arrivals = (values != 0).sum((0, 1)).expand(network.n_subnetworks, -1)
+    # What arrives after each delay; neurons that read each other do so after one step.
+    reach = [max(1, min(layer.max_delay, sequences.n_steps)) for layer in network.layers]
+    arrivals = _arrivals([(slice(None), slice(None), values != 0)], sequences, network.n_features, reach[0])
+    arrivals = arrivals[:, None].expand(-1, network.n_subnetworks, -1)
     senders = torch.full((network.n_subnetworks,), network.n_features, device=values.device)
     connected, layers = connected_neurons(network), []
-    for depth, layer in enumerate(network.layers):
-        stack = network.layers[: depth + 1]
-        spikes = _spike_counts(stack, sequences, "all")
+    for depth, (layer, reach_above) in enumerate(zip(network.layers, [*reach[1:], 1], strict=True)):
+        blocks = iterate_rollout(network.layers[: depth + 1], sequences, "all")
+        spikes = _arrivals(blocks, sequences, layer.n_subnetworks * layer.width, reach_above)
+        spikes = spikes.view(-1, layer.n_subnetworks, layer.width)
         neurons = connected[depth].sum(1)
-        synaptic = int((arrivals * layer.fan_out()).sum())
+        synaptic = _n_additions(layer, arrivals)
         are_numbers = depth == 0 and has_numbers
-        feedback, n_dense = 0, int((senders * neurons).sum())
+        feedback, n_dense = 0, int((neurons * (layer.n_taps if layer.has_delays else senders)).sum())
         if layer.recurrence is not None:
-            # The last spikes of a sequence have no step left to be fed back in, and the initial ones are.
-            last = _spike_counts(stack, sequences, "last")
-            fed_back = spikes - last + n_samples * layer.initial_spikes.to(torch.int64)
+            fed_back = spikes[1] + n_samples * layer.initial_spikes.to(torch.int64)
             feedback = int((fed_back * (layer.recurrence != 0).sum(2)).sum())
             n_dense += int((neurons * neurons).sum())
         layers.append(
             LayerOperations(
                 f"hidden {depth + 1}",
                 n_neurons=int(neurons.sum()),
-                n_spikes=int(spikes.sum()),
+                n_spikes=int(spikes[0].sum()),
                 n_accumulates=feedback + (0 if are_numbers else synaptic),
                 n_multiply_accumulates=synaptic if are_numbers else 0,
                 n_membrane_updates=int(neurons.sum()) * n_steps if NEURON_MODELS.of(layer).keeps_membrane else 0,
@@ -271,17 +277,17 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
             )
         )
         arrivals, senders = spikes, neurons
-    if network.readout == "last":
-        arrivals = _spike_counts(network.layers, sequences, "last")
-    elif network.n_windows > 1:
-        arrivals = _window_counts(network, sequences)
+    # What does not arrive one step later was sent in the last step.
+    read = arrivals[0] - arrivals[1] if network.readout == "last" else arrivals[0]
+    if network.n_windows > 1:
+        read = _window_counts(network, sequences)
     fan_out = (network.weight != 0).sum(1)
     layers.append(
         LayerOperations(
             "read-out",
             n_neurons=network.n_outputs,
             n_spikes=0,
-            n_accumulates=int((arrivals.flatten()[network.columns] * fan_out).sum()),
+            n_accumulates=int((read.flatten()[network.columns] * fan_out).sum()),
             n_multiply_accumulates=0,
             n_membrane_updates=0,
             # A mean is linear: a network that does not spike takes it first and multiplies once.
@@ -291,13 +297,31 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     return Operations(tuple(layers), n_samples, n_steps)
 
 
-def _spike_counts(layers: Sequence[HiddenLayer], sequences: Sequences, steps: Steps) -> Tensor:
-    """Return how often each neuron of the last layer fired, shape (n_subnetworks, width), over all sequences."""
-    last = layers[-1]
-    counts = torch.zeros(last.n_subnetworks * last.width, dtype=torch.int64, device=sequences.device)
-    for _, columns, spikes in iterate_rollout(layers, sequences, steps):
-        counts[columns] += spikes.flatten(0, -2).sum(0)
-    return counts.view(last.n_subnetworks, last.width)
+def _arrivals(
+    blocks: Iterable[tuple[slice, slice, Tensor]], sequences: Sequences, n_columns: int, reach: int
+) -> Tensor:
+    """Return how many spikes arrive before their sequence ends, (reach + 1, n_columns), after delays 0 to ``reach``.
+
+    ``blocks`` are ``(rows, columns, spikes[rows, :, columns])``.
+    """
+    steps = torch.arange(sequences.n_steps, device=sequences.device)
+    last = sequences.n_steps - 1 if sequences.lengths is None else sequences.lengths[:, None] - 1
+    # A spike arrives after every delay up to the number of steps that are left.
+    steps_left = (last - steps).clamp(0, reach).expand(len(sequences), -1)
+    counts = torch.zeros(reach + 1, n_columns, dtype=torch.int64, device=sequences.device)
+    for rows, columns, spikes in blocks:
+        own = counts[:, columns]
+        own.index_add_(0, steps_left[rows].flatten(), spikes.flatten(0, 1).to(torch.int64))
+    return counts.flip(0).cumsum(0).flip(0)
+
+
+def _n_additions(layer: HiddenLayer, arrivals: Tensor) -> int:
+    """Return how often a layer adds a weight, for the arrivals (n_delays, n_subnetworks, n_inputs) that it reads."""
+    if not layer.has_delays:
+        return int((arrivals[0] * layer.fan_out()).sum())
+    subnetworks = torch.arange(layer.n_subnetworks, device=arrivals.device)[:, None, None]
+    delays = layer.delay.long().clamp(max=len(arrivals) - 1)
+    return int((arrivals[delays, subnetworks, layer.source.long()] * (layer.weight != 0)).sum())
 
 
 def _window_counts(network: SpikingNetwork, sequences: Sequences) -> Tensor:

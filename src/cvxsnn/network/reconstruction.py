@@ -1,7 +1,6 @@
 """What is kept of a convex solution: the network that it stands for, and the proof that it is optimal."""
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -15,7 +14,7 @@ from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
 from ..dictionary.packed import parse_readout
-from ..neurons import NEURON_MODELS, HiddenLayer
+from ..neurons import HiddenLayer
 from ..witnesses import WitnessSet
 from .spiking_network import OutputHead, SpikingNetwork
 
@@ -267,10 +266,12 @@ def _parallel(
 
 
 def _check_size(witnesses: WitnessSet, count: int, width: int, max_weights: int) -> None:
-    *sizes, last = (witnesses.n_features, *witnesses.hidden)
-    each = sum(a * b for a, b in pairwise(sizes)) + sizes[-1] * width
-    if NEURON_MODELS.find(witnesses.neuron).is_recurrent:
-        each += sum(a * a for a in sizes[1:]) + (sizes[-1] + last + width) * (last + width)
+    *lower, last = witnesses.layers
+    # Copies of a recurrent neuron stand beside the rest of its layer.
+    copies = width if last.recurrence is None else last.width + width - 1
+    each = last.n_taps * copies + sum(layer.n_taps * layer.width for layer in lower)
+    if last.recurrence is not None:
+        each += copies**2 + sum(layer.width**2 for layer in lower)
     if count * each > max_weights:
         raise BudgetError(
             f"expected a network of at most {max_weights:,} hidden weights, but {count} subnetworks with their own "

@@ -16,7 +16,7 @@ from ..data.sequences import Sequences, window_of_step
 from ..dictionary import Readout
 from ..dictionary.packed import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer, LayerState, Stepper, roll_out
-from ..neurons.rollout import count_spikes
+from ..neurons.rollout import check_stack, count_spikes
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,7 @@ class SpikingNetwork(nn.Module):
     ) -> None:
         super().__init__()
         parsed = parse_readout(readout)
-        if not layers:
-            raise InvalidInputError("expected at least one hidden layer, got none")
+        layers = check_stack(layers)
         for layer in layers:
             NEURON_MODELS.of(layer)  # refuses what is no registered neuron model
         self.stack = nn.ModuleList(_HeldLayer(layer) for layer in layers)
@@ -377,8 +376,10 @@ class SpikingNetwork(nn.Module):
     def extra_repr(self) -> str:
         """Return sizes on one line."""
         shape = " → ".join(map(str, (self.n_features, *self.hidden)))
+        longest = max(layer.max_delay for layer in self.layers)
+        delays = f", delays up to {longest}" if longest else ""
         read = f"{len(self.neurons)} {'neurons' if self.windows_read is None else 'windows of neurons'} read"
-        return f"{self.n_subnetworks} × ({shape}), {read} → {self.n_outputs}, {self.readout}"
+        return f"{self.n_subnetworks} × ({shape}){delays}, {read} → {self.n_outputs}, {self.readout}"
 
 
 @dataclass(frozen=True, eq=False)

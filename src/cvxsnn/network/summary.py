@@ -38,7 +38,13 @@ class LayerSummary:
     bias : tuple of float or None
         Smallest and largest.
     n_bytes : int
-        Bytes of all weights at ``weight_bits`` and of one 32-bit number per parameter and neuron.
+        Bytes of all weights at ``weight_bits`` and of one 32-bit number per parameter and neuron. With delays, each
+        weight also has an integer for its source and one for its delay, of no more bits than the largest needs.
+    max_delay : int
+        The largest delay in steps.
+    buffer_bytes : int
+        Bytes of the ring buffers that hold past inputs, ``max_delay`` steps of them: a bit per spike, and 32 per input
+        of the first layer, which all subnetworks share.
     """
 
     name: str
@@ -50,6 +56,8 @@ class LayerSummary:
     threshold: Range | None
     bias: Range | None
     n_bytes: int
+    max_delay: int = 0
+    buffer_bytes: int = 0
 
     @property
     def sparsity(self) -> float:
@@ -77,23 +85,31 @@ class NetworkSummary:
         """Bytes of all layers."""
         return sum(layer.n_bytes for layer in self.layers)
 
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of the ring buffers of all layers."""
+        return sum(layer.buffer_bytes for layer in self.layers)
+
     def __str__(self) -> str:
-        """Return a line on the whole, and one for each layer."""
-        header = ("layer", "neurons", "weights", "non-zero", "sparsity", "bits", "decay", "threshold", "bias", "bytes")
-        rows = [
-            (
-                layer.name,
-                f"{layer.n_neurons:,}",
-                f"{layer.n_weights:,}",
-                f"{layer.n_nonzero:,}",
-                f"{layer.sparsity:.1%}",
-                str(layer.weight_bits),
-                *(_text(values) for values in (layer.decay, layer.threshold, layer.bias)),
-                f"{layer.n_bytes:,}",
-            )
-            for layer in self.layers
-        ]
-        return f"{self.title}, {self.n_bytes:,} bytes\n{align(header, rows)}"
+        """Return a line on the whole, and one for each layer; delays are shown if there are any."""
+        columns = {
+            "layer": [layer.name for layer in self.layers],
+            "neurons": [f"{layer.n_neurons:,}" for layer in self.layers],
+            "weights": [f"{layer.n_weights:,}" for layer in self.layers],
+            "non-zero": [f"{layer.n_nonzero:,}" for layer in self.layers],
+            "sparsity": [f"{layer.sparsity:.1%}" for layer in self.layers],
+            "bits": [str(layer.weight_bits) for layer in self.layers],
+            "decay": [_text(layer.decay) for layer in self.layers],
+            "threshold": [_text(layer.threshold) for layer in self.layers],
+            "bias": [_text(layer.bias) for layer in self.layers],
+            "bytes": [f"{layer.n_bytes:,}" for layer in self.layers],
+        }
+        title = f"{self.title}, {self.n_bytes:,} bytes"
+        if self.buffer_bytes:
+            columns["max delay"] = [f"{layer.max_delay:,}" for layer in self.layers]
+            columns["buffer"] = [f"{layer.buffer_bytes:,}" for layer in self.layers]
+            title += f" and {self.buffer_bytes:,} bytes of past inputs"
+        return f"{title}\n{align(tuple(columns), list(zip(*columns.values(), strict=True)))}"
 
 
 def summarise(network: SpikingNetwork) -> NetworkSummary:
@@ -113,7 +129,9 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
     layers, senders = [], torch.full((network.n_subnetworks,), network.n_features, device=network.weight.device)
     for depth, (layer, is_connected) in enumerate(zip(network.layers, connected_neurons(network), strict=True), 1):
         neurons = is_connected.sum(1)
-        weights, n_weights = [layer.weight], int((senders * neurons).sum())
+        weights, n_weights = [layer.weight], int((neurons * (layer.n_taps if layer.has_delays else senders)).sum())
+        tap_bits = n_weights * _n_bits(layer.n_inputs - 1, layer.max_delay) if layer.has_delays else 0
+        held = _NUMBER_BITS * layer.n_inputs if depth == 1 else int(senders.sum())
         if layer.recurrence is not None and bool(layer.recurrence.any()):
             weights, n_weights = [*weights, layer.recurrence], n_weights + int(neurons.square().sum())
         ranges = {
@@ -132,7 +150,9 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
                 ranges.get("decay"),
                 ranges.get("threshold"),
                 ranges["bias"],
-                _bytes(n_weights * bits + int(neurons.sum()) * len(ranges) * _NUMBER_BITS),
+                _bytes(n_weights * bits + tap_bits + int(neurons.sum()) * len(ranges) * _NUMBER_BITS),
+                layer.max_delay,
+                _bytes(layer.max_delay * held),
             )
         )
         senders = neurons
@@ -181,6 +201,11 @@ def _bits(weight: Tensor) -> int:
         if bool((snap_weights(weight, bits) == weight).all()):
             return bits
     return 8 * weight.element_size()
+
+
+def _n_bits(*largest: int) -> int:
+    """Return the bits of unsigned integers up to these."""
+    return sum(value.bit_length() for value in largest)
 
 
 def _bytes(n_bits: int) -> int:

@@ -77,7 +77,7 @@ def roll_out(
     """
     check_choice("steps", steps, ("last", "all"))
     sequences = Sequences.of(inputs)
-    layers = _checked_stack(layers, sequences.n_features)
+    layers = check_stack(layers, sequences.n_features)
     shape = (len(sequences),) if steps == "last" else (len(sequences), sequences.n_steps)
     shape = (*shape, layers[-1].n_subnetworks, layers[-1].width)
     spikes = torch.empty(shape, dtype=torch.bool, device=sequences.device)
@@ -174,7 +174,7 @@ def _iterate_blocks(
     if chunk_bytes is None:
         chunk_bytes = share_of(inputs.device, CHUNK_BYTES_GPU) if inputs.is_cuda else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
-    layers = [layer.to(inputs.device) for layer in _checked_stack(layers, inputs.shape[2])]
+    layers = [layer.to(inputs.device) for layer in check_stack(layers, inputs.shape[2])]
     weights = _fast_weights(layers, inputs)
     scratch = ScratchArrays()
     n_samples, n_steps, _ = inputs.shape
@@ -202,7 +202,7 @@ class Stepper:
     """
 
     def __init__(self, layers: Sequence[HiddenLayer]) -> None:
-        self._layers = _checked_stack(layers)
+        self._layers = check_stack(layers)
         self._levels = [layer.levels for layer in self._layers]
         self._upper_weights = [_exact_weight(layer, 1.0) for layer in self._layers[1:]]
         self._scratch = ScratchArrays()
@@ -478,7 +478,8 @@ def _plan_blocks(
     return max(row_multiple, rows // row_multiple * row_multiple), block_subnetworks
 
 
-def _checked_stack(layers: Sequence[HiddenLayer], n_features: int | None = None) -> list[HiddenLayer]:
+def check_stack(layers: Sequence[HiddenLayer], n_features: int | None = None) -> list[HiddenLayer]:
+    """Return layers that can stand upon each other, and refuse others."""
     if not layers:
         raise InvalidInputError("expected at least one hidden layer, got none")
     for layer in layers:

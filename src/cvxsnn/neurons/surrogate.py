@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .layer import HiddenLayer, per_sample
 from .lif import LIFLayer, Tie, fire, lif_membrane
-from .taps import lift, lifted_weight
+from .taps import lift, lifted_weight, longest_delay
 from .threshold import threshold_membrane
 
 Surrogate = Literal["sigmoid", "fast_sigmoid", "arctan"]
@@ -91,7 +91,7 @@ class TrainableLayer(nn.Module, ABC):
     slope : function
         The surrogate derivative.
     dynamics : collection of str
-        Which of the per-neuron parameters are trained beside the weights.
+        Which of the per-neuron parameters are trained beside the weights. Sources and delays of taps stay as they are.
     """
 
     weight: nn.Parameter
@@ -101,6 +101,8 @@ class TrainableLayer(nn.Module, ABC):
     def __init__(self, layer: HiddenLayer, slope: Callable[[Tensor], Tensor], dynamics: frozenset[str]) -> None:
         super().__init__()
         self._layer, self._slope = layer, slope
+        # A tap whose weight is zero is trained like any other, so its delay counts.
+        self._max_delay = longest_delay(layer) if layer.has_delays else 0
         for name, value in layer.tensors().items():
             is_trained = value.is_floating_point() and (name.endswith("weight") or name in dynamics)
             self.register_parameter(name, nn.Parameter(value.clone(), requires_grad=is_trained))
@@ -109,7 +111,7 @@ class TrainableLayer(nn.Module, ABC):
         """Return spikes (n_subnetworks, n_steps, n_samples, width) for (n_steps, n_samples, n_inputs) or K of those."""
         weight: Tensor = self.weight
         if self._layer.has_delays:
-            block, weight = lift(block, self._layer.max_delay), lifted_weight(self._layer, weight)
+            block, weight = lift(block, self._max_delay), lifted_weight(self._layer, weight, self._max_delay)
         n_steps, n_samples, n_values = block.shape[-3:]
         flat = block.reshape(*block.shape[:-3], n_steps * n_samples, n_values)
         drive = flat @ weight + per_sample(self.bias)

@@ -304,7 +304,12 @@ def _spread(weight: Tensor, place: Tensor, size: int) -> Tensor:
     return weight.new_zeros(len(weight), size, weight.shape[2]).scatter_add(1, place, weight)
 
 
-def lifted_weight(layer: HiddenLayer, weight: Tensor) -> Tensor:
+def longest_delay(layer: HiddenLayer) -> int:
+    """Return the largest delay of a layer that has delays, over all taps: also those whose weight is zero."""
+    return int(layer.delay.max())
+
+
+def lifted_weight(layer: HiddenLayer, weight: Tensor, max_delay: int) -> Tensor:
     """Return weights of the taps of a layer as weights of all values of a lifted input, with gradients.
 
     Parameters
@@ -313,13 +318,16 @@ def lifted_weight(layer: HiddenLayer, weight: Tensor) -> Tensor:
         A layer with delays.
     weight : Tensor of shape (n_subnetworks, n_taps, width)
         The weights of its taps.
+    max_delay : int
+        How many steps the lifted input looks back, at least :func:`longest_delay`.
 
     Returns
     -------
     Tensor of shape (n_subnetworks, (max_delay + 1) * n_inputs, width)
         The weights, with zeros where a neuron does not read.
     """
-    return _spread(weight, _places(layer), (layer.max_delay + 1) * layer.n_inputs)
+    place = (max_delay - layer.delay.long()) * layer.n_inputs + layer.source
+    return _spread(weight, place, (max_delay + 1) * layer.n_inputs)
 
 
 def lift(block: Tensor, max_delay: int) -> Tensor:

@@ -29,6 +29,8 @@ def test_the_command_prints_tables_and_json():
     assert found["memory"]["dictionary"] == dictionary_bytes(1000, 200)
     assert found["available"] == 8 * GB
     assert found["total_seconds"] == pytest.approx(sum(found["seconds"].values()))
+    assert "taps" not in found["memory"]
+    assert json.loads(run(*sizes, "--taps", 8, "--json").stdout)["memory"]["taps"] > 0
 
 
 @pytest.mark.usefixtures("known_rates")

@@ -1,5 +1,7 @@
 """Small networks, data and jobs, and how they are trained."""
 
+from dataclasses import replace
+
 import torch
 
 import cvxsnn as cs
@@ -18,6 +20,21 @@ QUICK = SurrogateSettings(epochs=6, batch_size=16, seed=3)
 def draw_network(data=DATA, objective=LOGISTIC, hidden=(12,), neuron="lif", dtype=torch.float32, seed=0, **family):
     witnesses = cs.gaussian_witnesses(data.inputs.shape[2], hidden, 2, neuron=neuron, seed=seed, dtype=dtype, **family)
     return initial_network(witnesses.layers, objective, data, seed)
+
+
+def delayed(network, n_taps=5, max_delay=2, seed=0):
+    """A network of the same widths whose neurons have taps with delays."""
+    generator = torch.Generator().manual_seed(seed)
+    layers = []
+    for layer in network.layers:
+        shape = (layer.n_subnetworks, n_taps, layer.width)
+        taps = {
+            "weight": torch.randn(shape, generator=generator, dtype=layer.weight.dtype),
+            "source": torch.randint(layer.n_inputs, shape, generator=generator),
+            "delay": torch.randint(max_delay + 1, shape, generator=generator),
+        }
+        layers.append(replace(layer, **taps, n_sources=layer.n_inputs))
+    return cs.SpikingNetwork(layers, network.weight, network.heads, network.intercept, network.neurons, network.readout)
 
 
 def accuracy(network):

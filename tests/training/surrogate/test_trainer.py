@@ -13,6 +13,7 @@ from training.surrogate.runs import (
     XOR,
     accuracy,
     are_same,
+    delayed,
     draw_network,
     jobs_of_addition,
     tensors_of,
@@ -25,6 +26,7 @@ from cvxsnn.convex import Objective
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
+from cvxsnn.neurons.taps import lift
 from cvxsnn.training import SurrogateSettings, train_surrogate
 from cvxsnn.training.surrogate.settings import initial_network
 from cvxsnn.training.surrogate.trainer import SurrogateJob, train_jobs
@@ -404,3 +406,61 @@ def test_scores_that_are_pairs_survive_a_checkpoint(tmp_path):
         train(score=accuracy_and_size, callback=interrupt, checkpoint=tmp_path / "run")
     assert_same_run(train(score=accuracy_and_size, checkpoint=tmp_path / "run"), whole)
     assert whole.best.score == max(epoch.score for epoch in whole.history)
+
+
+@pytest.mark.parametrize("neuron", ["lif", "threshold"])
+def test_training_with_all_delays_is_training_on_lifted_inputs_step_for_step(neuron):
+    max_delay, n_features = 2, DATA.inputs.shape[2]
+    lifted_inputs = lift(DATA.inputs.transpose(0, 1), max_delay).transpose(0, 1)
+    lifted = TrainingSet(lifted_inputs, DATA.targets)
+    dense = draw_network(lifted, neuron=neuron, dtype=torch.float64)
+    (layer,) = dense.layers
+    place = torch.arange(layer.n_inputs)[:, None].expand(layer.weight.shape)
+    taps = {"source": place % n_features, "delay": max_delay - place // n_features, "n_sources": n_features}
+    network = cs.SpikingNetwork([replace(layer, **taps)], dense.weight, dense.heads, dense.intercept)
+    settings = replace(QUICK, epochs=3, weight_decay=0.1, clip_norm=0.5, learning_rate=3e-2)
+    expected = train(settings, dense, lifted, score=lambda network: 0.0)
+    found = train(settings, network, score=lambda network: 0.0)
+    assert [e.loss for e in found.history[1:]] == [e.loss for e in expected.history[1:]]
+    (before,), (after,), (other,) = network.layers, found.network.layers, expected.network.layers
+    assert not torch.equal(after.weight, before.weight)
+    for name, value in other.tensors().items():
+        assert torch.equal(after.tensors()[name], value), name
+    assert torch.equal(after.delay, before.delay)
+    assert torch.equal(found.network.weight, expected.network.weight)
+
+
+def test_an_interrupted_run_with_delays_goes_on_as_if_nothing_had_happened(tmp_path):
+    network, file = delayed(draw_network(hidden=(6, 8))), tmp_path / "run.safetensors"
+
+    def interrupt(done, total):
+        if done == 3:
+            raise InterruptedTrainingError
+
+    with pytest.raises(InterruptedTrainingError):
+        train(network=network, callback=interrupt, checkpoint=file)
+    assert_same_run(train(network=network, checkpoint=file), train(network=network))
+    with pytest.raises(InvalidInputError, match="expected a checkpoint of this network"):
+        train(network=delayed(network, max_delay=1), checkpoint=file)
+
+
+def test_networks_with_delays_train_side_by_side_as_each_alone():
+    jobs = [
+        replace(job, network=delayed(job.network, n_taps, 2 + number, number))
+        for (number, job), n_taps in zip(enumerate(jobs_of_addition()[:4]), (4, 4, 4, 7), strict=True)
+    ]
+    assert len({job.shape for job in jobs}) == 2  # taps are part of the architecture
+    for run, job in zip(train_jobs(jobs), jobs, strict=True):
+        assert run.history[0].score == job.score(job.network)
+        assert run.best.score == job.score(run.network)
+        alone = train_surrogate(job.network, job.data, job.objective, job.settings, score=job.score)
+        losses, expected = ([e.loss for e in own.history][1:3] for own in (run, alone))
+        assert losses == pytest.approx(expected, rel=SINGLE_PRECISION)
+        for before, after in zip(job.network.layers, run.network.layers, strict=True):
+            assert torch.equal(before.source, after.source)
+            assert torch.equal(before.delay, after.delay)
+
+
+def test_a_batch_counts_the_past_inputs_that_it_keeps():
+    short, long = (replace(jobs_of_addition()[0], network=delayed(draw_network(), max_delay=d)) for d in (1, 50))
+    assert long.bytes > 2 * short.bytes

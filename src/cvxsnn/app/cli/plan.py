@@ -16,6 +16,7 @@ def plan(
     outputs: Annotated[int, typer.Option(help="Outputs, or classes of a softmax.")] = 1,
     features: Annotated[int, typer.Option(help="Numbers per step.")] = 16,
     hidden: Annotated[str | None, typer.Option(help="Widths of a subnetwork's layers, such as 256,512.")] = None,
+    taps: Annotated[int | None, typer.Option(help="Synapses per neuron, in layers with delays.")] = None,
     loss: Annotated[str, typer.Option(help="squared, logistic, softmax or hinge.")] = "squared",
     readout: Annotated[str, typer.Option(help="last, mean or all.")] = "last",
     windows: Annotated[int | None, typer.Option(help="Windows of time for --readout mean.")] = None,
@@ -37,6 +38,7 @@ def plan(
             steps,
             n_features=features,
             hidden=None if hidden is None else parse_widths(hidden),
+            n_taps=taps,
             n_outputs=outputs,
             loss=loss,  # type: ignore[arg-type]
             readout=readout,

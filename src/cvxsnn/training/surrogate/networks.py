@@ -16,6 +16,12 @@ from .dropout import Dropout
 from .simultaneous import SimultaneousNetworks
 
 
+def architecture(network: SpikingNetwork) -> tuple[object, ...]:
+    """Return what networks that train side by side have in common."""
+    taps = tuple((layer.has_delays, layer.n_taps) for layer in network.layers)
+    return network.n_features, network.n_subnetworks, network.hidden, taps, network.heads, network.readout
+
+
 class TrainableNetworks(nn.Module):
     """Networks of one architecture, in the arithmetic of the layers they start from.
 
@@ -46,8 +52,7 @@ class TrainableNetworks(nn.Module):
         super().__init__()
         first = networks[0]
         for other in networks[1:]:
-            same = (other.n_subnetworks, other.hidden, other.heads, other.readout, other.n_features)
-            if same != (first.n_subnetworks, first.hidden, first.heads, first.readout, first.n_features):
+            if architecture(other) != architecture(first):
                 raise InvalidInputError("expected networks of one architecture to train side by side, got several")
             if not torch.equal(other.columns, first.columns):
                 raise InvalidInputError("expected networks that read the same neurons to train side by side")

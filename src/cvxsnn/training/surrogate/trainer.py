@@ -25,9 +25,10 @@ from ...core.storage import read_tensors, write_tensors
 from ...data.sequences import TrainingSet
 from ...network.spiking_network import SpikingNetwork
 from ...neurons.exact import snap_inputs
+from ...neurons.taps import longest_delay
 from ..scores import Score, ScoreFunction, TaskScore
 from .dropout import Dropout
-from .networks import TrainableNetworks
+from .networks import TrainableNetworks, architecture
 from .settings import Epoch, SurrogateRun, SurrogateSettings, target_scale
 from .simultaneous import score_simultaneously
 from .single import SingleAdam
@@ -68,7 +69,7 @@ class SurrogateJob:
         """Key that is equal for jobs that can train side by side."""
         network, heads = self.network, self.objective.heads(self.data)[0]
         return (
-            (network.n_subnetworks, network.hidden, network.heads, network.readout, network.n_features),
+            architecture(network),
             (tuple(network.columns.tolist()), network.weight.device, network.layers[0].weight.dtype),
             (self.data.inputs.shape, self.data.sequences.lengths is None),
             tuple((type(head.loss), repr(vars(head.loss)), head.targets.shape) for head in heads),
@@ -78,9 +79,10 @@ class SurrogateJob:
 
     @property
     def bytes(self) -> int:
-        """Memory that one batch keeps of the forward pass: membranes, spikes, drives and their gradients."""
+        """Memory that one batch keeps of the forward pass: membranes, spikes, drives, past inputs and gradients."""
         n_steps = min(self.settings.batch_size, len(self.data)) * self.data.inputs.shape[1]
-        return 6 * 4 * n_steps * sum(self.network.hidden) * self.network.n_subnetworks
+        past = [layer.n_inputs * (longest_delay(layer) + 1) for layer in self.network.layers if layer.has_delays]
+        return 4 * n_steps * (6 * sum(self.network.hidden) + 2 * sum(past)) * self.network.n_subnetworks
 
     @cached_property
     def start(self) -> str:
