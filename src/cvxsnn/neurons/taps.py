@@ -155,9 +155,9 @@ def lifted_weight(layer: HiddenLayer, weight: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (n_subnetworks, (max_delay + 1) * n_inputs, width)
-        The weights, with zeros where a neuron does not read.
+        The weights, with zeros where a neuron does not read. Taps whose weight is zero in the layer stay without one.
     """
-    return _spread(weight, _places(layer), (layer.max_delay + 1) * layer.n_inputs)
+    return _spread(weight * (layer.weight != 0), _places(layer), (layer.max_delay + 1) * layer.n_inputs)
 
 
 def lift(block: Tensor, max_delay: int) -> Tensor:

@@ -1,4 +1,7 @@
-"""Families of witnesses for when the user names none: a broad prior over how neurons leak, reset and read."""
+"""Families of witnesses for when the user names none: a broad prior over how neurons leak, reset and read.
+
+Half of the families have synaptic delays, where sequences have several steps.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +75,36 @@ class FamilyDraw:
         return {name: [layer[name] for layer in layers] for name in _OPTIONS}
 
 
-def draw_family(generator: np.random.Generator, n_features: int, n_layers: int) -> FamilyDraw:
+_DELAYED_OPTIONS: Mapping[str, tuple[Any, ...]] = {
+    "geometry": ("scattered", "box", "dilated"),
+    "fan_in": (9, 25),
+    "max_delay": (4, 16, 64, None),
+    "decay": (0.0, 0.5, 0.9),
+    "weights": ("gaussian", "centred", "two-valued", "differences"),
+    "quantiles": ((0.05, 0.95), (0.5, 0.98)),
+}
+
+
+@dataclass(frozen=True)
+class DelayedDraw:
+    """A family with delays before its widths are known: all layers are alike, but taps above the first are scattered.
+
+    The choices are those of ``_DELAYED_OPTIONS``, in that order.
+    """
+
+    n_layers: int
+    choices: tuple[Any, ...]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of :func:`cvxsnn.delayed_witnesses`."""
+        own = dict(zip(_DELAYED_OPTIONS, self.choices, strict=True))
+        return {**own, "geometry": [own["geometry"], *["scattered"] * (self.n_layers - 1)]}
+
+
+Draw = FamilyDraw | DelayedDraw
+
+
+def draw_family(generator: np.random.Generator, n_features: int, n_layers: int, max_delay: int = 0) -> Draw:
     """Draw a family from the prior.
 
     Parameters
@@ -83,12 +115,16 @@ def draw_family(generator: np.random.Generator, n_features: int, n_layers: int) 
         Number of input features, which decides whether a sparse first layer makes sense.
     n_layers : int
         Number of hidden layers.
+    max_delay : int
+        The longest delay that sequences allow; with 0, no family has delays.
 
     Returns
     -------
-    FamilyDraw
+    FamilyDraw or DelayedDraw
         The family.
     """
+    if max_delay and generator.random() < 0.5:
+        return DelayedDraw(n_layers, tuple(_one_of(generator, own) for own in _delayed_options(max_delay).values()))
     first = {name: _one_of(generator, _OPTIONS[name]) for name in _DYNAMICS}
     first |= {"balance": Constant(0.0), "fan_in": _one_of(generator, _input_fan_ins(n_features))}
     last = {name: _one_of(generator, options) for name, options in _OPTIONS.items()}
@@ -97,8 +133,13 @@ def draw_family(generator: np.random.Generator, n_features: int, n_layers: int) 
     return FamilyDraw(n_layers, first, RELAY if generator.random() < 0.5 else last, last)
 
 
-def mutate_family(generator: np.random.Generator, family: FamilyDraw, n_features: int) -> FamilyDraw:
+def mutate_family(generator: np.random.Generator, family: Draw, n_features: int, max_delay: int = 0) -> Draw:
     """Return the family with one or two of its choices drawn again, in its first layer, its last, or both alike."""
+    if isinstance(family, DelayedDraw):
+        choices, options = list(family.choices), list(_delayed_options(max_delay).values())
+        for place in generator.integers(len(choices), size=generator.integers(1, 3)):
+            choices[place] = _one_of(generator, options[place])
+        return DelayedDraw(family.n_layers, tuple(choices))
     first, last, relays = dict(family.first), dict(family.last), family.middle == RELAY
     for _ in range(generator.integers(1, 3)):
         where = "first" if family.n_layers == 1 else _one_of(generator, ("first", "last", "both"))
@@ -114,6 +155,12 @@ def mutate_family(generator: np.random.Generator, family: FamilyDraw, n_features
     if family.n_layers > 2 and generator.random() < 0.25:
         relays = not relays
     return FamilyDraw(family.n_layers, first, RELAY if relays else last, last)
+
+
+def _delayed_options(max_delay: int) -> dict[str, tuple[Any, ...]]:
+    """Return the options of families with delays for sequences that allow such delays."""
+    reaches = tuple(own for own in _DELAYED_OPTIONS["max_delay"] if own is None or own < max_delay)
+    return {**_DELAYED_OPTIONS, "max_delay": reaches}
 
 
 def _input_fan_ins(n_features: int) -> tuple[int | None, ...]:
