@@ -1,7 +1,7 @@
 """Choosing the family of witnesses on validation data, by many cheap convex fits.
 
 Which neurons are sampled decides more than anything that is done with them. Families are drawn from a broad prior
-(:mod:`cvxsnn.witnesses.prior`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
+(:mod:`cvxsnn.witnesses.family`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
 regression and scored; the better ones are varied and tried with more neurons and data, and the best with all. The fits
 run in the workers of joblib.
 """
@@ -29,7 +29,7 @@ from ..neurons import HiddenLayer, roll_out
 from ..neurons.rollout import count_spikes
 from ..witnesses import sample_witnesses
 from ..witnesses.delayed import has_variation
-from ..witnesses.prior import Draw, draw_family, mutate_family
+from ..witnesses.family import STEPS_FOR_DELAYS, Draw, draw_family, mutate_family
 from .scores import Score, ScoreFunction
 
 _GENERATIONS = 5
@@ -233,8 +233,8 @@ class _FamilySearch:
     ) -> None:
         self._objective, self._tuning = objective, tuning
         self._n_features, sequences = data.sequences.n_features, data.sequences
-        # Thresholds from data need data that vary, and a delay a second step.
-        self._max_delay = sequences.n_steps - 1 if has_variation(sequences) else 0
+        can_have_delays = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
+        self._max_delay = sequences.n_steps - 1 if can_have_delays else 0
         self._n_jobs = n_jobs if data.inputs.device.type == "cpu" else 1
         order = torch.from_numpy(child_generator(seed, "tuning", "rows").permutation(len(data)))
         self._bench = Shared(_Bench(data, objective, score, tuning, seed, order))
