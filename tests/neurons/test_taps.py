@@ -8,10 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import tap_spikes, window_counts
+from small_models import assert_one_sentence
 
 from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer, roll_out
 from cvxsnn.data import Sequences
-from cvxsnn.neurons import Stepper
+from cvxsnn.neurons import Stepper, Taps
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.layer import stack_layers, with_taps
 from cvxsnn.neurons.rollout import count_spikes
@@ -195,3 +196,99 @@ def test_conversion_keeps_taps_whole():
 def test_bad_taps_are_refused(changes, message):
     with pytest.raises(InvalidInputError, match=message):
         replace(draw_layer(0), **changes)
+
+
+def draw_taps(seed, n_taps=4, max_delay=6, n_sources=3):
+    """Distinct taps in any order."""
+    places = np.random.default_rng(seed).permutation((max_delay + 1) * n_sources)[:n_taps]
+    return Taps(places % n_sources, places // n_sources, n_sources)
+
+
+@given(st.integers(0, 10**6), st.booleans())
+def test_a_lifted_input_is_what_the_taps_read(seed, is_unequal):
+    taps, inputs = draw_taps(seed), draw_inputs(seed)
+    lengths = np.random.default_rng(seed).integers(1, 7, size=9) if is_unequal else None
+    lifted = taps.lift(Sequences(inputs, lengths))
+    for tap, (source, delay) in enumerate(zip(taps.source, taps.delay, strict=True)):
+        for t in range(7):
+            expected = inputs[:, t - delay, source] if t >= delay else np.zeros(9)
+            assert np.array_equal(lifted.inputs[:, t, tap], expected)
+    assert lifted.lengths is None if lengths is None else lifted.lengths.tolist() == lengths.tolist()
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["last", "all"]))
+def test_taps_over_the_inputs_are_a_dense_layer_over_lifted_ones(seed, steps):
+    taps, inputs = draw_taps(seed), draw_inputs(seed)
+    dense = draw_layer(seed, n_taps=4, source=None, delay=None, n_sources=None)
+    sequences = Sequences(inputs, np.random.default_rng(seed).integers(1, 8, size=9))
+    tapped = taps.attach(dense)
+    assert (tapped.n_inputs, tapped.n_taps) == (3, 4)
+    assert torch.equal(roll_out([tapped], sequences, steps), roll_out([dense], taps.lift(sequences), steps))
+    assert torch.equal(roll_out([tapped], inputs, steps), roll_out([dense], taps.lift(inputs), steps))
+
+
+@given(st.integers(0, 10**6))
+def test_the_geometry_of_a_layer_is_that_of_all_weights_that_are_not_zero(seed):
+    taps, dense = draw_taps(seed), draw_layer(seed, n_taps=4, source=None, delay=None, n_sources=None)
+    layer = taps.attach(dense)
+    assert Taps.of(dense) == Taps([0, 1, 2, 3], [0, 0, 0, 0], 4)
+    weight = layer.weight.clone()
+    weight[0, 0, 0] = 0.0
+    assert Taps.of(layer.with_tensors({"weight": weight})) == taps
+    assert Taps.of(layer) == Taps.of(with_taps(layer, 6)) == taps  # others of weight zero read input 0 without delay
+    both = stack_layers([layer, draw_taps(seed + 1).attach(dense)])
+    pairs = {(s, d) for one in (taps, draw_taps(seed + 1)) for s, d in zip(one.source, one.delay, strict=True)}
+    found = Taps.of(both)
+    assert set(zip(found.source, found.delay, strict=True)) == pairs
+    assert len(found) == len(pairs)
+
+
+def test_taps_that_always_read_zero_are_left_out_if_wanted():
+    layer = Taps([0, 1, 2], [3, 0, 4], 3).attach(LIFLayer(torch.ones(1, 3, 2)))
+    assert [len(Taps.of(layer, n_steps)) for n_steps in (None, 5, 4, 3)] == [3, 3, 2, 1]
+    assert Taps.of(layer, 4) == Taps([0, 1], [3, 0], 3)
+
+
+def test_a_geometry_is_a_value_and_says_what_it_reads():
+    taps = Taps(torch.tensor([1, 0, 1, 1]), np.array([2.0, 0.0, 0.0, 5.0]), 2)
+    assert taps == Taps([1, 0, 1, 1], (2, 0, 0, 5), 2)
+    assert hash(taps) == hash(Taps([1, 0, 1, 1], (2, 0, 0, 5), 2))
+    assert str(taps) == "input 0 at delay 0, input 1 at delays 0, 2 and 5"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0], [-1], 1), "delay from 0 to"),
+        (([0], [0.5], 1), "delay in whole numbers"),
+        (([0], [float("nan")], 1), "delay in whole numbers"),
+        (([0], [2**20 + 1], 1), "delay from 0 to 1048576"),
+        (([0, 2], [0, 0], 2), "source from 0 to 1, got values from 0 to 2"),
+        (([-1], [0], 2), "source from 0 to 1"),
+        (([], [], 2), "at least one tap"),
+        (([0, 1], [0], 2), "a source and a delay for each tap, got 2 and 1"),
+        (([0, 1, 0], [3, 3, 3], 2), "taps that differ in source or delay"),
+        ((0, 0, 2), "source to be a list of whole numbers"),
+        (([0], ["one"], 2), "delay to be a list of whole numbers"),
+        (([0], [0], 0), "n_sources to be a positive integer"),
+    ],
+)
+def test_a_bad_geometry_is_refused_in_one_sentence(arguments, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        Taps(*arguments)
+    assert_one_sentence(caught.value)
+
+
+def test_sequences_and_layers_that_do_not_fit_a_geometry_are_refused_in_one_sentence():
+    taps = Taps([0, 1], [0, 3], 2)
+    dense = draw_layer(0, n_taps=3, source=None, delay=None, n_sources=None)
+    assert len(taps.lift(np.ones((1, 4, 2)))) == 1
+    for refused, message in [
+        (lambda: taps.lift(np.ones((1, 3, 2))), "delays shorter than the sequences of 3 steps, got 3"),
+        (lambda: taps.lift(np.ones((1, 4, 3))), "sequences of 2 features, which these taps read, got 3"),
+        (lambda: taps.attach(dense), "reads 2 values, one per tap, got one without delays that has 3"),
+        (lambda: taps.attach(draw_layer(0, n_taps=2)), "got one with delays"),
+    ]:
+        with pytest.raises(InvalidInputError, match=message) as caught:
+            refused()
+        assert_one_sentence(caught.value)

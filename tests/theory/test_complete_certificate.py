@@ -17,6 +17,7 @@ from cvxsnn import (
     certify,
     delayed_witnesses,
     gaussian_witnesses,
+    save,
     solve,
 )
 from cvxsnn.app import cli
@@ -24,7 +25,7 @@ from cvxsnn.convex import Objective, certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import TrainingSet
 from cvxsnn.network import Proof
-from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
+from cvxsnn.neurons import NEURON_MODELS, NeuronModel, Taps, register_neuron
 from cvxsnn.theory import LIFFamily, certify_complete, complete_dictionary
 from cvxsnn.theory.complete_certificate import family_of
 from cvxsnn.witnesses import Provenance, Uniform, single_out
@@ -230,10 +231,23 @@ def test_the_command_says_what_is_proven_over_all_neurons_and_what_is_not():
     bounds = re.search(r"over all: +objective (\S+), proven within (\S+) .* of the optimum over all witnesses", text)
     assert bounds
     assert "no other read-out of these sampled neurons" in text
-    assert "proven: no read-out of any LIF neurons with decay 0.5, with bias, however many" in text
-    assert "not proven: anything about other decays, deeper networks, or new data" in text
+    neurons = "LIF neurons with decay 0.5, with bias and with thresholds of at least zero"
+    assert f"proven: no read-out of any {neurons}, however many" in text
+    assert "not proven: anything about other decays or delays, deeper networks, or new data" in text
     assert "see --complete" not in text
     assert "stopped by its limit" not in text
+
+
+@pytest.mark.usefixtures("in_a_folder_of_its_own")
+def test_the_command_names_the_taps_that_it_covers():
+    layer = LIFLayer(torch.randn(1, 2, 4, generator=torch.Generator().manual_seed(0)), decay=0.5, threshold=1.0)
+    witnesses = WitnessSet((Taps([0, 0], [0, 2], 1).attach(layer),), Provenance("pretrained"))
+    save(regressor(witnesses=witnesses, l1_strength=0.01).fit(SEQUENCES, TARGETS), "model")
+    np.savez("data.npz", X=SEQUENCES, y=TARGETS)
+    outcome = run("certify", "model", "data.npz", "--complete")
+    assert outcome.exit_code == 0, outcome.output
+    text = " ".join(outcome.stdout.split())
+    assert "with thresholds of at least zero, that read only input 0 at delays 0 and 2, however many" in text
 
 
 @pytest.mark.usefixtures("in_a_folder_of_its_own")

@@ -15,8 +15,8 @@ KINDS = st.sampled_from(["ties", "generic"])
 
 def draw_neurons(rng, family, events, n_neurons, kind):
     """Integer parameters, bias and threshold counted in the inputs' unit."""
-    drawn = draw_parameters(rng, family, n_neurons, events.n_features, kind)
-    scale = np.array([1.0] * events.n_features + [1 / events.unit] * (events.dimension - events.n_features))
+    drawn = draw_parameters(rng, family, n_neurons, events.n_weights, kind)
+    scale = np.array([1.0] * events.n_weights + [1 / events.unit] * (events.dimension - events.n_weights))
     return np.rint(drawn * scale * (1 if kind == "ties" else 2**10)).astype(np.int64).astype(object)
 
 

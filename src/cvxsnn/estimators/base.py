@@ -173,6 +173,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> CompleteCertificate:
         """Bound how much *any* LIF neurons with the same decay could gain, by pricing all of them exactly.
 
+        If the neurons have delays, only neurons that read by the same taps are covered.
+
         Parameters
         ----------
         X : array or list of arrays

@@ -4,6 +4,7 @@ from .layer import HiddenLayer, LayerState
 from .lif import LIFLayer
 from .registry import NEURON_MODELS, NeuronModel, register_neuron
 from .rollout import Stepper, count_spikes, roll_out
+from .taps import Taps
 from .threshold import ThresholdLayer
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "LayerState",
     "NeuronModel",
     "Stepper",
+    "Taps",
     "ThresholdLayer",
     "count_spikes",
     "register_neuron",

@@ -1,17 +1,179 @@
 """Synapses with delays: what a tap reads, and the sums over taps."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..core.checks import Array, check_positive_int
+from ..core.errors import InvalidInputError
+from ..data.sequences import Sequences
 from .exact import ScratchArrays, exact_product
-from .layer import HiddenLayer
+from .layer import MAX_DELAY, HiddenLayer, Layer, check_whole, with_taps
 
 _DENSE_SHARE = 0.25
 """Share of all pairs of delay and input, read by a neuron, from which a dense product is faster than a gather."""
+
+
+@dataclass(frozen=True)
+class Taps:
+    """A geometry of taps that neurons share: which input each tap reads, and how many steps late.
+
+    Drives are linear in the weights of the taps. Neurons with these taps are therefore neurons without delays on
+    *lifted* inputs, which have one feature per tap.
+
+    Parameters
+    ----------
+    source : sequence of int
+        The input that each tap reads.
+    delay : sequence of int
+        The delay of each tap in steps, zero or more. A tap reads zero before the sequence starts.
+    n_sources : int
+        Number of inputs that taps can read.
+
+    Examples
+    --------
+    >>> from cvxsnn.neurons import Taps
+    >>> taps = Taps(source=[0, 0, 1], delay=[0, 2, 1], n_sources=2)
+    >>> print(taps)
+    input 0 at delays 0 and 2, input 1 at delay 1
+    >>> taps.lift([[[1, 10], [2, 20], [3, 30]]]).inputs.tolist()
+    [[[1, 0, 0], [2, 0, 10], [3, 1, 20]]]
+    """
+
+    source: Sequence[int]
+    delay: Sequence[int]
+    n_sources: int
+
+    def __post_init__(self) -> None:
+        """Refuse taps that read no input, or the same value twice."""
+        n_sources = check_positive_int("n_sources", self.n_sources)
+        object.__setattr__(self, "n_sources", n_sources)
+        object.__setattr__(self, "source", _as_whole_numbers("source", self.source, n_sources))
+        object.__setattr__(self, "delay", _as_whole_numbers("delay", self.delay, MAX_DELAY + 1))
+        if len(self.source) != len(self.delay):
+            raise InvalidInputError(
+                f"expected a source and a delay for each tap, got {len(self.source)} and {len(self.delay)} of them"
+            )
+        if len(set(self._pairs)) < len(self):
+            raise InvalidInputError(
+                "expected taps that differ in source or delay, got two that are equal: give one of them"
+            )
+
+    @classmethod
+    def of(cls, layer: HiddenLayer, n_steps: int | None = None) -> "Taps":
+        """Return all taps by which any neuron of a layer reads.
+
+        Parameters
+        ----------
+        layer : HiddenLayer
+            The layer. One without delays reads its inputs with delay zero.
+        n_steps : int, optional
+            Length of the sequences. Taps with a delay of as many steps or more always read zero, and are left out.
+
+        Returns
+        -------
+        Taps
+            The taps whose weight is not zero in some neuron, in the order of the layer.
+        """
+        layer = with_taps(layer, layer.n_taps)
+        # Neurons that share a geometry have it in one order, so the first axis is that of the taps.
+        source, delay, weight = (value.transpose(0, 1) for value in (layer.source, layer.delay, layer.weight))
+        is_read = weight != 0 if n_steps is None else (weight != 0) & (delay < n_steps)
+        pairs = dict.fromkeys(zip(source[is_read].tolist(), delay[is_read].tolist(), strict=True))
+        return cls(tuple(source for source, _ in pairs), tuple(delay for _, delay in pairs), layer.n_inputs)
+
+    def __len__(self) -> int:
+        """Return the number of taps."""
+        return len(self.source)
+
+    def lift(self, inputs: Sequences | Array) -> Sequences:
+        """Return what the taps read at each step.
+
+        Parameters
+        ----------
+        inputs : Sequences, or array of shape (n_samples, n_steps, n_sources)
+            The sequences.
+
+        Returns
+        -------
+        Sequences
+            Sequences of the same lengths, with one feature per tap.
+        """
+        sequences = Sequences.of(inputs)
+        if sequences.n_features != self.n_sources:
+            raise InvalidInputError(
+                f"expected sequences of {self.n_sources} features, which these taps read, got {sequences.n_features}"
+            )
+        if max(self.delay) >= sequences.n_steps:
+            raise InvalidInputError(
+                f"expected delays shorter than the sequences of {sequences.n_steps} steps, got {max(self.delay)}: "
+                "leave out taps that always read zero"
+            )
+        values = sequences.inputs
+        lifted = values.new_zeros(*values.shape[:2], len(self))
+        for tap, (source, delay) in enumerate(self._pairs):
+            lifted[:, delay:, tap] = values[:, : sequences.n_steps - delay, source]
+        return Sequences(lifted, sequences.lengths)
+
+    def attach(self, layer: Layer) -> Layer:
+        """Return the neurons of a layer over lifted inputs as neurons with taps over the inputs themselves.
+
+        Parameters
+        ----------
+        layer : HiddenLayer
+            A layer without delays, with one weight per tap.
+
+        Returns
+        -------
+        HiddenLayer
+            A layer with delays that has the same spikes.
+        """
+        if layer.has_delays or layer.n_taps != len(self):
+            kind = "with" if layer.has_delays else "without"
+            raise InvalidInputError(
+                f"expected a layer without delays that reads {len(self)} values, one per tap, got one {kind} delays "
+                f"that has {layer.n_taps} weights per neuron"
+            )
+        tensors: dict[str, Any] = {
+            name: torch.tensor(values, dtype=torch.int32, device=layer.weight.device)[:, None]
+            .expand(layer.weight.shape)
+            .contiguous()
+            for name, values in (("source", self.source), ("delay", self.delay))
+        }
+        return replace(layer, **tensors, n_sources=self.n_sources)
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(zip(self.source, self.delay, strict=True))
+
+    def __str__(self) -> str:
+        """Return the delays at which each input is read."""
+        delays: dict[int, list[int]] = {}
+        for source, delay in sorted(self._pairs):
+            delays.setdefault(source, []).append(delay)
+        return ", ".join(f"input {source} at {_in_words(own)}" for source, own in delays.items())
+
+
+def _in_words(delays: list[int]) -> str:
+    *others, last = delays
+    return f"delays {', '.join(map(str, others))} and {last}" if others else f"delay {last}"
+
+
+def _as_whole_numbers(name: str, values: Sequence[int], limit: int) -> tuple[int, ...]:
+    try:
+        numbers = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):  # what torch raises for ragged lists and for other things
+        numbers = torch.empty(0, 0)
+    if numbers.ndim != 1:
+        raise InvalidInputError(f"expected {name} to be a list of whole numbers, one per tap, got {values!r}")
+    if len(numbers) == 0:
+        raise InvalidInputError(f"expected at least one tap, got an empty {name}")
+    return tuple(check_whole(name, numbers, numbers.shape, limit).tolist())
 
 
 @dataclass(frozen=True, eq=False)

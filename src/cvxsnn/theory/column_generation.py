@@ -60,13 +60,20 @@ class CompleteSolution:
         The solution over the generated neurons; its own certificate is about those.
     certificate : Certificate
         The certificate over all neurons, with scope "complete".
+    family : LIFFamily
+        The neurons that it covers.
     rounds : tuple of Round
         The rounds of column generation.
     """
 
     solution: Solution
     certificate: Certificate
+    family: LIFFamily
     rounds: tuple[Round, ...]
+
+    def __str__(self) -> str:
+        """Return the bounds and the neurons that they are about."""
+        return f"{self.certificate}: {self.family}"
 
 
 def solve_complete(
@@ -169,7 +176,7 @@ def solve_complete(
             break
         parameters = np.concatenate((parameters, fresh))
     assert best is not None
-    return CompleteSolution(best[1], certificate, tuple(rounds))
+    return CompleteSolution(best[1], certificate, family, tuple(rounds))
 
 
 def price_solution(
@@ -225,12 +232,14 @@ def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.
 
 def witnesses_of(events: LIFEvents, parameters: IntArray) -> WitnessSet:
     """Return neurons with these parameters as witnesses."""
-    return WitnessSet((events.layer(parameters),), Provenance("pretrained", {"method": "pricing"}))
+    return WitnessSet(
+        (events.layer(parameters),), Provenance("pretrained", {"method": "pricing", "family": events.family.record()})
+    )
 
 
 def _random_neurons(events: LIFEvents, n_neurons: int, seed: int) -> IntArray:
     generator = child_generator(seed, "column generation", "start")
-    scale = 2.0**12 / np.array([1.0] * events.n_features + [events.unit] * (events.dimension - events.n_features))
+    scale = 2.0**12 / np.array([1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights))
     drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)
     if not events.family.negative_threshold:
         drawn[:, -1] = abs(drawn[:, -1])

@@ -8,7 +8,7 @@ from ..convex.problem import check_prices
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
-from ..neurons import NEURON_MODELS, LIFLayer
+from ..neurons import NEURON_MODELS, LIFLayer, Taps
 from ..witnesses import WitnessSet
 from .column_generation import spread_over_steps
 from .lif_family import LIFFamily
@@ -38,11 +38,17 @@ class CompleteCertificate:
         """Whether the search was completed; otherwise more time may give a tighter bound."""
         return all(found.is_finished for found in self.prices)
 
+    def __str__(self) -> str:
+        """Return the bounds and the neurons that they are about."""
+        return f"{self.certificate}: {self.family}"
+
 
 def certify_complete(
     proof: Proof, data: TrainingSet, *, max_cones: int = 1_000_000, max_seconds: float = inf
 ) -> CompleteCertificate:
     """Bound the optimum over *every* LIF neuron with the same decay, by pricing a solution's dual point exactly.
+
+    If the witnesses have delays, these are the neurons that read by any of the witnesses' taps, and by no others.
 
     Neurons with equal spikes, as far as they are read, count as one. This matters with an ``l2_strength`` only, which
     would vanish if a coefficient could be shared by copies of its neuron; then neurons that do what a witness of the
@@ -64,7 +70,7 @@ def certify_complete(
     CompleteCertificate
         The certificate over all neurons, and how it was found.
     """
-    family = family_of(proof.witnesses)
+    family = family_of(proof.witnesses, data.sequences.n_steps)
     check_prices(proof.l1_strength, "all neurons of a family")
     if data.sequences.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
@@ -91,8 +97,8 @@ def certify_complete(
     return CompleteCertificate(Certificate(primal, dual, "complete"), family, prices)
 
 
-def family_of(witnesses: WitnessSet) -> LIFFamily:
-    """Return the family of neurons that witnesses belong to, if it is one that can be priced."""
+def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily:
+    """Return the family of neurons that witnesses belong to on sequences of ``n_steps`` steps, if it can be priced."""
     layer = witnesses.layers[0]
     can_be_priced = len(witnesses.layers) == 1 and NEURON_MODELS.of(layer).can_be_priced
     if not can_be_priced or not isinstance(layer, LIFLayer):
@@ -113,4 +119,9 @@ def family_of(witnesses: WitnessSet) -> LIFFamily:
         )
     if bool(layer.initial_membrane.any()) or bool(layer.initial_spikes.any()) or layer.tie != "ge":
         raise InvalidInputError("expected neurons that start at rest and fire at ties, to price all of them")
-    return LIFFamily(decay, bias=bool(layer.bias.any()), negative_threshold=bool((layer.threshold < 0).any()))
+    return LIFFamily(
+        decay,
+        bias=bool(layer.bias.any()),
+        negative_threshold=bool((layer.threshold < 0).any()),
+        taps=Taps.of(layer, n_steps) if layer.has_delays else None,
+    )

@@ -63,8 +63,10 @@ def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_P
     Trajectories
         The distinct trajectories, with parameters for each.
     """
-    distinct, inverse = torch.unique(as_inputs(inputs).cpu(), dim=0, return_inverse=True)
-    frontier, spikes = split_parameters(family, distinct, max_patterns=max_patterns)
+    inputs = as_inputs(inputs).cpu()
+    distinct, inverse = torch.unique(family.read(inputs), dim=0, return_inverse=True)
+    samples = torch.zeros(len(distinct), dtype=torch.int64).scatter_(0, inverse, torch.arange(len(inverse)))
+    frontier, spikes = split_parameters(family, inputs[samples], max_patterns=max_patterns)
     parameters = np.array(list(frontier.witnesses()), dtype=object)
     return Trajectories(spikes[:, inverse.numpy()], parameters)
 
@@ -159,6 +161,7 @@ def complete_dictionary(
         The neurons. By default decay 0 without bias, which is the feedforward threshold network.
     lower : sequence of int
         Widths of the hidden layers below the last one. The last layer's neurons do not interact, so it needs no width.
+        A family with taps has none, because its taps read the inputs.
     readout : "last", "all" or "mean"
         Which steps the read-out sees.
     max_patterns : int
@@ -170,6 +173,11 @@ def complete_dictionary(
         The dictionary, marked as complete.
     """
     family = family or LIFFamily(0.0)
+    if family.taps is not None and len(lower) > 0:
+        raise InvalidInputError(
+            f"expected no lower layers for neurons whose taps read the inputs, got lower={tuple(lower)}: leave out one "
+            "of the two"
+        )
     inputs = as_inputs(inputs).cpu()
     stacks: list[tuple[tuple[HiddenLayer, ...], torch.Tensor]] = [((), snap_inputs(inputs))]
     for width in lower:
@@ -189,7 +197,7 @@ def complete_dictionary(
             for number, key in enumerate(fresh):
                 found[key] = (layers, layer.take_neuron(number))
         _check_count(len(found), max_patterns)
-    witnesses = _join(list(found.values()), {"family": _describe(family), "lower": tuple(lower), "readout": readout})
+    witnesses = _join(list(found.values()), {"family": family.record(), "lower": tuple(lower), "readout": readout})
     dictionary = build_dictionary(witnesses, inputs, readout)
     _check_realised(dictionary, len(found))
     return replace(dictionary, is_complete=True)
@@ -284,10 +292,6 @@ def _join(witnesses: list[tuple[tuple[HiddenLayer, ...], HiddenLayer]], recipe: 
 def _cat(layers: list[HiddenLayer], axis: int) -> HiddenLayer:
     tensors = [layer.tensors() for layer in layers]
     return layers[0].with_tensors({name: torch.cat([own[name] for own in tensors], axis) for name in tensors[0]})
-
-
-def _describe(family: LIFFamily) -> dict[str, Any]:
-    return {"decay": family.decay, "bias": family.bias, "negative_threshold": family.negative_threshold}
 
 
 def _check_realised(dictionary: SpikeDictionary, n_patterns: int) -> None:

@@ -5,20 +5,22 @@ With the past spikes fixed, the membrane is linear in the neuron's parameters u 
 .. math:: U^t = \sum_{s \le t} \beta^{t-s} (x^s \cdot P_{in} + b) - U_{thr} \sum_{s \le t} \beta^{t-s} S^{s-1},
 
 so every spike of every sample cuts the space of parameters by a hyperplane through the origin. A decay p/q stays exact
-because step t is scaled by q^(t-1).
+because step t is scaled by q^(t-1). If the neurons have taps, x is the lifted input: one feature per tap.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import as_inputs
-from ..neurons import LIFLayer
+from ..neurons import LIFLayer, Taps
 from ..neurons.exact import snap_inputs
 from .cones import WALL, Cone, Vector
 from .integers import IntArray, as_integers, narrow
@@ -34,7 +36,7 @@ _EXACT = 2**40
 
 @dataclass(frozen=True)
 class LIFFamily:
-    """LIF neurons with one fixed decay.
+    """LIF neurons with one fixed decay and, if there are delays, one fixed geometry of taps.
 
     Parameters
     ----------
@@ -44,19 +46,66 @@ class LIFFamily:
         Whether a neuron has a constant drive.
     negative_threshold : bool
         Whether the amount that a spike subtracts may be negative.
+    taps : Taps, optional
+        What the neurons read: values of given inputs, each with its delay. By default every input, without delay.
+
+    Examples
+    --------
+    >>> from cvxsnn.neurons import Taps
+    >>> from cvxsnn.theory import LIFFamily
+    >>> print(LIFFamily(0.5, bias=True, taps=Taps(source=[0, 0], delay=[0, 3], n_sources=1)))
+    LIF neurons with decay 0.5, with bias and with thresholds of at least zero, that read only input 0 at delays 0 and 3
     """
 
     decay: float
     bias: bool = False
     negative_threshold: bool = False
+    taps: Taps | None = None
 
     def __post_init__(self) -> None:
-        """Refuse decays that cannot be exact."""
+        """Refuse decays that cannot be exact, and what are no taps."""
         if not 0 <= self.decay <= 1 or Fraction(self.decay).denominator > _MAX_DENOMINATOR:
             raise InvalidInputError(
                 f"expected decay between 0 and 1 and a multiple of 1/{_MAX_DENOMINATOR}, so that membranes are exact, "
                 f"got {self.decay!r}: pass for example 0.5, 0.75 or 1.0"
             )
+        if not isinstance(self.taps, Taps | None):
+            raise InvalidInputError(
+                f"expected taps to be Taps(source, delay, n_sources), or None, got {type(self.taps).__name__}"
+            )
+
+    def __str__(self) -> str:
+        """Return the neurons in words."""
+        bias = "with" if self.bias else "without"
+        sign = "of either sign" if self.negative_threshold else "of at least zero"
+        reads = "" if self.taps is None else f", that read only {self.taps}"
+        return f"LIF neurons with decay {self.decay:g}, {bias} bias and with thresholds {sign}{reads}"
+
+    def record(self) -> dict[str, Any]:
+        """Return the family as plain values, for the recipe of witnesses.
+
+        Returns
+        -------
+        dict of str to object
+            The parameters by name; ``taps`` only where there are taps.
+        """
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def read(self, inputs: Array) -> Tensor:
+        """Return the values that the neurons weigh at each step: the inputs themselves, or what taps read of them.
+
+        Parameters
+        ----------
+        inputs : array of shape (n_samples, n_steps, n_features)
+            The sequences.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_steps, n_weights)
+            The values, one per weight.
+        """
+        values = as_inputs(inputs)
+        return values if self.taps is None else self.taps.lift(values).inputs
 
     def on(self, inputs: Array) -> "LIFEvents":
         """Return the hyperplanes that given sequences define.
@@ -71,12 +120,12 @@ class LIFFamily:
         LIFEvents
             The hyperplanes, one for each sample, step and history of spikes.
         """
-        grid = snap_inputs(as_inputs(inputs)).cpu().numpy()
+        grid = snap_inputs(self.read(inputs)).cpu().numpy()
         values, unit = as_integers(grid)
         ratio = Fraction(self.decay)
-        n_samples, n_steps, n_features = values.shape
+        n_samples, n_steps, n_weights = values.shape
         drive = np.concatenate((values, np.ones((n_samples, n_steps, 1), dtype=values.dtype)), axis=2).astype(object)
-        drive = drive if self.bias else drive[:, :, :n_features]
+        drive = drive if self.bias else drive[:, :, :n_weights]
         sums = np.zeros((n_samples, n_steps, drive.shape[2]), dtype=object)
         total = np.zeros((n_samples, drive.shape[2]), dtype=object)
         for t in range(n_steps):
@@ -84,7 +133,7 @@ class LIFFamily:
             sums[:, t] = total
         # Leaky counts of spikes have the type of the sums, and can be larger where late inputs vanish.
         largest_count = n_steps * ratio.denominator**n_steps
-        return LIFEvents(self, narrow(sums) if largest_count < 2**62 else sums, unit, n_features)
+        return LIFEvents(self, narrow(sums) if largest_count < 2**62 else sums, unit, n_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +148,14 @@ class LIFEvents:
         Leaky sums of the inputs, and of ones if there is a bias; step t is scaled by q^(t-1).
     unit : float
         The power of two that inputs are multiples of.
-    n_features : int
-        Number of input features.
+    n_weights : int
+        Number of weights of a neuron: one per input feature, or per tap.
     """
 
     family: LIFFamily
     sums: IntArray
     unit: float
-    n_features: int
+    n_weights: int
 
     @property
     def n_samples(self) -> int:
@@ -169,19 +218,20 @@ class LIFEvents:
             )
         chosen = np.array(short, dtype=object)
         values = torch.from_numpy(chosen.astype(np.float64))
-        last = self.n_features
-        return LIFLayer(
+        last = self.n_weights
+        layer = LIFLayer(
             values[:, :last].T[None].contiguous(),
             bias=(values[:, last] * self.unit)[None] if self.family.bias else torch.zeros(1, 1, dtype=torch.float64),
             decay=torch.tensor(self.family.decay, dtype=torch.float64),
             threshold=(values[:, -1] * self.unit)[None],
             weight_bits=_WEIGHT_BITS,
         )
+        return layer if self.family.taps is None else self.family.taps.attach(layer)
 
     def _short(self, parameters: Vector) -> Vector | None:
         """Return parameters with the same spikes that are short enough for the layer; None if there are none."""
         largest = max(map(abs, parameters))
-        if max(map(abs, parameters[: self.n_features])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
+        if max(map(abs, parameters[: self.n_weights])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
             return parameters
         wanted = self.simulate(np.array([parameters], dtype=object))
         for bits in range(8, _WEIGHT_BITS - 1):

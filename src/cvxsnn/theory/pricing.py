@@ -13,7 +13,7 @@ neurons do the same on every sample that is read, whatever its weight, and dropp
 
 import heapq
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import count
 from math import inf
@@ -129,7 +129,7 @@ def _merge(
     first = [rows.index(k) for k in range(len(keys))]
     used = np.arange(len(keys)) if keeps_weightless else np.flatnonzero(weights.any(1))
     samples = [first[k] for k in used]
-    return LIFEvents(events.family, events.sums[samples], events.unit, events.n_features), weights[used], samples
+    return replace(events, sums=events.sums[samples]), weights[used], samples
 
 
 @dataclass(frozen=True, eq=False)

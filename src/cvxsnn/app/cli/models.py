@@ -131,15 +131,11 @@ def certify(
             say("not proven: anything about other neurons (see --complete), or about new data")
             return
         whole = estimator.certify_complete(X, y, weight, max_seconds=seconds)
-        bias = "with" if whole.family.bias else "without"
         say(f"over all:   {whole.certificate}")
-        say(
-            f"proven: no read-out of any LIF neurons with decay {whole.family.decay:g}, {bias} bias, however many, has "
-            "an objective lower by more than that"
-        )
+        say(f"proven: no read-out of any {whole.family}, however many, has an objective lower by more than that")
         if not whole.is_finished:
             say("the search was stopped by its limit: more --seconds may prove more", "yellow")
-        say("not proven: anything about other decays, deeper networks, or new data")
+        say("not proven: anything about other decays or delays, deeper networks, or new data")
 
 
 def _load_estimator(path: Path) -> Any:

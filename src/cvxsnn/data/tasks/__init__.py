@@ -2,6 +2,7 @@
 
 from .addition import addition
 from .digits_seq import digits_seq
+from .ecg_qtdb import ecg_qtdb
 from .first_last_xor import first_last_xor
 from .mnist_seq import mnist_seq
 from .registry import TASKS, make_task
@@ -17,6 +18,7 @@ __all__ = [
     "Task",
     "addition",
     "digits_seq",
+    "ecg_qtdb",
     "first_last_xor",
     "make_task",
     "mnist_seq",

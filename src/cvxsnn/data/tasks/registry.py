@@ -9,6 +9,7 @@ from ...core.checks import Registry
 from ...core.errors import InvalidInputError
 from .addition import addition
 from .digits_seq import digits_seq
+from .ecg_qtdb import ecg_qtdb
 from .first_last_xor import first_last_xor
 from .mnist_seq import mnist_seq
 from .spoken_digits import spoken_digits
@@ -40,6 +41,7 @@ for _task in (
     RegisteredTask(digits_seq),
     RegisteredTask(mnist_seq, files="MNIST"),
     RegisteredTask(spoken_digits, files="Free Spoken Digit Dataset"),
+    RegisteredTask(ecg_qtdb, files="ECG-QTDB"),
 ):
     TASKS.register(_task.make.__name__, _task)
 

@@ -1,0 +1,370 @@
+"""Sampled witnesses with synaptic delays and a certified ridge read-out: accuracy on five kinds of real and made tasks.
+
+No gradient is used. For each case a pool of witnesses is drawn from a few families (delays, thresholds and weights from
+training inputs); ridge over the pool ranks them, and the witnesses with the largest coefficients are read by a ridge of
+their own. Validation data choose the family and the strength, and the test data are looked at once by the setting
+chosen. What is measured is kept as one JSON object a line in ``results/delays.jsonl``; a run that was interrupted goes
+on where it stopped, and ``--render`` measures nothing.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+import cvxsnn as cs
+from cvxsnn.core.seeds import child_seed
+from cvxsnn.data import SequenceData
+from cvxsnn.data.tasks import Task, ecg_qtdb, first_last_xor, mnist_seq, spoken_digits
+from cvxsnn.data.tasks.qtdb_files import read_qtdb
+from cvxsnn.data.tasks.speech_files import SPEAKERS
+from cvxsnn.neurons import count_spikes
+from cvxsnn.witnesses import Uniform, WitnessSet, delayed_witnesses, join_witnesses, single_out
+
+from .measure import console, make_table
+from .memory import data_directory
+
+RECORDS = Path(__file__).parent / "results" / "delays.jsonl"
+SEEDS = (0, 1, 2)
+TOLERANCE = 1e-6
+STRENGTHS = tuple(10.0**exponent for exponent in np.arange(-1.0, -6.1, -0.5))
+"""Strengths of the quadratic that validation data choose from."""
+
+POOL_STRENGTH = 1e-4
+"""Strength of the ridge that ranks a pool."""
+
+Family = tuple[float, Mapping[str, Any]]
+"""A share of the witnesses, and arguments of ``delayed_witnesses``."""
+
+HISTORY: dict[str, Any] = {"weights": "differences", "fan_in": None}
+Q_HIGH = {"quantiles": (0.8, 0.99)}
+
+
+def box(*size: int, **more: Any) -> dict[str, Any]:
+    """A box of taps with weights from data."""
+    return {"weights": "differences", "geometry": "box", "fan_in": None, "box": size, **more}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task, how its sequences are read, and the families that validation data choose from."""
+
+    name: str
+    load: Callable[[int], list[Task]]
+    readout: str
+    families: Mapping[str, Sequence[Family]]
+    goal: float
+    n_columns: int = 8192
+    n_pool: int = 65_536
+    refits: bool = False
+    scores: Mapping[str, Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], float]] = field(
+        default_factory=lambda: {"test": accuracy}
+    )
+
+
+def accuracy(predicted: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> float:
+    """The share of labels that are predicted."""
+    return float((predicted == labels).mean())
+
+
+def first_2000(predicted: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> float:
+    """The accuracy on the first 2,000 sequences, which the other tables of this project show."""
+    return accuracy(predicted[:2000], labels[:2000])
+
+
+def labelled(predicted: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> float:
+    """The accuracy on the steps that have a label."""
+    _, _, is_labelled = read_qtdb("test", data_directory())
+    return accuracy(predicted[is_labelled], labels[is_labelled])
+
+
+def mnist(n_steps: int, n_train: int = 6000) -> Callable[[int], list[Task]]:
+    """MNIST in ``n_steps`` steps, with all test images."""
+    return lambda seed: [
+        mnist_seq(n_steps, n_train=n_train, n_val=2000, n_test=10_000, directory=data_directory(), seed=seed)
+    ]
+
+
+def speakers(seed: int) -> list[Task]:
+    """Spoken digits, each speaker in turn unheard."""
+    folder = data_directory()
+    return [spoken_digits(split="speakers", test_speakers=(own,), directory=folder) for own in SPEAKERS]
+
+
+MNIST_SCORES = {"first 2,000": first_2000, "all 10,000": accuracy}
+
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            "mnist2",
+            mnist(2),
+            "mean",
+            {
+                "box 14 x 14, history": [(0.6, box(2, 14, 14, feature_shape=(14, 28))), (0.4, HISTORY)],
+                "boxes": [
+                    (0.5, box(2, 14, 14, feature_shape=(14, 28))),
+                    (0.5, box(2, 14, 20, feature_shape=(14, 28))),
+                ],
+            },
+            0.955,
+            scores=MNIST_SCORES,
+        ),
+        Case(
+            "mnist14",
+            mnist(14),
+            "mean",
+            {"history": [(1.0, HISTORY)], "history, few spikes": [(0.5, HISTORY), (0.5, HISTORY | Q_HIGH)]},
+            0.967,
+            scores=MNIST_SCORES,
+        ),
+        Case(
+            "mnist28",
+            mnist(28),
+            "mean",
+            {
+                "history": [(1.0, HISTORY)],
+                "history, box 12 x 12": [(0.5, HISTORY), (0.5, box(12, 12))],
+            },
+            0.970,
+            scores=MNIST_SCORES,
+        ),
+        Case(
+            "mnist56",
+            mnist(56),
+            "mean",
+            {
+                "history": [(1.0, HISTORY)],
+                "history, box 28 x 14": [(0.5, HISTORY), (0.5, box(28, 14))],
+            },
+            0.970,
+            scores=MNIST_SCORES,
+        ),
+        Case(
+            "mnist28-60000",
+            mnist(28, 58_000),
+            "mean",
+            {"history, box 12 x 12": [(0.5, HISTORY), (0.5, box(12, 12))]},
+            0.987,
+            n_columns=32_768,
+            n_pool=32_768,
+            refits=True,
+            scores={"all 10,000": accuracy},
+        ),
+        *(
+            Case(
+                f"xor{n_steps}",
+                lambda seed, n_steps=n_steps: [  # type: ignore[misc]
+                    first_last_xor(n_steps, encoding="one-hot", n_train=2000, n_val=2000, n_test=4000, seed=seed)
+                ],
+                "last",
+                {"scattered, 4 taps": [(1.0, {"fan_in": 4})]},
+                1.0,
+                n_columns=2048,
+                n_pool=2048,
+            )
+            for n_steps in (14, 20)
+        ),
+        Case(
+            "spoken",
+            speakers,
+            "mean",
+            {
+                "scattered, 25 taps": [(1.0, {"fan_in": 25})],
+                "box 10 x 8": [(1.0, {"geometry": "box", "box": (10, 8), "fan_in": None, "weights": "centred"})],
+            },
+            0.90,
+            n_pool=8192,
+            refits=True,
+        ),
+        Case(
+            "ecg",
+            lambda seed: [ecg_qtdb(directory=data_directory(), seed=seed)],
+            "all",
+            {
+                "scattered, 8 taps": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)})],
+                "scattered, 8 taps, any leak": [
+                    (0.5, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
+                    (0.5, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.98, 0.999)}),
+                ],
+            },
+            0.865,
+            n_pool=8192,
+            refits=True,
+            scores={"as published": accuracy, "labelled steps": labelled},
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Witnesses, the read-out that validation data chose, and its accuracy there."""
+
+    witnesses: WitnessSet
+    solution: cs.Solution
+    validation: float
+
+
+def draw(families: Sequence[Family], n_witnesses: int, data: SequenceData, seed: int, device: str) -> WitnessSet:
+    """Witnesses of several families, one a subnetwork."""
+    parts = [
+        delayed_witnesses(data.inputs, (1,), round(share * n_witnesses), seed=child_seed(seed, "delays", k), **family)
+        for k, (share, family) in enumerate(families)
+    ]
+    return join_witnesses(parts).to(device)
+
+
+def problem_of(dictionary: cs.SpikeDictionary, data: SequenceData, n_classes: int, strength: float) -> cs.ConvexProblem:
+    """Ridge: the squared loss of one output a class, of which one is 1."""
+    targets = np.eye(n_classes)[data.heads["label"].ravel()]
+    return cs.ConvexProblem(
+        dictionary, targets, "squared", 0.0, l2_strength=strength, penalty="elastic-net", intercept=True
+    )
+
+
+def sequences_of(data: SequenceData, device: str) -> Tensor:
+    """The inputs, where they are needed."""
+    return torch.from_numpy(data.inputs).to(device)
+
+
+def fit(case: Case, task: Task, families: Sequence[Family], seed: int, device: str) -> Fitted:
+    """Draw witnesses, keep those with the largest coefficients, and choose the strength on validation data."""
+    n_classes = task.n_classes["label"]
+    inputs = sequences_of(task.train, device)
+    witnesses = draw(families, case.n_pool, task.train, seed, device)
+    dictionary = cs.build_dictionary(witnesses, inputs, case.readout)  # type: ignore[arg-type]
+    if case.n_columns < witnesses.n_witnesses:
+        solution = cs.solve(problem_of(dictionary, task.train, n_classes, POOL_STRENGTH), TOLERANCE)
+        ranked = solution.coef.norm(dim=1).argsort(descending=True)[: case.n_columns]
+        chosen = dictionary.witness_of_atom[ranked.to(dictionary.device)].sort().values
+        witnesses = single_out(witnesses, chosen)
+        dictionary = cs.build_dictionary(witnesses, inputs, case.readout)  # type: ignore[arg-type]
+    problem = problem_of(dictionary, task.train, n_classes, STRENGTHS[0])
+    path = cs.solve_path(problem, [0.0], l2_strengths=STRENGTHS, tol=TOLERANCE)
+    labels = torch.from_numpy(task.val.heads["label"]).to(device)
+    hits = torch.zeros(len(path), dtype=torch.float64)
+    layers = single_out(witnesses, dictionary.witness_of_atom).layers
+    for rows in torch.arange(len(labels), device=device).split(500 if case.readout != "all" else 10):
+        features = features_of(layers, sequences_of(task.val, device)[rows], case.readout)
+        for k, solution in enumerate(path):
+            scores = features @ solution.coef.to(device) + solution.intercept.to(device)
+            hits[k] += (scores.argmax(-1) == labels[rows]).sum().cpu()
+    best = int(hits.argmax())
+    return Fitted(witnesses, path[best], float(hits[best] / labels.numel()))
+
+
+def features_of(layers: Sequence[Any], inputs: Tensor, readout: str) -> Tensor:
+    """What is read of the neurons."""
+    if readout == "mean":
+        return count_spikes(layers, inputs).double() / inputs.shape[1]
+    return cs.roll_out(layers, inputs, readout).double()  # type: ignore[arg-type]
+
+
+def measure(case: Case, task: Task, seed: int, device: str) -> dict[str, Any]:
+    """Choose a family and a strength on validation data, and test once."""
+    begin = time.perf_counter()
+    fitted = {name: fit(case, task, families, seed, device) for name, families in case.families.items()}
+    name, best = max(fitted.items(), key=lambda item: item[1].validation)
+    solution = best.solution
+    if case.refits:
+        train, val = task.train, task.val
+        both = SequenceData(
+            np.concatenate((train.inputs, val.inputs)), np.concatenate((train.heads["label"], val.heads["label"]))
+        )
+        dictionary = cs.build_dictionary(best.witnesses, sequences_of(both, device), case.readout)  # type: ignore[arg-type]
+        strength = solution.problem.l2_strength
+        solution = cs.solve(problem_of(dictionary, both, task.n_classes["label"], strength), TOLERANCE)
+    network = cs.reconstruct(solution)
+    predicted = [
+        network(part).argmax(-1).cpu().numpy()
+        for part in sequences_of(task.test, device).split(500 if case.readout != "all" else 10)
+    ]
+    seconds = time.perf_counter() - begin
+    labels = task.test.heads["label"]
+    rate = float(count_spikes(network.layers, sequences_of(task.test, device)[:200]).double().mean())
+    return {
+        "family": name,
+        "validation": {own: fit.validation for own, fit in fitted.items()},
+        "l2_strength": solution.problem.l2_strength,
+        "columns": solution.problem.dictionary.n_atoms,
+        "gap": solution.certificate.relative_gap,
+        "spikes_per_neuron": rate,
+        "seconds": seconds,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "scores": {own: score(np.concatenate(predicted), labels) for own, score in case.scores.items()},
+    }
+
+
+def read_records() -> list[dict[str, Any]]:
+    """What has been measured."""
+    return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
+
+
+def render(records: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of the means over seeds."""
+    table = make_table(
+        "Sampled witnesses with delays, certified ridge read-out",
+        "task",
+        "test accuracy",
+        "goal",
+        "seeds",
+        "columns",
+        "spikes a neuron",
+        "largest gap",
+        "seconds",
+    )
+    for case in CASES.values():
+        own = [record for record in records if record["case"] == case.name]
+        if not own:
+            continue
+        for score in case.scores:
+            by_seed: dict[int, list[float]] = {}
+            for record in own:
+                by_seed.setdefault(record["seed"], []).append(record["scores"][score])
+            means = [float(np.mean(values)) for values in by_seed.values()]
+            table.add_row(
+                f"{case.name}, {score}",
+                f"{np.mean(means):.4f} ({', '.join(f'{value:.4f}' for value in means)})",
+                f"{case.goal:.3f}",
+                str(len(means)),
+                f"{max(record['columns'] for record in own):,}",
+                f"{np.mean([record['spikes_per_neuron'] for record in own]):.1f}",
+                f"{max(record['gap'] for record in own):.0e}",
+                f"{np.mean([record['seconds'] for record in own]):.0f}",
+            )
+    console.print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what there are no records of, and print all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks delays", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=tuple(CASES), default=tuple(CASES), metavar="CASE")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--pool", type=int, help="witnesses to draw for a case, instead of its own number")
+    parser.add_argument("--columns", type=int, help="witnesses to read, instead of a case's own number")
+    parser.add_argument("--render", action="store_true", help="measure nothing")
+    options = parser.parse_args([] if arguments is None else arguments)
+    for name in () if options.render else options.only:
+        case = CASES[name]
+        case = replace(case, n_pool=options.pool or case.n_pool, n_columns=options.columns or case.n_columns)
+        for seed in options.seeds:
+            done = {(own["case"], own["seed"], own["part"]) for own in read_records()}
+            for part, task in enumerate(case.load(seed)):
+                if (name, seed, part) in done:
+                    continue
+                record = {"case": name, "seed": seed, "part": part, **measure(case, task, seed, options.device)}
+                console.print(f"{name}, seed {seed}, part {part}: {record}")
+                RECORDS.parent.mkdir(exist_ok=True)
+                with RECORDS.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+    render(read_records())
