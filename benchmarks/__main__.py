@@ -36,7 +36,13 @@ def main() -> None:
     """Print the machine's facts, then one table for each benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(BENCHMARKS)}; all by default")
-    if sys.argv[1:2] in (["delays"], ["elastic"], ["solvers"], ["methods"], ["versions"]):  # these take options: solvers --help
+    if sys.argv[1:2] in (
+        ["delays"],
+        ["elastic"],
+        ["solvers"],
+        ["methods"],
+        ["versions"],
+    ):  # these take options: solvers --help
         console.print(describe_machine())
         importlib.import_module(f"benchmarks.{sys.argv[1]}").main(sys.argv[2:])
         return

@@ -15,7 +15,6 @@ from cvxsnn import (
     WitnessSet,
     build_dictionary,
     certify,
-    delayed_witnesses,
     gaussian_witnesses,
     save,
     solve,
@@ -174,8 +173,6 @@ def test_the_family_has_what_the_neurons_have():
     for odd in ({"initial_membrane": -1.0}, {"initial_spikes": 1.0}, {"tie": "gt"}):
         with pytest.raises(InvalidInputError, match="start at rest and fire at ties"):
             family(LIFLayer(weight, decay=0.5, **odd))
-    with pytest.raises(InvalidInputError, match="neurons without delays, to price all of them"):
-        family_of(delayed_witnesses(np.zeros((2, 3, 2)), (3,), quantiles=None))
     with pytest.raises(InvalidInputError, match=r"one hidden layer of LIF neurons .* got ThresholdLayer"):
         family(ThresholdLayer(weight))
 

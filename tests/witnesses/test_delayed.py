@@ -310,13 +310,6 @@ def test_threshold_neurons_have_no_membrane_to_keep():
 # The draw.
 
 
-@given(st.sampled_from(GEOMETRIES), st.sampled_from(WEIGHTS), st.integers(2, 60), st.integers(0, 10**6))
-def test_a_subnetwork_does_not_depend_on_how_many_there_are(geometry, weights, fan_in, seed):
-    family = {"geometry": geometry, "weights": weights, "fan_in": fan_in, "seed": seed, "hidden": (4, 3)}
-    few, many = (draw(n_subnetworks=n, threshold=Uniform(0, 1), **family) for n in (2, 5))
-    assert are_equal(few, many.take(slice(0, 2)))
-
-
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_the_seed_decides_and_nothing_else(geometry, weights):

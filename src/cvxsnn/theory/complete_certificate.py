@@ -107,11 +107,6 @@ def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily:
             f"expected one hidden layer of LIF neurons to price all of them, got {names}: fit with hidden=(n,) and "
             "neuron='lif'"
         )
-    if layer.has_delays:
-        raise InvalidInputError(
-            "expected neurons without delays, to price all of them, got neurons with delays: fit with "
-            "witnesses='gaussian'"
-        )
     decay = float(layer.decay.flatten()[0])
     if bool((layer.decay != decay).any()):
         raise InvalidInputError(

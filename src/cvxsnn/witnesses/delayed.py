@@ -213,10 +213,7 @@ def delayed_witnesses(
 
 
 class _LayerSampler:
-    """Draws one layer. Neurons of all subnetworks are rows in here, subnetwork by subnetwork.
-
-    Each draw is a stream of its own with a row per neuron, so that a subnetwork does not depend on how many follow it.
-    """
+    """Draws one layer. Neurons of all subnetworks are rows in here, subnetwork by subnetwork."""
 
     def __init__(
         self,
@@ -235,9 +232,9 @@ class _LayerSampler:
         self._seed, self._depth = seed, depth
         self.max_delay = plan.max_delay - int(plan.is_differenced)
 
-    def generator(self, *names: str | int) -> np.random.Generator:
+    def generator(self, name: str) -> np.random.Generator:
         """Return the random stream of one of the layer's properties."""
-        return child_generator(self._seed, "delayed", self._depth, *names)
+        return child_generator(self._seed, "delayed", self._depth, name)
 
     def draw(self, name: str, distribution: Any) -> npt.NDArray[np.float64]:
         """Draw a parameter of every neuron."""
@@ -290,17 +287,19 @@ class _LayerSampler:
                 )
             normal -= normal.mean(axis=1, keepdims=True)
         if self.plan.weights == "differences":
-            difference = self._differences(source, delay)
+            difference = self._differences(generator, source, delay)
             has_none = ~difference.any(axis=1)  # two windows that are equal everywhere
             normal[~has_none] = difference[~has_none]
             return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
         return np.asarray(normal / math.sqrt(n_taps))
 
-    def _differences(self, source: npt.NDArray[np.int64], delay: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def _differences(
+        self, generator: np.random.Generator, source: npt.NDArray[np.int64], delay: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """Return what the taps read in one training sequence minus what they read in another, at one step of both."""
-        pairs = self.generator("pairs").integers(len(self.sequences), size=(self.n_neurons, 2))
-        n_common = _lengths(self.sequences)[pairs].min(axis=1)
-        step = (self.generator("step").random(self.n_neurons) * n_common).astype(np.int64)
+        pairs = generator.integers(len(self.sequences), size=(2, self.n_neurons))
+        n_common = _lengths(self.sequences)[pairs].min(axis=0)
+        step = (generator.random(self.n_neurons) * n_common).astype(np.int64)
         # Above the first layer, each subnetwork has inputs of its own.
         offset = np.arange(self.n_neurons) // self.width * self.n_inputs * (not self._is_shared)
         row, values = source + offset[:, None], self.values.numpy()
@@ -310,7 +309,7 @@ class _LayerSampler:
 
         when = step[:, None] - delay
         first, second = (
-            read(when, sample) - (read(when - 1, sample) if self.plan.is_differenced else 0.0) for sample in pairs.T
+            read(when, sample) - (read(when - 1, sample) if self.plan.is_differenced else 0.0) for sample in pairs
         )
         return np.asarray(first - second)
 
@@ -325,11 +324,12 @@ class _LayerSampler:
         """Return a random quantile of each neuron's membrane, and the membrane's standard deviation."""
         assert self.plan.quantiles is not None
         n_steps, _, n_samples = self.values.shape
-        quantile = self.generator("quantile").uniform(*self.plan.quantiles, size=self.n_neurons)
+        generator = self.generator("quantile")
+        quantile = generator.uniform(*self.plan.quantiles, size=self.n_neurons)
         inside = np.arange(n_steps)[:, None] < _lengths(self.sequences)
         places = np.flatnonzero(inside)
         if len(places) > _N_MEMBRANES:
-            places = np.sort(self.generator("places").choice(places, _N_MEMBRANES, replace=False))
+            places = np.sort(generator.choice(places, _N_MEMBRANES, replace=False))
         rank = np.minimum((quantile * len(places)).astype(np.int64), len(places) - 1)
         level, spread = np.empty(self.n_neurons), np.empty(self.n_neurons)
         per_subnetwork = 8 * n_steps * n_samples * self.width
@@ -364,27 +364,28 @@ def _membranes(table: TapTable, values: Tensor, decay: Tensor) -> Any:
 def _scattered(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     n_places = (sampler.max_delay + 1) * sampler.n_inputs
     n_taps = min(sampler.plan.fan_in or n_places, n_places)
-    place = _distinct(sampler, n_places, n_taps)
+    place = _distinct(sampler.generator("taps"), n_places, (sampler.n_neurons, n_taps))
     return place % sampler.n_inputs, place // sampler.n_inputs
 
 
 def _box(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    generator = sampler.generator("taps")
     shape = (sampler.max_delay + 1, *(sampler.plan.feature_shape or (sampler.n_inputs,)))
     wanted = sampler.plan.box or (8,) * len(shape)
     size = [min(own, most) for own, most in zip(wanted, shape, strict=True)]
-    room = [most - own + 1 for own, most in zip(size, shape, strict=True)]
-    corner = sampler.generator("corner").integers(room, size=(sampler.n_neurons, len(size)))
+    corner = [generator.integers(most - own + 1, size=sampler.n_neurons) for own, most in zip(size, shape, strict=True)]
     n_places = math.prod(size)
-    inside = np.unravel_index(_distinct(sampler, n_places, min(sampler.plan.fan_in or n_places, n_places)), size)
-    delay, *feature = [start[:, None] + own for start, own in zip(corner.T, inside, strict=True)]
+    n_taps = min(sampler.plan.fan_in or n_places, n_places)
+    inside = np.unravel_index(_distinct(generator, n_places, (sampler.n_neurons, n_taps)), size)
+    delay, *feature = [start[:, None] + own for start, own in zip(corner, inside, strict=True)]
     return np.ravel_multi_index(feature, shape[1:]), delay
 
 
 def _dilated(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    n_taps = min(sampler.plan.fan_in or 9, sampler.max_delay + 1)
+    generator, n_taps = sampler.generator("taps"), min(sampler.plan.fan_in or 9, sampler.max_delay + 1)
     largest = max(1.0, sampler.max_delay / max(1, n_taps - 1))
-    dilation = np.exp(sampler.generator("dilation").uniform(0, math.log(largest), sampler.n_neurons))
-    feature = sampler.generator("feature").integers(sampler.n_inputs, size=sampler.n_neurons)
+    dilation = np.exp(generator.uniform(0, math.log(largest), sampler.n_neurons))
+    feature = generator.integers(sampler.n_inputs, size=sampler.n_neurons)
     delay = np.arange(n_taps) * np.minimum(dilation.astype(np.int64), int(largest))[:, None]
     return np.broadcast_to(feature[:, None], delay.shape).copy(), delay
 
@@ -392,22 +393,19 @@ def _dilated(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray
 _GEOMETRIES = {"scattered": _scattered, "box": _box, "dilated": _dilated}
 
 
-def _distinct(sampler: _LayerSampler, n_places: int, n_drawn: int) -> npt.NDArray[np.int64]:
-    """Draw distinct numbers below ``n_places`` for each neuron, in increasing order."""
-    shape = (sampler.n_neurons, n_drawn)
+def _distinct(generator: np.random.Generator, n_places: int, shape: tuple[int, int]) -> npt.NDArray[np.int64]:
+    """Draw distinct numbers below ``n_places`` for each row, in increasing order."""
+    n_rows, n_drawn = shape
     if n_drawn == n_places:
         return np.broadcast_to(np.arange(n_places), shape).copy()
     if 2 * n_drawn > n_places:  # those that are left out are fewer
-        left_out = np.zeros((sampler.n_neurons, n_places), dtype=bool)
-        np.put_along_axis(left_out, _distinct(sampler, n_places, n_places - n_drawn), True, axis=1)
+        left_out = np.zeros((n_rows, n_places), dtype=bool)
+        np.put_along_axis(left_out, _distinct(generator, n_places, (n_rows, n_places - n_drawn)), True, axis=1)
         return np.nonzero(~left_out)[1].reshape(shape)
-    drawn = np.sort(sampler.generator("taps", 0).integers(n_places, size=shape), axis=1)
-    attempt = 0
+    drawn = np.sort(generator.integers(n_places, size=shape), axis=1)
     while (again := drawn[:, 1:] == drawn[:, :-1]).any():
-        attempt += 1
         rows, columns = np.nonzero(again)
-        drawn[rows, columns + 1] = sampler.generator("taps", attempt).integers(n_places, size=shape)[rows, columns]
-        rows = np.unique(rows)
+        drawn[rows, columns + 1] = generator.integers(n_places, size=len(rows))
         drawn[rows] = np.sort(drawn[rows], axis=1)
     return drawn
 

@@ -85,11 +85,15 @@ class WitnessPool:
     def _width(self) -> int:
         return int(self.family["hidden"][-1])
 
+    @property
+    def _step(self) -> int:
+        """Number of witnesses of a whole block."""
+        return max(1, self.block_size // self._width) * self._width
+
     @cached_property
     def starts(self) -> list[int]:
         """The first witness of each block, and the end."""
-        step = max(1, self.block_size // self._width) * self._width
-        return [*range(0, self.n_witnesses, step), self.n_witnesses]
+        return [*range(0, self.n_witnesses, self._step), self.n_witnesses]
 
     @property
     def n_blocks(self) -> int:
@@ -109,10 +113,13 @@ class WitnessPool:
         WitnessSet
             The witnesses from ``starts[number]`` up to ``starts[number + 1]``.
         """
-        n_witnesses = self.starts[number + 1] - self.starts[number]
-        family = {**self.family, "n_subnetworks": n_witnesses // self._width}
-        inputs = self.n_features if self.inputs is None else self.inputs
-        return sample_witnesses(family, inputs, child_seed(self.seed, "pool", number))
+        n_subnetworks = (self.starts[number + 1] - self.starts[number]) // self._width
+        seed = child_seed(self.seed, "pool", number)
+        if self.inputs is None:
+            return sample_witnesses({**self.family, "n_subnetworks": n_subnetworks}, self.n_features, seed)
+        # With delays, what is drawn depends on how much is drawn: the last block is the beginning of a whole one.
+        whole = sample_witnesses({**self.family, "n_subnetworks": self._step // self._width}, self.inputs, seed)
+        return whole.take(slice(0, n_subnetworks))
 
     def take(self, witnesses: Tensor) -> WitnessSet:
         """Return some of the witnesses, each with a subnetwork of its own.
