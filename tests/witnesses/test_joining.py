@@ -28,7 +28,7 @@ def test_sets_with_and_without_delays_are_joined_and_fire_as_each_did(seed, is_d
     dense = cs.gaussian_witnesses(2, widths[0], 2, bias=cs.witnesses.Normal(0, 0.5), seed=seed)
     few = cs.delayed_witnesses(DATA.inputs, widths[1], 3, fan_in=3, max_delay=2, seed=seed)
     many = cs.delayed_witnesses(DATA.inputs, widths[2], geometry="box", fan_in=None, decay=0.5, seed=seed)
-    for sets in ((dense, few, many), (many, dense), (few, dense, few), (few, many)):
+    for sets in ((dense, few, many), (many, dense), (few, dense, few), (many, few)):
         joined = cs.witnesses.join_witnesses(sets)
         assert torch.equal(spikes(joined), torch.cat([spikes(own) for own in sets], dim=-1))
         assert all(layer.has_delays for layer in joined.layers)
