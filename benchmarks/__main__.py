@@ -17,6 +17,7 @@ BENCHMARKS = (
     "cluster",
     "defaults",
     "families",
+    "features",
     "witnesses",
     "quantisation",
     "exchange",

@@ -178,8 +178,11 @@ CASES = {
             speakers,
             "mean",
             {
-                "scattered, 25 taps": [(1.0, {"fan_in": 25})],
-                "box 10 x 8": [(1.0, {"geometry": "box", "box": (10, 8), "fan_in": None, "weights": "centred"})],
+                "9 taps, delays to 7": [(1.0, {"fan_in": 9, "max_delay": 7, "weights": "centred"})],
+                "9 and 25 taps, delays to 7": [
+                    (0.5, {"fan_in": 9, "max_delay": 7, "weights": "centred"}),
+                    (0.5, {"fan_in": 25, "max_delay": 7, "weights": "centred"}),
+                ],
             },
             0.90,
             n_pool=8192,
@@ -191,9 +194,10 @@ CASES = {
             "all",
             {
                 "scattered, 8 taps": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)})],
-                "scattered, 8 taps, any leak": [
-                    (0.5, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
-                    (0.5, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.98, 0.999)}),
+                "scattered, 8 taps, slow": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.97, 0.999)})],
+                "scattered, 4 and 16 taps": [
+                    (0.5, {"fan_in": 4, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
+                    (0.5, {"fan_in": 16, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
                 ],
             },
             0.865,
@@ -245,14 +249,14 @@ def fit(case: Case, task: Task, families: Sequence[Family], seed: int, device: s
     if case.n_columns < witnesses.n_witnesses:
         solution = cs.solve(problem_of(dictionary, task.train, n_classes, POOL_STRENGTH), TOLERANCE)
         ranked = solution.coef.norm(dim=1).argsort(descending=True)[: case.n_columns]
-        chosen = dictionary.witness_of_atom[ranked.to(dictionary.device)].sort().values
+        chosen = dictionary.column_of_atom[ranked.to(dictionary.device)].sort().values
         witnesses = single_out(witnesses, chosen)
         dictionary = cs.build_dictionary(witnesses, inputs, case.readout)  # type: ignore[arg-type]
     problem = problem_of(dictionary, task.train, n_classes, STRENGTHS[0])
     path = cs.solve_path(problem, [0.0], l2_strengths=STRENGTHS, tol=TOLERANCE)
     labels = torch.from_numpy(task.val.heads["label"]).to(device)
     hits = torch.zeros(len(path), dtype=torch.float64)
-    layers = single_out(witnesses, dictionary.witness_of_atom).layers
+    layers = single_out(witnesses, dictionary.column_of_atom).layers
     for rows in torch.arange(len(labels), device=device).split(500 if case.readout != "all" else 10):
         features = features_of(layers, sequences_of(task.val, device)[rows], case.readout)
         for k, solution in enumerate(path):

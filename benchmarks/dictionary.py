@@ -38,7 +38,7 @@ def reduce_with_numpy(spikes: Matrix, labels: npt.NDArray[np.int64]) -> Reduced:
 def reduce_with_bits(spikes: Matrix, labels: npt.NDArray[np.int64]) -> Reduced:
     """Pack the bits, and group by hash with a comparison."""
     dictionary = build_dictionary(spikes)
-    return dictionary.atom_of_witness.numpy(), dictionary.group_rows(torch.from_numpy(labels)).inverse.numpy()
+    return dictionary.atom_of_column.numpy(), dictionary.group_rows(torch.from_numpy(labels)).inverse.numpy()
 
 
 def is_same_partition(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> bool:

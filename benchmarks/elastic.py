@@ -52,7 +52,7 @@ class Counts:
         train, validation = (
             cs.build_dictionary(witnesses, split.inputs, readout="mean") for split in (task.train, task.val)
         )
-        atoms = validation.atom_of_witness[train.witness_of_atom]
+        atoms = validation.atom_of_column[train.column_of_atom]
         labels = torch.from_numpy(task.val.heads["label"])
         return cls(train, task.train.heads["label"], validation.columns()[:, atoms], labels)
 

@@ -39,7 +39,7 @@ def path_of(task: Task) -> tuple[RegularizationPath, Callable[[Solution], float]
     quadratic = l2_strengths_of(problem, N_L2)
     path = leave_one_out(cs.solve_path(problem, strengths, l2_strengths=quadratic))
     test = cs.build_dictionary(witnesses, torch.from_numpy(task.test.inputs), readout="mean")
-    columns: Tensor = test.columns()[:, test.atom_of_witness[dictionary.witness_of_atom]]
+    columns: Tensor = test.columns()[:, test.atom_of_column[dictionary.column_of_atom]]
 
     def accuracy(solution: Solution) -> float:
         predicted = (columns @ solution.coef + solution.intercept).argmax(1)

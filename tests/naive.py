@@ -94,6 +94,13 @@ def threshold_spikes(layer, inputs):
     return spikes.reshape(n_samples, n_steps, -1)
 
 
+def window_means(spikes, n_windows, lengths=None):
+    """Means (n_samples, n_neurons * n_windows) of spikes (n_samples, n_steps, n_neurons) in windows of time."""
+    lengths = [spikes.shape[1]] * len(spikes) if lengths is None else lengths
+    counts = window_counts(spikes, lengths, n_windows)
+    return counts * np.array([[n_windows / int(n)] for n in lengths])
+
+
 def equal_rows(matrix):
     """First row, inverse and counts of the groups of equal rows, in order of first appearance."""
     _, first, inverse, counts = np.unique(

@@ -99,7 +99,7 @@ def test_every_kind_of_lif_neuron_spikes_on_cuda_as_on_the_cpu(n_steps, steps, t
     assert torch.equal(cs.roll_out([layer], inputs.to(DEVICE), steps).cpu(), on_cpu)
 
 
-@pytest.mark.parametrize("readout", ["last", "all", "mean"])
+@pytest.mark.parametrize("readout", ["last", "all", "mean", "windows-2"])
 def test_a_dictionary_built_on_cuda_equals_the_one_built_on_the_cpu(readout):
     task = cs.tasks.addition(base=3, n_train=100)
     witnesses = cs.gaussian_witnesses(3, (64, 128), 2)
@@ -225,7 +225,7 @@ def test_a_path_on_cuda_has_the_certified_optima_of_the_cpu(loss):
     assert len(paths[1][-1].support) > 10
 
 
-@pytest.mark.parametrize("readout", ["last", "all", "mean"])
+@pytest.mark.parametrize("readout", ["last", "all", "mean", "windows-4"])
 def test_statistics_gathered_on_cuda_are_those_of_the_cpu(readout, monkeypatch):
     monkeypatch.setattr(statistics, "_BLOCK_ROWS", 512)
     inputs, targets = draw_regression(300)
@@ -240,7 +240,8 @@ def test_statistics_gathered_on_cuda_are_those_of_the_cpu(readout, monkeypatch):
     for name in ("gram", "cross", "column_sums", "target_squares", "target_sums"):
         own = getattr(there, name)
         assert (own.device.type, own.dtype) == (DEVICE, torch.float64)
-        if readout == "mean":  # quotients, which are rounded; those of spikes are counts, or sums free of rounding
+        # Means are quotients, which are rounded; products of spikes are counts, or sums free of rounding.
+        if readout in ("mean", "windows-4"):
             torch.testing.assert_close(own.cpu(), getattr(here, name), rtol=FLOAT64_MEAN, atol=ROUNDING)
         else:
             assert torch.equal(own.cpu(), getattr(here, name))
@@ -532,7 +533,7 @@ def test_tuning_on_cuda_tries_and_scores_the_families_that_the_cpu_does():
         assert (there.family, there.readout) == (here.family, here.readout)
 
 
-@pytest.mark.parametrize("readout", ["last", "mean"])
+@pytest.mark.parametrize("readout", ["last", "mean", "windows-2"])
 def test_witnesses_grown_on_cuda_lower_the_certified_optimum(readout):
     data = cs.data.TrainingSet.of(XOR.train).to(DEVICE)
     start = cs.gaussian_witnesses(2, (7, 5), decay=0.8, bias=cs.witnesses.Normal(0, 0.3), device=DEVICE)

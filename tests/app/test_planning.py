@@ -113,7 +113,7 @@ def test_a_plan_says_what_it_found_and_what_it_assumed():
         ({"loss": "square"}, "expected loss to be one of"),
         ({"readout": "first"}, "expected readout to be one of"),
         ({"strength_ratio": 1.0}, "expected strength_ratio between 0 and 1"),
-        ({"hidden": (8, 7)}, "divide 200 columns"),
+        ({"hidden": (8, 7)}, "divide 200 witnesses"),
         ({"n_features": 0}, "expected n_features to be a positive integer"),
         ({"memory": 0}, "expected memory to be a positive integer"),
         ({"n_samples": 0}, "expected n_samples to be a positive integer"),

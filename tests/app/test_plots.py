@@ -220,8 +220,8 @@ def test_gaps_are_drawn_for_every_solution_and_end_in_the_certificate(solution, 
 def test_shares_of_witnesses_fill_each_bar(axes):
     unused = {"n_duplicate": 0, "n_complementary": 0, "density": 0.5, "n_rows": 9, "n_distinct_rows": 9}
     healths = {
-        "mixed": DictionaryHealth(n_witnesses=20, n_atoms=8, n_dead=5, n_saturated=3, **unused),
-        "sound": DictionaryHealth(n_witnesses=4, n_atoms=4, n_dead=0, n_saturated=0, **unused),
+        "mixed": DictionaryHealth(n_columns=20, n_atoms=8, n_dead=5, n_saturated=3, **unused),
+        "sound": DictionaryHealth(n_columns=4, n_atoms=4, n_dead=0, n_saturated=0, **unused),
     }
     assert plot_health(healths, axes) is axes
     widths = np.array([[bar.get_width() for bar in bars] for bars in axes.containers])

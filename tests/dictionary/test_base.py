@@ -7,7 +7,7 @@ import torch
 import cvxsnn as cs
 from cvxsnn.dictionary import DenseDictionary, Dictionary, stream_dictionary
 
-READOUTS = ("last", "all", "mean")
+READOUTS = ("last", "all", "mean", "windows-3")
 
 
 def draw(kind, folder, readout="last"):
@@ -30,10 +30,10 @@ def test_a_dictionary_keeps_the_contract(kind, holds_spikes, is_in_memory, reado
     dictionary = draw(kind, tmp_path, readout)
     assert isinstance(dictionary, Dictionary)
     assert dictionary.is_in_memory == is_in_memory
-    assert dictionary.is_binary == (holds_spikes and readout != "mean")
+    assert dictionary.is_binary == (holds_spikes and readout in ("last", "all"))
     assert dictionary.shape == (dictionary.n_rows, dictionary.n_atoms) == tuple(dictionary.columns().shape)
-    assert len(dictionary.atom_of_witness) == dictionary.n_witnesses
-    assert len(dictionary.witness_of_atom) == dictionary.n_atoms
+    assert len(dictionary.atom_of_column) == dictionary.n_columns
+    assert len(dictionary.column_of_atom) == dictionary.n_atoms
     some = dictionary.take_rows(torch.tensor([7, 2]))
     assert isinstance(some, Dictionary)
     assert torch.equal(some.columns(), dictionary.columns()[[7, 2]])

@@ -26,9 +26,9 @@ from cvxsnn.dictionary import count_dictionary
 def test_the_column_of_every_witness_is_its_atoms(readout, neuron):
     witnesses, inputs = draw_witnesses(neuron), draw_inputs()
     dictionary = build_dictionary(witnesses, inputs, readout)
-    assert 1 < dictionary.n_atoms < dictionary.n_witnesses
+    assert 1 < dictionary.n_atoms < dictionary.n_columns
     torch.testing.assert_close(
-        dictionary.columns()[:, dictionary.atom_of_witness],
+        dictionary.columns()[:, dictionary.atom_of_column],
         brute_columns(witnesses, inputs, readout),
         rtol=FLOAT64_MEAN if readout == "mean" else 0,
         atol=0,
@@ -39,7 +39,7 @@ def test_the_column_of_every_witness_is_its_atoms(readout, neuron):
 def test_atoms_are_distinct_in_order_of_their_first_witness(readout):
     witnesses, inputs = draw_witnesses(), draw_inputs()
     dictionary = build_dictionary(witnesses, inputs, readout)
-    groups = (dictionary.witness_of_atom, dictionary.atom_of_witness, dictionary.atom_of_witness.bincount())
+    groups = (dictionary.column_of_atom, dictionary.atom_of_column, dictionary.atom_of_column.bincount())
     assert_groups_equal(groups, brute_columns(witnesses, inputs, readout).T)
 
 
@@ -60,9 +60,9 @@ def test_a_dictionary_does_not_depend_on_the_chunk(readout, n_samples, chunk_byt
     whole = build_dictionary(witnesses, inputs, readout)
     chunked = build_dictionary(witnesses, inputs, readout, chunk_bytes=chunk_bytes)
     assert torch.equal(chunked.packed, whole.packed)
-    assert torch.equal(chunked.atom_of_witness, whole.atom_of_witness)
+    assert torch.equal(chunked.atom_of_column, whole.atom_of_column)
     torch.testing.assert_close(
-        chunked.columns()[:, chunked.atom_of_witness],
+        chunked.columns()[:, chunked.atom_of_column],
         brute_columns(witnesses, inputs, readout),
         rtol=FLOAT64_MEAN,
         atol=0,
@@ -78,8 +78,8 @@ def test_a_plain_array_is_its_own_columns(convert, dtype):
     dictionary = build_dictionary(convert(array))
     assert dictionary.shape == (70, 39)
     assert dictionary.witnesses is None
-    assert dictionary.atom_of_witness[7] == dictionary.atom_of_witness[3]
-    assert (dictionary.columns()[:, dictionary.atom_of_witness].numpy() == array).all()
+    assert dictionary.atom_of_column[7] == dictionary.atom_of_column[3]
+    assert (dictionary.columns()[:, dictionary.atom_of_column].numpy() == array).all()
 
 
 def test_a_dictionary_over_its_budget_is_refused_before_any_roll_out(monkeypatch):
@@ -106,10 +106,10 @@ def test_rows_of_padded_sequences_are_those_of_each_alone(readout, neuron, chunk
     dictionary = build_dictionary(witnesses, Sequences(inputs, LENGTHS), readout, chunk_bytes=chunk_bytes)
     expected = brute_padded(witnesses, inputs, readout)
     columns = dictionary.columns()
-    torch.testing.assert_close(columns[:, dictionary.atom_of_witness], expected, rtol=FLOAT64_MEAN, atol=0)
+    torch.testing.assert_close(columns[:, dictionary.atom_of_column], expected, rtol=FLOAT64_MEAN, atol=0)
     for row in (0, 3, 41):
         alone = build_dictionary(witnesses, inputs[row : row + 1, : LENGTHS[row]], readout)
-        assert torch.equal(columns[row, dictionary.atom_of_witness], alone.columns()[0, alone.atom_of_witness])
+        assert torch.equal(columns[row, dictionary.atom_of_column], alone.columns()[0, alone.atom_of_column])
     padding = torch.arange(5) >= LENGTHS[:, None]
     changed = torch.where(padding[:, :, None], 1 - inputs, inputs)
     assert torch.equal(build_dictionary(witnesses, Sequences(changed, LENGTHS), readout).packed, dictionary.packed)
@@ -124,7 +124,7 @@ WITNESSES = draw_witnesses()
     [
         (
             lambda: build_dictionary(WITNESSES, INPUTS, "first"),
-            "readout to be one of 'last', 'all', 'mean', got 'first",
+            "readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got 'first",
         ),
         (lambda: build_dictionary(WITNESSES, INPUTS, memory_budget=0), "memory_budget to be a positive integer, got 0"),
         (lambda: build_dictionary(WITNESSES, INPUTS, chunk_bytes=0.5), "chunk_bytes to be a positive integer, got 0.5"),
@@ -176,8 +176,8 @@ def test_counts_are_read_as_means(n_steps):
     counts = torch.randint(0, n_steps + 1, (50, 12), generator=torch.Generator().manual_seed(0), dtype=torch.int16)
     counts[:, 3] = counts[:, 8]
     dictionary = count_dictionary(counts, n_steps)
-    assert dictionary.n_atoms < dictionary.n_witnesses == 12
-    columns = dictionary.columns()[:, dictionary.atom_of_witness]
+    assert dictionary.n_atoms < dictionary.n_columns == 12
+    columns = dictionary.columns()[:, dictionary.atom_of_column]
     torch.testing.assert_close(columns, counts.double() / n_steps, rtol=FLOAT64_MEAN, atol=0)
 
 

@@ -106,12 +106,12 @@ def test_its_parts_are_those_of_the_matrix():
     dictionary = DenseDictionary(values)
     atoms = torch.tensor([4, 1])
     assert dictionary.shape == (dictionary.n_rows, dictionary.n_atoms) == (30, 9)
-    assert dictionary.n_witnesses == 9
+    assert dictionary.n_columns == 9
     assert dictionary.device == values.device
     assert dictionary.witnesses is None
     assert not dictionary.is_complete
-    assert torch.equal(dictionary.witness_of_atom, torch.arange(9))
-    assert torch.equal(dictionary.atom_of_witness, torch.arange(9))
+    assert torch.equal(dictionary.column_of_atom, torch.arange(9))
+    assert torch.equal(dictionary.atom_of_column, torch.arange(9))
     assert torch.equal(dictionary.columns(), values)
     assert torch.equal(dictionary.columns(atoms, torch.float32), values[:, atoms].float())
     assert torch.equal(dictionary.take_rows(torch.tensor([3, 0])).columns(), values[[3, 0]])

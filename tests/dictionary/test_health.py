@@ -26,7 +26,7 @@ def brute_health(columns):
         "n_duplicate": columns.shape[1] - len(distinct),
         "n_complementary": n_complementary,
         "n_atoms": len(distinct),
-        "n_witnesses": columns.shape[1],
+        "n_columns": columns.shape[1],
     }
 
 
@@ -67,7 +67,7 @@ def test_a_mean_that_is_its_own_negation_is_no_pair():
 def test_one_line_tells_the_health():
     health = build_dictionary(np.array([[0, 1, 0, 1, 1], [1, 1, 0, 0, 0]])).health()
     assert str(health) == (
-        "5 witnesses gave 4 atoms (density 0.500): 1 dead, 1 saturated, 1 duplicate, 2 complementary pairs; "
+        "5 columns gave 4 atoms (density 0.500): 1 dead, 1 saturated, 1 duplicate, 2 complementary pairs; "
         "2 of 2 rows distinct"
     )
 

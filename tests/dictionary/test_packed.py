@@ -15,7 +15,7 @@ from cvxsnn.core import bits
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import count_dictionary
-from cvxsnn.dictionary.packed import MAX_LOOKUP_OUTPUTS, dictionary_bytes, lookup_product, n_planes_of
+from cvxsnn.dictionary.packed import MAX_LOOKUP_OUTPUTS, dictionary_bytes, lookup_product, parse_readout
 from cvxsnn.witnesses import Provenance
 
 
@@ -204,7 +204,7 @@ def test_dictionary_bytes_are_those_of_the_packed_columns(n_rows, n_columns):
 def test_dictionary_bytes_count_the_planes_of_every_readout(readout, n_steps):
     inputs = torch.randn(37, n_steps, 3, generator=torch.Generator().manual_seed(0))
     dictionary = build_dictionary(gaussian_witnesses(3, (20,), bias=0.3), inputs, readout)
-    n_planes = n_planes_of(readout, n_steps)
+    n_planes = parse_readout(readout).n_planes(n_steps)
     expected = dictionary_bytes(dictionary.n_rows, dictionary.n_atoms, n_planes)
     assert dictionary.packed.numel() == expected
 

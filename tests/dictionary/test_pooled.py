@@ -16,7 +16,7 @@ def pool_spikes(**options):
 def test_a_block_has_the_distinct_spikes_of_its_witnesses():
     spikes = pool_spikes()
     block, expected = spikes.block(3), roll_out(spikes.pool.block(3).layers, INPUTS)
-    assert torch.equal(block.columns(dtype=torch.bool), expected[:, block.witness_of_atom])
+    assert torch.equal(block.columns(dtype=torch.bool), expected[:, block.column_of_atom])
     assert torch.equal(block.packed, spikes.of(spikes.pool.block(3)).packed)
 
 

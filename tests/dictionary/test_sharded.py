@@ -72,8 +72,8 @@ def test_products_and_health_are_those_in_memory(tmp_path, witnesses, data, read
     assert expected.n_atoms < witnesses.n_witnesses
     assert found.shape == expected.shape
     assert found.device == expected.device
-    assert torch.equal(found.atom_of_witness, expected.atom_of_witness)
-    assert torch.equal(found.witness_of_atom, expected.witness_of_atom)
+    assert torch.equal(found.atom_of_column, expected.atom_of_column)
+    assert torch.equal(found.column_of_atom, expected.column_of_atom)
     assert torch.equal(found.columns(), expected.columns())
     assert torch.equal(found.columns(slice(2, 5), torch.float32), expected.columns(slice(2, 5), torch.float32))
     torch.testing.assert_close(found.gram(), expected.gram(), rtol=0 if readout != "mean" else ROUNDING, atol=0)
@@ -281,7 +281,7 @@ def test_shards_of_other_data_are_kept_unless_told_otherwise(tmp_path, witnesses
     assert torch.equal(dictionary.columns(), cs.build_dictionary(others, inputs).columns())
     with pytest.raises(DataFileError, match="got others"):
         ShardedDictionary(
-            tmp_path, (64,), dictionary.atom_of_witness, dictionary.witness_of_atom, others, "last", 3
+            tmp_path, (64,), dictionary.atom_of_column, dictionary.column_of_atom, others, "last", 3
         ).gram()
 
 

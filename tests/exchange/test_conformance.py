@@ -107,6 +107,21 @@ def test_parallel_deep_subnetworks_become_one_wide_network_with_the_same_scores(
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+def test_windows_of_time_are_read_and_come_back(library):
+    layers = [LIFLayer(draw_weight(width=9, n_subnetworks=3), decay=0.8, threshold=0.5)]
+    network = as_network(layers, "windows-7", neurons=torch.tensor([20, 3, 3]), windows_read=torch.tensor([6, 0, 2]))
+    peer = EXPORTS[library](network)
+    back = IMPORTS[library](peer, weight_bits=32)
+    assert back.readout == "windows-7"
+    assert INPUTS.shape[1] % 7
+    with torch.no_grad():
+        torch.testing.assert_close(peer(INPUTS), network(INPUTS), rtol=0, atol=FLOAT64_SUM)
+        torch.testing.assert_close(back(INPUTS), network(INPUTS), rtol=0, atol=FLOAT64_SUM)
+    peer(INPUTS).sum().backward()
+    assert peer.layers[0].weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_time_comes_first_where_it_is_asked_for(library):
     network = CASES["decay 0.9"].network()
     ours, theirs = EXPORTS[library](network), EXPORTS[library](network, time_first=True)

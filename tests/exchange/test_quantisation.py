@@ -46,7 +46,7 @@ def test_a_network_and_its_witnesses_are_rounded_alike(neuron):
     data = TrainingSet(case.inputs, {"label": solution.problem.heads[0].targets})
     problem = replace(proof, witnesses=rounded).problem(data)
     coef = torch.zeros(problem.dictionary.n_atoms, 2, dtype=torch.float64)
-    coef.index_add_(0, problem.dictionary.atom_of_witness[proof.support], proof.coef)
+    coef.index_add_(0, problem.dictionary.atom_of_column[proof.support], proof.coef)
     scores = problem.dictionary.matvec(coef) + proof.intercept
     torch.testing.assert_close(quantise(reconstruct(solution), 4)(case.inputs), scores, rtol=ROUNDING, atol=ROUNDING)
 

@@ -48,7 +48,7 @@ def read_spikes(network, inputs):
 def witness_spikes(solution, inputs):
     """All steps of the witnesses behind the support."""
     dictionary = solution.problem.dictionary
-    return roll_out(dictionary.witnesses.layers, inputs, "all")[..., dictionary.witness_of_atom[solution.support]]
+    return roll_out(dictionary.witnesses.layers, inputs, "all")[..., dictionary.column_of_atom[solution.support]]
 
 
 def assert_scores_close(found, expected):
@@ -63,7 +63,7 @@ def test_rebuilt_spikes_are_the_dictionarys_on_any_sequence(case):
     for form, width in FORMS:
         network = reconstruct(solution, form, width)
         # The full form reads every witness, the others those of the support, and one of no weight if there are none.
-        chosen = dictionary.witness_of_atom[support] if form == "full" else slice(len(support) * width)
+        chosen = dictionary.column_of_atom[support] if form == "full" else slice(len(support) * width)
         for inputs in (case.inputs, draw_inputs(13, 9, case.seed + 1)):
             expected = witness_spikes(solution, inputs).repeat_interleave(width, -1)
             assert torch.equal(read_spikes(network, inputs)[..., chosen], expected)
@@ -78,7 +78,7 @@ def test_outputs_are_those_of_the_solution_on_any_sequence(case):
     witnesses, fresh = solution.problem.dictionary.witnesses, draw_inputs(13, 5, case.seed + 1)
     dictionary = build_dictionary(witnesses, fresh, case.readout)
     coef = torch.zeros(dictionary.n_atoms, solution.coef.shape[1], dtype=torch.float64)
-    coef.index_add_(0, dictionary.atom_of_witness[solution.problem.dictionary.witness_of_atom], solution.coef)
+    coef.index_add_(0, dictionary.atom_of_column[solution.problem.dictionary.column_of_atom], solution.coef)
     for form, width in FORMS:
         network = reconstruct(solution, form, width)
         with torch.no_grad():
@@ -99,7 +99,7 @@ def test_the_parallel_form_is_the_papers_algorithm(neuron, width):
     assert torch.equal(network.intercept, solution.intercept)
     # Each subnetwork has the lower layer of its atom's own, and its own atom ``width`` times.
     witnesses = solution.problem.dictionary.witnesses
-    subnetworks, neurons = witnesses.locate(solution.problem.dictionary.witness_of_atom[support])
+    subnetworks, neurons = witnesses.locate(solution.problem.dictionary.column_of_atom[support])
     assert torch.equal(network.layers[0].weight, witnesses.layers[0].weight[subnetworks])
     assert network.hidden == (6, width if neuron == "lif" else 8 + width - 1)
     for k in range(len(support)):
@@ -116,7 +116,7 @@ def test_the_compact_form_has_no_neuron_without_need(case):
     solution = case.solve()
     network = reconstruct(solution)
     witnesses = solution.problem.dictionary.witnesses
-    subnetworks, _ = witnesses.locate(solution.problem.dictionary.witness_of_atom[solution.support])
+    subnetworks, _ = witnesses.locate(solution.problem.dictionary.column_of_atom[solution.support])
     assert network.n_subnetworks == max(1, len(subnetworks.unique()))
     assert all(found <= sampled for found, sampled in zip(network.hidden, case.hidden, strict=True))
     if case.neuron == "lif" and len(subnetworks):

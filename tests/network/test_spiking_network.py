@@ -176,7 +176,7 @@ def test_means_count_more_spikes_than_a_byte_holds(n_steps, is_padded):
     network = SpikingNetwork(witnesses.layers, torch.ones(6, 1), (head,), readout="mean")
     dictionary = cs.build_dictionary(witnesses, Sequences(inputs, lengths), "mean")
     np.testing.assert_allclose(network.features(Sequences(inputs, lengths)).numpy(), expected, rtol=ROUNDING)
-    columns = dictionary.matvec(torch.eye(dictionary.n_atoms, dtype=torch.float64))[:, dictionary.atom_of_witness]
+    columns = dictionary.matvec(torch.eye(dictionary.n_atoms, dtype=torch.float64))[:, dictionary.atom_of_column]
     np.testing.assert_allclose(columns.numpy(), expected, rtol=ROUNDING)
 
 

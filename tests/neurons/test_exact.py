@@ -71,14 +71,17 @@ def test_snapping_commutes_with_powers_of_two(seed, power):
     assert torch.equal(snap_weights(weight * 2.0**power), snap_weights(weight) * 2.0**power)
 
 
-@given(seeds)
-def test_weight_levels_is_the_largest_sum_of_integers_of_a_neuron(seed):
-    weight = snap_weights(draw_weights(seed), bits=16)
+@given(seeds, st.integers(2, 16))
+def test_weight_levels_is_the_largest_sum_of_integers_of_a_neuron(seed, bits):
+    weight = snap_weights(draw_weights(seed), bits)
     levels = []
     for neuron in weight.movedim(1, 2).flatten(0, 1).tolist():
-        unit = Fraction(2) ** (math.ceil(math.log2(max(map(abs, neuron)))) - 15)
-        levels.append(sum(abs(Fraction(value)) for value in neuron) / unit)
-    assert weight_levels(weight, bits=16) == max(levels)
+        numbers = [Fraction(value) for value in neuron]
+        # The unit is the largest power of two of which all are multiples.
+        units = (Fraction(2) ** power for power in range(60, -60, -1))
+        unit = next(unit for unit in units if all((value / unit).denominator == 1 for value in numbers))
+        levels.append(sum(map(abs, numbers)) / unit)
+    assert weight_levels(weight, bits) == max(levels)
 
 
 @given(seeds)

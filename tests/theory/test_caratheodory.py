@@ -72,7 +72,7 @@ def test_the_certificate_is_that_of_the_new_coefficients(kind, seed):
 def test_a_norm_that_can_shrink_does():
     problem = ConvexProblem(np.array([[1, 0, 1], [0, 1, 1]]), np.ones(2), "squared", 0.1)
     solution = solve(problem)
-    atoms = problem.dictionary.atom_of_witness
+    atoms = problem.dictionary.atom_of_column
     coef = torch.zeros(3, 1, dtype=torch.float64)
     coef[atoms] = torch.tensor([[0.3], [0.4], [-0.2]], dtype=torch.float64)
     reduced = reduce_support(replace(solution, coef=coef)).coef[atoms].flatten()

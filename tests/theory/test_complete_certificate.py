@@ -76,7 +76,7 @@ def test_with_a_quadratic_the_dictionary_s_own_atoms_are_not_priced(readout, int
     complete = complete_dictionary(data.inputs, LIFFamily(0.5), readout=readout)
     best = solve(ConvexProblem.of(objective, complete, data, **options), 1e-9)
     gaps = []
-    for kept in (complete.witness_of_atom[:3], complete.witness_of_atom[best.support], complete.witness_of_atom):
+    for kept in (complete.column_of_atom[:3], complete.column_of_atom[best.support], complete.column_of_atom):
         few = build_dictionary(single_out(complete.witnesses, kept), data.inputs, readout)
         solution = solve(ConvexProblem.of(objective, few, data, **options), 1e-9)
         assert float(few.rmatvec(solution.dual_point).abs().max()) > 0.02 + PRICED
@@ -97,7 +97,7 @@ def test_a_group_over_all_neurons_is_bounded_with_a_quadratic_too():
     options = {"l1_strength": 0.02, "l2_strength": 0.1, "penalty": "group-elastic-net"}
     complete = complete_dictionary(data.inputs, LIFFamily(0.5))
     best = solve(ConvexProblem.of(objective, complete, data, **options), 1e-8).certificate
-    few = build_dictionary(single_out(complete.witnesses, complete.witness_of_atom[::2]), data.inputs)
+    few = build_dictionary(single_out(complete.witnesses, complete.column_of_atom[::2]), data.inputs)
     found = certify_complete(Proof.of(solve(ConvexProblem.of(objective, few, data, **options), 1e-8), objective), data)
     assert found.certificate.dual <= best.primal * (1 + CERTIFIED_AGAIN)
     assert found.certificate.primal >= best.dual * (1 - CERTIFIED_AGAIN)

@@ -109,7 +109,7 @@ def test_the_complete_dictionary_is_what_a_read_out_sees_of_all_trajectories(rea
     seen = {"last": spikes[:, :, -1], "all": spikes.reshape(len(spikes), -1), "mean": spikes.sum(2) / 3}[readout]
     dictionary = complete_dictionary(inputs, family, readout=readout)
     assert dictionary.is_complete
-    assert dictionary.n_atoms == dictionary.n_witnesses
+    assert dictionary.n_atoms == dictionary.n_columns
     atoms = np.unique(dictionary.columns().numpy().T.round(9), axis=0)
     assert np.array_equal(atoms, np.unique(seen.astype(float).round(9), axis=0))
 

@@ -119,7 +119,7 @@ def draw_exempt(family, seed, shape, readout, n_exempt):
     # The atoms of the largest prices, and others.
     likely = prices + 0.3 * prices.max() * torch.from_numpy(rng.random(len(prices)))
     chosen = torch.argsort(likely, descending=True)[:n_exempt]
-    few = build_dictionary(single_out(complete.witnesses, complete.witness_of_atom[chosen]), inputs, readout)
+    few = build_dictionary(single_out(complete.witnesses, complete.column_of_atom[chosen]), inputs, readout)
     assert few.n_atoms == len(chosen)
     others = torch.ones(len(prices), dtype=torch.bool).index_fill_(0, chosen, False)
     events = family.on(inputs)
@@ -172,7 +172,7 @@ def test_neurons_are_told_apart_by_what_they_do_on_weightless_samples():
     dual = np.zeros((3, 3))
     dual[0, 0] = 1.0
     whole = complete_dictionary(inputs, family, readout="all")
-    read = whole.witness_of_atom[whole.columns()[0] == 1]  # that fire at the only step with a weight
+    read = whole.column_of_atom[whole.columns()[0] == 1]  # that fire at the only step with a weight
     assert len(read) > 2
     for n_exempt in range(1, len(read) + 1):
         few = build_dictionary(single_out(whole.witnesses, read[:n_exempt]), inputs, "all")

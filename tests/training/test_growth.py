@@ -53,7 +53,7 @@ def test_with_a_quadratic_a_candidate_with_the_spikes_of_an_atom_is_not_accepted
     )
     dictionary = solution.problem.dictionary
     # Candidates that begin at what is read, whose prices are above the strength, and others.
-    read = cs.witnesses.single_out(dictionary.witnesses, dictionary.witness_of_atom[solution.support])
+    read = cs.witnesses.single_out(dictionary.witnesses, dictionary.column_of_atom[solution.support])
     others = cs.witnesses.single_out(draw_two_layers(seed=9), torch.arange(20))
     starts = cs.witnesses.join_witnesses([read, others])
     climbed = climb_prices(starts, DATA, readout, solution, QUICK)

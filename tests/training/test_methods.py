@@ -172,7 +172,7 @@ def test_several_networks_of_the_best_settings_become_one(method):
     assert not torch.equal(shares[1], shares[2])
     assert first.score == accuracy(first.network, XOR, XOR.val)
     if method == "sg-cvx":
-        assert several.solution.problem.dictionary.n_witnesses == 3 * 2 * 8
+        assert several.solution.problem.dictionary.n_columns == 3 * 2 * 8
 
 
 def test_every_class_of_a_task_has_an_output_even_where_it_does_not_occur():

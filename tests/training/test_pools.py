@@ -142,7 +142,7 @@ def assert_unique(case, found, strength):
     """
     optimum = case.optimum(strength, case.pool.n_witnesses)
     own = torch.zeros_like(optimum.coef)
-    own[optimum.problem.dictionary.atom_of_witness[found.members]] = found.solution.coef
+    own[optimum.problem.dictionary.atom_of_column[found.members]] = found.solution.coef
     gaps = [max(one.certificate.gap, 0.0) + FLOAT64_SUM for one in (found, optimum)]
     r = optimum.problem.l2_strength
     assert float((own - optimum.coef).norm()) <= sum((2 * gap / r) ** 0.5 for gap in gaps)
@@ -199,7 +199,7 @@ def test_spikes_of_the_working_set_are_not_priced_and_all_others_are(penalty):
     exempt, others = torch.cat((order[:5], order[40:50])), torch.cat((order[5:40], order[50:]))
     strength = float(prices[order[20]])
     found = pools._Pricing(dual, kind, strength, block.packed[exempt])(block, 100)
-    assert (found.members - 100).tolist() == block.witness_of_atom[order[5:20]].tolist()
+    assert (found.members - 100).tolist() == block.column_of_atom[order[5:20]].tolist()
     assert found.n_violators == 15
     largest = kind.atom_norms(block.rmatvec(dual)[others].abs().amax(0)[None]) if kind.is_separable else prices[others]
     assert float(kind.atom_norms(found.largest[None])) == pytest.approx(float(largest.max()), rel=ROUNDING)

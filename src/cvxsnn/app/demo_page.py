@@ -27,7 +27,7 @@ def make_rows(results: Sequence[DemoResult]) -> list[tuple[str, ...]]:
     for result in results:
         trained = result.trained
         certificate, network = trained.certificate, trained.network
-        n_active = int(network.weight.detach().any(1).sum())
+        n_active = network.n_active
         family = trained.settings.family
         assert isinstance(family, Mapping)  # once trained, a search has found one
         total = family["hidden"][-1] * family.get("n_subnetworks", 1)

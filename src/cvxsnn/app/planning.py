@@ -20,7 +20,7 @@ from ..core.memory import available_bytes, dense_bytes, format_bytes
 from ..core.text_table import align
 from ..dictionary import Readout
 from ..dictionary.building import build_bytes
-from ..dictionary.packed import GROUPING_COPIES, dictionary_bytes, n_planes_of
+from ..dictionary.packed import GROUPING_COPIES, ParsedReadout, dictionary_bytes, parse_readout
 from ..neurons.rollout import CHUNK_BYTES, CHUNK_BYTES_GPU
 from .formatting import format_seconds
 from .rates import UPDATE_MACS, Rates, measure_rates
@@ -103,6 +103,7 @@ def plan(
     n_outputs: int = 1,
     loss: PlannedLoss = "squared",
     readout: Readout = "last",
+    windows: int | None = None,
     strength_ratio: float = 0.01,
     n_active: int | None = None,
     device: str = "auto",
@@ -115,7 +116,7 @@ def plan(
     Parameters
     ----------
     n_samples, n_witnesses, n_steps, n_features : int
-        Sequences, columns, steps per sequence, numbers per step.
+        Sequences, witnesses, steps per sequence, numbers per step.
     hidden : tuple of int, optional
         Widths of the hidden layers of one subnetwork; by default one layer of all witnesses.
     n_outputs : int
@@ -123,6 +124,8 @@ def plan(
     loss : {"squared", "logistic", "softmax", "hinge"}
     readout : {"last", "mean", "all"}
         With "all", each step is a row.
+    windows : int, optional
+        Windows of time for readout "mean", each of which is a column of every witness.
     strength_ratio : float
         Strength of the penalty, relative to the smallest one at which all coefficients are zero.
     n_active : int, optional
@@ -138,34 +141,36 @@ def plan(
         By default measured here and now.
     """
     check_choice("loss", loss, ("squared", "logistic", "softmax", "hinge"))
-    check_choice("readout", readout, ("last", "mean", "all"))
+    parsed = parse_readout(readout, windows)
     if not 0 < strength_ratio < 1:
         raise InvalidInputError(f"expected strength_ratio between 0 and 1, got {strength_ratio!r}")
     sizes = {"n_samples": n_samples, "n_witnesses": n_witnesses, "n_steps": n_steps, "n_features": n_features}
     for name, size in (sizes | {"n_outputs": n_outputs, "n_machines": n_machines}).items():
         check_positive_int(name, size)
+    parsed.check_length(n_steps)
+    n_columns = n_witnesses * parsed.n_windows
     widths = tuple(check_positive_int("hidden", width) for width in hidden or (n_witnesses,))
-    check_divides("the last width of hidden", widths[-1], n_witnesses, "columns")
+    check_divides("the last width of hidden", widths[-1], n_witnesses, "witnesses")
     rates = rates or measure_rates(check_device(device))
     on_gpu = torch.device(rates.device).type == "cuda"
     room = available_bytes(rates.device) if memory is None else check_positive_int("memory", memory)
     if room is None:
         raise InvalidInputError("expected the system to tell how much memory there is, it does not: pass memory")
     n_active = None if n_active is None else check_positive_int("n_active", n_active)
-    most = (MAX_ATOMS_GPU if gram_bytes(n_witnesses) <= room else 0) if on_gpu else MAX_ATOMS
+    most = (MAX_ATOMS_GPU if gram_bytes(n_columns) <= room else 0) if on_gpu else MAX_ATOMS
     job = _Job(
         n_samples=n_samples,
-        n_columns=n_witnesses,
+        n_columns=n_columns,
         n_steps=n_steps,
         n_features=n_features,
         hidden=widths,
         n_outputs=n_outputs,
         loss=loss,
-        readout=readout,
+        readout=parsed,
         strength_ratio=float(strength_ratio),
         known_active=n_active,
         on_gpu=on_gpu,
-        has_gram=n_witnesses <= most,
+        has_gram=n_columns <= most,
     )
     # Each machine has its share of the rows, and all of what has the size of the columns.
     share = replace(job, n_samples=ceil(n_samples / n_machines))
@@ -205,7 +210,7 @@ class _Job:
     hidden: tuple[int, ...]
     n_outputs: int
     loss: PlannedLoss
-    readout: Readout
+    readout: ParsedReadout
     strength_ratio: float
     known_active: int | None
     on_gpu: bool
@@ -213,11 +218,11 @@ class _Job:
 
     @property
     def n_rows(self) -> int:
-        return self.n_samples * self.n_steps if self.readout == "all" else self.n_samples
+        return self.readout.n_rows(self.n_samples, self.n_steps)
 
     @property
     def n_planes(self) -> int:
-        return n_planes_of(self.readout, self.n_steps)
+        return self.readout.n_planes(self.n_steps)
 
     @property
     def solver(self) -> str:
@@ -258,7 +263,8 @@ class _Job:
         """Return the rough time of each stage; one machine solves the quadratic models, all share the rest."""
         layers = zip((self.n_features, *self.hidden), self.hidden, strict=False)
         macs = [width * (UPDATE_MACS + below * (_SPIKE_MAC if n else 1)) for n, (below, width) in enumerate(layers)]
-        n_networks = self.n_samples * self.n_steps * (self.n_columns // self.hidden[-1])
+        n_subnetworks = self.n_columns // self.readout.n_windows // self.hidden[-1]
+        n_networks = self.n_samples * self.n_steps * n_subnetworks
         product = self.n_rows * self.n_columns * self.n_planes / rates.products
         n_steps = self.n_outputs / self.width * self.n_solver_steps
         squares, n_factors, order = _GRAM_MAC * self.n_columns**2, n_steps, _TYPICAL_SIZE * self.n_active

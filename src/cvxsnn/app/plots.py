@@ -47,8 +47,7 @@ def plot_raster(
         if sequence is None:
             raise InvalidInputError("expected a sequence (n_steps, n_features) for the network to read, got none")
         network, inputs = _prepare(spikes, sequence)
-        order = _strongest(network, _MAX_NEURONS)
-        drawn = roll_out(network.layers, inputs, "all")[0, :, network.neurons[order]]
+        drawn = roll_out(network.layers, inputs, "all")[0, :, _strongest(network, _MAX_NEURONS)]
         title, label = "Spikes of the neurons that are read", "neuron, strongest first"
     else:
         drawn = torch.as_tensor(spikes)
@@ -91,7 +90,7 @@ def plot_membranes(
         Where to draw.
     """
     model, inputs = _prepare(network, sequence)
-    chosen = model.neurons[_strongest(model, _N_MEMBRANES)].tolist() if neurons is None else list(neurons)
+    chosen = _strongest(model, _N_MEMBRANES).tolist() if neurons is None else list(neurons)
     membranes, spikes = _membranes(model, inputs)
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
     steps = range(1, len(membranes) + 1)
@@ -117,11 +116,13 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
     axes : Axes, optional
         Where to draw.
     """
-    is_solution = isinstance(readout, Solution)
-    weight = readout.coef if isinstance(readout, Solution) else network_of(readout).weight
+    if isinstance(readout, Solution):
+        weight, what = readout.coef, "atoms"
+    else:
+        network = network_of(readout)
+        weight, what = network.weight, "neurons read" if network.n_windows == 1 else "windows of neurons read"
     weight, total = weight.detach().cpu(), len(weight)
     weight = weight[weight.any(1)]
-    what = "atoms" if is_solution else "neurons read"
     n_used, n_outputs = weight.shape
     axes = axes or plt.subplots(figsize=(7, 4 if n_outputs == 1 else 3), layout="constrained")[1]
     if n_outputs == 1:
@@ -226,16 +227,17 @@ def _shares(health: DictionaryHealth) -> dict[str, float]:
     distinct = health.n_atoms - (health.n_dead > 0) - (health.n_saturated > 0)
     counts = {
         "distinct": distinct,
-        "other duplicates": health.n_witnesses - constant - distinct,
+        "other duplicates": health.n_columns - constant - distinct,
         "saturated": health.n_saturated,
         "dead": health.n_dead,
     }
-    return {label: count / health.n_witnesses for label, count in counts.items()}
+    return {label: count / health.n_columns for label, count in counts.items()}
 
 
 def _strongest(network: SpikingNetwork, count: int) -> Tensor:
-    """Return places, among the neurons that are read, of those with the largest output weights."""
-    return torch.argsort(network.weight.detach().abs().amax(1), descending=True)[:count]
+    """Return the neurons that are read with the largest output weights, each once, however often it is read."""
+    order = torch.argsort(network.weight.detach().abs().amax(1), descending=True)
+    return torch.tensor(list(dict.fromkeys(network.neurons[order].tolist()))[:count], device=network.neurons.device)
 
 
 def _prepare(model: SpikingNetwork | Estimator, sequence: Array) -> tuple[SpikingNetwork, Tensor]:

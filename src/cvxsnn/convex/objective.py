@@ -11,6 +11,7 @@ from ..core.checks import Array, check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
+from ..dictionary.packed import parse_readout
 from .losses import Loss, Softmax, as_numbers, make_loss
 
 TimestepWeighting = Literal["uniform", "ramped"]
@@ -131,8 +132,9 @@ class Objective:
     ----------
     loss : str, Loss, or a mapping of heads to them
         The loss of each head: "squared", "hinge", "squared_hinge", "logistic", "softmax", or one of your own.
-    readout : "last", "all" or "mean"
-        Which spikes are read: those of the last step, of every step, or their mean over the steps.
+    readout : "last", "all", "mean" or "windows-k"
+        Which spikes are read: those of the last step, of every step, their mean over the steps, or their means in k
+        windows of time.
     head_weights : mapping of heads to float
         The weight of each head's loss; 1 when not given.
     timestep_weighting : "uniform" or "ramped"
@@ -143,6 +145,10 @@ class Objective:
     readout: Readout = "last"
     head_weights: Mapping[str, float] = field(default_factory=dict)
     timestep_weighting: TimestepWeighting = "uniform"
+
+    def __post_init__(self) -> None:
+        """Check the read-out."""
+        object.__setattr__(self, "readout", str(parse_readout(self.readout)))
 
     def for_classes(self, n_classes: Mapping[str, int]) -> Self:
         """Return the objective with as many softmax outputs as there are classes, whether all occur or not.

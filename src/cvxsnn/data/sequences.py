@@ -261,6 +261,51 @@ class TrainingSet:
         return type(self)(self.sequences.to(device), self.targets, self.sample_weight)
 
 
+def window_of_step(step: Any, n_windows: int, n_steps: Any) -> Any:
+    """Return the window of time that a step belongs to, if the steps of a sequence fill windows of equal length.
+
+    Parameters
+    ----------
+    step : int or Tensor
+        Steps, from 0.
+    n_windows : int
+        Number of windows.
+    n_steps : int or Tensor
+        The number of steps of the sequence. Steps beyond it are in windows from ``n_windows`` on.
+
+    Returns
+    -------
+    int or Tensor
+        The window, from 0: step t of n is in window ⌊t · n_windows / n⌋.
+    """
+    return step * n_windows // n_steps
+
+
+def window_shares(n_windows: int, n_steps: int, lengths: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what a spike at each step adds to the mean in each window, for sums that have a gradient.
+
+    Parameters
+    ----------
+    n_windows : int
+        Number of windows.
+    n_steps : int
+        Number of steps, padding included.
+    lengths : Tensor of shape (...), dtype int64
+        The number of steps of each sequence.
+    dtype : torch.dtype
+        Type of the result.
+
+    Returns
+    -------
+    Tensor of shape (..., n_steps, n_windows)
+        ``n_windows / n`` in the window of a step of a sequence of n steps, and zero elsewhere.
+    """
+    steps = torch.arange(n_steps, device=lengths.device)
+    window = window_of_step(steps, n_windows, lengths[..., None])
+    is_inside = window[..., None] == torch.arange(n_windows, device=lengths.device)
+    return torch.where(is_inside, n_windows / lengths.to(dtype)[..., None, None], 0.0)
+
+
 def as_inputs(inputs: Array) -> Tensor:
     """Return inputs as a checked tensor of shape (n_samples, n_steps, n_features), on the device where they are."""
     if not isinstance(inputs, Tensor):

@@ -1,7 +1,7 @@
 """The contract of a dictionary: all that a convex program, a certificate and a reconstruction need of one."""
 
 from collections.abc import Iterator
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -10,8 +10,10 @@ from ..core.bits import Groups
 from ..witnesses import WitnessSet
 from .health import DictionaryHealth
 
-Readout = Literal["last", "all", "mean"]
-"""What a row holds of a sequence: the spikes of its last step, of one of its steps, or their mean over the steps."""
+Readout = str
+"""What a row holds of a sequence: the spikes of its last step ("last"), of one of its steps ("all"), their mean over
+the steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4");
+:func:`cvxsnn.dictionary.packed.parse_readout` checks it."""
 
 
 @runtime_checkable
@@ -29,8 +31,8 @@ class Dictionary(Protocol):
         ...
 
     @property
-    def n_witnesses(self) -> int:
-        """Number of columns before duplicates were removed."""
+    def n_columns(self) -> int:
+        """Number of columns before duplicates were removed: one for each witness and window of time."""
         ...
 
     @property
@@ -59,13 +61,13 @@ class Dictionary(Protocol):
         ...
 
     @property
-    def atom_of_witness(self) -> Tensor:
-        """The atom that each witness made, shape (n_witnesses,)."""
+    def atom_of_column(self) -> Tensor:
+        """The atom that each column is equal to, shape (n_columns,). Witness j in window w is ``j * n_windows + w``."""
         ...
 
     @property
-    def witness_of_atom(self) -> Tensor:
-        """The first witness that made each atom, shape (n_atoms,)."""
+    def column_of_atom(self) -> Tensor:
+        """The first column that is equal to each atom, shape (n_atoms,)."""
         ...
 
     @property

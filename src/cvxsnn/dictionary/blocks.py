@@ -16,7 +16,7 @@ from ..core.parallel import run_tasks
 from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
 from .base import Readout
-from .building import build_dictionary
+from .building import roll_dictionary
 from .packed import SpikeDictionary
 
 Batch = tuple[Array, Array] | tuple[Array, Array, Array] | Sequence[Array]
@@ -57,7 +57,7 @@ class Block:
 
     def dictionary(self, witnesses: WitnessSet, readout: Readout) -> SpikeDictionary:
         """Return the spikes of witnesses on these samples."""
-        return build_dictionary(witnesses, self.sequences, readout)
+        return roll_dictionary(witnesses, self.sequences, readout)
 
     def row_targets(self, readout: Readout) -> Tensor:
         """Return targets with one entry per row of the dictionary."""

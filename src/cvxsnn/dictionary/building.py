@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..core import bits
-from ..core.checks import Array, check_choice, check_positive_int
+from ..core.checks import Array, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..core.memory import NEGLIGIBLE, check_fits
 from ..data.sequences import Sequences
@@ -16,7 +16,7 @@ from ..neurons.rollout import iterate_counts, iterate_rollout
 from ..witnesses import WitnessSet
 from .base import Readout
 from .health import DictionaryHealth
-from .packed import GROUPING_COPIES, SpikeDictionary, dictionary_bytes, n_planes_of, n_rows_of
+from .packed import GROUPING_COPIES, SpikeDictionary, dictionary_bytes, parse_readout
 
 MEMORY_BUDGET = 4 * 2**30
 """Bytes that the packed columns may take, unless the caller says otherwise."""
@@ -27,6 +27,7 @@ def build_dictionary(
     inputs: Sequences | Array | None = None,
     readout: Readout = "last",
     *,
+    windows: int | None = None,
     memory_budget: int = MEMORY_BUDGET,
     chunk_bytes: int | None = None,
 ) -> SpikeDictionary:
@@ -38,9 +39,13 @@ def build_dictionary(
         The witnesses. A plain array is taken as the columns themselves, and needs no inputs.
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
         The sequences; the work is done on their device. Sequences of unequal length are not for readout "all".
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         Spikes of the last step; of all steps, one row per step: the trajectory dictionary of the per-timestep theorem;
-        or their mean over the steps.
+        their mean over the steps; or their means in k windows of equal length.
+    windows : int, optional
+        The number of windows for readout "mean": ``readout="mean", windows=4`` is ``readout="windows-4"``. Each witness
+        has one column per window: step t of a sequence of n steps is in window ⌊t·k/n⌋, and an entry is the number of
+        spikes in the window times k/n.
     memory_budget : int
         Bytes for the packed columns; a dictionary that would not fit is refused before the roll-out.
     chunk_bytes : int, optional
@@ -57,10 +62,10 @@ def build_dictionary(
     >>> from cvxsnn import build_dictionary, gaussian_witnesses
     >>> inputs = np.random.default_rng(0).normal(size=(50, 10, 3))
     >>> dictionary = build_dictionary(gaussian_witnesses(n_features=3, hidden=(64,), seed=0), inputs)
-    >>> dictionary.n_rows, dictionary.n_witnesses
+    >>> dictionary.n_rows, dictionary.n_columns
     (50, 64)
     """
-    check_choice("readout", readout, ("last", "all", "mean"))
+    parsed = parse_readout(readout, windows)
     check_positive_int("memory_budget", memory_budget)
     if not isinstance(witnesses, WitnessSet):
         if inputs is not None:
@@ -70,35 +75,45 @@ def build_dictionary(
     if inputs is None:
         raise InvalidInputError("expected inputs of shape (n_samples, n_steps, n_features) for the witnesses, got none")
     sequences = Sequences.of(inputs)
+    parsed.check_length(sequences.n_steps if sequences.lengths is None else int(sequences.lengths.max()))
+    return roll_dictionary(witnesses, sequences, str(parsed), memory_budget, chunk_bytes)
+
+
+def roll_dictionary(
+    witnesses: WitnessSet,
+    sequences: Sequences,
+    readout: Readout,
+    memory_budget: int = MEMORY_BUDGET,
+    chunk_bytes: int | None = None,
+) -> SpikeDictionary:
+    """Build a dictionary of sequences that may be a part of the data, all of them shorter than there are windows."""
+    parsed = parse_readout(readout)
     _check_resolution(sequences.inputs)
-    if sequences.lengths is not None and readout == "all":
+    if sequences.lengths is not None and parsed.kind == "all":
         raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
-    n_samples, n_steps = len(sequences), sequences.n_steps
-    n_rows, n_planes = n_rows_of(readout, n_samples, n_steps), n_planes_of(readout, n_steps)
-    shape = (witnesses.n_witnesses, n_planes, bits.packed_bytes(n_rows))
+    n_samples, n_steps, n_columns = len(sequences), sequences.n_steps, witnesses.n_witnesses * parsed.n_windows
+    n_rows, n_planes = parsed.n_rows(n_samples, n_steps), parsed.n_planes(n_steps)
+    shape = (n_columns, n_planes, bits.packed_bytes(n_rows))
     _check_budget(shape, n_rows, memory_budget)
-    needed = build_bytes(n_rows, witnesses.n_witnesses, n_planes)
+    needed = build_bytes(n_rows, n_columns, n_planes)
     if needed >= NEGLIGIBLE:
-        purpose = (
-            f"a dictionary of {n_rows:,} rows × {witnesses.n_witnesses:,} columns, while its duplicates are found,"
-        )
+        purpose = f"a dictionary of {n_rows:,} rows × {n_columns:,} columns, while its duplicates are found,"
         check_fits(needed, sequences.device, purpose)
     packed = torch.zeros(shape, dtype=torch.uint8, device=sequences.device)
-    if readout == "mean":
-        blocks = iterate_counts(witnesses.layers, sequences, chunk_bytes=chunk_bytes, row_multiple=8)
+    layers = witnesses.layers
+    if parsed.kind == "mean":
+        blocks = iterate_counts(layers, sequences, parsed.n_windows, chunk_bytes=chunk_bytes, row_multiple=8)
     else:
-        blocks = iterate_rollout(witnesses.layers, sequences, readout, chunk_bytes=chunk_bytes, row_multiple=8)
-    for rows, columns, block in blocks:
-        start = (rows.start * n_steps if readout == "all" else rows.start) // 8
-        if readout == "mean":
-            planes = [_pack_columns((block >> plane) & 1 == 1) for plane in range(n_planes)]
-        else:
-            planes = [_pack_columns(block.reshape(-1, block.shape[-1]))]
-        for plane, part in enumerate(planes):
-            stop = min(start + part.shape[1], shape[2])
-            packed[columns, plane, start:stop] = part[:, : stop - start]
-    dictionary = _without_duplicates(packed, n_rows, witnesses, readout, n_steps)
-    has_own_counts = readout == "mean" and sequences.lengths is not None
+        blocks = iterate_rollout(layers, sequences, parsed.kind, chunk_bytes=chunk_bytes, row_multiple=8)
+    for rows, columns, counts in blocks:
+        start = (rows.start * n_steps if parsed.kind == "all" else rows.start) // 8
+        counts = counts.reshape(-1, counts.shape[-1])
+        planes = [counts] if counts.dtype == torch.bool else [(counts >> plane) & 1 == 1 for plane in range(n_planes)]
+        for plane, block in enumerate(map(_pack_columns, planes)):
+            stop = min(start + block.shape[1], shape[2])
+            packed[columns, plane, start:stop] = block[:, : stop - start]
+    dictionary = _without_duplicates(packed, n_rows, witnesses, str(parsed), n_steps)
+    has_own_counts = parsed.kind == "mean" and sequences.lengths is not None
     return replace(dictionary, lengths=sequences.lengths) if has_own_counts else dictionary
 
 
@@ -142,7 +157,7 @@ def stack_health(
         The witnesses.
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
         The sequences.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         What a row holds of a sequence.
 
     Returns

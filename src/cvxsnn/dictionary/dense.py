@@ -25,7 +25,7 @@ class DenseDictionary:
     ----------
     values : Tensor of shape (n_rows, n_atoms)
         The columns, kept in float64.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         What a row holds of a sequence.
     n_steps : int
         Steps of the longest sequence.
@@ -80,19 +80,19 @@ class DenseDictionary:
         return self.values.device
 
     @property
-    def n_witnesses(self) -> int:
+    def n_columns(self) -> int:
         """Number of columns: none is dropped."""
         return self.n_atoms
 
     @property
-    def witness_of_atom(self) -> Tensor:
+    def column_of_atom(self) -> Tensor:
         """Each column stands for itself."""
         return torch.arange(self.n_atoms, device=self.device)
 
     @property
-    def atom_of_witness(self) -> Tensor:
+    def atom_of_column(self) -> Tensor:
         """Each column stands for itself."""
-        return self.witness_of_atom
+        return self.column_of_atom
 
     @property
     def is_binary(self) -> bool:
@@ -240,7 +240,7 @@ class DenseDictionary:
         is_dead = is_constant & (self.values[0] == 0)
         n_distinct = len(bits.group_equal((self.values.T.contiguous() + 0.0).view(torch.int64)).first)
         return DictionaryHealth(
-            n_witnesses=self.n_atoms,
+            n_columns=self.n_atoms,
             n_atoms=self.n_atoms,
             n_dead=int(is_dead.sum()),
             n_saturated=int((is_constant & ~is_dead).sum()),

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DictionaryHealth:
-    """How much of what the witnesses produced is useful. All counts but those of rows are of witnesses.
+    """How much of what the witnesses produced is useful. A column is what is read of a witness, or of one window of it.
 
     Parameters
     ----------
-    n_witnesses : int
+    n_columns : int
         Columns before duplicates were removed.
     n_atoms : int
         Columns after duplicates were removed.
     n_dead : int
         Columns that are always 0.
     n_saturated : int
-        Columns that are always 1.
+        Columns of neurons that fire at every step that is read.
     n_duplicate : int
         Columns equal to an earlier one.
     n_complementary : int
@@ -29,7 +29,7 @@ class DictionaryHealth:
         Rows that differ in their spikes: those that do not, no read-out can tell apart.
     """
 
-    n_witnesses: int
+    n_columns: int
     n_atoms: int
     n_dead: int
     n_saturated: int
@@ -42,7 +42,7 @@ class DictionaryHealth:
     def __str__(self) -> str:
         """Return one line for a person."""
         return (
-            f"{self.n_witnesses} witnesses gave {self.n_atoms} atoms (density {self.density:.3f}): {self.n_dead} dead, "
+            f"{self.n_columns} columns gave {self.n_atoms} atoms (density {self.density:.3f}): {self.n_dead} dead, "
             f"{self.n_saturated} saturated, {self.n_duplicate} duplicate, {self.n_complementary} complementary pairs; "
             f"{self.n_distinct_rows} of {self.n_rows} rows distinct"
         )

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -47,14 +49,81 @@ def dictionary_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
     return n_columns * n_planes * bits.packed_bytes(n_rows)
 
 
-def n_planes_of(readout: Readout, n_steps: int) -> int:
-    """Return the bit planes of a column: spikes need one, counts up to ``n_steps`` as many as that number has bits."""
-    return int(n_steps).bit_length() if readout == "mean" else 1
+@dataclass(frozen=True)
+class ParsedReadout:
+    """What a read-out sees of a sequence; as a string, its :data:`~cvxsnn.dictionary.Readout`.
+
+    Parameters
+    ----------
+    kind : "last", "all" or "mean"
+        Spikes of the last step, of every step, or means.
+    n_windows : int
+        The equal windows of time in which means are taken; 1 for all steps together, and for spikes.
+    """
+
+    kind: Literal["last", "all", "mean"]
+    n_windows: int = 1
+
+    def __str__(self) -> str:
+        """Return the read-out as one string."""
+        return self.kind if self.n_windows == 1 else f"windows-{self.n_windows}"
+
+    def n_rows(self, n_samples: int, n_steps: int) -> int:
+        """Return the rows of a dictionary: one per sample or, with readout "all", one per sample and step."""
+        return n_samples * n_steps if self.kind == "all" else n_samples
+
+    def n_planes(self, n_steps: int) -> int:
+        """Return the bit planes of a column: spikes need one, counts as many as the most spikes in a window have bits.
+
+        Of n steps, ⌈n/k⌉ are in the longest of k windows.
+        """
+        return (-(-int(n_steps) // self.n_windows)).bit_length() if self.kind == "mean" else 1
+
+    def scale(self, n_steps: int | Tensor) -> Tensor | float:
+        """Return what a count is multiplied by, k/n for k windows of n steps: rounded once, and the same everywhere."""
+        # A number over a tensor would be rounded twice, as the number times the tensor's inverse.
+        above = torch.full_like(n_steps, self.n_windows) if isinstance(n_steps, Tensor) else self.n_windows
+        return above / n_steps
+
+    def check_length(self, n_steps: int) -> None:
+        """Refuse more windows than the longest sequence has steps."""
+        if self.n_windows > n_steps:
+            raise InvalidInputError(
+                f"expected at most as many windows as the longest sequence has steps, which are {n_steps}, got "
+                f"{self.n_windows} windows"
+            )
 
 
-def n_rows_of(readout: Readout, n_samples: int, n_steps: int) -> int:
-    """Return the rows of a dictionary: one per sample or, with readout "all", one per sample and step."""
-    return n_samples * n_steps if readout == "all" else n_samples
+def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
+    """Return a checked read-out.
+
+    Parameters
+    ----------
+    readout : "last", "all", "mean", or a string such as "windows-4"
+        What is read.
+    windows : int, optional
+        The number of windows, in place of the number in the string; for readout "mean".
+
+    Returns
+    -------
+    ParsedReadout
+        The read-out; one window is "mean".
+    """
+    name, _, number = str(readout).partition("-")
+    if name == "windows" and isinstance(readout, str) and number.isdecimal() and int(number) > 0:
+        if windows not in (None, int(number)):
+            raise InvalidInputError(f"expected one number of windows, got readout={readout!r} and windows={windows!r}")
+        return ParsedReadout("mean", int(number))
+    if not isinstance(readout, str) or readout not in ("last", "all", "mean"):
+        raise InvalidInputError(
+            f"expected readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got {readout!r}"
+        )
+    if windows is None:
+        return ParsedReadout(readout)  # type: ignore[arg-type]
+    n_windows = check_positive_int("windows", windows)
+    if readout != "mean":
+        raise InvalidInputError(f"expected readout='mean' with windows={n_windows}, got {readout!r}: drop one of them")
+    return ParsedReadout("mean", n_windows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +132,8 @@ class SpikeDictionary:
 
     A column's entries are ``scale · Σ_b 2^b · plane_b``. Spikes need one plane and scale 1; spike counts over T steps,
     read as means, need ⌈log2(T + 1)⌉ planes and scale 1/T, with each row's own T where sequences differ in length.
+    Counts in k windows need ⌈log2(⌈T/k⌉ + 1)⌉ planes and scale k/T: a window is T/k steps long, and contains so many
+    steps or one more or less.
 
     Parameters
     ----------
@@ -70,18 +141,19 @@ class SpikeDictionary:
         The bits, which run over the rows (:mod:`cvxsnn.core.bits`).
     n_rows : int
         Number of rows.
-    atom_of_witness : Tensor of shape (n_witnesses,), dtype int64
-        The atom that each witness produced.
-    witness_of_atom : Tensor of shape (n_atoms,), dtype int64
-        The first witness that produced each atom.
+    atom_of_column : Tensor of shape (n_columns,), dtype int64
+        The atom that each column is equal to. Witness j in window w of k is column ``j * k + w``.
+    column_of_atom : Tensor of shape (n_atoms,), dtype int64
+        The first column that is equal to each atom.
     witnesses : WitnessSet or None
         The witnesses that made the columns; None for a dictionary made from a plain array.
-    readout : "last", "all" or "mean"
-        What a row holds of a sequence: the spikes of its last step, of one of its steps, or their mean.
+    readout : "last", "all", "mean" or "windows-k"
+        What a row holds of a sequence: the spikes of its last step, of one of its steps, or their mean, over all steps
+        or in windows.
     n_steps : int
         Steps of the longest sequence. With readout "all", row ``i * n_steps + t`` is step t of sample i.
     lengths : Tensor of shape (n_rows,), dtype int64, optional
-        Steps of each row's sequence, for readout "mean" over sequences of unequal length.
+        Steps of each row's sequence, for means over sequences of unequal length.
     is_complete : bool
         Whether the atoms are *all* patterns that witnesses of some family produce on these sequences, as an exact
         enumeration found them; it decides what a certificate is about.
@@ -93,14 +165,14 @@ class SpikeDictionary:
     >>> dictionary = build_dictionary(np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1]]))
     >>> dictionary
     SpikeDictionary(3 rows × 2 atoms, readout='last', from a plain array)
-    >>> dictionary.atom_of_witness.tolist()
+    >>> dictionary.atom_of_column.tolist()
     [0, 1, 0]
     """
 
     packed: Tensor
     n_rows: int
-    atom_of_witness: Tensor
-    witness_of_atom: Tensor
+    atom_of_column: Tensor
+    column_of_atom: Tensor
     witnesses: WitnessSet | None
     readout: Readout
     n_steps: int
@@ -113,9 +185,9 @@ class SpikeDictionary:
         return self.packed.shape[0]
 
     @property
-    def n_witnesses(self) -> int:
-        """Number of columns before duplicates were removed."""
-        return len(self.atom_of_witness)
+    def n_columns(self) -> int:
+        """Number of columns before duplicates were removed: one for each witness and window of time."""
+        return len(self.atom_of_column)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -130,12 +202,30 @@ class SpikeDictionary:
     @property
     def is_binary(self) -> bool:
         """Whether every entry is 0 or 1; means are not."""
-        return self.readout != "mean"
+        return self._parsed.kind != "mean"
 
     @property
+    def n_windows(self) -> int:
+        """Windows of time that each witness is read in."""
+        return self._parsed.n_windows
+
+    @cached_property
     def largest_entry(self) -> float:
-        """Spikes and their means are at most one."""
-        return 1.0
+        """Spikes and their means are at most one; in a window that contains more than n/k steps they may be more."""
+        if self.n_windows == 1:
+            return 1.0
+        steps = torch.unique(self.row_counts())
+        most = (steps + self.n_windows - 1) // self.n_windows
+        return float((most * self._parsed.scale(steps.double())).max())
+
+    @property
+    def _parsed(self) -> ParsedReadout:
+        return parse_readout(self.readout)
+
+    @property
+    def _has_scale(self) -> bool:
+        """Whether entries are other numbers than counts."""
+        return not self.is_binary and (self.lengths is not None or self.n_steps != self.n_windows)
 
     @property
     def is_in_memory(self) -> bool:
@@ -250,7 +340,8 @@ class SpikeDictionary:
         for block in torch.split(self.packed, max(64, n_rows // 64 * 64) // 8, dim=2):
             total += _integer_gram(_counts(block, torch.int8 if in_bytes else torch.float32))
         # Divided by an array: by a number, a GPU would multiply with its inverse, which rounds otherwise.
-        return total if self.packed.shape[1] == 1 else total.div_(total.new_full((1, 1), self.n_steps**2))
+        squares = total.new_full((1, 1), self.n_steps**2)
+        return total.mul_(self.n_windows**2).div_(squares) if self._has_scale else total
 
     def take_rows(self, rows: Tensor) -> "SpikeDictionary":
         """Return the dictionary restricted to some rows; atoms keep their places, even where they become equal.
@@ -332,22 +423,22 @@ class SpikeDictionary:
         n_planes = self.packed.shape[1]
         weights = 2 ** torch.arange(n_planes, device=self.device)
         totals = (bits.count(self.packed) * weights).sum(1)
-        most = int(self.row_counts().sum())
-        witness_totals = totals[self.atom_of_witness]
+        most = self.window_steps().sum(0)
+        of_column = totals[self.atom_of_column].view(-1, self.n_windows)
         return DictionaryHealth(
-            n_witnesses=self.n_witnesses,
+            n_columns=self.n_columns,
             n_atoms=self.n_atoms,
-            n_dead=int((witness_totals == 0).sum()),
-            n_saturated=int((witness_totals == most).sum()),
-            n_duplicate=self.n_witnesses - self.n_atoms,
+            n_dead=int((of_column == 0).sum()),
+            n_saturated=int(((of_column == most) & (most > 0)).sum()),
+            n_duplicate=self.n_columns - self.n_atoms,
             n_complementary=self._count_complementary(),
-            density=float(witness_totals.double().mean() / most),
+            density=float(of_column.double().mean() * self.n_windows / most.sum()),
             n_rows=self.n_rows,
             n_distinct_rows=len(self.group_rows().first),
         )
 
     def _count_complementary(self) -> int:
-        if self.readout == "mean":
+        if not self.is_binary:
             most = self.row_counts()
             own = torch.round(self.columns().T * most).to(torch.int64).contiguous()
             negated = most - own
@@ -362,7 +453,8 @@ class SpikeDictionary:
         """Return columns as the rows of a matrix, for a slice of the dictionary's rows."""
         n_rows = rows.stop - rows.start
         if packed.shape[1] == 1:
-            return bits.unpack(packed[:, 0], n_rows, dtype, buffer)
+            numbers = bits.unpack(packed[:, 0], n_rows, dtype, buffer)
+            return numbers.mul_(self._scale(rows, dtype)) if self._has_scale else numbers
         counts = _counts(packed, torch.int8 if packed.shape[1] < 8 else torch.int32)[:, :n_rows]
         numbers = counts.to(dtype) if buffer is None else buffer[: counts.numel()].view(counts.shape).copy_(counts)
         return numbers.mul_(self._scale(rows, dtype))
@@ -370,7 +462,7 @@ class SpikeDictionary:
     def _rows_of_planes(self, rows: Tensor) -> Tensor:
         """Return what each bit of an atom multiplies in Dᵀ·R: the planes in order, each padded as its bits are."""
         n_planes, n_bytes = self.packed.shape[1:]
-        if n_planes == 1:
+        if not self._has_scale:
             return rows
         padded = rows.new_zeros(n_planes, 8 * n_bytes, rows.shape[1])
         scale = self._scale(slice(0, self.n_rows), rows.dtype)
@@ -379,19 +471,31 @@ class SpikeDictionary:
         return padded.flatten(0, 1)
 
     def _scale(self, rows: slice, dtype: torch.dtype) -> Tensor | float:
-        return 1.0 / self.n_steps if self.lengths is None else 1.0 / self.lengths[rows].to(dtype)
+        steps = self.n_steps if self.lengths is None else self.lengths[rows].to(dtype)
+        return self._parsed.scale(steps)
+
+    def window_steps(self) -> Tensor:
+        """Return the steps in each window of each row: the most spikes that a neuron can have there.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_windows), dtype int64
+            One for a spike; the steps of each row's sequence for readout "mean".
+        """
+        starts = torch.arange(self.n_windows + 1, device=self.device) * self.row_counts()[:, None]
+        return ((starts + self.n_windows - 1) // self.n_windows).diff(dim=1)
 
     def row_counts(self) -> Tensor:
-        """Return the most spikes that a neuron can have in each row.
+        """Return the most spikes that a neuron can have in each row, in all windows together.
 
         Returns
         -------
         Tensor of shape (n_rows,), dtype int64
-            One, or the steps of each row's sequence for readout "mean".
+            One, or the steps of each row's sequence for means.
         """
         if self.lengths is not None:
             return self.lengths
-        most = self.n_steps if self.readout == "mean" else 1
+        most = 1 if self.is_binary else self.n_steps
         return torch.full((self.n_rows,), most, dtype=torch.int64, device=self.device)
 
     def __repr__(self) -> str:

@@ -14,12 +14,12 @@ from ..witnesses import WitnessSet
 from ..witnesses.pool import WitnessPool
 from .base import Readout
 from .building import build_dictionary
-from .packed import SpikeDictionary, dictionary_bytes, n_planes_of, n_rows_of
+from .packed import SpikeDictionary, dictionary_bytes, parse_readout
 
 Verdict = TypeVar("Verdict")
 
 Judge = Callable[[SpikeDictionary, int], Verdict]
-"""Says something of a block, from its spikes and the number of its first witness."""
+"""Says something of a block, from its spikes and the number of its first witness in the pool."""
 
 
 class PoolSpikes:
@@ -31,7 +31,7 @@ class PoolSpikes:
         The pool.
     sequences : Sequences
         The data.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         What a row holds of a sequence.
     memory_budget : int
         Bytes of spikes to keep.
@@ -58,7 +58,7 @@ class PoolSpikes:
         return self._source.value.of(witnesses)
 
     def block(self, number: int) -> SpikeDictionary:
-        """Return the distinct spikes of a block; ``witness_of_atom`` counts from the block's start.
+        """Return the distinct spikes of a block; ``column_of_atom`` counts from the block's start.
 
         Parameters
         ----------
@@ -124,8 +124,9 @@ class _Source:
     @property
     def block_bytes(self) -> int:
         """The most that the spikes of a block can take."""
-        n_rows = n_rows_of(self.readout, len(self.sequences), self.sequences.n_steps)
-        return dictionary_bytes(n_rows, self.pool.starts[1], n_planes_of(self.readout, self.sequences.n_steps))
+        parsed, n_steps = parse_readout(self.readout), self.sequences.n_steps
+        n_rows, n_columns = parsed.n_rows(len(self.sequences), n_steps), self.pool.starts[1] * parsed.n_windows
+        return dictionary_bytes(n_rows, n_columns, parsed.n_planes(n_steps))
 
     def of(self, witnesses: WitnessSet) -> SpikeDictionary:
         return build_dictionary(witnesses.to(self.sequences.device), self.sequences, self.readout)
@@ -133,7 +134,7 @@ class _Source:
     def block(self, number: int) -> SpikeDictionary:
         drawn = self.of(self.pool.block(number))
         # The witnesses themselves are drawn again when they are needed; their spikes are what costs time.
-        return replace(drawn, witnesses=None, atom_of_witness=drawn.witness_of_atom.new_empty(0))
+        return replace(drawn, witnesses=None, atom_of_column=drawn.column_of_atom.new_empty(0))
 
 
 def _draw_and_judge(

@@ -7,6 +7,7 @@ is in use, so a product holds one shard and what has an entry for each row or ea
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..core import bits
-from ..core.checks import check_choice, check_positive_int
+from ..core.checks import check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..witnesses import WitnessSet
@@ -23,13 +24,15 @@ from .base import Readout
 from .blocks import Batch, Block, iterate_blocks, map_in_order
 from .fingerprint import fingerprint, fingerprint_witnesses
 from .health import DictionaryHealth
-from .packed import SpikeDictionary, n_planes_of
+from .packed import SpikeDictionary, parse_readout
 
 SHARD_ROWS = 2**16
 """Rows of a shard, unless the caller says otherwise: 8 MiB for 1,024 witnesses."""
 
 _INDEX = "dictionary.safetensors"
 _INDEX_KIND, _SHARD_KIND = "sharded dictionary", "dictionary shard"
+_ATOMS, _COLUMNS = "atom_of_witness", "witness_of_atom"
+"""Names in files of ``atom_of_column`` and ``column_of_atom``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +45,13 @@ class ShardedDictionary:
         The folder of the shards.
     shard_rows : tuple of int
         Rows of each shard.
-    atom_of_witness : Tensor of shape (n_witnesses,), dtype int64
-        The atom that each witness produced.
-    witness_of_atom : Tensor of shape (n_atoms,), dtype int64
-        The first witness that produced each atom.
+    atom_of_column : Tensor of shape (n_columns,), dtype int64
+        The atom that each column is equal to. Witness j in window w of k is column ``j * k + w``.
+    column_of_atom : Tensor of shape (n_atoms,), dtype int64
+        The first column that is equal to each atom.
     witnesses : WitnessSet or None
         The witnesses that made the columns, where they are known.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         What a row holds of a sequence.
     n_steps : int
         Steps of the longest sequence.
@@ -58,8 +61,8 @@ class ShardedDictionary:
 
     folder: Path
     shard_rows: tuple[int, ...]
-    atom_of_witness: Tensor
-    witness_of_atom: Tensor
+    atom_of_column: Tensor
+    column_of_atom: Tensor
     witnesses: WitnessSet | None
     readout: Readout
     n_steps: int
@@ -73,12 +76,12 @@ class ShardedDictionary:
     @property
     def n_atoms(self) -> int:
         """Number of distinct columns."""
-        return len(self.witness_of_atom)
+        return len(self.column_of_atom)
 
     @property
-    def n_witnesses(self) -> int:
-        """Number of columns before duplicates were removed."""
-        return len(self.atom_of_witness)
+    def n_columns(self) -> int:
+        """Number of columns before duplicates were removed: one for each witness and window of time."""
+        return len(self.atom_of_column)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -88,17 +91,22 @@ class ShardedDictionary:
     @property
     def device(self) -> torch.device:
         """Shards are mapped into the processor's memory."""
-        return self.atom_of_witness.device
+        return self.atom_of_column.device
 
     @property
     def is_binary(self) -> bool:
         """Whether every entry is 0 or 1; means are not."""
-        return self.readout != "mean"
+        return parse_readout(self.readout).kind != "mean"
 
     @property
+    def n_windows(self) -> int:
+        """Windows of time that each witness is read in."""
+        return parse_readout(self.readout).n_windows
+
+    @cached_property
     def largest_entry(self) -> float:
-        """Spikes and their means are at most one."""
-        return 1.0
+        """Spikes and their means are at most one; in a window that contains more than n/k steps they may be more."""
+        return 1.0 if self.n_windows == 1 else max(shard.largest_entry for _, shard in self.iterate_shards())
 
     @property
     def is_in_memory(self) -> bool:
@@ -210,7 +218,7 @@ class ShardedDictionary:
         return product
 
     def gram(self) -> Tensor:
-        """Return the Gram matrix DᵀD, free of rounding where the readout is not "mean".
+        """Return the Gram matrix DᵀD, free of rounding where columns are spikes and not means.
 
         Returns
         -------
@@ -218,7 +226,7 @@ class ShardedDictionary:
             The products of all pairs of columns.
         """
         total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64)
-        if self.readout == "mean":
+        if not self.is_binary:
             for _, block in self.iterate_rows():
                 total.addmm_(block.T, block)
         else:
@@ -239,7 +247,7 @@ class ShardedDictionary:
         SpikeDictionary
             A dictionary in memory.
         """
-        n_planes = n_planes_of(self.readout, self.n_steps)
+        n_planes = parse_readout(self.readout).n_planes(self.n_steps)
         taken = torch.zeros(n_planes, len(rows), bits.packed_bytes(self.n_atoms), dtype=torch.uint8)
         lengths = torch.zeros(len(rows), dtype=torch.int64)
         for own, shard in self.iterate_shards():
@@ -252,12 +260,12 @@ class ShardedDictionary:
         return SpikeDictionary(
             packed=torch.stack([bits.transpose(plane, self.n_atoms) for plane in taken], dim=1),
             n_rows=len(rows),
-            atom_of_witness=self.atom_of_witness,
-            witness_of_atom=self.witness_of_atom,
+            atom_of_column=self.atom_of_column,
+            column_of_atom=self.column_of_atom,
             witnesses=self.witnesses,
             readout=self.readout,
             n_steps=self.n_steps,
-            lengths=lengths if self.readout == "mean" else None,
+            lengths=None if self.is_binary else lengths,
         )
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
@@ -287,21 +295,23 @@ class ShardedDictionary:
         gram, sums = self.gram(), self.rmatvec(torch.ones(self.n_rows, 1, dtype=torch.float64))
         # ‖d + e − 1‖², which is zero for complements and at least one over the squared steps for others.
         distance = gram.diagonal() + gram.diagonal()[:, None] + self.n_rows + 2 * (gram - sums - sums.T)
-        witness_sums = sums[self.atom_of_witness, 0]
-        width = (self.n_steps.bit_length() * bits.packed_bytes(self.n_atoms)) // 8 + 1
-        hashes = []
+        parsed = parse_readout(self.readout)
+        of_column = sums[self.atom_of_column, 0].view(-1, parsed.n_windows)
+        width = (parsed.n_planes(self.n_steps) * bits.packed_bytes(self.n_atoms)) // 8 + 1
+        hashes, most = [], sums.new_zeros(parsed.n_windows)
         for _, shard in self.iterate_shards():
+            most += (shard.window_steps() * parsed.scale(shard.row_counts()[:, None].double())).sum(0)
             words = shard.row_words()
             words = torch.nn.functional.pad(words, (0, width - words.shape[1]))
             hashes.append(torch.stack([bits.hash_rows(words, salt) for salt in range(2)], dim=1))
         return DictionaryHealth(
-            n_witnesses=self.n_witnesses,
+            n_columns=self.n_columns,
             n_atoms=self.n_atoms,
-            n_dead=int((witness_sums == 0).sum()),
-            n_saturated=int((witness_sums > self.n_rows - 0.5 / self.n_steps).sum()),
-            n_duplicate=self.n_witnesses - self.n_atoms,
+            n_dead=int((of_column == 0).sum()),
+            n_saturated=int((of_column > most - 0.5 / self.n_steps).sum()),
+            n_duplicate=self.n_columns - self.n_atoms,
             n_complementary=int((distance < 0.5 / self.n_steps**2).sum()) // 2,
-            density=float(witness_sums.mean() / self.n_rows),
+            density=float(of_column.mean() / self.n_rows),
             n_rows=self.n_rows,
             n_distinct_rows=len(torch.unique(torch.cat(hashes), dim=0)),
         )
@@ -310,22 +320,21 @@ class ShardedDictionary:
         path, n_rows = self.folder / _shard_name(number), self.shard_rows[number]
         try:
             with safe_open(path, framework="pt") as file:  # mapped: what is not asked for is not read
-                packed, atom_of_witness = file.get_tensor("packed"), file.get_tensor("atom_of_witness")
-                lengths = file.get_tensor("lengths") if self.readout == "mean" else None
+                packed, atom_of_column = file.get_tensor("packed"), file.get_tensor(_ATOMS)
+                lengths = None if self.is_binary else file.get_tensor("lengths")
         except (SafetensorError, OSError, RuntimeError) as error:
             raise DataFileError(
                 f"expected a dictionary shard at {path}, but it is missing, truncated or damaged ({first_line(error)}):"
                 " call stream_dictionary again, which makes what is missing"
             ) from None
-        if packed.shape[2] != bits.packed_bytes(n_rows) or len(atom_of_witness) != self.n_witnesses:
+        if packed.shape[2] != bits.packed_bytes(n_rows) or len(atom_of_column) != self.n_columns:
             raise DataFileError(f"expected {n_rows} rows in {path}, got others: the folder was written anew")
-        witness = self.witness_of_atom if atoms is None else self.witness_of_atom[atoms]
-        place = atom_of_witness[witness]
+        column = self.column_of_atom if atoms is None else self.column_of_atom[atoms]
+        own = self.atom_of_column if atoms is None else torch.arange(len(column))
+        place = atom_of_column[column]
         if not torch.equal(place, torch.arange(len(packed))):
             packed = packed[place]
-        return SpikeDictionary(
-            packed, n_rows, torch.arange(len(place)), witness, None, self.readout, self.n_steps, lengths
-        )
+        return SpikeDictionary(packed, n_rows, own, column, None, self.readout, self.n_steps, lengths)
 
     def __repr__(self) -> str:
         """Return sizes and place on one line."""
@@ -341,6 +350,7 @@ def stream_dictionary(
     folder: Path | str,
     readout: Readout = "last",
     *,
+    windows: int | None = None,
     shard_rows: int = SHARD_ROWS,
     restart: bool = False,
     n_jobs: int = 1,
@@ -359,8 +369,10 @@ def stream_dictionary(
         targets (n_samples, ...).
     folder : Path or str
         Where to write the shards; made if it does not exist.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         What a row holds of a sequence.
+    windows : int, optional
+        The number of windows of time for readout "mean", as for :func:`cvxsnn.build_dictionary`.
     shard_rows : int
         Rows of a shard, which with its inputs must fit into memory a few times.
     restart : bool
@@ -375,7 +387,8 @@ def stream_dictionary(
     targets : Tensor of shape (n_samples, ...)
         The targets of all batches, in memory.
     """
-    check_choice("readout", readout, ("last", "all", "mean"))
+    parsed = parse_readout(readout, windows)
+    readout = str(parsed)
     check_positive_int("shard_rows", shard_rows)
     folder = Path(folder)
     _prepare(folder)
@@ -389,21 +402,22 @@ def stream_dictionary(
 
     sizes: list[int] = []
     sources: list[str] = []
-    n_steps, labels = 1, torch.zeros(witnesses.n_witnesses, dtype=torch.int64)
+    n_steps, labels = 1, torch.zeros(witnesses.n_witnesses * parsed.n_windows, dtype=torch.int64)
     for shard in map_in_order(_write_shard, shards(), n_jobs):
         sizes.append(shard.n_rows)
         sources.append(shard.source)
         n_steps = max(n_steps, shard.n_steps)
         # Columns are equal if they are equal in every shard.
-        labels = bits.group_equal(torch.stack((labels, shard.atom_of_witness), dim=1)).inverse
+        labels = bits.group_equal(torch.stack((labels, shard.atom_of_column), dim=1)).inverse
+    parsed.check_length(n_steps)
     groups = bits.group_equal(labels[:, None])
     write_tensors(
         folder / _INDEX,
         _INDEX_KIND,
         {
             "shard_rows": torch.tensor(sizes),
-            "atom_of_witness": groups.inverse,
-            "witness_of_atom": groups.first,
+            _ATOMS: groups.inverse,
+            _COLUMNS: groups.first,
         },
         {"readout": readout, "n_steps": n_steps, "sources": sources, "witnesses": fingerprint_witnesses(witnesses)},
     )
@@ -442,8 +456,8 @@ def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> 
     dictionary = ShardedDictionary(
         folder,
         tuple(index["shard_rows"].tolist()),
-        index["atom_of_witness"],
-        index["witness_of_atom"],
+        index[_ATOMS],
+        index[_COLUMNS],
         witnesses,
         header["readout"],
         header["n_steps"],
@@ -456,7 +470,7 @@ class _Shard(NamedTuple):
 
     n_rows: int
     n_steps: int
-    atom_of_witness: Tensor
+    atom_of_column: Tensor
     source: str
 
 
@@ -469,10 +483,10 @@ def _write_shard(
     if found is not None:
         return found
     dictionary = block.dictionary(witnesses, readout)
-    tensors = {"packed": dictionary.packed, "atom_of_witness": dictionary.atom_of_witness, "targets": block.targets}
-    if readout == "mean":
+    tensors = {"packed": dictionary.packed, _ATOMS: dictionary.atom_of_column, "targets": block.targets}
+    if not dictionary.is_binary:
         tensors["lengths"] = dictionary.row_counts()
-    shard = _Shard(dictionary.n_rows, block.sequences.n_steps, dictionary.atom_of_witness.cpu(), source)
+    shard = _Shard(dictionary.n_rows, block.sequences.n_steps, dictionary.atom_of_column.cpu(), source)
     write_tensors(path, _SHARD_KIND, tensors, {"n_rows": shard.n_rows, "n_steps": shard.n_steps, "source": source})
     return shard
 
@@ -484,7 +498,7 @@ def _finished(path: Path, source: str, restart: bool) -> _Shard | None:
     except DataFileError:
         return None
     if header["source"] == source:
-        return _Shard(header["n_rows"], header["n_steps"], tensors["atom_of_witness"], source)
+        return _Shard(header["n_rows"], header["n_steps"], tensors[_ATOMS], source)
     if restart:
         return None
     raise InvalidInputError(

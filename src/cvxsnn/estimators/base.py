@@ -24,6 +24,7 @@ from ..core.progress import ProgressBar
 from ..data.sequences import Sequences, TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary import Readout
+from ..dictionary.packed import parse_readout
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import NEURON_MODELS
@@ -108,6 +109,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         gain: Distribution | float | None = None,
         fan_in: int | None = None,
         readout: str | None = None,
+        windows: int | None = None,
         loss: str | None = None,
         penalty: str = "l1",
         l1_strength: float | str = "auto",
@@ -135,6 +137,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.gain = gain
         self.fan_in = fan_in
         self.readout = readout
+        self.windows = windows
         self.loss = loss
         self.penalty = penalty
         self.l1_strength = l1_strength
@@ -292,6 +295,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         check_choice("method", self.method, tuple(METHODS))
         if not 0 < self.validation_fraction < 1:
             raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
+        parse_readout(objective.readout).check_length(data.sequences.n_steps)
         settings = self._settings(data, objective)
         has_gradients = "gradient" in METHODS[self.method].stages
         needs_validation = has_gradients or not settings.convex.is_fixed or isinstance(settings.family, Tuning)
@@ -357,7 +361,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 n_witnesses=hidden[-1],
                 n_trials=self._n_trials(len(data)),
                 max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
-                readouts=("last", "mean") if self.readout is None and data.sequences.n_steps > 1 else (),
+                readouts=self._readouts(data.sequences.n_steps),
                 hidden=None if self.hidden is None else hidden,
                 n_subnetworks="auto" if is_free else n_subnetworks,
                 n_compared=_TUNING_NEURONS,
@@ -389,7 +393,14 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _readout(self) -> Readout:
         """Return the given read-out; by default the mean, unless a search finds the last step to be better."""
-        return "mean" if self.readout is None else check_choice("readout", self.readout, ("last", "mean"))  # type: ignore[return-value]
+        parsed = parse_readout("mean" if self.readout is None else self.readout, self.windows)
+        if parsed.kind == "all":
+            check_choice("readout", "all", ("last", "mean", "windows-4"))
+        return str(parsed)
+
+    def _readouts(self, n_steps: int) -> tuple[Readout, ...]:
+        """Return the read-outs that a search chooses from; none if there is no choice."""
+        return ("last", "mean") if self.readout is None and self.windows is None and n_steps > 1 else ()
 
     def _strength(self, name: str) -> Any:
         """Return a strength that was given as a number, or "auto"."""
@@ -506,8 +517,7 @@ def _summarise(stage: Stage) -> StageSummary:
         summary = StageSummary(stage.name, stage.score, stage.seconds, family["n_subnetworks"] * family["hidden"][-1])
         return replace(summary, n_trials=len(stage.tuned.trials), family=family, readout=stage.tuned.readout)
     assert stage.network is not None
-    n_neurons = int(stage.network.weight.detach().any(1).sum())
-    summary = StageSummary(stage.name, stage.score, stage.seconds, n_neurons)
+    summary = StageSummary(stage.name, stage.score, stage.seconds, stage.network.n_active)
     if stage.solution is not None:
         return replace(
             summary,

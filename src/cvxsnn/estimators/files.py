@@ -180,6 +180,8 @@ def _check_state(state: FittedState) -> None:
 def _network_out(network: SpikingNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors, layers = _layers_out("network", network.layers)
     tensors |= {"weight": network.weight, "intercept": network.intercept, "neurons": network.neurons}
+    if network.windows_read is not None:
+        tensors["windows_read"] = network.windows_read
     return tensors, {"layers": layers, "heads": [asdict(head) for head in network.heads], "readout": network.readout}
 
 
@@ -191,6 +193,7 @@ def _network_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Spi
         tensors["intercept"],
         tensors["neurons"],
         header["readout"],
+        tensors.get("windows_read"),
     )
 
 

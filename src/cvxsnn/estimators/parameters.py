@@ -33,9 +33,11 @@ PARAMETERS = """
     fan_in : int, optional
         Number of lower neurons that a neuron above the first layer reads; by default all. For "delayed" neurons, the
         number of inputs that a neuron of any layer reads; by default 25.
-    readout : "mean" or "last", optional
-        Read the mean of the spikes over the steps, or the spikes of the last step. By default what the search finds
-        better, or the mean.
+    readout : "mean", "last" or "windows-k", optional
+        Read the mean of the spikes over the steps, the spikes of the last step, or the means in k windows of time. By
+        default what the search finds better of "mean" and "last", or the mean.
+    windows : int, optional
+        The number of windows of time, for readout "mean": each neuron is read in every window by a weight of its own.
     loss : str, optional
         The loss. {loss}
     penalty : "l1", "group", "elastic-net" or "group-elastic-net"

@@ -59,7 +59,7 @@ class PickledNetwork:
     layers : tuple of (str, mapping, mapping)
         The neuron model of each hidden layer, its settings and its parameters.
     readout : mapping
-        Weights, intercept and the neurons that are read.
+        Weights, intercept, the neurons that are read and, where there are any, their windows.
     heads : tuple of OutputHead
         What the outputs mean.
     steps : str
@@ -81,6 +81,8 @@ class PickledNetwork:
             (NEURON_MODELS.of(layer).name, layer.settings(), _as_arrays(layer.tensors())) for layer in network.layers
         )
         readout = {"weight": network.weight, "intercept": network.intercept, "neurons": network.neurons}
+        if network.windows_read is not None:
+            readout["windows_read"] = network.windows_read
         return cls(layers, _as_arrays(readout), network.heads, network.readout, str(network.weight.device))
 
     def restore(self) -> SpikingNetwork:

@@ -18,7 +18,8 @@ def merge_subnetworks(network: SpikingNetwork, library: str) -> SpikingNetwork:
     """Return a network with the same spikes and scores in a single subnetwork, in float64.
 
     In the first layer all subnetworks read the same inputs; above it each reads only itself, so that weights become
-    block-diagonal. All neurons of the last layer are read, with weight zero where they were not read before.
+    block-diagonal. All neurons of the last layer are read, in every window of time, with weight zero where they were
+    not read before.
 
     Parameters
     ----------
@@ -43,8 +44,8 @@ def merge_subnetworks(network: SpikingNetwork, library: str) -> SpikingNetwork:
         weight = _side_by_side(wide.weight) if depth == 1 else _block_diagonal(wide.weight)
         row = {name: value.reshape(1, -1) for name, value in wide.tensors().items() if name != "weight"}
         layers.append(wide.with_tensors({"weight": weight[None], **row}))
-    readout = network.weight.new_zeros(layers[-1].width, network.n_outputs)
-    readout = readout.index_add(0, network.neurons, network.weight.detach())
+    readout = network.weight.new_zeros(layers[-1].width * network.n_windows, network.n_outputs)
+    readout = readout.index_add(0, network.columns, network.weight.detach())
     return SpikingNetwork(layers, readout, network.heads, network.intercept, readout=network.readout)
 
 

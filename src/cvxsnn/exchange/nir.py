@@ -65,6 +65,11 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
     if not 0 < dt < inf:
         raise InvalidInputError(f"expected dt to be a positive number of seconds, got {dt!r}")
     merged = merge_subnetworks(network, "NIR")
+    if merged.n_windows > 1:
+        raise InvalidInputError(
+            f"expected readout 'last', 'all' or 'mean' for a NIR graph, got {merged.readout!r}: a graph has scores at "
+            "every step, and no windows of time"
+        )
     nodes: dict[str, Any] = {"input": nir.Input(np.array([merged.n_features]))}
     edges: list[tuple[str, str]] = []
     source, build = "input", _plain_layer if lossy else _exact_layer

@@ -108,7 +108,7 @@ def from_norse(
     model : Module or sequence of Modules
         Alternating ``Linear`` and ``LIFBoxCell`` modules with ``reset_method=reset_subtract``, in the order in which
         they are applied.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         How a last linear layer reads the spikes.
     loss : str, optional
         Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.checks import Array
-from ..data.sequences import as_inputs
+from ..data.sequences import as_inputs, window_shares
+from ..dictionary.packed import parse_readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..neurons.exact import snap_inputs
@@ -36,7 +37,7 @@ class PeerNetwork(nn.Module, ABC):
     layers : ModuleList
         Linear layer, neuron, linear layer, neuron, and so on.
     output : Linear
-        Reads the last neurons.
+        Reads the last neurons, or each of them in every window of time.
     heads, readout
         Those of the original network.
     time_first : bool
@@ -84,10 +85,16 @@ class PeerNetwork(nn.Module, ABC):
 
         Inputs are rounded to multiples of 2⁻¹⁶, as in the original network.
         """
-        spikes = self._spikes(inputs)
-        if self.readout == "all":
+        spikes, parsed = self._spikes(inputs), parse_readout(self.readout)
+        if parsed.kind == "all":
             return self._in_layout(self.output(spikes))
-        scores: Tensor = self.output(spikes[-1] if self.readout == "last" else spikes.mean(0))
+        if parsed.n_windows > 1:
+            n_steps = torch.tensor(len(spikes), device=spikes.device)
+            shares = window_shares(parsed.n_windows, len(spikes), n_steps, spikes.dtype)
+            features = torch.einsum("tij,tw->ijw", spikes, shares).flatten(1)
+        else:
+            features = spikes[-1] if parsed.kind == "last" else spikes.mean(0)
+        scores: Tensor = self.output(features)
         return scores
 
     def _spikes(self, inputs: Array) -> Tensor:

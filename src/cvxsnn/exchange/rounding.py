@@ -93,7 +93,7 @@ def quantise(neurons: SpikingNetwork | WitnessSet, bits: int = 8) -> SpikingNetw
     layers = tuple(_quantise_layer(layer, bits) for layer in neurons.layers)
     if isinstance(neurons, WitnessSet):
         return WitnessSet(layers, Provenance("pretrained", {"weight_bits": bits}))
-    return SpikingNetwork(layers, neurons.weight, neurons.heads, neurons.intercept, neurons.neurons, neurons.readout)
+    return neurons.with_layers(layers)
 
 
 def quantise_readout(network: SpikingNetwork, bits: int = 8) -> SpikingNetwork:

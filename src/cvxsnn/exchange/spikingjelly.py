@@ -103,7 +103,7 @@ def from_spikingjelly(
     model : Module or sequence of Modules
         Alternating ``Linear`` and ``LIFNode`` or ``IFNode`` modules with ``v_reset=None``, in the order in which they
         are applied.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         How a last linear layer reads the spikes.
     loss : str, optional
         Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.

@@ -11,7 +11,7 @@ from ..core.text_table import align
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_inputs
-from ..neurons.rollout import Steps, iterate_rollout
+from ..neurons.rollout import Steps, iterate_counts, iterate_rollout
 from .spiking_network import SpikingNetwork, check_network
 from .summary import connected_neurons
 
@@ -219,7 +219,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
 
     A spike costs an addition for each non-zero weight that leads on from its neuron. Inputs cost the same if they are
     all 0 or 1, and multiply-accumulates if they are other numbers. The read-out adds weights for the spikes that it
-    reads: those of the last step, or of every step for readout "all" and "mean". The network is counted as it stands,
+    reads: those of the last step, or of every step for "all", "mean" and windows. The network is counted as it stands,
     neurons that nobody reads included: count a compact reconstruction, which has none.
 
     Parameters
@@ -273,13 +273,15 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
         arrivals, senders = spikes, neurons
     if network.readout == "last":
         arrivals = _spike_counts(network.layers, sequences, "last")
+    elif network.n_windows > 1:
+        arrivals = _window_counts(network, sequences)
     fan_out = (network.weight != 0).sum(1)
     layers.append(
         LayerOperations(
             "read-out",
             n_neurons=network.n_outputs,
             n_spikes=0,
-            n_accumulates=int((arrivals.flatten()[network.neurons] * fan_out).sum()),
+            n_accumulates=int((arrivals.flatten()[network.columns] * fan_out).sum()),
             n_multiply_accumulates=0,
             n_membrane_updates=0,
             # A mean is linear: a network that does not spike takes it first and multiplies once.
@@ -296,3 +298,12 @@ def _spike_counts(layers: Sequence[HiddenLayer], sequences: Sequences, steps: St
     for _, columns, spikes in iterate_rollout(layers, sequences, steps):
         counts[columns] += spikes.flatten(0, -2).sum(0)
     return counts.view(last.n_subnetworks, last.width)
+
+
+def _window_counts(network: SpikingNetwork, sequences: Sequences) -> Tensor:
+    """Return how often each neuron of the last layer fired in each window, shape (n_neurons * n_windows,)."""
+    n_columns = network.n_subnetworks * network.hidden[-1] * network.n_windows
+    counts = torch.zeros(n_columns, dtype=torch.int64, device=sequences.device)
+    for _, columns, block in iterate_counts(network.layers, sequences, network.n_windows):
+        counts[columns] += block.sum(0, dtype=torch.int64)
+    return counts

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ..core.errors import InvalidInputError
 from ..data.tasks import Feedback, SequenceData, Task
+from .spiking_network import SpikingNetwork
 
 State = TypeVar("State")
 Predictions = Mapping[str, npt.NDArray[np.int64]]
@@ -46,7 +47,9 @@ def predict_autoregressive(
     _check_data(data)
     feedback.check(data)
     predictions = {head: np.empty((data.n_samples, data.n_steps), dtype=np.int64) for head in data.heads}
-    state = model.start(data.n_samples)
+    # A spiking network may read windows of the steps to come.
+    is_spiking = isinstance(model, SpikingNetwork)
+    state: State = model.start(data.n_samples, data.n_steps) if is_spiking else model.start(data.n_samples)  # type: ignore[call-arg]
     for step in range(data.n_steps):
         inputs = data.inputs[:, step].copy()  # the model may write into it
         if step > 0:

@@ -14,6 +14,7 @@ from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
+from ..dictionary.packed import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..witnesses import WitnessSet
 from .spiking_network import OutputHead, SpikingNetwork
@@ -39,7 +40,8 @@ def reconstruct(
         Which neurons to keep. "compact" keeps the subnetworks as they were sampled, with their lower layers shared,
         and drops every neuron that has no way to the output. "parallel" is the paper's Algorithm "Witnessed LIF-SNN
         Reconstruction from Convex Solution": one subnetwork for each atom in the support, with its own copy of all
-        lower layers. "full" keeps every neuron, used or not, which is where further training starts.
+        lower layers. "full" keeps every neuron, used or not, which is where further training starts. A neuron that is
+        read in several windows of time is kept once, but for each window by the parallel form.
     width : int
         Width m of the last hidden layers of the parallel form: the atom's neuron m times, each read with weight w̃/m.
     max_weights : int
@@ -74,8 +76,10 @@ def reconstruct(
     support, coef = solution.support, solution.coef[solution.support]
     if len(support) == 0:  # a network must have a neuron: one that is read with weight zero
         support, coef = torch.zeros(1, dtype=torch.int64), solution.coef.new_zeros(1, solution.coef.shape[1])
-    support = support.to(dictionary.witness_of_atom.device)
-    subnetworks, neurons = witnesses.locate(dictionary.witness_of_atom[support])
+    columns = dictionary.column_of_atom[support.to(dictionary.column_of_atom.device)]
+    n_windows = parse_readout(dictionary.readout).n_windows
+    windows = (columns % n_windows).repeat_interleave(width) if n_windows > 1 else None
+    subnetworks, neurons = witnesses.locate(columns // n_windows)
     if form == "parallel":
         _check_size(witnesses, len(subnetworks), width, max_weights)
     build = {"compact": _compact, "parallel": _parallel, "full": _full}[form]
@@ -85,10 +89,10 @@ def reconstruct(
     ]
     weight = coef.repeat_interleave(width, 0) / width
     if form == "full":
-        everything = weight.new_zeros(witnesses.n_witnesses, weight.shape[1])
-        weight = everything.index_copy_(0, read.to(weight.device), weight)
-        read = torch.arange(witnesses.n_witnesses)
-    return SpikingNetwork(layers, weight, heads, solution.intercept, read, dictionary.readout)
+        everything = weight.new_zeros(witnesses.n_witnesses * n_windows, weight.shape[1])
+        weight = everything.index_copy_(0, columns.to(weight.device), weight)
+        return SpikingNetwork(layers, weight, heads, solution.intercept, readout=dictionary.readout)
+    return SpikingNetwork(layers, weight, heads, solution.intercept, read, dictionary.readout, windows)
 
 
 def prune(witnesses: WitnessSet) -> WitnessSet:
@@ -107,7 +111,7 @@ class Proof:
     witnesses : WitnessSet
         Every witness that the optimum is over.
     support : Tensor of shape (n_active,), dtype int64
-        The witnesses that are read.
+        The columns that are read: witnesses, or ``witness * n_windows + window``.
     coef : Tensor of shape (n_active, n_outputs), dtype float64
         Their coefficients.
     intercept : Tensor of shape (n_outputs,), dtype float64
@@ -161,7 +165,7 @@ class Proof:
             raise InvalidInputError("expected a solution over witnesses, got one over a plain array")
         return cls(
             witnesses=problem.dictionary.witnesses,
-            support=problem.dictionary.witness_of_atom[solution.support],
+            support=problem.dictionary.column_of_atom[solution.support],
             coef=solution.coef[solution.support],
             intercept=solution.intercept,
             dual_point=solution.dual_point,
@@ -215,7 +219,7 @@ class Proof:
         problem = self.problem(data) if problem is None else problem
         dictionary = problem.dictionary
         coef = torch.zeros(dictionary.n_atoms, problem.n_outputs, dtype=torch.float64, device=dictionary.device)
-        atoms = dictionary.atom_of_witness[self.support.to(dictionary.device)]
+        atoms = dictionary.atom_of_column[self.support.to(dictionary.device)]
         coef.index_add_(0, atoms, self.coef.to(coef))
         duals = [self.dual_point.to(coef)] if len(self.dual_point) == dictionary.n_rows else []
         certificate, _ = certify(problem, coef, self.intercept.to(coef), duals)

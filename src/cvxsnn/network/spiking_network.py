@@ -1,7 +1,7 @@
 """The spiking network: hidden layers whose spikes are exact, read out by a linear layer."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ..convex.losses import LOSSES
-from ..core.checks import Array, check_choice
+from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
-from ..data.sequences import Sequences
+from ..data.sequences import Sequences, window_of_step
 from ..dictionary import Readout
+from ..dictionary.packed import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer, LayerState, Stepper, roll_out
 from ..neurons.rollout import count_spikes
 
@@ -106,9 +107,12 @@ class SpikingNetwork(nn.Module):
     intercept : Tensor of shape (n_outputs,), optional
         A constant per output; zero when not given.
     neurons : Tensor of shape (n_read,), dtype int64, optional
-        The last layer's neurons that are read, ``subnetwork * width + neuron``; all of them when not given.
-    readout : "last", "all" or "mean"
-        Read the spikes of the last step, of every step, or their mean over the steps.
+        The last layer's neurons that are read, ``subnetwork * width + neuron``; all of them when not given, each in
+        every window. A neuron that is read in several windows is listed once for each.
+    readout : "last", "all", "mean" or "windows-k"
+        Read the spikes of the last step, of every step, their mean over the steps, or their means in k windows of time.
+    windows_read : Tensor of shape (n_read,), dtype int64, optional
+        The window in which each of ``neurons`` is read, for readout "windows-k"; None for others.
 
     Examples
     --------
@@ -126,6 +130,7 @@ class SpikingNetwork(nn.Module):
     weight: Tensor
     intercept: Tensor
     neurons: Tensor
+    windows_read: Tensor | None
 
     def __init__(
         self,
@@ -135,21 +140,26 @@ class SpikingNetwork(nn.Module):
         intercept: Tensor | None = None,
         neurons: Tensor | None = None,
         readout: Readout = "last",
+        windows_read: Tensor | None = None,
     ) -> None:
         super().__init__()
-        check_choice("readout", readout, ("last", "all", "mean"))
+        parsed = parse_readout(readout)
         if not layers:
             raise InvalidInputError("expected at least one hidden layer, got none")
         for layer in layers:
             NEURON_MODELS.of(layer)  # refuses what is no registered neuron model
         self.stack = nn.ModuleList(_HeldLayer(layer) for layer in layers)
         n_neurons = layers[-1].n_subnetworks * layers[-1].width
+        if neurons is None and parsed.n_windows > 1:
+            columns = torch.arange(n_neurons * parsed.n_windows)
+            neurons, windows_read = columns // parsed.n_windows, columns % parsed.n_windows
         neurons = torch.arange(n_neurons) if neurons is None else neurons
         if weight.ndim != 2 or len(weight) != len(neurons):
             raise InvalidInputError(
                 f"expected one row of output weights for each of {len(neurons)} neurons that are read, got shape "
                 f"{tuple(weight.shape)}"
             )
+        _check_windows(windows_read, len(neurons), parsed.n_windows)
         if len(neurons) and not 0 <= int(neurons.min()) <= int(neurons.max()) < n_neurons:
             raise InvalidInputError(
                 f"expected neurons from 0 to {n_neurons - 1}, got values from {int(neurons.min())} to "
@@ -160,7 +170,7 @@ class SpikingNetwork(nn.Module):
         ):
             raise InvalidInputError(f"expected heads that share out {len(weight.T)} outputs, got {list(heads)}")
         self.heads = tuple(heads)
-        self.readout: Readout = readout
+        self.readout: Readout = str(parsed)
         device = layers[0].weight.device
         self.weight = nn.Parameter(weight.detach().to(device, torch.float64, copy=True))
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept
@@ -170,6 +180,7 @@ class SpikingNetwork(nn.Module):
             )
         self.intercept = nn.Parameter(intercept.detach().to(device, torch.float64, copy=True))
         self.register_buffer("neurons", neurons.to(device))
+        self.register_buffer("windows_read", None if windows_read is None else windows_read.to(device))
 
     @property
     def layers(self) -> tuple[HiddenLayer, ...]:
@@ -196,6 +207,21 @@ class SpikingNetwork(nn.Module):
         """Widths of the hidden layers of one subnetwork."""
         return tuple(layer.width for layer in self.layers)
 
+    @property
+    def n_windows(self) -> int:
+        """Windows of time that a neuron may be read in."""
+        return parse_readout(self.readout).n_windows
+
+    @property
+    def n_active(self) -> int:
+        """Neurons of the last layer that are read with a weight other than zero."""
+        return len(torch.unique(self.neurons[self.weight.detach().any(1)]))
+
+    @property
+    def columns(self) -> Tensor:
+        """What is read, ``neuron * n_windows + window``, shape (n_read,)."""
+        return self.neurons if self.windows_read is None else self.neurons * self.n_windows + self.windows_read
+
     def features(self, inputs: Sequences | Array) -> Tensor:
         """Return what is read of the hidden neurons.
 
@@ -209,13 +235,7 @@ class SpikingNetwork(nn.Module):
         Tensor of shape (n_samples, n_read) or (n_samples, n_steps, n_read), dtype float64
             The spikes of the last step, their mean, or those of every step.
         """
-        sequences = Sequences.of(inputs).to(self.weight.device)
-        if self.readout != "mean":
-            return roll_out(self.layers, sequences, self.readout)[..., self.neurons].to(torch.float64)
-        counts = count_spikes(self.layers, sequences)[:, self.neurons].to(torch.float64)
-        lengths = sequences.lengths
-        # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
-        return counts * (1.0 / sequences.n_steps if lengths is None else 1.0 / lengths[:, None].to(torch.float64))
+        return read_spikes(self.layers, Sequences.of(inputs).to(self.weight.device), self.readout, self.columns)
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.
@@ -263,13 +283,15 @@ class SpikingNetwork(nn.Module):
         """
         return {head: classes.cpu().numpy() for head, classes in decide(self.heads, scores).items()}
 
-    def start(self, n_samples: int) -> "NetworkState":
+    def start(self, n_samples: int, n_steps: int | None = None) -> "NetworkState":
         """Return the state before the first step.
 
         Parameters
         ----------
         n_samples : int
             Number of sequences.
+        n_steps : int, optional
+            Steps that there will be. Windows of time depend on it; other read-outs do not need it.
 
         Returns
         -------
@@ -277,8 +299,7 @@ class SpikingNetwork(nn.Module):
             A state that :meth:`step` advances.
         """
         counts = torch.zeros(n_samples, len(self.neurons), dtype=torch.float64, device=self.weight.device)
-        stepper = Stepper(self.layers)
-        return NetworkState(stepper, stepper.start(n_samples), counts, 0)
+        return NetworkState.before(Stepper(self.layers), n_samples, counts, self.readout, n_steps)
 
     @torch.no_grad()
     def step(self, state: "NetworkState", inputs: Array) -> tuple["NetworkState", Tensor]:
@@ -296,13 +317,13 @@ class SpikingNetwork(nn.Module):
         state : NetworkState
             The state one step later.
         scores : Tensor of shape (n_samples, n_outputs)
-            The scores so far: of the spikes of this step or, for readout "mean", of their mean over the steps.
+            The scores so far: of the spikes of this step or, for readout "mean", of their mean over the steps. For
+            windows, those to come count as silent, and the scores of the last step are those of the whole sequences.
         """
         layers, spikes = state.stepper.step(state.layers, inputs)
         read = spikes[:, self.neurons].to(torch.float64)
-        counts, n_steps = state.counts + read, state.n_steps + 1
-        features = counts * (1.0 / n_steps) if self.readout == "mean" else read
-        return NetworkState(state.stepper, layers, counts, n_steps), features @ self.weight + self.intercept
+        state, features = state.after(layers, read, self.readout, self.windows_read)
+        return state, features @ self.weight + self.intercept
 
     def with_readout(self, weight: Tensor, intercept: Tensor | None = None) -> Self:
         """Return a network of the same neurons with other output weights.
@@ -319,7 +340,24 @@ class SpikingNetwork(nn.Module):
         SpikingNetwork
             A new network.
         """
-        return type(self)(self.layers, weight, self.heads, intercept, self.neurons, self.readout)
+        return type(self)(self.layers, weight, self.heads, intercept, self.neurons, self.readout, self.windows_read)
+
+    def with_layers(self, layers: Sequence[HiddenLayer]) -> Self:
+        """Return a network with other hidden neurons that are read in the same way.
+
+        Parameters
+        ----------
+        layers : sequence of HiddenLayer
+            As many layers of as many neurons.
+
+        Returns
+        -------
+        SpikingNetwork
+            A new network.
+        """
+        return type(self)(
+            layers, self.weight, self.heads, self.intercept, self.neurons, self.readout, self.windows_read
+        )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move and convert the membranes as torch asks for; scores stay in float64."""
@@ -339,7 +377,8 @@ class SpikingNetwork(nn.Module):
     def extra_repr(self) -> str:
         """Return sizes on one line."""
         shape = " → ".join(map(str, (self.n_features, *self.hidden)))
-        return f"{self.n_subnetworks} × ({shape}), {len(self.neurons)} neurons read → {self.n_outputs}, {self.readout}"
+        read = f"{len(self.neurons)} {'neurons' if self.windows_read is None else 'windows of neurons'} read"
+        return f"{self.n_subnetworks} × ({shape}), {read} → {self.n_outputs}, {self.readout}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,15 +392,113 @@ class NetworkState:
     layers : tuple of LayerState
         The state of each hidden layer.
     counts : Tensor of shape (n_samples, n_read)
-        Spikes so far of each neuron that is read.
+        Spikes so far of each neuron that is read, in its window, where means are read.
     n_steps : int
         Steps so far.
+    length : int, optional
+        Steps that there will be, where they are known.
     """
 
     stepper: Stepper
     layers: tuple[LayerState, ...]
     counts: Tensor
     n_steps: int
+    length: int | None = None
+
+    @classmethod
+    def before(
+        cls, stepper: Stepper, n_samples: int, counts: Tensor, readout: Readout, length: int | None
+    ) -> "NetworkState":
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        stepper : Stepper
+            What advances the hidden layers.
+        n_samples : int
+            Number of sequences.
+        counts : Tensor
+            Zeros.
+        readout : str
+            What is read.
+        length : int, optional
+            Steps that there will be; required for windows.
+
+        Returns
+        -------
+        NetworkState
+            The state.
+        """
+        if length is None and parse_readout(readout).n_windows > 1:
+            raise InvalidInputError(
+                f"expected the number of steps in advance to read {readout!r}, got none: pass start(n_samples, n_steps)"
+            )
+        length = None if length is None else check_positive_int("n_steps", length)
+        return cls(stepper, stepper.start(n_samples), counts, 0, length)
+
+    def after(
+        self, layers: tuple[LayerState, ...], read: Tensor, readout: Readout, windows_read: Tensor | None
+    ) -> tuple["NetworkState", Tensor]:
+        """Return the state after one more step, and the features so far.
+
+        Parameters
+        ----------
+        layers : tuple of LayerState
+            The state of each hidden layer after the step.
+        read : Tensor of shape (..., n_read), dtype float64
+            The spikes of the step.
+        readout : str
+            What is read.
+        windows_read : Tensor of shape (n_read,) or None
+            The window in which each is read.
+
+        Returns
+        -------
+        state : NetworkState
+            The state one step later.
+        features : Tensor of shape (..., n_read)
+            The spikes or their means so far.
+        """
+        parsed, n_steps = parse_readout(readout), self.n_steps + 1
+        if parsed.kind != "mean":
+            return replace(self, layers=layers, n_steps=n_steps), read
+        if windows_read is None or self.length is None:
+            counts, scale = self.counts + read, parsed.scale(n_steps)
+        else:
+            if n_steps > self.length:
+                raise InvalidInputError(f"expected {self.length} steps, as start was told, got one more: start again")
+            window = window_of_step(self.n_steps, parsed.n_windows, self.length)
+            counts, scale = self.counts + read * (windows_read == window), parsed.scale(self.length)
+        return replace(self, layers=layers, counts=counts, n_steps=n_steps), counts * scale
+
+
+def read_spikes(
+    layers: Sequence[HiddenLayer], sequences: Sequences, readout: Readout, columns: Tensor | slice = slice(None)
+) -> Tensor:
+    """Return what a read-out sees of the last layer's spikes: float64 of shape (n_samples, [n_steps,] n_chosen)."""
+    parsed = parse_readout(readout)
+    if parsed.kind != "mean":
+        return roll_out(layers, sequences, parsed.kind)[..., columns].to(torch.float64)
+    counts = count_spikes(layers, sequences, parsed.n_windows)[:, columns].to(torch.float64)
+    steps = sequences.n_steps if sequences.lengths is None else sequences.lengths[:, None].to(torch.float64)
+    # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
+    return counts.mul_(parsed.scale(steps))
+
+
+def _check_windows(windows_read: Tensor | None, n_read: int, n_windows: int) -> None:
+    """Refuse windows that are missing, that the read-out does not have, or that are not as many as neurons."""
+    if n_windows == 1:
+        if windows_read is not None:
+            raise InvalidInputError("expected no windows_read for a read-out without windows, got some")
+        return
+    if windows_read is None or tuple(windows_read.shape) != (n_read,):
+        got = "none" if windows_read is None else f"shape {tuple(windows_read.shape)}"
+        raise InvalidInputError(f"expected windows_read with the window of each of {n_read} neurons, got {got}")
+    if n_read and not 0 <= int(windows_read.min()) <= int(windows_read.max()) < n_windows:
+        raise InvalidInputError(
+            f"expected windows_read from 0 to {n_windows - 1}, got values from {int(windows_read.min())} to "
+            f"{int(windows_read.max())}"
+        )
 
 
 def check_network(network: object) -> None:

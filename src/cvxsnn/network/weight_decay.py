@@ -97,4 +97,4 @@ def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
         layer.with_tensors({name: layer.tensors()[name] * scale for name in NEURON_MODELS.of(layer).all_scaled})
         for layer in network.layers
     ]
-    return SpikingNetwork(layers, network.weight, network.heads, network.intercept, network.neurons, network.readout)
+    return network.with_layers(layers)

@@ -55,9 +55,14 @@ def snap_weights(weight: Tensor, bits: int = WEIGHT_BITS) -> Tensor:
 
 
 def weight_levels(weight: Tensor, bits: int = WEIGHT_BITS) -> float:
-    """Return the largest integer that a snapped neuron can reach with inputs of one: ``max_i Σ_j |w_ij| / unit_i``."""
-    levels: float = (weight.double().abs().sum(-2, keepdim=True) / _weight_unit(weight, bits).double()).max().item()
-    return levels
+    """Return the largest integer that a snapped neuron can reach with inputs of one: ``max_i Σ_j |w_ij| / unit_i``.
+
+    A neuron's unit is the largest power of two of which all its weights are multiples.
+    """
+    levels = (weight.double() / _weight_unit(weight, bits).double()).abs().to(torch.int64)
+    lowest_bit = torch.where(levels == 0, 2**62, levels & -levels).amin(-2)
+    largest: float = (levels.sum(-2) / lowest_bit).max().item()
+    return largest
 
 
 def _weight_unit(weight: Tensor, bits: int) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits, share_of
-from ..data.sequences import Sequences, as_inputs
+from ..data.sequences import Sequences, as_inputs, window_of_step
 from .exact import ByteWeights, ScratchArrays, exact_product, input_levels, product_dtype, snap_inputs
 from .layer import HiddenLayer, LayerState, per_sample
 from .lif import LIFLayer
@@ -89,7 +89,7 @@ def roll_out(
 def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_windows: int = 1) -> Tensor:
     """Return how often each neuron of the last hidden layer fires in each window of time.
 
-    Step t of a sequence of n steps is in window ``t * n_windows // n``.
+    Windows divide the steps of each sequence, whatever its length (:func:`cvxsnn.data.sequences.window_of_step`).
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def _slots(steps: Steps | int, n_steps: int, lengths: Tensor | None, device: tor
     n = torch.tensor([n_steps], device=device) if lengths is None else lengths
     if steps == "last":
         return (step == n - 1).to(torch.int32) - 1
-    slots = step if steps == "all" else step * _n_slots(steps, n_steps) // n
+    slots = step if steps == "all" else window_of_step(step, _n_slots(steps, n_steps), n)
     return torch.where(step < n, slots, -1).to(torch.int32)
 
 

@@ -71,14 +71,19 @@ def _scan(  # type: ignore[no-untyped-def]
     is_common = slots.shape[1] == 1
     for neuron in range(first, last):
         own_bias, own_decay, own_threshold = bias[neuron], decay[neuron], threshold[neuron]
+        is_memoryless = own_decay == 0 and own_threshold == 0
         membrane[:] = membranes[neuron]
         spike[:] = spikes[neuron]
         for step in range(n_steps):
             _sum_taps(total, values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
-            for i in range(n_samples):
-                leaked = membrane[i] * own_decay
-                driven = leaked + (number(total[i]) + own_bias)
-                membrane[i] = driven - spike[i] * own_threshold
+            if is_memoryless:
+                for i in range(n_samples):
+                    membrane[i] = number(total[i]) + own_bias
+            else:
+                for i in range(n_samples):
+                    leaked = membrane[i] * own_decay
+                    driven = leaked + (number(total[i]) + own_bias)
+                    membrane[i] = driven - spike[i] * own_threshold
             if tie_fires:
                 for i in range(n_samples):
                     spike[i] = membrane[i] >= 0

@@ -21,7 +21,7 @@ from ..data.sequences import as_inputs
 from ..dictionary import Readout, build_dictionary
 from ..witnesses import Provenance, WitnessSet
 from .integers import IntArray
-from .lif_family import LIFEvents, LIFFamily
+from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
 
 
@@ -141,6 +141,7 @@ def solve_complete(
     """
     check_strengths(l1_strength, l2_strength, make_penalty(penalty))
     check_prices(l1_strength, "all neurons of a family")
+    readout = check_complete_readout(readout)
     begin = time.monotonic()
     inputs = as_inputs(inputs).cpu()
     events = family.on(inputs)
@@ -219,7 +220,7 @@ def price_solution(
 
 def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:
     """Return the dual point as weights of single spikes, of shape (n_samples, n_steps)."""
-    values = dual.detach().cpu().numpy()
+    values, readout = dual.detach().cpu().numpy(), check_complete_readout(readout)
     if readout == "all":
         return values.reshape(events.n_samples, events.n_steps)
     weights = np.zeros((events.n_samples, events.n_steps))

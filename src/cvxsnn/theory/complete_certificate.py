@@ -11,7 +11,7 @@ from ..network.reconstruction import Proof
 from ..neurons import NEURON_MODELS, LIFLayer, Taps
 from ..witnesses import WitnessSet
 from .column_generation import spread_over_steps
-from .lif_family import LIFFamily
+from .lif_family import LIFFamily, check_complete_readout
 from .pricing import Price, price
 
 
@@ -70,6 +70,7 @@ def certify_complete(
     CompleteCertificate
         The certificate over all neurons, and how it was found.
     """
+    check_complete_readout(proof.objective.readout)
     family = family_of(proof.witnesses, data.sequences.n_steps)
     check_prices(proof.l1_strength, "all neurons of a family")
     if data.sequences.lengths is not None:

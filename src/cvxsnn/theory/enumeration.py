@@ -20,7 +20,7 @@ from ..witnesses import Provenance, WitnessSet
 from .arrangement import MAX_PATTERNS, count_cells
 from .cones import Cone, Frontier
 from .integers import IntArray, as_integers
-from .lif_family import LIFFamily
+from .lif_family import LIFFamily, check_complete_readout
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +172,7 @@ def complete_dictionary(
     SpikeDictionary
         The dictionary, marked as complete.
     """
+    readout = check_complete_readout(readout)
     family = family or LIFFamily(0.0)
     if family.taps is not None and len(lower) > 0:
         raise InvalidInputError(
@@ -226,6 +227,7 @@ def complete_recurrent_dictionary(
     SpikeDictionary
         The dictionary, marked as complete.
     """
+    readout = check_complete_readout(readout)
     inputs = as_inputs(inputs).cpu()
     spikes, parameters = enumerate_recurrent(inputs, width, bias=bias, max_patterns=max_patterns)
     found: dict[bytes, tuple[int, int]] = {}

@@ -10,7 +10,7 @@ because step t is scaled by q^(t-1). If the neurons have taps, x is the lifted i
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from torch import Tensor
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import as_inputs
+from ..dictionary.packed import parse_readout
 from ..neurons import LIFLayer, Taps
 from ..neurons.exact import snap_inputs
 from .cones import WALL, Cone, Vector
@@ -32,6 +33,17 @@ _WEIGHT_BITS = 32
 
 _EXACT = 2**40
 """Thresholds and biases below this keep sums in float64 membranes exact."""
+
+
+def check_complete_readout(readout: Any) -> Literal["last", "all", "mean"]:
+    """Return the read-out if an optimum over all neurons can have it; refuse windows of time."""
+    parsed = parse_readout(readout)
+    if parsed.n_windows > 1:
+        raise InvalidInputError(
+            f"expected readout 'last', 'all' or 'mean' for all neurons of a family, got {str(parsed)!r}: price or "
+            "enumerate them without windows"
+        )
+    return parsed.kind
 
 
 @dataclass(frozen=True)

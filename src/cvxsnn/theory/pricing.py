@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from ..core.errors import InvalidInputError
 from ..dictionary import Dictionary, Readout
-from ..dictionary.packed import n_rows_of
+from ..dictionary.packed import parse_readout
 from .cones import WALL, Cone, Vector
 from .integers import IntArray
-from .lif_family import LIFEvents
+from .lif_family import LIFEvents, check_complete_readout
 
 _SAFE = 2**62
 _ROUNDING = 1e-12
@@ -93,7 +93,7 @@ def price(
         The best neurons found and a bound on all of them.
     """
     if exempt is not None:
-        n_rows = n_rows_of(exempt.readout, events.n_samples, events.n_steps)
+        n_rows = parse_readout(check_complete_readout(exempt.readout)).n_rows(events.n_samples, events.n_steps)
         if exempt.n_rows != n_rows:
             raise InvalidInputError(f"expected atoms on the same sequences, of {n_rows} rows, got {exempt.n_rows}")
     merged, weights, samples = _merge(events, np.asarray(dual, dtype=np.float64), keeps_weightless=exempt is not None)

@@ -23,8 +23,9 @@ from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
-from ..data.sequences import TrainingSet
+from ..data.sequences import TrainingSet, window_of_step
 from ..dictionary import Readout, SpikeDictionary, build_dictionary
+from ..dictionary.packed import parse_readout
 from ..network.reconstruction import prune
 from ..neurons.exact import snap_inputs
 from ..neurons.registry import make_trainable
@@ -208,7 +209,9 @@ def _read(solution: Solution) -> WitnessSet | None:
     assert dictionary.witnesses is not None
     if len(solution.support) == 0:
         return None
-    return prune(single_out(dictionary.witnesses, dictionary.witness_of_atom[solution.support]))
+    n_windows = parse_readout(dictionary.readout).n_windows
+    read = torch.unique(dictionary.column_of_atom[solution.support] // n_windows)
+    return prune(single_out(dictionary.witnesses, read))
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,22 +249,24 @@ def climb_prices(
     ascent = ascent or Ascent()
     dual, penalty = solution.dual_point, solution.problem.penalty
 
-    def exact(witnesses: WitnessSet) -> tuple[Tensor, Tensor]:
-        """Return correlations and prices."""
+    def exact(witnesses: WitnessSet) -> tuple[Tensor, Tensor, Tensor]:
+        """Return correlations and prices, each in the window in which the price is highest, and that window."""
         dictionary = build_dictionary(witnesses, data.sequences, readout)
-        correlation = dictionary.rmatvec(dual)[dictionary.atom_of_witness]
+        correlation = dictionary.rmatvec(dual)[dictionary.atom_of_column]
         price = penalty.atom_norms(correlation)
         if solution.problem.l2_strength:
-            price = price.masked_fill(_are_atoms(dictionary, solution)[dictionary.atom_of_witness], 0.0)
-        return correlation, price
+            price = price.masked_fill(_are_atoms(dictionary, solution)[dictionary.atom_of_column], 0.0)
+        price, window = price.view(-1, dictionary.n_windows).max(1)
+        each = torch.arange(len(window), device=window.device)
+        return correlation[each * dictionary.n_windows + window], price, window
 
-    before, first = exact(starts)
+    before, first, window = exact(starts)
     best, best_price = starts, first
     # A candidate climbs along the outputs as its price weighs them at the start: the one for L1, all for groups.
     direction = before.sign() * (before.abs() == before.abs().amax(1, keepdim=True))
     if not penalty.is_separable:
         direction = before / penalty.atom_norms(before)[:, None].clamp_min(1e-12)
-    model = _Candidates(starts, readout, ascent.steepness)
+    model = _Candidates(starts, readout, ascent.steepness, window)
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam(model.parameters(), lr=ascent.learning_rate)
     inputs = snap_inputs(data.inputs).to(starts.dtype)
@@ -278,7 +283,7 @@ def climb_prices(
         model.project()
         if (step + 1) % max(1, ascent.n_steps // _CHECKS) == 0 or step + 1 == ascent.n_steps:
             now = model.freeze()
-            _, price = exact(now)
+            _, price, _ = exact(now)
             is_better = price > best_price
             best = _chosen(is_better, now, best)
             best_price = torch.where(is_better, price, best_price)
@@ -297,9 +302,9 @@ def _are_atoms(dictionary: SpikeDictionary, solution: Solution) -> Tensor:
 class _Candidates(nn.Module):
     """Witnesses with surrogate gradients, one per subnetwork."""
 
-    def __init__(self, starts: WitnessSet, readout: Readout, steepness: float) -> None:
+    def __init__(self, starts: WitnessSet, readout: Readout, steepness: float, window: Tensor) -> None:
         super().__init__()
-        self._starts, self._readout = starts, readout
+        self._starts, self._readout, self._window = starts, parse_readout(readout), window
         dynamics = frozenset({"decay", "threshold", "bias"})
         self.layers = nn.ModuleList(make_trainable(layer, "arctan", steepness, dynamics) for layer in starts.layers)
 
@@ -310,15 +315,17 @@ class _Candidates(nn.Module):
             block = layer(block)
         spikes = block[..., 0].transpose(1, 2)
         own = torch.arange(len(rows), device=rows.device)[:, None]
-        if self._readout == "all":
+        if self._readout.kind == "all":
             return (spikes * target[rows, :, own]).sum((1, 2))
         weight = target[rows, 0, own]
         n_steps = inputs.shape[1]
         ends = torch.full_like(rows, n_steps) if lengths is None else lengths[rows]
-        if self._readout == "last":
+        if self._readout.kind == "last":
             return (spikes.gather(2, ends[..., None] - 1)[..., 0] * weight).sum(1)
-        inside = torch.arange(n_steps, device=rows.device) < ends[..., None]
-        return ((spikes * inside).sum(2) / ends * weight).sum(1)
+        n_windows = self._readout.n_windows
+        windows = window_of_step(torch.arange(n_steps, device=rows.device), n_windows, ends[..., None])
+        inside: Tensor = windows == self._window[:, None, None]
+        return ((spikes * inside).sum(2) * n_windows / ends * weight).sum(1)
 
     def freeze(self) -> WitnessSet:
         """Return the witnesses as they are now, with exact spikes."""

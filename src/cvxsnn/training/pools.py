@@ -29,6 +29,7 @@ from ..core.errors import ConvergenceWarning, InvalidInputError
 from ..core.parallel import one_thread
 from ..data.sequences import TrainingSet
 from ..dictionary import SpikeDictionary
+from ..dictionary.packed import parse_readout
 from ..dictionary.pooled import PoolSpikes
 from ..witnesses.pool import WitnessPool
 
@@ -59,7 +60,7 @@ class PoolRound:
     n_columns : int
         The number of columns of the working set.
     n_violators : int
-        The number of witnesses that violate the dual point.
+        The number of columns that violate the dual point: of witnesses, or of witnesses in one window of time.
     primal : float
         An upper bound on the optimum over that part.
     dual : float
@@ -87,7 +88,7 @@ class PoolSolution:
     pool : WitnessPool
         The pool; the certificate is about its first ``certificate.n_witnesses`` witnesses.
     members : Tensor
-        The witnesses of the pool that the atoms come from.
+        The witnesses of the pool that the atoms come from, in the order of the dictionary's witnesses.
     rounds : tuple of PoolRound
         Every pass over the pool.
     """
@@ -216,6 +217,7 @@ def solve_pool(
             raise
     assert proven is not None
     solution = replace(proven.solution, status=_status(proven, tol))
+    proven = replace(proven, solution=solution)
     if not solution.has_converged:
         certificate = solution.certificate
         warnings.warn(
@@ -224,10 +226,22 @@ def solve_pool(
             ConvergenceWarning,
             stacklevel=2,
         )
-    dictionary = solution.problem.dictionary
-    assert isinstance(dictionary, SpikeDictionary)
-    dictionary = replace(dictionary, witnesses=pool.take(proven.members).to(data.inputs.device))
-    return replace(proven, solution=replace(solution, problem=problem_of(dictionary)), rounds=tuple(rounds))
+    return replace(_with_witnesses(proven, spikes, problem_of), rounds=tuple(rounds))
+
+
+def _with_witnesses(
+    found: PoolSolution, spikes: PoolSpikes, problem_of: Callable[[SpikeDictionary], ConvexProblem]
+) -> PoolSolution:
+    """Return a solution over columns of the pool as one over their witnesses, each in every window of time."""
+    n_windows = parse_readout(spikes.readout).n_windows
+    witnesses, window = found.members // n_windows, found.members % n_windows
+    groups = bits.group_equal(witnesses[:, None])
+    dictionary = spikes.of(found.pool.take(witnesses[groups.first]))
+    atoms = dictionary.atom_of_column[groups.inverse * n_windows + window]
+    coef = found.solution.coef.new_zeros(dictionary.n_atoms, found.solution.coef.shape[1])
+    coef.index_add_(0, atoms, found.solution.coef)
+    solution = replace(found.solution, problem=problem_of(dictionary), coef=coef)
+    return replace(found, solution=solution, members=witnesses[groups.first])
 
 
 def _status(proven: PoolSolution, tol: float) -> Status:
@@ -239,18 +253,18 @@ def _status(proven: PoolSolution, tol: float) -> Status:
 
 @dataclass(frozen=True, eq=False)
 class _Prices:
-    """Prices of some witnesses at one dual point.
+    """Prices of some columns at one dual point: witnesses, each in every window of time.
 
     Parameters
     ----------
     largest : Tensor of shape (n_outputs,)
-        A correlation that no witness's exceeds in any output, or in norm.
+        A correlation that no column's exceeds in any output, or in norm.
     n_violators : int
         The number of violators; equal patterns of one block count once.
     price : Tensor
-        The prices of the most violating witnesses, best first, each pattern once.
+        The prices of the most violating columns, best first, each pattern once.
     members : Tensor
-        These witnesses.
+        These columns of the pool.
     packed : Tensor
         Their spikes.
     """
@@ -288,7 +302,7 @@ class _Pricing:
             unit = torch.eye(1, correlation.shape[1]).to(correlation)
             largest = (unit * price.max() / self.penalty.atom_norms(unit))[0]
         chosen = torch.nonzero(price > self.l1_strength * (1 + 1e-12)).squeeze(1)
-        members = block.witness_of_atom[chosen] + first_witness
+        members = block.column_of_atom[chosen] + first_witness * block.n_windows
         return _best(_Prices(largest, len(chosen), price[chosen], members, block.packed[chosen]))
 
 
@@ -322,7 +336,7 @@ def _join(found: list[_Prices]) -> _Prices:
 
 
 def _best(prices: _Prices) -> _Prices:
-    """Return the most violating patterns, each once; of equal ones the first witness of the pool."""
+    """Return the most violating patterns, each once; of equal ones the first column of the pool."""
     if len(prices.members) == 0:
         return prices
     order = torch.argsort(prices.members)
@@ -345,13 +359,15 @@ class _WorkingSet:
         self._limit = _LEAST_COLUMNS
         if start is None:
             self._dictionary = spikes.block(0)
-            self._members = self._dictionary.witness_of_atom
+            self._members = self._dictionary.column_of_atom
         else:
             # Rolled out again, so that the columns are those of these data, whatever the start was solved on.
             self._dictionary = spikes.of(spikes.pool.take(start.members))
-            self._members = start.members[self._dictionary.witness_of_atom]
+            n_windows, column = self._dictionary.n_windows, self._dictionary.column_of_atom
+            self._members = start.members[column // n_windows] * n_windows + column % n_windows
+            atoms = self._dictionary.atom_of_column[start.solution.problem.dictionary.column_of_atom]
             coef = start.solution.coef.new_zeros(self._dictionary.n_atoms, start.solution.coef.shape[1])
-            coef.index_add_(0, self._dictionary.atom_of_witness, start.solution.coef)
+            coef.index_add_(0, atoms, start.solution.coef)
             self._solution = replace(start.solution, coef=coef)
         self._dictionary = _renumbered(self._dictionary)
 
@@ -402,9 +418,9 @@ class _WorkingSet:
 
 
 def _renumbered(dictionary: SpikeDictionary) -> SpikeDictionary:
-    """Return the dictionary with one witness per atom."""
+    """Return the dictionary with one column per atom."""
     each = torch.arange(dictionary.n_atoms, device=dictionary.device)
-    return replace(dictionary, atom_of_witness=each, witness_of_atom=each, witnesses=None)
+    return replace(dictionary, atom_of_column=each, column_of_atom=each, witnesses=None)
 
 
 def _growing(n_blocks: int) -> Iterator[int]:

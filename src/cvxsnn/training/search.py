@@ -24,9 +24,8 @@ from ..core.parallel import Shared, one_thread, run_tasks
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import Sequences, TrainingSet
 from ..dictionary import Readout
-from ..network.spiking_network import OutputHead, SpikingNetwork
-from ..neurons import HiddenLayer, roll_out
-from ..neurons.rollout import count_spikes
+from ..network.spiking_network import OutputHead, SpikingNetwork, read_spikes
+from ..neurons import HiddenLayer
 from ..witnesses import sample_witnesses
 from ..witnesses.delayed import has_variation
 from ..witnesses.family import STEPS_FOR_DELAYS, Draw, draw_family, mutate_family
@@ -58,7 +57,7 @@ class Tuning:
         The number of families to try: half of them drawn, half of them variations.
     max_seconds : float
         The time after which no new fit begins; the best family so far is taken.
-    readouts : tuple of "last" and "mean"
+    readouts : tuple of "last", "mean" and "windows-k"
         The read-outs to choose from; the objective's own if empty.
     hidden : tuple of int, optional
         The widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
@@ -118,7 +117,7 @@ class Trial:
     ----------
     family : mapping
         What :func:`cvxsnn.witnesses.sample_witnesses` samples.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         What was read of the spikes.
     round : "draw", "vary" or "finish"
         The round of the search.
@@ -154,7 +153,7 @@ class Tuned:
     ----------
     family : mapping
         The family that did best, which :func:`cvxsnn.witnesses.sample_witnesses` samples.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         The read-out that it did best with.
     score : Score
         Its score on validation data.
@@ -337,12 +336,8 @@ def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) ->
 
 
 def spike_features(layers: Sequence[HiddenLayer], sequences: Sequences, readout: Readout) -> Tensor:
-    """Return what a read-out sees of the last layer's spikes: float64 of shape (n_rows, n_neurons)."""
-    if readout != "mean":
-        return roll_out(layers, sequences, readout).to(torch.float64).flatten(0, -2)
-    n_steps = sequences.n_steps if sequences.lengths is None else sequences.lengths[:, None].to(torch.float64)
-    # The mean of spikes is a count times a rounded reciprocal, as in a network: the same to the last bit.
-    return count_spikes(layers, sequences).to(torch.float64) * (1.0 / n_steps)
+    """Return what a read-out sees of the last layer's spikes: float64 of shape (n_rows, n_columns)."""
+    return read_spikes(layers, sequences, readout).flatten(0, -2)
 
 
 def make_network(

@@ -31,7 +31,7 @@ Weights = Literal["gaussian", "centred", "two-valued", "differences"]
 N_CALIBRATION = 256
 """Training sequences that thresholds are taken from, unless the caller says otherwise."""
 
-_N_MEMBRANES = 4096
+_N_MEMBRANES = 2048
 """Membrane values, at random steps of the training sequences, of which a threshold is a quantile."""
 
 _BLOCK_BYTES = 2**28
@@ -342,11 +342,10 @@ class _LayerSampler:
             table = TapTable.of(part, torch.float64, inputs_are_shared=self._is_shared)
             rows = slice(k * self.width, (k + part.n_subnetworks) * self.width)
             for neurons, membranes in _membranes(table, own, torch.from_numpy(decay[rows])):
-                found = membranes.flatten(1)[:, torch.from_numpy(places)].numpy()
+                found = membranes.flatten(1)[:, torch.from_numpy(places)].sort(dim=1).values
                 where = slice(rows.start + neurons.start, rows.start + neurons.stop)
-                spread[where] = found.std(axis=1)
-                found.sort(axis=1)
-                level[where] = found[np.arange(len(found)), rank[where]]
+                spread[where] = found.numpy().std(axis=1)
+                level[where] = found.gather(1, torch.from_numpy(rank[where, None])).squeeze(1).numpy()
         return level, spread
 
 

@@ -65,6 +65,13 @@ def test_a_certified_model_is_fitted_predicts_and_is_certified_again(method):
     assert "not proven: anything about other neurons" in certified.stdout
 
 
+def test_a_model_reads_windows_of_time():
+    fitted = succeed("fit", "data.npz", "-o", "model", "--windows", 2, *QUICK)
+    assert "windows of neurons read → 3, windows-2" in fitted.stdout
+    assert load("model").network_.readout == "windows-2"
+    assert "proven: no other read-out" in succeed("certify", "model", "data.npz").stdout
+
+
 @pytest.mark.parametrize("method", OTHER_METHODS)
 def test_a_model_without_proof_is_fitted_and_predicts_and_cannot_be_certified(method):
     fitted = succeed("fit", "data.npz", "-o", "model", "--method", method, *QUICK)
@@ -199,6 +206,11 @@ BAD_FITS = {
     "loss": (["data.npz", "-o", "new", "--loss", "magic"], "expected loss to be one of"),
     "neuron": (["data.npz", "-o", "new", "--neuron", "magic"], "expected neuron to be one of"),
     "readout": (["data.npz", "-o", "new", "--readout", "all"], "expected readout to be one of"),
+    "windows of one step": (
+        ["data.npz", "-o", "new", "--readout", "last", "--windows", "2"],
+        "expected readout='mean'",
+    ),
+    "too many windows": (["data.npz", "-o", "new", "--windows", "5"], "which are 4, got 5 windows"),
     "decay": (["data.npz", "-o", "new", "--decay", "2"], "expected decay between 0 and 1"),
     "no folder": (["data.npz", "-o", "missing/new"], "expected a file in an existing folder .* make the folder first"),
     "a folder": (["data.npz", "-o", "."], "expected a file in an existing folder"),

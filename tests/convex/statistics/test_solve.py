@@ -44,7 +44,7 @@ def test_equal_means_share_the_sum_of_squares(witnesses, data, intercept):
     found = gather_statistics(witnesses, batches(data, 50), "mean")
     dictionary = cs.build_dictionary(witnesses, data[0], "mean")
     assert dictionary.n_atoms < witnesses.n_witnesses
-    each = DenseDictionary(dictionary.columns()[:, dictionary.atom_of_witness])
+    each = DenseDictionary(dictionary.columns()[:, dictionary.atom_of_column])
     problem = cs.ConvexProblem(each, data[1], "squared", penalty="elastic-net", intercept=intercept)
     assert_same_optimum(solve_statistics(found, 0.05, l2_strength=0.1, intercept=intercept), problem)
 

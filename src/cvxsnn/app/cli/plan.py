@@ -18,6 +18,7 @@ def plan(
     hidden: Annotated[str | None, typer.Option(help="Widths of a subnetwork's layers, such as 256,512.")] = None,
     loss: Annotated[str, typer.Option(help="squared, logistic, softmax or hinge.")] = "squared",
     readout: Annotated[str, typer.Option(help="last, mean or all.")] = "last",
+    windows: Annotated[int | None, typer.Option(help="Windows of time for --readout mean.")] = None,
     strength_ratio: Annotated[float, typer.Option(help="Strength, relative to the critical one.")] = 0.01,
     active: Annotated[int | None, typer.Option(help="Active atoms per output, where known.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
@@ -38,7 +39,8 @@ def plan(
             hidden=None if hidden is None else parse_widths(hidden),
             n_outputs=outputs,
             loss=loss,  # type: ignore[arg-type]
-            readout=readout,  # type: ignore[arg-type]
+            readout=readout,
+            windows=windows,
             strength_ratio=strength_ratio,
             n_active=active,
             device=device,

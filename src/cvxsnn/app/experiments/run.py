@@ -126,7 +126,7 @@ def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:
 
 def _facts(trained: Trained) -> dict[str, Any]:
     facts: dict[str, Any] = {
-        "n_active": int(trained.network.weight.detach().any(1).sum()),
+        "n_active": trained.network.n_active,
         "stages": [
             {"name": stage.name, "score": stage.score, "seconds": round(stage.seconds, 3)} for stage in trained.history
         ],

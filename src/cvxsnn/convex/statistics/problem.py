@@ -61,7 +61,7 @@ class StatisticsProblem:
     @property
     def n_atoms(self) -> int:
         """Number of distinct columns."""
-        return len(self.witness_of_atom)
+        return len(self.column_of_atom)
 
     @property
     def n_outputs(self) -> int:
@@ -74,8 +74,8 @@ class StatisticsProblem:
         return self.statistics.witnesses
 
     @property
-    def witness_of_atom(self) -> Tensor:
-        """The first witness that produced each atom, shape (n_atoms,)."""
+    def column_of_atom(self) -> Tensor:
+        """The first column that is equal to each atom, shape (n_atoms,)."""
         return self.statistics.atoms.first
 
     @property
@@ -91,7 +91,7 @@ class StatisticsProblem:
     @cached_property
     def gram(self) -> Tensor:
         """Products of the atoms and, last, a column of ones; shape (n_atoms + 1, n_atoms + 1)."""
-        kept = self.witness_of_atom
+        kept = self.column_of_atom
         sums = self.statistics.column_sums[kept]
         gram = torch.empty(len(kept) + 1, len(kept) + 1, dtype=torch.float64, device=sums.device)
         gram[:-1, :-1] = self.statistics.gram[kept][:, kept]
@@ -102,7 +102,7 @@ class StatisticsProblem:
     @cached_property
     def cross(self) -> Tensor:
         """Products of the atoms and, last, a column of ones with the targets; shape (n_atoms + 1, n_outputs)."""
-        return torch.cat((self.statistics.cross[self.witness_of_atom], self.statistics.target_sums[None]))
+        return torch.cat((self.statistics.cross[self.column_of_atom], self.statistics.target_sums[None]))
 
     @property
     def target_squares(self) -> Tensor:

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from ...core import bits
-from ...core.checks import Array, check_choice
+from ...core.checks import Array
 from ...core.errors import BudgetError, InvalidInputError
 from ...dictionary import Dictionary, Readout
 from ...dictionary.blocks import Batch, Block, iterate_blocks, map_in_order
 from ...dictionary.fingerprint import fingerprint_witnesses
+from ...dictionary.packed import parse_readout
 from ...witnesses import WitnessSet
 from ..losses import Squared
 
@@ -39,11 +40,11 @@ class SquaredStatistics:
 
     Parameters
     ----------
-    gram : Tensor of shape (n_witnesses, n_witnesses), float64
+    gram : Tensor of shape (n_columns, n_columns), float64
         The products DᵀD, counts of common spikes for readouts "last" and "all".
-    cross : Tensor of shape (n_witnesses, n_outputs), float64
+    cross : Tensor of shape (n_columns, n_outputs), float64
         The products DᵀY.
-    column_sums : Tensor of shape (n_witnesses,), float64
+    column_sums : Tensor of shape (n_columns,), float64
         The sums of the columns.
     target_squares : Tensor of shape (n_outputs,), float64
         The sums Σ y² over the rows.
@@ -55,7 +56,7 @@ class SquaredStatistics:
         The longest chain of roundings behind any of these sums; spikes' own products have none.
     witnesses : WitnessSet, optional
         The witnesses that made the columns.
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         Which spikes are read.
     """
 
@@ -71,7 +72,7 @@ class SquaredStatistics:
 
     @classmethod
     def of(cls, dictionary: Dictionary, targets: Array) -> "SquaredStatistics":
-        """Return the statistics of rows that are in a dictionary, one column for each of its witnesses.
+        """Return the statistics of rows that are in a dictionary, with all of its columns, whether equal or not.
 
         Parameters
         ----------
@@ -96,8 +97,8 @@ class SquaredStatistics:
         parts = _parts(encoded)
         ones = torch.ones_like(encoded[:, :1])
         products = dictionary.rmatvec(torch.cat((*parts, ones), dim=1))
-        witness = dictionary.atom_of_witness
-        every = slice(None) if len(witness) == dictionary.n_atoms else witness
+        atom = dictionary.atom_of_column
+        every = slice(None) if len(atom) == dictionary.n_atoms else atom
         gram = dictionary.gram() if are_spikes else _blocked_gram(dictionary)
         return cls(
             gram=gram[every][:, every],
@@ -134,8 +135,8 @@ class SquaredStatistics:
         )
 
     @property
-    def n_witnesses(self) -> int:
-        """Number of columns."""
+    def n_columns(self) -> int:
+        """Number of columns: one for each witness and window of time."""
         return len(self.gram)
 
     @property
@@ -146,8 +147,8 @@ class SquaredStatistics:
     @cached_property
     def atoms(self) -> bits.Groups:
         """Columns that are equal: 0/1 columns d, e with dᵀd = eᵀe = dᵀe. Other columns are left as they are."""
-        own = torch.arange(self.n_witnesses, device=self.gram.device)
-        if self.readout == "mean" or not bool((self.column_sums == self.gram.diagonal()).all()):
+        own = torch.arange(self.n_columns, device=self.gram.device)
+        if parse_readout(self.readout).kind == "mean" or not bool((self.column_sums == self.gram.diagonal()).all()):
             return bits.Groups(own, own, torch.ones_like(own))
         diagonal = self.gram.diagonal()
         are_equal = (self.gram == diagonal) & (self.gram == diagonal[:, None])
@@ -155,11 +156,16 @@ class SquaredStatistics:
 
     def __repr__(self) -> str:
         """Return sizes on one line."""
-        return f"SquaredStatistics({self.n_rows} rows × {self.n_witnesses} columns → {self.n_outputs} outputs)"
+        return f"SquaredStatistics({self.n_rows} rows × {self.n_columns} columns → {self.n_outputs} outputs)"
 
 
 def gather_statistics(
-    witnesses: WitnessSet, batches: Iterable[Batch], readout: Readout = "last", *, n_jobs: int = 1
+    witnesses: WitnessSet,
+    batches: Iterable[Batch],
+    readout: Readout = "last",
+    *,
+    windows: int | None = None,
+    n_jobs: int = 1,
 ) -> SquaredStatistics:
     """Roll witnesses through a stream of batches and keep only the statistics of the squared loss.
 
@@ -173,8 +179,10 @@ def gather_statistics(
         The data, read once: a DataLoader, a generator. Inputs have shape (n_samples, n_steps, n_features), real targets
         (n_samples,) or (n_samples, n_outputs), with readout "all" (n_samples, n_steps) or
         (n_samples, n_steps, n_outputs).
-    readout : "last", "all" or "mean"
+    readout : "last", "all", "mean" or "windows-k"
         Which spikes are read.
+    windows : int, optional
+        The number of windows of time for readout "mean", as for :func:`cvxsnn.build_dictionary`.
     n_jobs : int
         Number of processes; -1 for one per core. With spikes the statistics are the same to the bit for any number of
         them, and for any size of the batches.
@@ -184,12 +192,13 @@ def gather_statistics(
     SquaredStatistics
         The sums over all rows.
     """
-    check_choice("readout", readout, ("last", "all", "mean"))
-    needed = 8 * witnesses.n_witnesses**2
+    parsed = parse_readout(readout, windows)
+    readout, n_columns = str(parsed), witnesses.n_witnesses * parsed.n_windows
+    needed = 8 * n_columns**2
     if needed > _GRAM_BUDGET:
         raise BudgetError(
-            f"expected a Gram matrix within {_GRAM_BUDGET / 2**30:.0f} GiB, but {witnesses.n_witnesses:,} witnesses "
-            f"need {needed / 2**30:.1f} GiB: use fewer, or stream_dictionary"
+            f"expected a Gram matrix within {_GRAM_BUDGET / 2**30:.0f} GiB, but {n_columns:,} columns need "
+            f"{needed / 2**30:.1f} GiB: use fewer, or stream_dictionary"
         )
     blocks = ((witnesses, block, readout) for block in iterate_blocks(batches, _BLOCK_ROWS, readout))
     return replace(reduce(add, map_in_order(_of_block, blocks, n_jobs)), witnesses=witnesses)

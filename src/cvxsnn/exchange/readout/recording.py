@@ -47,7 +47,7 @@ class Recording:
     def outputs(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return the layer's output for every row."""
         coef = weight.new_zeros(self.dictionary.n_atoms, len(weight))
-        return self.dictionary.matvec(coef.index_add_(0, self.dictionary.atom_of_witness, weight.T)) + bias
+        return self.dictionary.matvec(coef.index_add_(0, self.dictionary.atom_of_column, weight.T)) + bias
 
     def score(self, weight: Tensor, bias: Tensor) -> ReadoutScore:
         """Score the layer with weights of shape (n_outputs, n_inputs)."""
@@ -69,8 +69,8 @@ class Recording:
 
     def layer_weights(self, solution: Solution) -> tuple[Tensor, Tensor]:
         """Return a solution as weights and bias of the layer; of neurons with equal spikes, the first is read."""
-        weight = solution.coef.new_zeros(solution.coef.shape[1], self.dictionary.n_witnesses)
-        weight[:, self.dictionary.witness_of_atom] = solution.coef.T
+        weight = solution.coef.new_zeros(solution.coef.shape[1], self.dictionary.n_columns)
+        weight[:, self.dictionary.column_of_atom] = solution.coef.T
         return weight, solution.intercept
 
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import InvalidInputError
+from ...data.sequences import window_shares
+from ...dictionary.packed import parse_readout
 from ...network.spiking_network import SpikingNetwork
 from ...neurons.layer import stack_layers
 from ...neurons.registry import make_trainable
@@ -32,7 +34,7 @@ class TrainableNetworks(nn.Module):
         The names of the per-neuron parameters that are trained besides the weights.
     """
 
-    _neurons: Tensor
+    _columns: Tensor
 
     def __init__(
         self,
@@ -47,13 +49,13 @@ class TrainableNetworks(nn.Module):
             same = (other.n_subnetworks, other.hidden, other.heads, other.readout, other.n_features)
             if same != (first.n_subnetworks, first.hidden, first.heads, first.readout, first.n_features):
                 raise InvalidInputError("expected networks of one architecture to train side by side, got several")
-            if not torch.equal(other.neurons, first.neurons):
+            if not torch.equal(other.columns, first.columns):
                 raise InvalidInputError("expected networks that read the same neurons to train side by side")
-        self._heads, self._readout = first.heads, first.readout
+        self._heads, self._readout = first.heads, parse_readout(first.readout)
         self.n_networks, self._n_subnetworks = len(networks), first.n_subnetworks
-        self.register_buffer("_neurons", first.neurons.clone(), persistent=False)
-        n_neurons = first.n_subnetworks * first.hidden[-1]
-        self._reads_all = first.neurons.tolist() == list(range(n_neurons))
+        self.register_buffer("_columns", first.columns.clone(), persistent=False)
+        n_columns = first.n_subnetworks * first.hidden[-1] * first.n_windows
+        self._reads_all = first.columns.tolist() == list(range(n_columns))
         steep = torch.tensor(steepness, device=first.weight.device).repeat_interleave(first.n_subnetworks)
         self.layers = nn.ModuleList(
             make_trainable(stack_layers([network.layers[depth] for network in networks]), surrogate, steep, dynamics)
@@ -89,18 +91,22 @@ class TrainableNetworks(nn.Module):
         spikes = block.view(self.n_networks, self._n_subnetworks, *block.shape[1:]).permute(0, 3, 2, 1, 4)
         features = self._read(spikes, lengths)
         flat = features.reshape(self.n_networks, -1, features.shape[-2] * features.shape[-1])
-        scores = (flat if self._reads_all else flat[..., self._neurons]) @ self.weight + self.intercept[:, None]
+        scores = (flat if self._reads_all else flat[..., self._columns]) @ self.weight + self.intercept[:, None]
         return scores.view(*features.shape[:-2], -1)
 
     def _read(self, spikes: Tensor, lengths: Tensor | None) -> Tensor:
         """Return what the read-out sees of spikes (n_networks, n_samples, n_steps, n_subnetworks, width)."""
         n_networks, n_samples, n_steps = spikes.shape[:3]
-        if self._readout == "all":
+        if self._readout.kind == "all":
             return spikes
-        if self._readout == "last":
+        if self._readout.kind == "last":
             if lengths is None:
                 return spikes[:, :, -1]
             return spikes[torch.arange(n_networks)[:, None], torch.arange(n_samples), lengths - 1]
+        if self._readout.n_windows > 1:
+            ends = torch.full((1, 1), n_steps, device=spikes.device) if lengths is None else lengths
+            shares = window_shares(self._readout.n_windows, n_steps, ends, spikes.dtype)
+            return torch.einsum("nitkj,nitw->nikjw", spikes, shares.expand(n_networks, n_samples, -1, -1)).flatten(-2)
         if lengths is None:
             return spikes.mean(2)
         inside = torch.arange(n_steps, device=spikes.device) < lengths[..., None]
@@ -110,14 +116,20 @@ class TrainableNetworks(nn.Module):
         """Return the networks as they are now, with exact spikes."""
         layers = [layer.freeze() for layer in self._trained_layers()]
         weight, intercept = self.weight.detach(), self.intercept.detach()
-        return SimultaneousNetworks(layers, weight, intercept, self._heads, self._neurons, self._readout)
+        return SimultaneousNetworks(layers, weight, intercept, self._heads, str(self._readout), *self._read_where())
 
     def freeze(self, number: int) -> SpikingNetwork:
         """Return one of the networks as it is now, with exact spikes."""
         own = slice(number * self._n_subnetworks, (number + 1) * self._n_subnetworks)
         layers = [layer.freeze().take(own) for layer in self._trained_layers()]
         weight, intercept = self.weight[number].detach(), self.intercept[number].detach()
-        return SpikingNetwork(layers, weight, self._heads, intercept, self._neurons, self._readout)
+        neurons, windows = self._read_where()
+        return SpikingNetwork(layers, weight, self._heads, intercept, neurons, str(self._readout), windows)
+
+    def _read_where(self) -> tuple[Tensor, Tensor | None]:
+        """Return the neurons that are read, and their windows."""
+        n_windows = self._readout.n_windows
+        return self._columns // n_windows, self._columns % n_windows if n_windows > 1 else None
 
     def project(self) -> None:
         """Move parameters that have left their range back into it."""

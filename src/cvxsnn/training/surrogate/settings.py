@@ -13,6 +13,7 @@ from ...core.checks import check_choice, check_positive_int
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed, child_generator
 from ...data.sequences import TrainingSet
+from ...dictionary.packed import parse_readout
 from ...network.spiking_network import OutputHead, SpikingNetwork
 from ...neurons.layer import HiddenLayer, stack_layers
 from ...neurons.surrogate import SURROGATES, Surrogate
@@ -152,9 +153,9 @@ def initial_network(
 ) -> SpikingNetwork:
     """Return a network with these hidden layers and a Gaussian read-out of the targets' scale."""
     heads, row_weight = objective.heads(data)
-    n_neurons = layers[-1].n_subnetworks * layers[-1].width
-    normal = child_generator(seed, "surrogate", "output").standard_normal((n_neurons, heads[-1].columns.stop))
-    weight = torch.from_numpy(normal / math.sqrt(n_neurons)) * target_scale(heads, row_weight)
+    n_columns = layers[-1].n_subnetworks * layers[-1].width * parse_readout(objective.readout).n_windows
+    normal = child_generator(seed, "surrogate", "output").standard_normal((n_columns, heads[-1].columns.stop))
+    weight = torch.from_numpy(normal / math.sqrt(n_columns)) * target_scale(heads, row_weight)
     means = [row_weight @ h.targets if h.loss.is_regression else torch.zeros_like(h.targets[0]) for h in heads]
     output_heads = [OutputHead(h.name, h.loss.name, h.columns.start, h.columns.stop) for h in heads]
     return SpikingNetwork(layers, weight, output_heads, torch.cat(means), readout=objective.readout)
@@ -168,7 +169,9 @@ def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
     neurons = torch.cat([network.neurons + number * n_neurons for number, network in enumerate(networks)])
     weight = torch.cat([network.weight.detach() for network in networks]) / len(networks)
     intercept = torch.stack([network.intercept.detach() for network in networks]).mean(0)
-    return SpikingNetwork(layers, weight, first.heads, intercept, neurons, first.readout)
+    own = [network.windows_read for network in networks if network.windows_read is not None]
+    windows = torch.cat(own) if own else None
+    return SpikingNetwork(layers, weight, first.heads, intercept, neurons, first.readout, windows)
 
 
 def target_scale(heads: Sequence[Head], row_weight: Tensor) -> float:

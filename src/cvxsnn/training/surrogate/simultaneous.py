@@ -26,24 +26,26 @@ class SimultaneousNetworks:
         The intercepts.
     heads : tuple of OutputHead
         The heads, which the networks have in common.
+    readout : "last", "all", "mean" or "windows-k"
+        What is read of the spikes.
     neurons : Tensor of shape (n_read,)
         The neurons of each network that are read.
-    readout : "last", "all" or "mean"
-        What is read of the spikes.
+    windows_read : Tensor of shape (n_read,), optional
+        The window in which each is read.
     """
 
     layers: Sequence[HiddenLayer]
     weight: Tensor
     intercept: Tensor
     heads: tuple[OutputHead, ...]
-    neurons: Tensor
     readout: Readout
+    neurons: Tensor
+    windows_read: Tensor | None = None
 
-    def start(self, n_samples: int) -> NetworkState:
-        """Return the state before the first step."""
+    def start(self, n_samples: int, n_steps: int) -> NetworkState:
+        """Return the state before the first of so many steps."""
         counts = self.weight.new_zeros(len(self.weight), n_samples, len(self.neurons), dtype=torch.float64)
-        stepper = Stepper(self.layers)
-        return NetworkState(stepper, stepper.start(n_samples), counts, 0)
+        return NetworkState.before(Stepper(self.layers), n_samples, counts, self.readout, n_steps)
 
     def step(self, state: NetworkState, inputs: Tensor) -> tuple[NetworkState, Tensor]:
         """Advance by one step of inputs (n_networks, n_samples, n_features), as :meth:`SpikingNetwork.step` does."""
@@ -51,12 +53,9 @@ class SimultaneousNetworks:
         n_subnetworks = self.layers[0].n_subnetworks // n_networks
         layers, spikes = state.stepper.step_each(state.layers, inputs.repeat_interleave(n_subnetworks, 0))
         spikes = spikes.view(n_networks, n_subnetworks, *spikes.shape[1:]).transpose(1, 2).flatten(-2)
-        features, n_steps, counts = spikes[..., self.neurons].to(torch.float64), state.n_steps + 1, state.counts
-        if self.readout == "mean":
-            counts = counts + features
-            features = counts * (1.0 / n_steps)
-        scores = features @ self.weight.double() + self.intercept.double()[:, None]
-        return NetworkState(state.stepper, layers, counts, n_steps), scores
+        read = spikes[..., self.neurons].to(torch.float64)
+        state, features = state.after(layers, read, self.readout, self.windows_read)
+        return state, features @ self.weight.double() + self.intercept.double()[:, None]
 
 
 @torch.no_grad()
@@ -70,7 +69,7 @@ def score_simultaneously(networks: SimultaneousNetworks, scores: Sequence[TaskSc
     }
     feedback = scores[0].task.feedback
     n_samples, n_steps = inputs.shape[1:3]
-    state, answers = networks.start(n_samples), dict[str, Tensor]()
+    state, answers = networks.start(n_samples, n_steps), dict[str, Tensor]()
     right = []
     for step in range(n_steps):
         block = inputs[:, :, step].clone()

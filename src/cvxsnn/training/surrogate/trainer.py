@@ -69,7 +69,7 @@ class SurrogateJob:
         network, heads = self.network, self.objective.heads(self.data)[0]
         return (
             (network.n_subnetworks, network.hidden, network.heads, network.readout, network.n_features),
-            (tuple(network.neurons.tolist()), network.weight.device, network.layers[0].weight.dtype),
+            (tuple(network.columns.tolist()), network.weight.device, network.layers[0].weight.dtype),
             (self.data.inputs.shape, self.data.sequences.lengths is None),
             tuple((type(head.loss), repr(vars(head.loss)), head.targets.shape) for head in heads),
             replace(self.settings.kind, seed=0),
