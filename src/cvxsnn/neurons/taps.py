@@ -322,6 +322,30 @@ def lifted_weight(layer: HiddenLayer, weight: Tensor) -> Tensor:
     return _spread(weight * (layer.weight != 0), _places(layer), (layer.max_delay + 1) * layer.n_inputs)
 
 
+def read_taps(layer: HiddenLayer, block: Tensor) -> Tensor:
+    """Return what each tap of each neuron reads, with gradients: less than a lifted input where there are few taps.
+
+    Parameters
+    ----------
+    layer : HiddenLayer
+        A layer with delays.
+    block : Tensor of shape (n_steps, n_samples, n_inputs) or (n_subnetworks, n_steps, n_samples, n_inputs)
+        The inputs.
+
+    Returns
+    -------
+    Tensor of shape (n_subnetworks, n_steps, n_samples, n_taps, width)
+        The values, with zeros for taps whose weight is zero in the layer.
+    """
+    is_read, max_delay = layer.weight != 0, layer.max_delay
+    padded = pad(block, (0, 0, 0, 0, max_delay, 0)).expand(layer.n_subnetworks, -1, -1, -1)
+    each = torch.arange(layer.n_subnetworks, device=block.device)[:, None, None, None]
+    steps = torch.arange(block.shape[-3], device=block.device)[None, :, None, None]
+    when = steps + max_delay - (layer.delay.long() * is_read)[:, None]
+    read = padded[each, when, :, layer.source.long()[:, None]]
+    return read.movedim(-1, 2) * is_read[:, None, None]
+
+
 def lift(block: Tensor, max_delay: int) -> Tensor:
     """Return the values of each step and of the steps before it, the oldest first, with zeros before the start.
 
