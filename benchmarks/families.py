@@ -11,7 +11,7 @@ import cvxsnn as cs
 from cvxsnn.convex.solvers.quadratic import RidgePath
 from cvxsnn.core.seeds import child_generator
 from cvxsnn.neurons.rollout import count_spikes
-from cvxsnn.witnesses.prior import draw_family
+from cvxsnn.witnesses.family import draw_family
 
 from .defaults import speech
 from .measure import console, make_table

@@ -1,6 +1,7 @@
 """Data as scikit-learn's users pass them, and what an estimator keeps."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from cvxsnn import InvalidInputError, SpikingClassifier, SpikingRegressor, gauss
 from cvxsnn.data import Sequences
 from cvxsnn.estimators.base import feature_scale, is_tabular
 from cvxsnn.training import train
-from cvxsnn.witnesses import Normal, Provenance, Uniform
+from cvxsnn.witnesses import Normal, Provenance, Uniform, regenerate
 
 
 @pytest.mark.parametrize(
@@ -563,8 +564,11 @@ def test_a_family_is_sampled_at_its_own_widths_or_at_those_of_the_estimator():
         ({"witnesses": GIVEN, "decay": 0.5}, "dynamics in witnesses or as parameters, got both: drop decay"),
         ({"witnesses": {"decay": 0.5}, "bias": 0.5}, "dynamics in witnesses or as parameters, got both: drop bias"),
         ({"witnesses": {"decay": 0.5, "width": 3}}, r"a family of \[.*\], got \['width'\] too"),
-        ({"witnesses": "uniform"}, "witnesses to be 'auto', 'gaussian', a family .* or a WitnessSet, got 'uniform'"),
-        ({"witnesses": 3}, "witnesses to be 'auto', 'gaussian', a family .* or a WitnessSet, got 3"),
+        ({"witnesses": "uniform"}, "witnesses to be 'auto', 'gaussian', 'delayed', a family .*, got 'uniform'"),
+        ({"witnesses": 3}, "witnesses to be 'auto', 'gaussian', 'delayed', a family .* or a WitnessSet, got 3"),
+        ({"witnesses": "delayed", "gain": 2.0}, r"a family of \[.*'quantiles'.*\], got \['gain'\] too"),
+        ({"witnesses": "delayed", "bias": 2.0}, "no bias beside quantiles"),
+        ({"witnesses": {"geometry": "box", "max_delay": 99}}, "max_delay below the .* steps"),
         ({"n_jobs": "two"}, "n_jobs to be None or an integer other than 0, .* got 'two'"),
         ({"n_jobs": 0}, "n_jobs to be None or an integer other than 0, .* got 0"),
     ],
@@ -573,6 +577,67 @@ def test_witnesses_and_workers_that_cannot_serve_are_refused_in_one_sentence(opt
     with pytest.raises(InvalidInputError, match=message) as caught:
         SpikingClassifier(**options).fit(SEQUENCES, LABELS)
     assert_one_sentence(caught.value)
+
+
+DELAYED = {"geometry": "box", "fan_in": 4, "max_delay": 2, "quantiles": (0.2, 0.8), "box": (2, 2), "decay": 0.5}
+
+
+@pytest.mark.parametrize("kind", [SpikingClassifier, SpikingRegressor])
+@pytest.mark.parametrize("witnesses", ["delayed", DELAYED], ids=["name", "family"])
+def test_neurons_with_delays_are_fitted_saved_and_pickled_to_the_bit(tmp_path, kind, witnesses):
+    targets = LABELS if kind is SpikingClassifier else SEQUENCES.sum((1, 2))
+    model = kind(witnesses=witnesses, hidden=(30,), random_state=0).fit(SEQUENCES, targets)
+    assert model.network_.layers[0].has_delays
+    assert [stage.name for stage in model.history_] == ["convex"]
+    assert_close_certificates(model.certify(SEQUENCES, targets), model.certificate_)
+    save(model, tmp_path / "model")
+    score = "decision_function" if kind is SpikingClassifier else "predict"
+    for again in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        assert again.witnesses == witnesses
+        assert np.array_equal(getattr(again, score)(SEQUENCES), getattr(model, score)(SEQUENCES))
+        assert again.certificate_ == model.certificate_
+        assert_close_certificates(again.certify(SEQUENCES, targets), model.certificate_)
+        for layer, own in zip(again._proof.witnesses.layers, model._proof.witnesses.layers, strict=True):
+            assert layer.settings() == own.settings()
+            assert all(torch.equal(value, own.tensors()[name]) for name, value in layer.tensors().items())
+    assert len(pickle.dumps(model)) <= 1.5 * (tmp_path / "model").stat().st_size
+
+
+def test_a_name_for_delays_has_the_defaults_of_the_sampler_and_the_parameters_given():
+    fit = {"hidden": (9, 7), "l1_strength": 0.01, "random_state": 0}
+    model = SpikingClassifier(witnesses="delayed", **fit).fit(SEQUENCES, LABELS)
+    family = {"geometry": "scattered", "hidden": (9, 7), "fan_in": 25, "decay": 0.0, "threshold": 0.0}
+    same = SpikingClassifier(witnesses=family, **fit).fit(SEQUENCES, LABELS)
+    assert model.certificate_ == same.certificate_
+    other = SpikingClassifier(witnesses="delayed", decay=0.5, threshold=1.0, fan_in=3, n_subnetworks=2, **fit)
+    layer = other.fit(SEQUENCES, LABELS)._proof.witnesses.layers[0]
+    assert (layer.n_taps, layer.n_subnetworks) == (3, 2)
+    assert bool((layer.decay == 0.5).all())
+    assert bool((layer.threshold > 0).all())
+
+
+def test_thresholds_see_the_training_part_alone_and_the_final_fit_keeps_the_witnesses(monkeypatch):
+    model, parts = SpikingClassifier(witnesses="delayed", hidden=(8,), random_state=0), []
+
+    def divide(self, *arguments, own=SpikingClassifier._divide):
+        parts.extend(own(self, *arguments))
+        return parts
+
+    monkeypatch.setattr(SpikingClassifier, "_divide", divide)
+    model.fit(SEQUENCES, LABELS)
+    kept, held_out = parts
+    witnesses = model._proof.witnesses
+    again = regenerate(witnesses.provenance, inputs=kept.sequences)
+    assert torch.equal(again.layers[0].bias, witnesses.layers[0].bias)
+    with pytest.raises(InvalidInputError, match="got others"):
+        regenerate(witnesses.provenance, inputs=held_out.sequences)
+    assert len(model._proof.dual_point) == len(SEQUENCES)
+
+
+def test_rows_of_features_have_no_delays_to_choose_from():
+    model = SpikingClassifier(witnesses="delayed", hidden=(20,), l1_strength=0.01, random_state=0)
+    rows = SEQUENCES[:, 0]
+    assert model.fit(rows, LABELS)._proof.witnesses.layers[0].max_delay == 0
 
 
 def test_workers_do_not_change_the_model():

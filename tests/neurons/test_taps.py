@@ -17,6 +17,7 @@ from cvxsnn.neurons import Stepper, Taps
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.layer import stack_layers, with_taps
 from cvxsnn.neurons.rollout import count_spikes
+from cvxsnn.neurons.taps import lift, lifted_weight, read_taps
 
 
 def draw_inputs(seed, n_samples=9, n_steps=7, n_inputs=3):
@@ -264,3 +265,21 @@ def test_sequences_and_layers_that_do_not_fit_a_geometry_are_refused_in_one_sent
         with pytest.raises(InvalidInputError, match=message) as caught:
             refused()
         assert_one_sentence(caught.value)
+
+
+@given(st.integers(0, 10**6), st.booleans())
+def test_reading_taps_is_a_product_with_lifted_inputs(seed, is_shared):
+    layer = draw_layer(seed, dtype=torch.float64)
+    layer = layer.with_tensors(
+        {"delay": layer.delay + 50 * (layer.weight == 0)}
+    )  # a tap without a weight reads nothing
+    shape = (7, 4, 3) if is_shared else (2, 7, 4, 3)
+    block = torch.from_numpy(np.random.default_rng(seed).normal(size=shape)).requires_grad_()
+    weight = torch.randn(layer.weight.shape, dtype=torch.float64).requires_grad_()
+    gathered = (read_taps(layer, block) * weight[:, None, None]).sum(-2)
+    lifted = lift(block, layer.max_delay).flatten(-3, -2) @ lifted_weight(layer, weight)
+    torch.testing.assert_close(gathered.flatten(1, 2), lifted)
+    pairs = [torch.autograd.grad(own.square().sum(), (block, weight)) for own in (gathered, lifted)]
+    for one, other in zip(*pairs, strict=True):
+        torch.testing.assert_close(one, other)
+    assert not bool(pairs[0][1][layer.weight == 0].any())

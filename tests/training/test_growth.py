@@ -177,3 +177,32 @@ def test_witnesses_with_delays_grow_and_keep_them():
     assert max(layer.max_delay for layer in network.layers) > 0
     scores = network(DATA.inputs).detach()
     torch.testing.assert_close(scores, grown.solution.scores(), rtol=ROUNDING, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_witnesses_with_delays_climb_with_the_taps_that_they_have(is_deep):
+    hidden = (7, 5) if is_deep else (20,)
+    sampled = cs.delayed_witnesses(DATA.inputs, hidden, 2, fan_in=3, decay=0.5, seed=1)
+    dense = cs.gaussian_witnesses(2, hidden, bias=0.1, seed=2)
+    solution = optimum(cs.delayed_witnesses(DATA.inputs, (4,), fan_in=2))
+    # Those without delays have fewer taps than the others, or more, and are filled up with taps of weight zero.
+    starts = cs.witnesses.single_out(cs.witnesses.join_witnesses([sampled, dense]), torch.arange(0, 2 * hidden[-1] + 4))
+    climbed = climb_prices(starts, DATA, "last", solution, QUICK)
+    columns = spikes(climbed.witnesses).double()[:, -1]
+    torch.testing.assert_close(climbed.prices, (columns.T @ solution.dual_point)[:, 0].abs(), rtol=0, atol=ROUNDING)
+    assert bool((climbed.prices > climbed.first_prices).any())
+    for before, after in zip(starts.layers, climbed.witnesses.layers, strict=True):
+        assert torch.equal(before.source, after.source)
+        assert torch.equal(before.delay, after.delay)
+        assert not bool(after.weight[before.weight == 0].any())
+        assert not torch.equal(before.weight, after.weight)
+
+
+def test_witnesses_with_delays_grow():
+    start = cs.delayed_witnesses(DATA.inputs, (20,), fan_in=6, seed=1)
+    grown = grow_witnesses(start, DATA, Objective("logistic"), STRENGTH, ascent=QUICK, n_rounds=3)
+    assert len(grown.rounds) > 0
+    assert grown.solution.certificate.primal < optimum(start).certificate.primal * (1 - UNMISTAKABLE)
+    network = cs.reconstruct(grown.solution)
+    assert all(layer.has_delays for layer in network.layers)
+    torch.testing.assert_close(network(DATA.inputs).detach(), grown.solution.scores(), rtol=0, atol=ROUNDING)

@@ -24,6 +24,7 @@ from cvxsnn.training import (
     train,
     train_task,
 )
+from cvxsnn.witnesses import regenerate
 
 TOL = 1e-6
 """Relative gap that the methods are asked to certify."""
@@ -328,6 +329,39 @@ def test_a_pool_has_the_strengths_of_an_elastic_net():
 def test_a_strength_that_is_given_is_the_pools_too():
     trained = train_task("cvx", XOR, with_convex(POOLED, l1_strength=0.037))
     assert trained.solution.problem.l1_strength == 0.037
+
+
+DELAYED = {"hidden": (8,), "geometry": "scattered", "fan_in": 3, "n_calibration": 5}
+
+
+@pytest.mark.parametrize("method", ["cvx", "sg", "sg-cvx", "cvx-sg"])
+def test_families_with_delays_are_trained_and_take_thresholds_from_training_inputs(method):
+    settings = with_convex(replace(SEQUENCE, family=DELAYED), n_strengths=2)
+    trained = train_task(method, XOR, settings)
+    assert trained.network.layers[0].has_delays
+    if method == "cvx":
+        witnesses = trained.solution.problem.dictionary.witnesses
+        assert regenerate(witnesses.provenance, inputs=XOR.train.inputs).hidden == (8,)
+        scores = trained.solution.scores()
+        torch.testing.assert_close(trained.network(XOR.train.inputs).detach(), scores, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_a_pool_of_a_family_with_delays_takes_thresholds_from_training_inputs():
+    settings = with_convex(replace(SEQUENCE, family=DELAYED), n_strengths=2, pool=64)
+    trained = train_task("cvx", XOR, settings)
+    assert (trained.certificate.scope, trained.certificate.n_witnesses) == ("pool", 64)
+    assert trained.certificate.relative_gap <= TOL
+    assert trained.network.layers[0].has_delays
+
+
+def test_several_networks_with_delays_are_averaged():
+    settings = replace(SEQUENCE, family=DELAYED, n_networks=2)
+    assert train_task("sg", XOR, settings).network.n_subnetworks == 2
+
+
+def test_a_reservoir_has_no_delays():
+    with pytest.raises(InvalidInputError, match="neurons without delays for a reservoir"):
+        train_task("r", XOR, replace(SEQUENCE, family=DELAYED))
 
 
 @pytest.mark.parametrize("method", ["sg", "sg-cvx", "cvx-sg", "r-cvx"])

@@ -1,5 +1,6 @@
 """Optima over pools of witnesses, against the same program with all witnesses in one dictionary."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -124,6 +125,14 @@ def test_the_optimum_over_a_pool_is_the_one_over_all_its_witnesses(loss, targets
     # The coefficients themselves, not only what the certificate says of them.
     primal = found.solution.problem.objective(found.solution.coef, found.solution.scores())
     assert primal == pytest.approx(found.certificate.primal, rel=CERTIFIED_AGAIN)
+
+
+@pytest.mark.parametrize("family", ["delayed", "deep-delayed"])
+@pytest.mark.parametrize(("loss", "targets", "penalty"), [KINDS[0], KINDS[3], KINDS[6]])
+def test_the_optimum_over_a_pool_with_delays_is_the_one_over_all_its_witnesses(family, loss, targets, penalty):
+    case, strength, found = solved(loss, targets, penalty, family=family)
+    assert_optimal(case, found, strength)
+    assert all(layer.has_delays for layer in found.solution.problem.dictionary.witnesses.layers)
 
 
 def assert_unique(case, found, strength):
@@ -449,6 +458,10 @@ def test_a_start_of_another_pool_is_refused():
     _, _, found = solved("logistic", "labels")
     with pytest.raises(InvalidInputError, match="of the same pool"):
         Case("logistic", "labels", pool=draw_pool(seed=1)).solve(0.02, start=found)
+    start = solved("logistic", "labels", family="delayed")[2]
+    elsewhere = replace(start.pool, inputs=INPUTS + 1)
+    with pytest.raises(InvalidInputError, match="start and spikes of the same pool"):
+        Case("logistic", "labels", pool=elsewhere).solve(0.02, start=start)
 
 
 def test_a_start_solved_on_other_data_is_rolled_out_on_the_data_at_hand():

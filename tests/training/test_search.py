@@ -364,3 +364,27 @@ def test_a_score_may_be_a_pair_whose_second_entry_breaks_ties():
     found = tune(Tuning(n_witnesses=32, n_trials=40), score=lambda n: (0.0, -float(n.layers[0].decay.mean())))
     assert max(trial.score for trial in found.trials) == (0.0, 0.0)
     assert found.family["decay"][0] == cs.witnesses.Constant(0.0)
+
+
+LONG_XOR = cs.tasks.first_last_xor(10, n_train=60, n_val=40, n_test=10)
+
+
+def tune_long(task=LONG_XOR, **options):
+    settings = Tuning(**{"n_witnesses": 32, "n_trials": 16, **options})
+    return tune_witnesses(TrainingSet.of(task.train), LOGISTIC, lambda own: accuracy(own, task, task.val), settings)
+
+
+def test_long_sequences_try_families_with_and_without_delays():
+    found = tune_long()
+    kinds = ["geometry" in trial.family for trial in found.trials if trial.round == "draw"]
+    assert 0 < sum(kinds) < len(kinds)
+    assert outcome(found) == outcome(tune_long())
+    witnesses = cs.witnesses.sample_witnesses(found.family, LONG_XOR.train.inputs)
+    assert witnesses.hidden[-1] == 32
+
+
+def test_short_or_constant_sequences_try_none_with_delays():
+    assert not any("geometry" in trial.family for trial in tuned()[0].trials)
+    data = TrainingSet(np.ones((40, 12, 2)), {"label": np.arange(40.0) % 2})
+    found = tune_witnesses(data, LOGISTIC, lambda own: 0.0, Tuning(n_witnesses=32, n_trials=16))
+    assert not any("geometry" in trial.family for trial in found.trials)

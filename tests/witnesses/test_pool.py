@@ -1,10 +1,14 @@
+import pickle
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from witnesses.pools import FAMILIES, FAMILY, INPUTS, all_witnesses, draw_pool
+from witnesses.pools import DEEP_DELAYED, DELAYED, FAMILIES, FAMILY, INPUTS, all_witnesses, draw_pool
 
 import cvxsnn as cs
 from cvxsnn import InvalidInputError
+from cvxsnn.witnesses.pool import WitnessPool
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -25,12 +29,14 @@ def are_equal(one, other):
     return all(torch.equal(a, b) for a, b in zip(tensors_of(one), tensors_of(other), strict=True))
 
 
-def test_a_block_is_the_same_every_time_and_no_other_is():
-    pool, again = draw_pool(), draw_pool()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_block_is_the_same_every_time_and_no_other_is(family):
+    family = FAMILIES[family]
+    pool, again = draw_pool(family=family), draw_pool(family=family)
     assert all(are_equal(pool.block(n), again.block(n)) for n in (0, 3, pool.n_blocks - 1))
     assert are_equal(pool.block(3), pool.block(3))
     weights = [pool.block(n).layers[0].weight for n in range(pool.n_blocks - 1)]
-    weights += [draw_pool(seed=seed).block(0).layers[0].weight for seed in (1, 2)]
+    weights += [draw_pool(family=family, seed=seed).block(0).layers[0].weight for seed in (1, 2)]
     assert len({tuple(weight.flatten().tolist()) for weight in weights}) == len(weights)
 
 
@@ -58,6 +64,46 @@ def test_a_subnetwork_wider_than_a_block_is_a_block():
 
 def test_a_family_s_own_number_of_subnetworks_does_not_count():
     assert are_equal(draw_pool().block(0), draw_pool(family={**FAMILY, "n_subnetworks": 3}).block(0))
+
+
+def test_all_blocks_are_sampled_with_the_same_few_sequences():
+    pool = draw_pool(family=DEEP_DELAYED)
+    assert len(pool.inputs) == 10
+    assert len({pool.block(n).provenance.recipe["inputs"] for n in range(pool.n_blocks)}) == 1
+    block = pool.block(3)
+    assert are_equal(block, cs.witnesses.regenerate(block.provenance, inputs=pool.inputs))
+    other = draw_pool(family=DEEP_DELAYED, seed=1)
+    assert other.inputs_digest != pool.inputs_digest
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pools_of_one_family_and_one_set_of_inputs_are_equal_and_survive_a_pickle(family):
+    family = FAMILIES[family]
+    pool, again = draw_pool(family=family), pickle.loads(pickle.dumps(draw_pool(family=family)))
+    assert pool == again == replace(pool)
+    assert pool != draw_pool(family=family, seed=1)
+    assert are_equal(pool.block(1), again.block(1))
+    other = WitnessPool(2, family, 256, block_size=32, inputs=INPUTS + 1)
+    assert (pool == other) == ("geometry" not in family)
+
+
+def test_inputs_are_kept_only_where_they_are_needed():
+    assert draw_pool().inputs is None
+    assert "tensor" not in repr(draw_pool(family=DELAYED))
+
+
+@pytest.mark.parametrize(
+    ("family", "inputs", "message"),
+    [
+        (DELAYED, None, "training inputs for a pool of neurons with delays, got none: pass inputs="),
+        (DELAYED, INPUTS[:, :, :1], "inputs of 2 features, got 1"),
+        ({**DELAYED, "n_calibration": 0}, INPUTS, "n_calibration to be a positive integer, got 0"),
+    ],
+)
+def test_what_a_family_with_delays_cannot_be_sampled_with_is_refused_in_one_sentence(family, inputs, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        WitnessPool(2, family, 64, inputs=inputs)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

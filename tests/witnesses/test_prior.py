@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from cvxsnn import gaussian_witnesses, roll_out
-from cvxsnn.witnesses import Constant
-from cvxsnn.witnesses.prior import RELAY, FamilyDraw, draw_family, mutate_family
+from cvxsnn.witnesses import Constant, sample_witnesses
+from cvxsnn.witnesses.family import RELAY, DelayedDraw, FamilyDraw, draw_family, mutate_family
 
 DYNAMICS = ("decay", "threshold", "bias", "gain")
 DEPTHS = [1, 2, 9]
@@ -140,3 +140,56 @@ def test_above_any_layer_relays_repeat_or_negate_its_neurons_at_any_depth(decay)
     assert columns & repeated
     assert columns & negated
     assert len(columns) > 1
+
+
+# Families with delays.
+
+LONG = np.random.default_rng(0).normal(size=(20, 30, 4))
+
+
+def draw_delayed(n_layers=1, max_delay=29, number=200, seed=0):
+    generator = np.random.default_rng(seed)
+    drawn = [draw_family(generator, 4, n_layers, max_delay) for _ in range(number)]
+    return [family for family in drawn if isinstance(family, DelayedDraw)]
+
+
+def test_half_of_the_families_have_delays_where_sequences_allow_them():
+    assert 70 < len(draw_delayed()) < 130
+    assert draw_delayed(max_delay=0) == []
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+def test_families_with_delays_and_their_mutations_can_be_sampled(n_layers):
+    generator = np.random.default_rng(1)
+    for family in draw_delayed(n_layers, number=40):
+        child = mutate_family(generator, family, 4, 29)
+        for one in (family, child):
+            witnesses = sample_witnesses({**one.arguments(), "hidden": (6,) * n_layers}, LONG)
+            assert witnesses.hidden == (6,) * n_layers
+            assert all(layer.has_delays for layer in witnesses.layers)
+        n_changed = sum(a != b for a, b in zip(family.choices, child.choices, strict=True))
+        assert child.n_layers == n_layers
+        assert n_changed <= 2
+
+
+def test_every_choice_of_delays_is_drawn_and_mutated():
+    families, generator = draw_delayed(), np.random.default_rng(2)
+    arguments = [family.arguments() for family in families]
+    for name, values in {
+        "geometry": {"scattered", "box", "dilated"},
+        "fan_in": {9, 25},
+        "max_delay": {4, 16, None},  # 64 would be as long as the sequences
+        "decay": {0.0, 0.5, 0.9},
+        "weights": {"gaussian", "centred", "two-valued", "differences"},
+        "quantiles": {(0.05, 0.95), (0.5, 0.98)},
+    }.items():
+        assert {own[name][0] if name == "geometry" else own[name] for own in arguments} == values
+    children = [mutate_family(generator, families[0], 4, 29) for _ in range(200)]
+    places = zip(*(child.choices for child in children), strict=True)
+    assert all(len(set(own)) > 1 for own in places)
+
+
+def test_equal_families_with_delays_have_equal_hashes():
+    one, other = draw_delayed(), draw_delayed()
+    assert one == other
+    assert len({*one, *other}) == len(set(one)) > 60

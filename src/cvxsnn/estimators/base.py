@@ -35,7 +35,7 @@ from ..training.search import Tuning
 from ..training.stages import ConvexSettings, Split
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Normal, Uniform, WitnessSet
-from ..witnesses.sampling import is_reproducible
+from ..witnesses.family import is_reproducible
 from .history import History, StageSummary
 from .pickling import PickledNetwork, PickledProof
 
@@ -344,13 +344,16 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return self.witnesses
         hidden, n_subnetworks = self._widths()
         sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
+        fan_in = {} if self.fan_in is None else {"fan_in": self.fan_in}
         if isinstance(self.witnesses, Mapping):
-            return {**sizes, "neuron": self.neuron, "fan_in": self.fan_in, **self.witnesses}
-        if self.witnesses not in ("auto", "gaussian"):
+            return {**sizes, "neuron": self.neuron, **fan_in, **self.witnesses}
+        if self.witnesses not in ("auto", "gaussian", "delayed"):
             raise InvalidInputError(
-                "expected witnesses to be 'auto', 'gaussian', a family (a mapping of arguments of gaussian_witnesses) "
-                f"or a WitnessSet, got {self.witnesses!r}"
+                "expected witnesses to be 'auto', 'gaussian', 'delayed', a family (a mapping of arguments of "
+                f"gaussian_witnesses or delayed_witnesses) or a WitnessSet, got {self.witnesses!r}"
             )
+        if self.witnesses == "delayed":
+            return {"geometry": "scattered", **named, **sizes, "neuron": self.neuron, **fan_in}
         is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
             is_free = self.hidden is None and self.n_subnetworks is None and self.method == "cvx"
@@ -368,7 +371,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if self.neuron != "lif":
             own = {"bias", "gain", *NEURON_MODELS.find(self.neuron).sampled}
             family = {name: value for name, value in family.items() if name in own}
-        return {**family, **sizes, "neuron": self.neuron, "fan_in": self.fan_in}
+        return {**family, **sizes, "neuron": self.neuron, **fan_in}
 
     def _widths(self) -> tuple[tuple[int, ...], int]:
         """Return the widths of the hidden layers, and the number of subnetworks."""

@@ -28,7 +28,7 @@ from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
-from ..witnesses.sampling import is_reproducible
+from ..witnesses.family import is_reproducible
 from .base import FittedState
 from .classifier import SpikingClassifier
 from .regressor import SpikingRegressor
@@ -62,7 +62,8 @@ def save(model: Model, path: Path | str) -> None:
     ----------
     model : SpikingNetwork, SpikingClassifier or SpikingRegressor
         The network or the fitted estimator. The data and ``history_`` are not saved, and neither are witnesses that
-        were passed as a parameter but not sampled: in their place the loaded estimator has ``witnesses="auto"``.
+        were passed as a parameter but cannot be drawn again without data: in their place the loaded estimator has
+        ``witnesses="auto"``.
     path : Path or str
         Where to write the file.
 

@@ -29,7 +29,7 @@ class StageSummary:
     n_trials : int
         The number of families that a search has tried.
     family : mapping, optional
-        The family that a search has found: arguments of :func:`cvxsnn.gaussian_witnesses`.
+        The family that a search has found, which :func:`cvxsnn.witnesses.sample_witnesses` samples.
     readout : str, optional
         The read-out that a search has found.
     certificate : Certificate, optional

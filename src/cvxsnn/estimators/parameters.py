@@ -12,12 +12,13 @@ PARAMETERS = """
         for threshold neurons.
     n_subnetworks : int, optional
         Number of subnetworks. By default one, but four if the search of "cvx" decides for two layers.
-    witnesses : "auto", "gaussian", mapping or WitnessSet
+    witnesses : "auto", "gaussian", "delayed", mapping or WitnessSet
         The hidden neurons. "auto" searches for a family of neurons on held-out data, for methods that begin with a
         convex stage and unless any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for.
-        "gaussian" is the paper's family: decay 0.9, threshold 1, Gaussian weights. A mapping is a family: arguments of
-        :func:`cvxsnn.gaussian_witnesses`, where ``hidden`` and ``n_subnetworks`` may be left out. A
-        :class:`cvxsnn.WitnessSet` is used as it is.
+        "gaussian" is the paper's family: decay 0.9, threshold 1, Gaussian weights. "delayed" samples neurons that read
+        25 inputs each at random delays, with thresholds from the training data. A mapping is a family: arguments of
+        :func:`cvxsnn.gaussian_witnesses` or, with a key ``"geometry"``, of :func:`cvxsnn.delayed_witnesses`, where
+        ``hidden`` and ``n_subnetworks`` may be left out. A :class:`cvxsnn.WitnessSet` is used as it is.
     n_trials : int, optional
         Number of families that the search tries. By default half as many as there are sequences held out, but at
         least 64 and at most 192.
@@ -27,9 +28,11 @@ PARAMETERS = """
         Leaky integrate-and-fire neurons, or threshold neurons with dense recurrence.
     decay, threshold, bias, gain : number or Distribution, optional
         Dynamics of the neurons that are sampled. If nothing is searched for, decays are uniform between 0.5 and 1,
-        thresholds and gains 1, and biases normal with standard deviation 0.5.
+        thresholds and gains 1, and biases normal with standard deviation 0.5; for "delayed" neurons, decays and
+        thresholds are 0, and there are no gains.
     fan_in : int, optional
-        Number of lower neurons that a neuron above the first layer reads; by default all.
+        Number of lower neurons that a neuron above the first layer reads; by default all. For "delayed" neurons, the
+        number of inputs that a neuron of any layer reads; by default 25.
     readout : "mean", "last" or "windows-k", optional
         Read the mean of the spikes over the steps, the spikes of the last step, or the means in k windows of time. By
         default what the search finds better of "mean" and "last", or the mean.

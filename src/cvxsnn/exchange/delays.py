@@ -63,8 +63,7 @@ def without_delays(layer: LIFLayer) -> LIFLayer:
             f"{layer.n_inputs} inputs with delays up to {layer.max_delay} need {n_values * layer.width:,}: rebuild the "
             "network with form='compact', or sample shorter delays"
         )
-    read = layer.with_tensors({"delay": layer.delay * (layer.weight != 0)})
-    weight = lifted_weight(read, read.weight, read.max_delay)
+    weight = lifted_weight(layer, layer.weight)
     # Taps of one source and one delay are added up, and a sum may need more bits than its terms.
     weight_bits = next((bits for bits in range(layer.weight_bits, _FINEST_BITS + 1) if _fits(weight, bits)), None)
     if weight_bits is None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .layer import HiddenLayer, per_sample
 from .lif import LIFLayer, Tie, fire, lif_membrane
-from .taps import lift, lifted_weight, longest_delay
+from .taps import lift, lifted_weight, read_taps
 from .threshold import threshold_membrane
 
 Surrogate = Literal["sigmoid", "fast_sigmoid", "arctan"]
@@ -101,8 +101,6 @@ class TrainableLayer(nn.Module, ABC):
     def __init__(self, layer: HiddenLayer, slope: Callable[[Tensor], Tensor], dynamics: frozenset[str]) -> None:
         super().__init__()
         self._layer, self._slope = layer, slope
-        # A tap whose weight is zero is trained like any other, so its delay counts.
-        self._max_delay = longest_delay(layer) if layer.has_delays else 0
         for name, value in layer.tensors().items():
             is_trained = value.is_floating_point() and (name.endswith("weight") or name in dynamics)
             self.register_parameter(name, nn.Parameter(value.clone(), requires_grad=is_trained))
@@ -110,8 +108,12 @@ class TrainableLayer(nn.Module, ABC):
     def forward(self, block: Tensor) -> Tensor:
         """Return spikes (n_subnetworks, n_steps, n_samples, width) for (n_steps, n_samples, n_inputs) or K of those."""
         weight: Tensor = self.weight
-        if self._layer.has_delays:
-            block, weight = lift(block, self._max_delay), lifted_weight(self._layer, weight, self._max_delay)
+        layer = self._layer
+        if layer.has_delays and layer.n_taps * layer.width < (layer.max_delay + 1) * layer.n_inputs:
+            read = read_taps(layer, block)
+            return self.scan((read * weight[:, None, None]).sum(-2) + self.bias[:, None, None])
+        if layer.has_delays:
+            block, weight = lift(block, layer.max_delay), lifted_weight(layer, weight)
         n_steps, n_samples, n_values = block.shape[-3:]
         flat = block.reshape(*block.shape[:-3], n_steps * n_samples, n_values)
         drive = flat @ weight + per_sample(self.bias)

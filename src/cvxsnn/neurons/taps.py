@@ -304,12 +304,7 @@ def _spread(weight: Tensor, place: Tensor, size: int) -> Tensor:
     return weight.new_zeros(len(weight), size, weight.shape[2]).scatter_add(1, place, weight)
 
 
-def longest_delay(layer: HiddenLayer) -> int:
-    """Return the largest delay of a layer that has delays, over all taps: also those whose weight is zero."""
-    return int(layer.delay.max())
-
-
-def lifted_weight(layer: HiddenLayer, weight: Tensor, max_delay: int) -> Tensor:
+def lifted_weight(layer: HiddenLayer, weight: Tensor) -> Tensor:
     """Return weights of the taps of a layer as weights of all values of a lifted input, with gradients.
 
     Parameters
@@ -318,16 +313,37 @@ def lifted_weight(layer: HiddenLayer, weight: Tensor, max_delay: int) -> Tensor:
         A layer with delays.
     weight : Tensor of shape (n_subnetworks, n_taps, width)
         The weights of its taps.
-    max_delay : int
-        How many steps the lifted input looks back, at least :func:`longest_delay`.
 
     Returns
     -------
     Tensor of shape (n_subnetworks, (max_delay + 1) * n_inputs, width)
-        The weights, with zeros where a neuron does not read.
+        The weights, with zeros where a neuron does not read. Taps whose weight is zero in the layer stay without one.
     """
-    place = (max_delay - layer.delay.long()) * layer.n_inputs + layer.source
-    return _spread(weight, place, (max_delay + 1) * layer.n_inputs)
+    return _spread(weight * (layer.weight != 0), _places(layer), (layer.max_delay + 1) * layer.n_inputs)
+
+
+def read_taps(layer: HiddenLayer, block: Tensor) -> Tensor:
+    """Return what each tap of each neuron reads, with gradients: less than a lifted input where there are few taps.
+
+    Parameters
+    ----------
+    layer : HiddenLayer
+        A layer with delays.
+    block : Tensor of shape (n_steps, n_samples, n_inputs) or (n_subnetworks, n_steps, n_samples, n_inputs)
+        The inputs.
+
+    Returns
+    -------
+    Tensor of shape (n_subnetworks, n_steps, n_samples, n_taps, width)
+        The values, with zeros for taps whose weight is zero in the layer.
+    """
+    is_read, max_delay = layer.weight != 0, layer.max_delay
+    padded = pad(block, (0, 0, 0, 0, max_delay, 0)).expand(layer.n_subnetworks, -1, -1, -1)
+    each = torch.arange(layer.n_subnetworks, device=block.device)[:, None, None, None]
+    steps = torch.arange(block.shape[-3], device=block.device)[None, :, None, None]
+    when = steps + max_delay - (layer.delay.long() * is_read)[:, None]
+    read = padded[each, when, :, layer.source.long()[:, None]]
+    return read.movedim(-1, 2) * is_read[:, None, None]
 
 
 def lift(block: Tensor, max_delay: int) -> Tensor:

@@ -91,8 +91,9 @@ class Settings:
     objective : Objective
         The loss, and what is read of the spikes.
     family : mapping, WitnessSet or Tuning
-        Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features`` and ``seed``; or witnesses to use as
-        they are; or how to search for a family.
+        A family that :func:`cvxsnn.witnesses.sample_witnesses` samples: arguments of
+        :func:`cvxsnn.gaussian_witnesses`, or with a key ``"geometry"`` of :func:`cvxsnn.delayed_witnesses`; or
+        witnesses to use as they are; or how to search for a family.
     convex : ConvexSettings
         The settings of convex stages.
     surrogate : SurrogateSettings or sequence of SurrogateSettings, optional
@@ -121,8 +122,8 @@ class Settings:
         check_positive_int("n_networks", self.n_networks)
         if not isinstance(self.family, (Mapping, WitnessSet, Tuning)):
             raise InvalidInputError(
-                "expected a family as a mapping of arguments of gaussian_witnesses, a WitnessSet, or a Tuning that "
-                f"searches for one, got {type(self.family).__name__}"
+                "expected a family as a mapping of arguments of gaussian_witnesses or delayed_witnesses, a WitnessSet, "
+                f"or a Tuning that searches for one, got {type(self.family).__name__}"
             )
 
     def candidates(self, stage: int) -> list[SurrogateSettings]:

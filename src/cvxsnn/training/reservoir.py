@@ -37,6 +37,11 @@ def branching_ratio(witnesses: WitnessSet, sequences: Sequences) -> float:
 
 def tune_reservoir(witnesses: WitnessSet, data: TrainingSet) -> WitnessSet:
     """Return the witnesses with the leak, threshold and input scale whose branching ratio is closest to 1."""
+    if any(layer.has_delays for layer in witnesses.layers):
+        raise InvalidInputError(
+            "expected neurons without delays for a reservoir, which tunes leaks and thresholds, got neurons with "
+            "delays: use a family without geometry"
+        )
     sequences = data.sequences.take(slice(_TUNING_SAMPLES))
     candidates = (_variant(witnesses, *choice) for choice in product(DECAYS, THRESHOLDS, INPUT_SCALES))
     return min(candidates, key=lambda candidate: abs(branching_ratio(candidate, sequences) - 1.0))

@@ -1,7 +1,7 @@
 """Choosing the family of witnesses on validation data, by many cheap convex fits.
 
 Which neurons are sampled decides more than anything that is done with them. Families are drawn from a broad prior
-(:mod:`cvxsnn.witnesses.prior`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
+(:mod:`cvxsnn.witnesses.family`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
 regression and scored; the better ones are varied and tried with more neurons and data, and the best with all. The fits
 run in the workers of joblib.
 """
@@ -26,8 +26,9 @@ from ..data.sequences import Sequences, TrainingSet
 from ..dictionary import Readout
 from ..network.spiking_network import OutputHead, SpikingNetwork, read_spikes
 from ..neurons import HiddenLayer
-from ..witnesses import gaussian_witnesses
-from ..witnesses.prior import FamilyDraw, draw_family, mutate_family
+from ..witnesses import sample_witnesses
+from ..witnesses.delayed import has_variation
+from ..witnesses.family import STEPS_FOR_DELAYS, Draw, draw_family, mutate_family
 from .scores import Score, ScoreFunction
 
 _GENERATIONS = 5
@@ -115,7 +116,7 @@ class Trial:
     Parameters
     ----------
     family : mapping
-        Arguments of :func:`cvxsnn.gaussian_witnesses`.
+        What :func:`cvxsnn.witnesses.sample_witnesses` samples.
     readout : "last", "all", "mean" or "windows-k"
         What was read of the spikes.
     round : "draw", "vary" or "finish"
@@ -151,7 +152,7 @@ class Tuned:
     Parameters
     ----------
     family : mapping
-        The family that did best: arguments of :func:`cvxsnn.gaussian_witnesses`.
+        The family that did best, which :func:`cvxsnn.witnesses.sample_witnesses` samples.
     readout : "last", "all", "mean" or "windows-k"
         The read-out that it did best with.
     score : Score
@@ -212,7 +213,7 @@ def tune_witnesses(
 class _Candidate:
     """A family that is searched for, with the read-out for it."""
 
-    family: FamilyDraw
+    family: Draw
     readout: Readout
 
 
@@ -229,7 +230,10 @@ class _FamilySearch:
         callback: Callable[[int, int], None] | None,
         n_jobs: int | None,
     ) -> None:
-        self._data, self._objective, self._tuning = data, objective, tuning
+        self._objective, self._tuning = objective, tuning
+        self._n_features, sequences = data.sequences.n_features, data.sequences
+        can_have_delays = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
+        self._max_delay = sequences.n_steps - 1 if can_have_delays else 0
         self._n_jobs = n_jobs if data.inputs.device.type == "cpu" else 1
         order = torch.from_numpy(child_generator(seed, "tuning", "rows").permutation(len(data)))
         self._bench = Shared(_Bench(data, objective, score, tuning, seed, order))
@@ -245,12 +249,11 @@ class _FamilySearch:
 
     def draw(self) -> None:
         """Try small families from the prior, and the better ones also at the next size."""
-        n_features = self._data.inputs.shape[2]
         readouts = self._tuning.readouts or (self._objective.readout,)
         drawn = []
         for _ in range(self._n_drawn):
             n_layers = self._tuning.n_layers or int(self._generator.integers(1, 3))
-            family = draw_family(self._generator, n_features, n_layers)
+            family = draw_family(self._generator, self._n_features, n_layers, self._max_delay)
             drawn.append(_Candidate(family, readouts[self._generator.integers(len(readouts))]))
         self._ranked = self._try_all(drawn, "draw", self._tuning.shares[0])
         self._ranked = self._try_all(self._best(_PARENTS), "vary", self._tuning.shares[1]) or self._ranked
@@ -262,7 +265,7 @@ class _FamilySearch:
         children = []
         for _ in range(self._n_varied):
             parent = parents[self._generator.integers(len(parents))]
-            family = mutate_family(self._generator, parent.family, self._data.inputs.shape[2])
+            family = mutate_family(self._generator, parent.family, self._n_features, self._max_delay)
             is_same = self._generator.random() < 0.8
             children.append(
                 _Candidate(family, parent.readout if is_same else readouts[self._generator.integers(len(readouts))])
@@ -321,9 +324,9 @@ def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) ->
     tuning, seed = bench.value.tuning, bench.value.seed
     data, objective = bench.value.take(share), replace(bench.value.objective, readout=candidate.readout)
     family = _sized(candidate.family, tuning, share)
-    witnesses = gaussian_witnesses(
-        data.inputs.shape[2], seed=child_seed(seed, "tuning", name), device=data.inputs.device, **family
-    )
+    # Thresholds are taken from all training data, as they will be once the family is chosen.
+    witnesses = sample_witnesses(family, bench.value.data.sequences, child_seed(seed, "tuning", name))
+    witnesses = witnesses.to(data.inputs.device)
     features = spike_features(witnesses.layers, data.sequences, objective.readout)
     heads, row_weight = objective.heads(data)
     with one_thread():  # so that the fit is the same wherever it is made
@@ -345,7 +348,7 @@ def make_network(
     return SpikingNetwork(layers, coef, outputs, intercept, readout=readout)
 
 
-def _sized(family: FamilyDraw, tuning: Tuning, share: int | None = None) -> dict[str, Any]:
+def _sized(family: Draw, tuning: Tuning, share: int | None = None) -> dict[str, Any]:
     """Return the family at the widths asked for, or for a comparison at a share of them, but not at too few."""
     n_subnetworks, last = tuning.n_subnetworks, tuning.n_witnesses
     if n_subnetworks == "auto":

@@ -28,7 +28,7 @@ from ..dictionary import build_dictionary
 from ..dictionary.pooled import PoolSpikes
 from ..network.reconstruction import reconstruct
 from ..network.spiking_network import SpikingNetwork
-from ..witnesses import WitnessSet, gaussian_witnesses
+from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.pool import WitnessPool
 from .pools import PoolSolution, solve_pool
 from .reservoir import fit_ridge
@@ -37,8 +37,7 @@ from .surrogate.settings import SurrogateRun, SurrogateSettings, average_network
 from .surrogate.trainer import SurrogateJob, train_jobs
 
 Family = Mapping[str, Any] | WitnessSet
-"""Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features`` and ``seed``, or witnesses to use as they
-are."""
+"""What :func:`cvxsnn.witnesses.sample_witnesses` samples, or witnesses to use as they are."""
 
 Strengths = float | Sequence[float] | Literal["auto"]
 """One strength, several to choose from, or a choice of the library's own."""
@@ -155,9 +154,9 @@ def draw_witnesses(data: TrainingSet, family: Family, seed: int) -> WitnessSet:
     Parameters
     ----------
     data : TrainingSet
-        The data, which decide the number of features and the device.
+        The data, which decide the number of features and the device. Neurons with delays take thresholds from them.
     family : mapping or WitnessSet
-        Arguments of :func:`cvxsnn.gaussian_witnesses`, or witnesses to use as they are.
+        What :func:`cvxsnn.witnesses.sample_witnesses` samples, or witnesses to use as they are.
     seed : int
         The seed of the sample.
 
@@ -174,13 +173,7 @@ def draw_witnesses(data: TrainingSet, family: Family, seed: int) -> WitnessSet:
                 f"build them with n_features={n_features}"
             )
         return family.to(device)
-    known = set(gaussian_witnesses.__kwdefaults__ or {}) | {"hidden", "n_subnetworks"}
-    unknown = sorted(set(family) - known | set(family) & {"seed"})
-    if unknown:
-        raise InvalidInputError(f"expected a family of {sorted(known - {'seed'})}, got {unknown} too")
-    if "hidden" not in family:
-        raise InvalidInputError("expected a family with the widths of its hidden layers, got none: add hidden=(256,)")
-    return gaussian_witnesses(n_features, seed=seed, **family).to(device)
+    return sample_witnesses(family, data.sequences, seed).to(device)
 
 
 def convex_stage(
@@ -228,7 +221,8 @@ def convex_stage(
     if family is None:
         raise InvalidInputError("expected a family to draw a pool from, got witnesses or none: pass pool=0")
     widths = [*[min(width, _POOL_WIDTHS[0]) for width in witnesses.hidden[:-1]], min(_POOL_WIDTHS[1], settings.pool)]
-    pool = WitnessPool(witnesses.n_features, {**family, "hidden": tuple(widths)}, settings.pool, seed)
+    pooled = {**family, "hidden": tuple(widths)}
+    pool = WitnessPool(witnesses.n_features, pooled, settings.pool, seed, inputs=data.sequences)
     return _best_over_pool(best, pool, replace(split, data=data), objective, settings)
 
 

@@ -1,6 +1,7 @@
 """Witnesses: the hidden dynamics whose spikes make the dictionary."""
 
 from .delayed import delayed_witnesses
+from .family import describe_family, regenerate, sample_witnesses
 from .joining import join_witnesses, single_out
 from .pool import WitnessPool
 from .sampling import (
@@ -9,10 +10,8 @@ from .sampling import (
     LogUniform,
     Normal,
     Uniform,
-    describe_family,
     gaussian_witnesses,
     parse_distribution,
-    regenerate,
 )
 from .witness_set import Provenance, WitnessSet
 
@@ -31,5 +30,6 @@ __all__ = [
     "join_witnesses",
     "parse_distribution",
     "regenerate",
+    "sample_witnesses",
     "single_out",
 ]

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..neurons.exact import snap_inputs, snap_weights
 from ..neurons.layer import MAX_DELAY
 from ..neurons.tap_kernel import integrate_taps
 from ..neurons.taps import TapTable
-from .sampling import PerLayer, per_layer
+from .sampling import Constant, PerLayer, per_layer
 from .witness_set import Provenance, WitnessSet
 
 Geometry = Literal["scattered", "box", "dilated"]
@@ -43,12 +44,17 @@ class _LayerPlan:
 
     geometry: Geometry
     fan_in: int | None
-    max_delay: int | None
+    max_delay: int
     box: tuple[int, ...] | None
     feature_shape: tuple[int, ...] | None
     weights: Weights
     is_differenced: bool
     quantiles: tuple[float, float] | None
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether the values of training sequences matter, and not only their shape."""
+        return self.quantiles is not None or self.weights == "differences"
 
 
 def delayed_witnesses(
@@ -92,7 +98,7 @@ def delayed_witnesses(
     fan_in : int or None, or a sequence with one per layer
         Number of taps. None is all taps that the geometry has; for "dilated", nine.
     max_delay : int or None, or a sequence with one per layer
-        Longest delay in steps. None is the longest that the training sequences allow.
+        Longest delay of any tap in steps. None is the longest that the training sequences allow.
     box : tuple of int, optional
         Size of the box of the first layer: delays and inputs or, with ``feature_shape``, delays, rows and columns.
         By default 8 in each direction.
@@ -111,7 +117,7 @@ def delayed_witnesses(
     threshold : number or Distribution, or a sequence with one per layer
         Amount subtracted after a spike. With ``quantiles``, in units of the standard deviation of the membrane.
     bias : number or Distribution, or a sequence with one per layer
-        Constant drive, if ``quantiles`` is None.
+        Constant drive, only with ``quantiles=None``.
     neuron : str
         The neuron model: "lif", or "threshold" with ``decay`` and ``threshold`` zero, without recurrence.
     n_calibration : int
@@ -143,6 +149,7 @@ def delayed_witnesses(
     0.15
     """
     sequences = Sequences.of(inputs)
+    seed = check_seed(seed)
     if not isinstance(hidden, Sequence) or not hidden:
         raise InvalidInputError(f"expected hidden to list the layers' widths, got {hidden!r}: pass for example (256,)")
     n_layers = len(hidden)
@@ -159,12 +166,27 @@ def delayed_witnesses(
         name: per_layer(name, value, n_layers)
         for name, value in {"decay": decay, "threshold": threshold, "bias": bias}.items()
     }
+    if quantiles is not None and any(own != Constant(0.0) for own in dynamics["bias"]):
+        raise InvalidInputError(
+            "expected no bias beside quantiles, which decide it, got one: drop it, or pass quantiles=None"
+        )
     check_positive_int("n_subnetworks", n_subnetworks)
     check_positive_int("n_calibration", n_calibration)
     quantiles = _checked_quantiles(quantiles)
+    feature_shape, box = _checked_shapes(feature_shape, box, sequences.n_features)
+    plans = [
+        _checked_plan(
+            {name: value[number] for name, value in settings.items()},
+            sequences.n_steps,
+            box=None if number else box,
+            feature_shape=None if number else feature_shape,
+            quantiles=quantiles,
+        )
+        for number in range(n_layers)
+    ]
+    if any(plan.needs_values for plan in plans):
+        _check_calibration(sequences)
     chosen = calibration_subset(sequences, n_calibration, seed)
-    if quantiles is not None or "differences" in settings["weights"]:
-        _check_calibration(chosen)
     recipe: dict[str, Any] = {
         "sampler": "delayed",
         "hidden": tuple(sizes[1:]),
@@ -176,27 +198,15 @@ def delayed_witnesses(
         **{name: [own.describe() for own in value] for name, value in dynamics.items()},
         "neuron": neuron,
         "n_calibration": n_calibration,
-        "seed": check_seed(seed),
+        "seed": seed,
         "dtype": str(dtype).removeprefix("torch."),
         "inputs": fingerprint(chosen),
     }
     layers: list[HiddenLayer] = []
-    for depth, (n_inputs, width) in enumerate(pairwise(sizes), 1):
-        own = {name: value[depth - 1] for name, value in settings.items()}
-        check_choice("geometry", own["geometry"], ("scattered", "box", "dilated"))
-        check_choice("weights", own["weights"], ("gaussian", "centred", "two-valued", "differences"))
-        plan = _LayerPlan(
-            geometry=own["geometry"],
-            fan_in=None if own["fan_in"] is None else check_positive_int("fan_in", own["fan_in"]),
-            max_delay=_checked_delay(own["max_delay"], chosen.n_steps),
-            box=_checked_box(box, feature_shape, n_inputs) if depth == 1 else None,
-            feature_shape=feature_shape if depth == 1 else None,
-            weights=own["weights"],
-            is_differenced=bool(own["differenced"]),
-            quantiles=quantiles,
+    for depth, (plan, (n_inputs, width)) in enumerate(zip(plans, pairwise(sizes), strict=True), 1):
+        sampler = _LayerSampler(
+            plan, n_subnetworks, n_inputs, width, chosen, _values_below(layers, chosen), seed, depth
         )
-        values = _values_below(layers, chosen, n_subnetworks)
-        sampler = _LayerSampler(plan, n_subnetworks, n_inputs, width, chosen, values, seed, depth)
         drawn = {name: sampler.draw(name, value[depth - 1]) for name, value in dynamics.items()}
         layers.append(sampler.layer(neuron, drawn, dtype))
     return WitnessSet(tuple(layer.to(device) for layer in layers), Provenance("sampled", recipe))
@@ -220,7 +230,7 @@ class _LayerSampler:
         self.n_subnetworks, self.n_neurons = n_subnetworks, n_subnetworks * width
         self.sequences, self.values = sequences, values
         self._seed, self._depth = seed, depth
-        self.max_delay = plan.max_delay if plan.max_delay is not None else sequences.n_steps - 1
+        self.max_delay = plan.max_delay - int(plan.is_differenced)
 
     def generator(self, name: str) -> np.random.Generator:
         """Return the random stream of one of the layer's properties."""
@@ -244,7 +254,7 @@ class _LayerSampler:
             return torch.from_numpy(np.ascontiguousarray(value)).view(shape).movedim(1, -1)
 
         taps: dict[str, Any] = {"source": by_layer(source), "delay": by_layer(delay), "n_sources": self.n_inputs}
-        snapped = snap_weights(by_layer(weight).to(dtype))
+        snapped = snap_weights(by_layer(weight).to(torch.float32).to(dtype))  # the same weights in every dtype
         model = NEURON_MODELS.find(neuron)
         decay, reset, bias = (dynamics[name] for name in ("decay", "threshold", "bias"))
         if not model.keeps_membrane and bool(decay.any() or reset.any()):
@@ -270,6 +280,11 @@ class _LayerSampler:
             return np.where(order < n_high, 2.0, -1.0)
         normal = generator.standard_normal((n_neurons, n_taps), dtype=np.float32).astype(np.float64)
         if self.plan.weights == "centred":
+            if n_taps == 1:
+                raise InvalidInputError(
+                    "expected at least 2 taps for centred weights, which sum to zero, got 1: pass other weights, a "
+                    "larger fan_in or a larger max_delay"
+                )
             normal -= normal.mean(axis=1, keepdims=True)
         if self.plan.weights == "differences":
             difference = self._differences(generator, source, delay)
@@ -282,26 +297,32 @@ class _LayerSampler:
         self, generator: np.random.Generator, source: npt.NDArray[np.int64], delay: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
         """Return what the taps read in one training sequence minus what they read in another, at one step of both."""
-        lengths = _lengths(self.sequences)
         pairs = generator.integers(len(self.sequences), size=(2, self.n_neurons))
-        step = (generator.random(self.n_neurons) * lengths[pairs].min(axis=0)).astype(np.int64)
-        first = self.values.shape[1] // self.n_inputs > 1  # subnetworks with inputs of their own
-        subnetwork = np.arange(self.n_neurons) // self.width if first else np.zeros(self.n_neurons, dtype=np.int64)
-        row = source + (subnetwork * self.n_inputs)[:, None]
-        when = step[:, None] - delay
-        values = self.values.numpy()
+        n_common = _lengths(self.sequences)[pairs].min(axis=0)
+        step = (generator.random(self.n_neurons) * n_common).astype(np.int64)
+        # Above the first layer, each subnetwork has inputs of its own.
+        offset = np.arange(self.n_neurons) // self.width * self.n_inputs * (not self._is_shared)
+        row, values = source + offset[:, None], self.values.numpy()
 
-        def read(sample: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        def read(when: npt.NDArray[np.int64], sample: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
             return np.asarray(np.where(when >= 0, values[np.maximum(when, 0), row, sample[:, None]], 0.0))
 
-        return read(pairs[0]) - read(pairs[1])
+        when = step[:, None] - delay
+        first, second = (
+            read(when, sample) - (read(when - 1, sample) if self.plan.is_differenced else 0.0) for sample in pairs
+        )
+        return np.asarray(first - second)
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether all subnetworks read the same values."""
+        return self.values.shape[1] == self.n_inputs
 
     def _levels(
         self, layer: HiddenLayer, decay: npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return a random quantile of each neuron's membrane, and the membrane's standard deviation."""
         assert self.plan.quantiles is not None
-        shared = self.values.shape[1] == self.n_inputs
         n_steps, _, n_samples = self.values.shape
         generator = self.generator("quantile")
         quantile = generator.uniform(*self.plan.quantiles, size=self.n_neurons)
@@ -315,10 +336,10 @@ class _LayerSampler:
         step = max(1, _BLOCK_BYTES // per_subnetwork)
         for k in range(0, self.n_subnetworks, step):
             part = layer.take(slice(k, min(k + step, self.n_subnetworks)))
-            own = (
-                self.values if shared else self.values[:, k * self.n_inputs : (k + part.n_subnetworks) * self.n_inputs]
-            )
-            table = TapTable.of(part, torch.float64, inputs_are_shared=shared)
+            own = self.values
+            if not self._is_shared:
+                own = own[:, k * self.n_inputs : (k + part.n_subnetworks) * self.n_inputs]
+            table = TapTable.of(part, torch.float64, inputs_are_shared=self._is_shared)
             rows = slice(k * self.width, (k + part.n_subnetworks) * self.width)
             for neurons, membranes in _membranes(table, own, torch.from_numpy(decay[rows])):
                 found = membranes.flatten(1)[:, torch.from_numpy(places)].sort(dim=1).values
@@ -361,10 +382,10 @@ def _box(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 def _dilated(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     generator, n_taps = sampler.generator("taps"), min(sampler.plan.fan_in or 9, sampler.max_delay + 1)
-    largest = sampler.max_delay / max(1, n_taps - 1)
-    dilation = np.floor(np.exp(generator.uniform(0, math.log(max(largest, 1.0)), sampler.n_neurons))).astype(np.int64)
+    largest = max(1.0, sampler.max_delay / max(1, n_taps - 1))
+    dilation = np.exp(generator.uniform(0, math.log(largest), sampler.n_neurons))
     feature = generator.integers(sampler.n_inputs, size=sampler.n_neurons)
-    delay = np.arange(n_taps) * np.minimum(dilation, int(max(largest, 1.0)))[:, None]
+    delay = np.arange(n_taps) * np.minimum(dilation.astype(np.int64), int(largest))[:, None]
     return np.broadcast_to(feature[:, None], delay.shape).copy(), delay
 
 
@@ -402,8 +423,8 @@ def fingerprint(sequences: Sequences) -> str:
     """Return a digest of sequences, which witnesses that were drawn from them record."""
     digest = hashlib.sha256(repr(tuple(sequences.inputs.shape)).encode())
     inside = sequences.is_inside()
-    values = sequences.inputs if inside is None else sequences.inputs * inside[:, :, None]
-    digest.update(np.ascontiguousarray(values.double().numpy()).tobytes())
+    values = sequences.inputs if inside is None else sequences.inputs.masked_fill(~inside[:, :, None], 0)
+    digest.update(np.ascontiguousarray(values.double().numpy() + 0.0).tobytes())  # + 0.0: there is one zero
     digest.update(np.ascontiguousarray(_lengths(sequences)).tobytes())
     return digest.hexdigest()
 
@@ -414,7 +435,7 @@ def _lengths(sequences: Sequences) -> npt.NDArray[np.int64]:
     return sequences.lengths.numpy()
 
 
-def _values_below(layers: list[HiddenLayer], sequences: Sequences, n_subnetworks: int) -> Tensor:
+def _values_below(layers: list[HiddenLayer], sequences: Sequences) -> Tensor:
     """Return what the next layer reads, (n_steps, n_rows, n_samples): the inputs, or the spikes of all subnetworks."""
     block = roll_out(layers, sequences, "all") if layers else sequences.inputs
     return block.permute(1, 2, 0).to(torch.float64).contiguous()
@@ -434,18 +455,64 @@ def _plain(each: list[Any]) -> Any:
 def _checked_quantiles(quantiles: Any) -> tuple[float, float] | None:
     if quantiles is None:
         return None
-    low, high = (float(value) for value in quantiles) if isinstance(quantiles, Sequence) else (math.nan, math.nan)
-    if not 0 <= low <= high <= 1:
+    is_pair = isinstance(quantiles, Sequence) and len(quantiles) == 2 and all(isinstance(x, Real) for x in quantiles)
+    if not is_pair or not 0 <= quantiles[0] <= quantiles[1] <= 1:
         raise InvalidInputError(
             f"expected two quantiles between 0 and 1 in increasing order, got {quantiles!r}: pass for example "
             "(0.05, 0.95)"
         )
-    return low, high
+    return float(quantiles[0]), float(quantiles[1])
 
 
-def _checked_delay(max_delay: int | None, n_steps: int) -> int | None:
+def _checked_shapes(
+    feature_shape: Any, box: Any, n_features: int
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Return the grid of the inputs and the size of boxes in it."""
+    if feature_shape is not None:
+        grid = _whole_numbers(feature_shape)
+        if len(grid) != 2 or math.prod(grid) != n_features:
+            raise InvalidInputError(
+                f"expected feature_shape to be the rows and columns of {n_features} features, got {feature_shape!r}"
+            )
+        feature_shape = grid
+    if box is not None:
+        size = _whole_numbers(box)
+        if len(size) != (2 if feature_shape is None else 3):
+            names = "delays and features" if feature_shape is None else "delays, rows and columns"
+            raise InvalidInputError(f"expected box to be positive numbers of {names}, got {box!r}")
+        box = size
+    return feature_shape, box
+
+
+def _whole_numbers(value: Any) -> tuple[int, ...]:
+    """Return positive whole numbers as a tuple; an empty one for anything else."""
+    each = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    is_whole = all(isinstance(own, (int, np.integer)) and not isinstance(own, bool) and own > 0 for own in each)
+    return tuple(int(own) for own in each) if is_whole else ()
+
+
+def _checked_plan(own: Mapping[str, Any], n_steps: int, **shared: Any) -> _LayerPlan:
+    check_choice("geometry", own["geometry"], tuple(_GEOMETRIES))
+    check_choice("weights", own["weights"], ("gaussian", "centred", "two-valued", "differences"))
+    max_delay, is_differenced = _checked_delay(own["max_delay"], n_steps), bool(own["differenced"])
+    if is_differenced and max_delay == 0:
+        raise InvalidInputError(
+            "expected a max_delay of at least 1 for first differences, which read two steps, got 0: pass "
+            "differenced=False"
+        )
+    return _LayerPlan(
+        geometry=own["geometry"],
+        fan_in=None if own["fan_in"] is None else check_positive_int("fan_in", own["fan_in"]),
+        max_delay=max_delay,
+        weights=own["weights"],
+        is_differenced=is_differenced,
+        **shared,
+    )
+
+
+def _checked_delay(max_delay: Any, n_steps: int) -> int:
     if max_delay is None:
-        return None
+        return min(n_steps - 1, MAX_DELAY)
     if isinstance(max_delay, bool) or not isinstance(max_delay, (int, np.integer)) or not 0 <= max_delay <= MAX_DELAY:
         raise InvalidInputError(f"expected max_delay to be a whole number of steps from 0, got {max_delay!r}")
     if max_delay >= n_steps:
@@ -456,32 +523,18 @@ def _checked_delay(max_delay: int | None, n_steps: int) -> int | None:
     return int(max_delay)
 
 
-def _checked_box(
-    box: tuple[int, ...] | None, feature_shape: tuple[int, ...] | None, n_inputs: int
-) -> tuple[int, ...] | None:
-    if feature_shape is not None and (
-        len(feature_shape) != 2 or any(own < 1 for own in feature_shape) or math.prod(feature_shape) != n_inputs
-    ):
-        raise InvalidInputError(
-            f"expected feature_shape to be the rows and columns of {n_inputs} features, got {tuple(feature_shape)}"
-        )
-    n_sides = 2 if feature_shape is None else 3
-    if box is not None and (len(box) != n_sides or any(own < 1 for own in box)):
-        names = "delays and features" if feature_shape is None else "delays, rows and columns"
-        raise InvalidInputError(f"expected box to be a number of {names}, got {tuple(box)}")
-    return None if box is None else tuple(int(own) for own in box)
+def has_variation(sequences: Sequences) -> bool:
+    """Return whether thresholds and weights can be taken from sequences: there are several, and they vary."""
+    inside = sequences.is_inside()
+    values = sequences.inputs if inside is None else sequences.inputs[inside]
+    return len(sequences) > 1 and bool((values != values.flatten()[0]).any())
 
 
 def _check_calibration(sequences: Sequences) -> None:
-    if len(sequences) < 2:
+    """Refuse sequences that thresholds and weights cannot be taken from."""
+    if not has_variation(sequences):
+        got = "a constant" if len(sequences) > 1 else "1 sequence"
         raise InvalidInputError(
-            "expected at least 2 training sequences to take thresholds from, got 1: pass more, or quantiles=None and "
-            "other weights"
-        )
-    inside = sequences.is_inside()
-    values = sequences.inputs if inside is None else sequences.inputs[inside]
-    if bool((values == values.flatten()[0]).all()):
-        raise InvalidInputError(
-            "expected training sequences that vary, got a constant: thresholds cannot be taken from it; pass "
-            "quantiles=None and other weights"
+            f"expected at least 2 training sequences that vary to take thresholds and weights from, got {got}: pass "
+            "others, or quantiles=None and other weights"
         )

@@ -1,18 +1,20 @@
 """Pools of witnesses too many to hold, which exist as seeds and are drawn in blocks, each the same every time."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.checks import check_positive_int
+from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import check_seed, child_seed
+from ..data.sequences import Sequences
+from .delayed import N_CALIBRATION, calibration_subset, fingerprint
+from .family import has_delays, sample_witnesses
 from .joining import check_independent, join_witnesses, single_out
-from .sampling import gaussian_witnesses
 from .witness_set import Provenance, WitnessSet
 
 BLOCK_SIZE = 4096
@@ -28,7 +30,8 @@ class WitnessPool:
     n_features : int
         Input features per step.
     family : mapping of str to object
-        Arguments of :func:`cvxsnn.gaussian_witnesses` other than ``n_features``, ``n_subnetworks`` and ``seed``. Each
+        Arguments of :func:`cvxsnn.gaussian_witnesses`, or with a key ``"geometry"`` of
+        :func:`cvxsnn.delayed_witnesses`, other than ``n_features``, ``inputs``, ``n_subnetworks`` and ``seed``. Each
         subnetwork has a last hidden layer of ``family["hidden"][-1]`` witnesses, which share the layers below.
     n_witnesses : int
         Number of witnesses, rounded up to whole subnetworks.
@@ -36,6 +39,9 @@ class WitnessPool:
         The seed from which those of the blocks derive.
     block_size : int
         Number of witnesses that are drawn together, rounded down to whole subnetworks. Other blocks are other draws.
+    inputs : Sequences or array of shape (n_samples, n_steps, n_features), optional
+        Training sequences, for a family with delays. The pool keeps those of them that all its blocks are sampled with:
+        ``n_calibration`` of them, chosen by the seed.
     """
 
     n_features: int
@@ -43,6 +49,9 @@ class WitnessPool:
     n_witnesses: int
     seed: int = 0
     block_size: int = BLOCK_SIZE
+    inputs: Sequences | Array | None = field(default=None, compare=False, repr=False)
+    inputs_digest: str | None = field(init=False, default=None, repr=False)
+    """What equal pools have in common of their inputs."""
 
     def __post_init__(self) -> None:
         """Round up, and refuse what no pool can be drawn from."""
@@ -56,16 +65,35 @@ class WitnessPool:
             )
         check_independent(self.family.get("neuron", "lif"))
         object.__setattr__(self, "n_witnesses", -(-self.n_witnesses // self._width) * self._width)
+        chosen = self._calibration() if has_delays(self.family) else None
+        object.__setattr__(self, "inputs", chosen)
+        object.__setattr__(self, "inputs_digest", None if chosen is None else fingerprint(chosen))
+
+    def _calibration(self) -> Sequences:
+        """Return the sequences that every block is sampled with."""
+        if self.inputs is None:
+            raise InvalidInputError(
+                "expected training inputs for a pool of neurons with delays, got none: pass inputs="
+            )
+        sequences = Sequences.of(self.inputs)
+        if sequences.n_features != self.n_features:
+            raise InvalidInputError(f"expected inputs of {self.n_features} features, got {sequences.n_features}")
+        n_calibration = check_positive_int("n_calibration", self.family.get("n_calibration", N_CALIBRATION))
+        return calibration_subset(sequences, n_calibration, child_seed(self.seed, "pool", "calibration"))
 
     @property
     def _width(self) -> int:
         return int(self.family["hidden"][-1])
 
+    @property
+    def _step(self) -> int:
+        """Number of witnesses of a whole block."""
+        return max(1, self.block_size // self._width) * self._width
+
     @cached_property
     def starts(self) -> list[int]:
         """The first witness of each block, and the end."""
-        step = max(1, self.block_size // self._width) * self._width
-        return [*range(0, self.n_witnesses, step), self.n_witnesses]
+        return [*range(0, self.n_witnesses, self._step), self.n_witnesses]
 
     @property
     def n_blocks(self) -> int:
@@ -73,7 +101,7 @@ class WitnessPool:
         return len(self.starts) - 1
 
     def block(self, number: int) -> WitnessSet:
-        """Draw one block, which depends on its number, the family and the seed alone.
+        """Draw one block, which depends on its number, the family, the seed and the inputs alone.
 
         Parameters
         ----------
@@ -85,10 +113,13 @@ class WitnessPool:
         WitnessSet
             The witnesses from ``starts[number]`` up to ``starts[number + 1]``.
         """
-        n_witnesses = self.starts[number + 1] - self.starts[number]
-        family = {name: value for name, value in self.family.items() if name != "n_subnetworks"}
+        n_subnetworks = (self.starts[number + 1] - self.starts[number]) // self._width
         seed = child_seed(self.seed, "pool", number)
-        return gaussian_witnesses(self.n_features, n_subnetworks=n_witnesses // self._width, seed=seed, **family)
+        if self.inputs is None:
+            return sample_witnesses({**self.family, "n_subnetworks": n_subnetworks}, self.n_features, seed)
+        # With delays, what is drawn depends on how much is drawn: the last block is the beginning of a whole one.
+        whole = sample_witnesses({**self.family, "n_subnetworks": self._step // self._width}, self.inputs, seed)
+        return whole.take(slice(0, n_subnetworks))
 
     def take(self, witnesses: Tensor) -> WitnessSet:
         """Return some of the witnesses, each with a subnetwork of its own.

@@ -7,7 +7,9 @@ import pytest
 from small_models import assert_one_sentence
 
 from cvxsnn.app.experiments.files import all_runs, experiment_names, load_experiment
+from cvxsnn.app.experiments.run import execute, make_settings
 from cvxsnn.core.errors import CvxsnnError
+from cvxsnn.witnesses import Uniform
 
 MINE = """
 title = "Mine"
@@ -48,6 +50,43 @@ def test_a_file_of_ones_own_is_loaded_at_both_scales(tmp_path):
     assert [config.task["name"] for config in whole.runs().values()] == ["first_last_xor"] * 2 + ["digits_seq"] * 2
     assert [config.family["hidden"] for config in small.runs().values()] == [[8], [8]]
     assert len(all_runs([path, "duality-gap"], "smoke")) == 5
+
+
+DELAYED = """family = { hidden = [6], geometry = "scattered", fan_in = "all", quantiles = [0.05, 0.95], max_delay = 2,
+  decay = { distribution = "uniform", low = 0.0, high = 0.9 } }""".replace("\n", " ")
+
+
+def test_a_family_with_delays_is_read_and_run(tmp_path):
+    text = MINE.replace("family = { hidden = [6, 8], decay = 0.9 }", DELAYED)
+    experiment = load_experiment(write(tmp_path, text))
+    config = next(iter(experiment.runs().values()))
+    family = make_settings(config).family
+    assert family["quantiles"] == (0.05, 0.95)
+    assert family["fan_in"] is None
+    assert family["decay"] == Uniform(0.0, 0.9)
+    assert execute(config)["status"] == "done"
+    without = text.replace("quantiles = [0.05, 0.95]", 'quantiles = "none"')
+    config = next(iter(load_experiment(write(tmp_path, without)).runs().values()))
+    assert make_settings(config).family["quantiles"] is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (
+            'geometry = "scattered"',
+            "gain = 1.0",
+            r"among hidden, .* in .*mine\.toml, .*, table family, got 'quantiles'",
+        ),
+        ("quantiles", "quantile", r"among hidden, .*quantiles, .* in .*mine\.toml, .*, table family, got 'quantile'"),
+        ("hidden = [6], ", "", r"expected a key 'hidden' in .*mine\.toml, .*, table family, found none"),
+    ],
+)
+def test_errors_in_a_family_with_delays_are_one_sentence(tmp_path, old, new, complaint):
+    text = MINE.replace("family = { hidden = [6, 8], decay = 0.9 }", DELAYED.replace(old, new))
+    with pytest.raises(CvxsnnError, match=complaint) as caught:
+        load_experiment(write(tmp_path, text))
+    assert_one_sentence(caught.value)
 
 
 def test_the_example_of_the_documentation_is_a_file_that_loads(tmp_path):

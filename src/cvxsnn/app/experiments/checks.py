@@ -1,6 +1,5 @@
 """Experiment files of one's own, checked before anything runs: errors are one sentence with the file and the key."""
 
-import inspect
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
@@ -10,7 +9,7 @@ from ...core.errors import InvalidInputError
 from ...data.tasks.registry import check_task_arguments
 from ...training.methods import METHODS
 from ...training.search import Tuning
-from ...witnesses import gaussian_witnesses
+from ...witnesses.family import family_arguments
 from .experiment import CONFIG_KEYS, Experiment, RunConfig
 from .run import make_settings
 
@@ -19,8 +18,8 @@ _TOP = ("title", "kind", "quantity", "description", "axis", "cell", "defaults", 
 _SHARED = ("seeds", "methods", "metric")
 _CELL = ("row", "column", "paper", "note", *_SHARED, *_TABLES)
 _SMOKE = ("seeds", "every", *_TABLES)
-_NOT_IN_FILES = ("n_features", "seed", "dtype", "device")
-"""Arguments of ``gaussian_witnesses`` that the task and the run decide."""
+_NOT_IN_FILES = ("dtype", "device")
+"""Arguments of samplers that the run decides."""
 
 
 def check_keys(data: Mapping[str, Any], source: str) -> None:
@@ -89,7 +88,7 @@ def _check_family(family: Mapping[str, Any], place: str) -> None:
         _check_table(family, place, ("tune",))
         _check_table(family["tune"], f"{place}.tune", [field.name for field in fields(Tuning)])
     else:
-        known = [name for name in inspect.signature(gaussian_witnesses).parameters if name not in _NOT_IN_FILES]
+        known = [name for name in family_arguments(family) if name not in _NOT_IN_FILES]
         _check_table(family, place, known, required=("hidden",))
 
 

@@ -26,7 +26,7 @@ class RunConfig:
     method : str
     seed : int
     task : mapping, ``name`` of a task and its arguments
-    family : mapping, arguments of ``gaussian_witnesses``
+    family : mapping, arguments of ``gaussian_witnesses``, or with a key ``geometry`` of ``delayed_witnesses``
     objective : mapping, arguments of ``Objective``
     surrogate : mapping, of ``SurrogateSettings``; lists are grids, of which validation data choose; and ``n_networks``
     convex : mapping, arguments of ``ConvexSettings``

@@ -24,6 +24,9 @@ from ...witnesses import describe_family, parse_distribution
 from .batching import PlannedTraining, train_many
 from .experiment import RunConfig, iterate_grid
 
+_ABSENT: Mapping[str, str] = {"fan_in": "all", "max_delay": "all", "quantiles": "none"}
+"""How a file writes None, which its format does not have."""
+
 
 def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) -> dict[str, Any]:
     """Train, score, and return the record of the run; a failure is a record, too.
@@ -107,7 +110,7 @@ def _family_value(name: str, value: Any) -> Any:
         return parse_distribution(value)
     if isinstance(value, list):
         return tuple(_family_value(name, one) for one in value)
-    return None if name == "fan_in" and value == "all" else value
+    return None if _ABSENT.get(name) == value else value
 
 
 def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:

@@ -25,7 +25,6 @@ from ...core.storage import read_tensors, write_tensors
 from ...data.sequences import TrainingSet
 from ...network.spiking_network import SpikingNetwork
 from ...neurons.exact import snap_inputs
-from ...neurons.taps import longest_delay
 from ..scores import Score, ScoreFunction, TaskScore
 from .dropout import Dropout
 from .networks import TrainableNetworks, architecture
@@ -81,7 +80,7 @@ class SurrogateJob:
     def bytes(self) -> int:
         """Memory that one batch keeps of the forward pass: membranes, spikes, drives, past inputs and gradients."""
         n_steps = min(self.settings.batch_size, len(self.data)) * self.data.inputs.shape[1]
-        past = [layer.n_inputs * (longest_delay(layer) + 1) for layer in self.network.layers if layer.has_delays]
+        past = [layer.n_inputs * (layer.max_delay + 1) for layer in self.network.layers if layer.has_delays]
         return 4 * n_steps * (6 * sum(self.network.hidden) + 2 * sum(past)) * self.network.n_subnetworks
 
     @cached_property
