@@ -109,11 +109,11 @@ def draw(records: Sequence[Mapping[str, Any]], settings: Sequence[tuple[Range, i
         axes.plot(x, y, marker=marker, markersize=5, color=colour, label=label)
         axes.vlines(x, [min(own) for own in test], [max(own) for own in test], color=colour, linewidth=0.8)
         for size, *place in zip(sizes, x, y, strict=True):
-            axes.annotate(f"{size:,}", place, xytext=(5, -8), textcoords="offset points", fontsize=7, color=colour)
+            axes.annotate(f"{size:,}", place, xytext=(5, -8), textcoords="offset points", fontsize=7)
     axes.set_xscale("log")
     ticks = [300, 1000, 3000, 10_000, 30_000]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.set(xlabel="spikes per answer", ylabel="test accuracy (first 2,000 images)")
+    axes.set(xlim=(280, 45_000), xlabel="spikes per answer", ylabel="test accuracy (first 2,000 images)")
     axes.set_title("MNIST in 28 steps: few spikes by thresholds at high quantiles\n512, 1,024 and 2,048 neurons; "
                    "means and ranges over 3 seeds", fontsize="medium")  # fmt: skip
     axes.legend(title="range of quantiles", fontsize="small", title_fontsize="small", loc="lower right")
