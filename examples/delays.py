@@ -181,11 +181,11 @@ def draw_kept(network: cs.SpikingNetwork, marked: int, data: SequenceData, axes:
 def draw_accuracy(found: dict[int, list[dict[str, float]]], n_neurons: int, axes: Axes) -> None:
     """Draw accuracy against the number of steps: a line through the means, and the range over seeds."""
     lengths = list(found)
-    for name, colour, marker, above in (("with delays", BLUE, "o", -0.04), ("without delays", ORANGE, "s", 0.07)):
+    for name, colour, marker in (("with delays", BLUE, "o"), ("without delays", ORANGE, "s")):
         values = np.array([[own[name] for own in found[length]] for length in lengths])
         axes.plot(lengths, values.mean(1), color=colour, marker=marker, markersize=4)
         axes.fill_between(lengths, values.min(1), values.max(1), color=colour, alpha=0.2, linewidth=0)
-        axes.text(lengths[-2], values[-2].max() + above, name, color=colour, ha="center", va="center")
+        axes.text(lengths[-2], values[-2].min() - 0.04, name, color=colour, ha="center", va="center")
     axes.axhline(0.5, color=GREY, linestyle=":", linewidth=1)
     axes.text(lengths[0], 0.51, "chance", color="#555555", fontsize=8)
     axes.set(xlabel="steps", ylabel="accuracy on held-out sequences", ylim=(0.45, 1.03), xticks=lengths)
