@@ -65,6 +65,7 @@ class Case:
     n_columns: int = 8192
     n_pool: int = 65_536
     refits: bool = False
+    strengths: Sequence[float] = STRENGTHS
     scores: Mapping[str, Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], float]] = field(
         default_factory=lambda: {"test": accuracy}
     )
@@ -251,8 +252,8 @@ def fit(case: Case, task: Task, families: Sequence[Family], seed: int, device: s
         chosen = dictionary.column_of_atom[ranked.to(dictionary.device)].sort().values
         witnesses = single_out(witnesses, chosen)
         dictionary = cs.build_dictionary(witnesses, inputs, case.readout)  # type: ignore[arg-type]
-    problem = problem_of(dictionary, task.train, n_classes, STRENGTHS[0])
-    path = cs.solve_path(problem, [0.0], l2_strengths=STRENGTHS, tol=TOLERANCE)
+    problem = problem_of(dictionary, task.train, n_classes, case.strengths[0])
+    path = cs.solve_path(problem, [0.0], l2_strengths=case.strengths, tol=TOLERANCE)
     labels = torch.from_numpy(task.val.heads["label"]).to(device)
     hits = torch.zeros(len(path), dtype=torch.float64)
     layers = single_out(witnesses, dictionary.column_of_atom).layers
