@@ -25,6 +25,7 @@ BENCHMARKS = (
     "out_of_core",
     "readouts",
     "delays",
+    "delays_surrogate",
     "elastic",
     "solvers",
     "sparsity",
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(BENCHMARKS)}; all by default")
     if sys.argv[1:2] in (
         ["delays"],
+        ["delays_surrogate"],
         ["elastic"],
         ["solvers"],
         ["methods"],
