@@ -167,21 +167,33 @@ def tune(case: Case, n_rounds: int) -> Setting:
     return best
 
 
+def test_of(case: Case, setting: Setting, seed: int, n_neurons: int, epochs: int) -> dict[str, Any]:
+    """What a record of a test begins with."""
+    return {
+        "case": case.name,
+        "kind": "test",
+        "seed": seed,
+        **asdict(setting),
+        "trained_neurons": n_neurons,
+        "epochs": epochs,
+    }
+
+
 def test(case: Case, setting: Setting, seed: int, n_neurons: int, epochs: int, n_sampled: int) -> None:
     """Train the best setting, read its neurons in other ways, and test each network once."""
     (task,) = case.load(seed)
     run = fit(case, task, setting, n_neurons, epochs, seed)
     trained = trained_witnesses(run.network)
-    what = {"case": case.name, "kind": "test", "seed": seed, **asdict(setting)}
+    what = test_of(case, setting, seed, n_neurons, epochs)
 
     def keep(method: str, network: SpikingNetwork, neurons: int, **more: Any) -> None:
-        if find_record(case=case.name, kind="test", seed=seed, method=method) is not None:
+        if find_record(**what, method=method) is not None:
             return
         predicted, labels = scores_of(network, task.test).argmax(-1).numpy(), task.test.heads["label"]
         scores = {name: score(predicted, labels) for name, score in case.scores.items()}
         add_record({**what, "method": method, "neurons": neurons, **more, "scores": scores})
 
-    keep(METHODS[0], run.network, n_neurons, epochs=epochs, **describe(run))
+    keep(METHODS[0], run.network, n_neurons, **describe(run))
     families = max(SAMPLED_CASES[case.name].families.values(), key=len)
     sampled = draw(families, max(n_sampled, n_neurons), task.train, seed, "cpu")
     chosen = torch.from_numpy(np.random.default_rng(seed).permutation(sampled.n_witnesses)[:n_neurons])
@@ -241,11 +253,15 @@ def render(records: Sequence[Mapping[str, Any]]) -> None:
             console.print(table)
         if tests:
             scores = list(tests[0]["scores"])
-            table = make_table(f"{name}: test", "method", "neurons", *scores, "validation", "seeds", "seconds")
-            for method in dict.fromkeys(own["method"] for own in tests):
-                rows = [own for own in tests if own["method"] == method]
+            table = make_table(
+                f"{name}: test", "method", "epochs", "neurons", *scores, "validation", "seeds", "seconds"
+            )
+            names = ("method", "trained_neurons", "epochs", "learning_rate", "steepness", "dropout", "geometry")
+            for key in dict.fromkeys(tuple(own[name] for name in names) for own in tests):
+                rows = [own for own in tests if tuple(own[name] for name in names) == key]
                 table.add_row(
-                    method,
+                    f"{key[0]}; rate {key[3]:g}",
+                    str(key[2]),
                     f"{rows[0]['neurons']:,}",
                     *(_mean([own["scores"][score] for own in rows]) for score in scores),
                     _mean([own["validation"] for own in rows]),
@@ -274,6 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case = SAMPLED_CASES[name]
         setting = tune(case, options.rounds)
         for seed in options.seeds:
-            if find_record(case=name, kind="test", seed=seed, method=METHODS[-1]) is None:
+            what = test_of(case, setting, seed, options.neurons, options.epochs)
+            if find_record(**what, method=METHODS[-1]) is None:
                 test(case, setting, seed, options.neurons, options.epochs, options.sampled)
     render(read_records())
