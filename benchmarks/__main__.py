@@ -25,6 +25,7 @@ BENCHMARKS = (
     "out_of_core",
     "readouts",
     "delays",
+    "delays_rates",
     "delays_surrogate",
     "elastic",
     "solvers",
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(BENCHMARKS)}; all by default")
     if sys.argv[1:2] in (
         ["delays"],
+        ["delays_rates"],
         ["delays_surrogate"],
         ["elastic"],
         ["solvers"],

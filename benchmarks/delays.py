@@ -65,6 +65,7 @@ class Case:
     n_columns: int = 8192
     n_pool: int = 65_536
     refits: bool = False
+    strengths: Sequence[float] = STRENGTHS
     scores: Mapping[str, Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], float]] = field(
         default_factory=lambda: {"test": accuracy}
     )
@@ -168,8 +169,8 @@ CASES = {
                 "last",
                 {"scattered, 4 taps": [(1.0, {"fan_in": 4})]},
                 1.0,
-                n_columns=2048,
-                n_pool=2048,
+                n_columns=512,
+                n_pool=4096,
             )
             for n_steps in (14, 20)
         ),
@@ -193,11 +194,10 @@ CASES = {
             lambda seed: [ecg_qtdb(directory=data_directory(), seed=seed)],
             "all",
             {
-                "scattered, 8 taps": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)})],
-                "scattered, 8 taps, slow": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.97, 0.999)})],
-                "scattered, 4 and 16 taps": [
-                    (0.5, {"fan_in": 4, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
-                    (0.5, {"fan_in": 16, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
+                "delays to 30, 100 and 300": [
+                    (0.34, {"fan_in": 8, "max_delay": 30, "decay": Uniform(0.7, 0.98)}),
+                    (0.33, {"fan_in": 8, "max_delay": 100, "decay": Uniform(0.8, 0.98)}),
+                    (0.33, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
                 ],
             },
             0.865,
@@ -257,8 +257,8 @@ def read_out(case: Case, task: Task, witnesses: WitnessSet, device: str) -> Fitt
     """Certified ridge over witnesses, its strength chosen on validation data."""
     n_classes = task.n_classes["label"]
     dictionary = cs.build_dictionary(witnesses, sequences_of(task.train, device), case.readout)  # type: ignore[arg-type]
-    problem = problem_of(dictionary, task.train, n_classes, STRENGTHS[0])
-    path = cs.solve_path(problem, [0.0], l2_strengths=STRENGTHS, tol=TOLERANCE)
+    problem = problem_of(dictionary, task.train, n_classes, case.strengths[0])
+    path = cs.solve_path(problem, [0.0], l2_strengths=case.strengths, tol=TOLERANCE)
     labels = torch.from_numpy(task.val.heads["label"]).to(device)
     hits = torch.zeros(len(path), dtype=torch.float64)
     layers = single_out(witnesses, dictionary.column_of_atom).layers

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from layers import draw_stack
 from small_models import BRIEF, classes_of, classifier, make_lists, make_sequences
 from tolerances import CERTIFIED_AGAIN, FLOAT64_MEAN, REFITTED, ROUNDING
 from torch import nn
@@ -21,6 +22,7 @@ from cvxsnn.exchange.readout.batches import Batches
 from cvxsnn.exchange.readout.options import ReadoutOptions
 from cvxsnn.exchange.readout.reconstruct import reconstruct_with
 from cvxsnn.network.evaluation import accuracy
+from cvxsnn.neurons import count_spikes
 from cvxsnn.neurons.lif import LIFLayer
 from cvxsnn.training.scores import TaskScore
 from cvxsnn.training.surrogate.dropout import Dropout
@@ -97,6 +99,21 @@ def test_every_kind_of_lif_neuron_spikes_on_cuda_as_on_the_cpu(n_steps, steps, t
     on_cpu = cs.roll_out([layer], inputs, steps)
     assert 0.1 < on_cpu.double().mean() < 0.9
     assert torch.equal(cs.roll_out([layer], inputs.to(DEVICE), steps).cpu(), on_cpu)
+
+
+@pytest.mark.parametrize("n_samples", [3, 300, 2000])
+@pytest.mark.parametrize("has_lengths", [False, True])
+def test_neurons_with_delays_spike_on_cuda_as_on_the_cpu(n_samples, has_lengths):
+    layers = draw_stack(n_samples)
+    inputs = torch.randn(n_samples, 7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    lengths = torch.from_numpy(np.random.default_rng(0).integers(1, 8, n_samples)) if has_lengths else None
+    sequences = Sequences(inputs, lengths)
+    for steps in ("last", "all"):
+        found = cs.roll_out(layers, sequences.to(DEVICE), steps)
+        assert torch.equal(found.cpu(), cs.roll_out(layers, sequences, steps))
+    for n_windows in (1, 3, 7):
+        found = count_spikes(layers, sequences.to(DEVICE), n_windows)
+        assert torch.equal(found.cpu(), count_spikes(layers, sequences, n_windows))
 
 
 @pytest.mark.parametrize("readout", ["last", "all", "mean", "windows-2"])

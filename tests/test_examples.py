@@ -1,6 +1,7 @@
 """The examples run, and leave behind what they say."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from cvxsnn.data.tasks.speech_files import read_recordings
 EXAMPLES = Path(__file__).parents[1] / "examples"
 READOUTS = {"snntorch_readout.py": "snntorch", "spikingjelly_readout.py": "spikingjelly", "norse_readout.py": "norse"}
 QUICK = {
+    "delays.py": ["--quick", "--output", "delays.png"],
     "enumeration_time.py": ["--patterns", "300", "--output", "enumeration-time.png"],
     "spoken_digits.py": ["--quick", "--output", "."],
     **{name: ["--quick", "--output", "."] for name in READOUTS},
@@ -36,6 +38,15 @@ def test_every_example_has_a_quick_run():
 def test_enumeration_time_draws_its_picture(tmp_path):
     run_example("enumeration_time.py", tmp_path, *QUICK["enumeration_time.py"])
     assert (tmp_path / "enumeration-time.png").stat().st_size > 0
+
+
+def test_delays_make_long_sequences_easier_and_are_drawn(tmp_path):
+    printed = run_example("delays.py", tmp_path, *QUICK["delays.py"])
+    longest = next(line for line in printed.splitlines() if line.startswith(" 8 steps"))
+    without, with_delays = map(float, re.findall(r"0\.\d+|1\.0+", longest))
+    assert without < with_delays
+    assert "proven within" in printed
+    assert (tmp_path / "delays.png").stat().st_size > 0
 
 
 def test_spoken_digits_saves_a_model(tmp_path):

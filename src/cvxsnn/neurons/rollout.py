@@ -36,7 +36,7 @@ GPU, enough work for each of its kernels."""
 _MIN_CHUNK_ROWS = 64
 """Rows below which a matrix product wastes its time; rather take fewer subnetworks at once."""
 
-_CACHE_BYTES = 2**20
+_CACHE_BYTES = 2**21
 """Size of the values that a kernel reads at each of many neurons: about one L2 cache."""
 
 

@@ -26,17 +26,30 @@ _MIN_WORK = 2**22
 @numba.njit(nogil=True, cache=True, inline="always")
 def _sum_taps(total, values, step, row, delay, weight, tap, stop):  # type: ignore[no-untyped-def]
     """Write the sums of one neuron at one step; its taps come in the order of their delays."""
-    total[:] = 0
-    while tap + 3 < stop and delay[tap + 3] <= step:
+    n_read = stop - tap
+    while n_read > 0 and delay[tap + n_read - 1] > step:
+        n_read -= 1
+    stop = tap + n_read
+    first = tap
+    while tap + 7 < stop:  # eight rows at once, so that the sums are loaded and stored less often
         w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
-        x0 = values[step - delay[tap], row[tap]]
-        x1 = values[step - delay[tap + 1], row[tap + 1]]
-        x2 = values[step - delay[tap + 2], row[tap + 2]]
-        x3 = values[step - delay[tap + 3], row[tap + 3]]
-        for i in range(len(total)):
-            total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-        tap += 4
-    while tap < stop and delay[tap] <= step:
+        w4, w5, w6, w7 = weight[tap + 4], weight[tap + 5], weight[tap + 6], weight[tap + 7]
+        x0, x1 = values[step - delay[tap], row[tap]], values[step - delay[tap + 1], row[tap + 1]]
+        x2, x3 = values[step - delay[tap + 2], row[tap + 2]], values[step - delay[tap + 3], row[tap + 3]]
+        x4, x5 = values[step - delay[tap + 4], row[tap + 4]], values[step - delay[tap + 5], row[tap + 5]]
+        x6, x7 = values[step - delay[tap + 6], row[tap + 6]], values[step - delay[tap + 7], row[tap + 7]]
+        if tap == first:
+            for i in range(len(total)):
+                left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+                total[i] = left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
+        else:
+            for i in range(len(total)):
+                left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+                total[i] += left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
+        tap += 8
+    if tap == first:
+        total[:] = 0
+    while tap < stop:
         w0 = weight[tap]
         x0 = values[step - delay[tap], row[tap]]
         for i in range(len(total)):
@@ -76,14 +89,16 @@ def _scan(  # type: ignore[no-untyped-def]
         spike[:] = spikes[neuron]
         for step in range(n_steps):
             _sum_taps(total, values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
-            if is_memoryless:
-                for i in range(n_samples):
-                    membrane[i] = number(total[i]) + own_bias
-            else:
-                for i in range(n_samples):
-                    leaked = membrane[i] * own_decay
-                    driven = leaked + (number(total[i]) + own_bias)
-                    membrane[i] = driven - spike[i] * own_threshold
+            if is_memoryless and is_common and tie_fires:
+                if slots[step, 0] >= 0:
+                    own = counts[neuron, slots[step, 0]]
+                    for i in range(n_samples):
+                        own[i] += number(total[i]) + own_bias >= 0
+                continue
+            for i in range(n_samples):
+                leaked = membrane[i] * own_decay
+                driven = leaked + (number(total[i]) + own_bias)
+                membrane[i] = driven - spike[i] * own_threshold
             if tie_fires:
                 for i in range(n_samples):
                     spike[i] = membrane[i] >= 0

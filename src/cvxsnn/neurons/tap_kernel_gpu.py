@@ -92,8 +92,8 @@ else:
             tl.store(counts + place + current * n_samples, count.to(counts.dtype.element_ty), mask=is_inside)
 
 
-_BLOCK = 256
-"""Samples of one program."""
+_MAX_BLOCK = 1024
+"""Samples of one program, at most: the more, the fewer times its taps are read."""
 
 
 @cache
@@ -123,7 +123,8 @@ def scan_taps_gpu(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: T
     """As :func:`cvxsnn.neurons.tap_kernel.scan_taps`, with counts that are zero before."""
     n_steps, n_rows, n_samples = values.shape
     n_neurons, n_slots, _ = counts.shape
-    n_blocks = triton.cdiv(n_samples, _BLOCK)
+    block = min(_MAX_BLOCK, triton.next_power_of_2(n_samples))
+    n_blocks = triton.cdiv(n_samples, block)
     own = (layer.bias, layer.decay, layer.threshold, layer.initial_membrane, layer.initial_spikes)
     with torch.cuda.device(values.device):
         _scan[(n_neurons * n_blocks,)](
@@ -143,6 +144,6 @@ def scan_taps_gpu(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: T
             slots.shape[1],
             is_common=slots.shape[1] == 1,
             tie_fires=layer.tie == "ge",
-            block=_BLOCK,
+            block=block,
             enable_fp_fusion=False,
         )

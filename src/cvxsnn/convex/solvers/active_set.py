@@ -15,8 +15,8 @@ from .base import Callback, Solver, SolverResult, Status
 from .newton import self_product
 from .quadratic import cholesky, minimise_l1_quadratics
 
-MAX_ATOMS, MAX_ATOMS_GPU = 6000, 20_000
-"""Atoms up to which the whole Gram matrix is formed: 288 MB; on a GPU, which forms it quickly, 3.2 GB."""
+MAX_ATOMS, MAX_ATOMS_GPU = 10_000, 20_000
+"""Atoms up to which the whole Gram matrix is formed: 800 MB; on a GPU, which forms it quickly, 3.2 GB."""
 
 GRAM_COPIES = 3
 """Matrices alive while a Gram matrix is centred: counts or products, the product of means, and the result."""
