@@ -26,6 +26,7 @@ BENCHMARKS = (
     "readouts",
     "delays",
     "delays_rates",
+    "delays_surrogate",
     "elastic",
     "solvers",
     "sparsity",
@@ -41,6 +42,7 @@ def main() -> None:
     if sys.argv[1:2] in (
         ["delays"],
         ["delays_rates"],
+        ["delays_surrogate"],
         ["elastic"],
         ["solvers"],
         ["methods"],

@@ -242,16 +242,21 @@ def sequences_of(data: SequenceData, device: str) -> Tensor:
 
 def fit(case: Case, task: Task, families: Sequence[Family], seed: int, device: str) -> Fitted:
     """Draw witnesses, keep those with the largest coefficients, and choose the strength on validation data."""
-    n_classes = task.n_classes["label"]
-    inputs = sequences_of(task.train, device)
     witnesses = draw(families, case.n_pool, task.train, seed, device)
-    dictionary = cs.build_dictionary(witnesses, inputs, case.readout)  # type: ignore[arg-type]
     if case.n_columns < witnesses.n_witnesses:
-        solution = cs.solve(problem_of(dictionary, task.train, n_classes, POOL_STRENGTH), TOLERANCE)
+        dictionary = cs.build_dictionary(witnesses, sequences_of(task.train, device), case.readout)  # type: ignore[arg-type]
+        problem = problem_of(dictionary, task.train, task.n_classes["label"], POOL_STRENGTH)
+        solution = cs.solve(problem, TOLERANCE)
         ranked = solution.coef.norm(dim=1).argsort(descending=True)[: case.n_columns]
         chosen = dictionary.column_of_atom[ranked.to(dictionary.device)].sort().values
         witnesses = single_out(witnesses, chosen)
-        dictionary = cs.build_dictionary(witnesses, inputs, case.readout)  # type: ignore[arg-type]
+    return read_out(case, task, witnesses, device)
+
+
+def read_out(case: Case, task: Task, witnesses: WitnessSet, device: str) -> Fitted:
+    """Certified ridge over witnesses, its strength chosen on validation data."""
+    n_classes = task.n_classes["label"]
+    dictionary = cs.build_dictionary(witnesses, sequences_of(task.train, device), case.readout)  # type: ignore[arg-type]
     problem = problem_of(dictionary, task.train, n_classes, case.strengths[0])
     path = cs.solve_path(problem, [0.0], l2_strengths=case.strengths, tol=TOLERANCE)
     labels = torch.from_numpy(task.val.heads["label"]).to(device)
