@@ -194,6 +194,11 @@ CASES = {
             lambda seed: [ecg_qtdb(directory=data_directory(), seed=seed)],
             "all",
             {
+                "scattered, 8 taps": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)})],
+                "scattered, 4 and 16 taps": [
+                    (0.5, {"fan_in": 4, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
+                    (0.5, {"fan_in": 16, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
+                ],
                 "delays to 30, 100 and 300": [
                     (0.34, {"fan_in": 8, "max_delay": 30, "decay": Uniform(0.7, 0.98)}),
                     (0.33, {"fan_in": 8, "max_delay": 100, "decay": Uniform(0.8, 0.98)}),
