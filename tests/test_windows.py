@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -571,3 +572,4 @@ def test_plots_show_each_neuron_once():
     assert plot_raster(network, sequence).get_ylim()[0] == len(torch.unique(network.neurons)) + 1
     assert len({text.get_text() for text in plot_membranes(network, sequence).get_legend().get_texts()}) == 4
     assert "windows of neurons read" in plot_readout(network).get_title()
+    plt.close("all")

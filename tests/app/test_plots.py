@@ -60,6 +60,7 @@ def axes():
 
 @pytest.fixture(autouse=True)
 def no_figure_is_left():
+    plt.close("all")  # those of tests of other files
     yield
     assert plt.get_fignums() == []
 
