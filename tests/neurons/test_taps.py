@@ -48,6 +48,18 @@ def test_counts_in_windows_and_last_spikes_of_unequal_lengths(seed, n_windows):
         assert np.array_equal(counts, window_counts(expected, own, n_windows))
 
 
+@pytest.mark.parametrize("has_lengths", [False, True])
+def test_sequences_of_more_steps_than_a_byte_counts(has_lengths):
+    layer, inputs = draw_layer(1, bias=3.0), draw_inputs(1, n_steps=300)
+    lengths = np.arange(292, 301) if has_lengths else np.full(9, 300)
+    sequences, expected = Sequences(inputs, lengths), tap_spikes(layer, exact(inputs), lengths)
+    assert expected.sum(1).max() > 255
+    assert np.array_equal(roll_out([layer], sequences, "last").numpy(), expected[np.arange(9), lengths - 1])
+    for n_windows in (1, 2, 300):
+        counts = count_spikes([layer], sequences, n_windows).numpy()
+        assert np.array_equal(counts, window_counts(expected, lengths, n_windows))
+
+
 @given(st.integers(0, 10**6), st.integers(1, 8))
 def test_dense_layers_are_counted_in_windows_too(seed, n_windows):
     inputs, lengths = draw_inputs(seed), np.random.default_rng(seed).integers(1, 8, size=9)

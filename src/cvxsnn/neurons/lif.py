@@ -1,6 +1,7 @@
 """The leaky integrate-and-fire layer: the place where its equation is written.
 
-:mod:`.lif_kernel` is the same equation as one kernel for GPUs.
+:mod:`.lif_kernel` is the same equation as one kernel for GPUs; :mod:`.tap_kernel` and :mod:`.tap_kernel_gpu` are for
+neurons with delays. Tests compare their spikes to the bit.
 """
 
 from dataclasses import dataclass

@@ -302,7 +302,7 @@ def _roll_block(
         block = _spikes(layer, weight, block, scratch, f"spikes{depth % 2}")
     layer, weight = layers[-1], weights[-1]
     if isinstance(weight, _FusedTaps):
-        counts = weight.count(layer, block, _slots(steps, n_steps, lengths, block.device), _n_slots(steps, n_steps))
+        counts = weight.count(layer, block, steps, lengths)
         by_sample = counts.permute(2, 1, 0).view(-1, counts.shape[1], layer.n_subnetworks, layer.width)
         if isinstance(steps, int):
             return by_sample.movedim(1, -1)
@@ -318,9 +318,8 @@ def _roll_block(
 def _spikes(layer: HiddenLayer, weight: RolledWeights, block: Tensor, scratch: ScratchArrays, name: str) -> Tensor:
     """Return the spikes of all steps, (n_subnetworks, n_steps, n_samples, width), for inputs as of :func:`_drive`."""
     if isinstance(weight, _FusedTaps):
-        n_steps = block.shape[-3]
-        counts = weight.count(layer, block, _slots("all", n_steps, None, block.device), n_steps)
-        return counts.view(torch.bool).view(layer.n_subnetworks, layer.width, n_steps, -1).permute(0, 2, 3, 1)
+        counts = weight.count(layer, block, "all").view(torch.bool)
+        return counts.view(layer.n_subnetworks, layer.width, *counts.shape[1:]).permute(0, 2, 3, 1)
     drive = _drive(layer, weight, block, scratch)
     spikes = scratch.array(name, tuple(drive.shape), torch.bool, drive.device)
     layer.scan(drive, layer.initial_state(drive.shape[2]), spikes)
@@ -389,11 +388,16 @@ class _FusedTaps:
     def _table(self) -> TapTable:
         return TapTable.of(self._layer, self._dtype, inputs_are_shared=self._inputs_are_shared)
 
-    def count(self, layer: HiddenLayer, block: Tensor, slots: Tensor, n_slots: int) -> Tensor:
-        """Return spike counts (n_neurons, n_slots, n_samples) for (n_steps, n_samples, n_inputs), or K of those."""
+    def count(self, layer: HiddenLayer, block: Tensor, steps: Steps | int, lengths: Tensor | None = None) -> Tensor:
+        """Return counts (n_neurons, n_slots, n_samples) for (n_steps, n_samples, n_inputs), or K of those.
+
+        A slot is a window or, with "all" or "last", one step; the counts of single steps are bytes, 0 or 1.
+        """
+        n_steps = block.shape[-3]
+        slots, n_slots = _slots(steps, n_steps, lengths, block.device), _n_slots(steps, n_steps)
         values = block.permute(0, 2, 1) if block.ndim == 3 else block.permute(1, 0, 3, 2).flatten(1, 2)
         values = values.to(self._dtype).contiguous()
-        dtype = torch.uint8 if n_slots == len(slots) else count_dtype(len(slots), n_slots)
+        dtype = count_dtype(n_steps, steps) if isinstance(steps, int) else torch.uint8
         shape = (layer.n_subnetworks * layer.width, n_slots, values.shape[2])
         counts = torch.zeros(shape, dtype=dtype, device=block.device)
         scan = scan_taps_gpu if counts.is_cuda else scan_taps
@@ -466,8 +470,12 @@ def _plan_blocks(
     unit, most_rows, least_rows = 1, 2**62, _MIN_CHUNK_ROWS
     for depth, (layer, weight) in enumerate(zip(layers, weights, strict=True), 1):
         if isinstance(weight, _FusedTaps):
-            counts_all = depth < len(layers) or steps == "all"
-            unit = max(unit, layer.width * (n_steps if counts_all else 1))
+            n_bytes = n_steps
+            if depth == len(layers):
+                n_bytes = (
+                    steps * count_dtype(n_steps, steps).itemsize if isinstance(steps, int) else _n_slots(steps, n_steps)
+                )
+            unit = max(unit, layer.width * n_bytes)
             if not layer.weight.is_cuda:  # the values that a kernel reads again and again stay in cache
                 most_rows = min(most_rows, max(_MIN_CHUNK_ROWS, _CACHE_BYTES // (8 * n_steps * layer.n_inputs)))
         else:

@@ -7,6 +7,7 @@ contiguous row to the sums of all samples, and the sums stay in cache. The equat
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -23,7 +24,15 @@ _MIN_WORK = 2**22
 """Products below which a second thread is not worth its start."""
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+def _compiled(function: Callable[..., None], **options: Any) -> Any:
+    """Compile a kernel, kept on disk for the next process where there is a folder that can be written."""
+    try:
+        return numba.njit(function, nogil=True, cache=True, **options)
+    except RuntimeError:  # what Numba raises where there is none
+        return numba.njit(function, nogil=True, **options)
+
+
+@partial(_compiled, inline="always")
 def _sum_taps(total, values, step, row, delay, weight, tap, stop):  # type: ignore[no-untyped-def]
     """Write the sums of one neuron at one step; its taps come in the order of their delays."""
     n_read = stop - tap
@@ -57,7 +66,7 @@ def _sum_taps(total, values, step, row, delay, weight, tap, stop):  # type: igno
         tap += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@_compiled
 def _integrate(values, starts, row, delay, weight, decay, membranes, first, last):  # type: ignore[no-untyped-def]
     total = np.empty(values.shape[2], values.dtype)
     for neuron in range(first, last):
@@ -72,7 +81,7 @@ def _integrate(values, starts, row, delay, weight, decay, membranes, first, last
                     own[i] = leaked + own[i]
 
 
-@numba.njit(nogil=True, cache=True)
+@_compiled
 def _scan(  # type: ignore[no-untyped-def]
     values, starts, row, delay, weight, bias, decay, threshold, membranes, spikes, slots, tie_fires, counts, first, last
 ):

@@ -359,7 +359,7 @@ def lift(block: Tensor, max_delay: int) -> Tensor:
     Returns
     -------
     Tensor of shape (..., n_steps, n_samples, (max_delay + 1) * n_inputs)
-        A view of a padded copy.
+        A copy: as large as the inputs times ``max_delay + 1``, so only for blocks of them.
     """
     padded = pad(block, (0, 0, 0, 0, max_delay, 0))
     return padded.unfold(-3, max_delay + 1, 1).transpose(-1, -2).flatten(-2)
