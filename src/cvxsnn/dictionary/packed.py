@@ -27,9 +27,9 @@ _GRAM_TRIANGLE = 4
 _GRAM_BLOCK, _GRAM_BLOCK_GPU = 2**26, 2**30
 """Numbers unpacked at once for a Gram matrix: 64 MiB of bytes, a GiB on a GPU."""
 
-_LARGEST_INT8, _LARGEST_SAFE = 127, 79
-"""The largest count that a byte holds; and up to which every processor is exact: those without instructions for
-products of bytes add pairs of them in 16 bits."""
+_LARGEST_INT8, _LARGEST_UINT8, _LARGEST_SAFE = 127, 255, 79
+"""The largest count that a byte holds with and without a sign; and up to which every processor is exact: those without
+instructions for products of bytes add pairs of them in 16 bits."""
 
 MAX_LOOKUP_OUTPUTS = 4
 """Columns of a real matrix up to which look-ups are faster than BLAS, with room to spare."""
@@ -329,19 +329,31 @@ class SpikeDictionary:
         """
         most = 2 ** self.packed.shape[1] - 1
         total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
-        if self.lengths is not None or most > _LARGEST_INT8:
+        if self.lengths is not None or most > _LARGEST_UINT8:
             for _, numbers in self.iterate_rows():
                 total.addmm_(numbers.T, numbers)
             return total
         in_bytes = _multiplies_bytes(self.device, most)
+        shift = 128 if in_bytes and most > _LARGEST_INT8 else 0
+        if shift:  # bytes have signs: Σ xy = Σ (x − h)(y − h) + h Σ x + h Σ y − h² for each row, padding included
+            offset = shift * (self._column_sums() - 4 * shift * self.packed.shape[2]).double()
+            torch.add(offset[:, None], offset, out=total)
         # As many rows as memory has room for, and as no sum of products can overflow.
         n_numbers = share_of(self.device, _GRAM_BLOCK_GPU) if self.packed.is_cuda else _GRAM_BLOCK
         n_rows = min(n_numbers // self.n_atoms, (2**31 - 1 if in_bytes else 2**24) // most**2)
         for block in torch.split(self.packed, max(64, n_rows // 64 * 64) // 8, dim=2):
-            total += _integer_gram(_counts(block, torch.int8 if in_bytes else torch.float32))
+            numbers = _counts(block, torch.uint8 if in_bytes else torch.float32)
+            numbers = numbers.sub_(shift) if shift else numbers
+            total += _integer_gram(numbers.view(torch.int8) if in_bytes else numbers)
+        if not self._has_scale:
+            return total
+        steps, windows = self.n_steps, self.n_windows
+        if steps % windows:
+            total.mul_(windows**2)
+        else:
+            steps //= windows
         # Divided by an array: by a number, a GPU would multiply with its inverse, which rounds otherwise.
-        squares = total.new_full((1, 1), self.n_steps**2)
-        return total.mul_(self.n_windows**2).div_(squares) if self._has_scale else total
+        return total.div_(total.new_full((1, 1), steps**2))
 
     def take_rows(self, rows: Tensor) -> "SpikeDictionary":
         """Return the dictionary restricted to some rows; atoms keep their places, even where they become equal.
@@ -420,11 +432,8 @@ class SpikeDictionary:
         DictionaryHealth
             The counts; as a string, one line.
         """
-        n_planes = self.packed.shape[1]
-        weights = 2 ** torch.arange(n_planes, device=self.device)
-        totals = (bits.count(self.packed) * weights).sum(1)
         most = self.window_steps().sum(0)
-        of_column = totals[self.atom_of_column].view(-1, self.n_windows)
+        of_column = self._column_sums()[self.atom_of_column].view(-1, self.n_windows)
         return DictionaryHealth(
             n_columns=self.n_columns,
             n_atoms=self.n_atoms,
@@ -436,6 +445,11 @@ class SpikeDictionary:
             n_rows=self.n_rows,
             n_distinct_rows=len(self.group_rows().first),
         )
+
+    def _column_sums(self) -> Tensor:
+        """Return the number of spikes in each atom."""
+        weights = 2 ** torch.arange(self.packed.shape[1], device=self.device)
+        return (bits.count(self.packed) * weights).sum(1)
 
     def _count_complementary(self) -> int:
         if not self.is_binary:
@@ -455,7 +469,7 @@ class SpikeDictionary:
         if packed.shape[1] == 1:
             numbers = bits.unpack(packed[:, 0], n_rows, dtype, buffer)
             return numbers.mul_(self._scale(rows, dtype)) if self._has_scale else numbers
-        counts = _counts(packed, torch.int8 if packed.shape[1] < 8 else torch.int32)[:, :n_rows]
+        counts = _counts(packed, torch.uint8 if packed.shape[1] <= 8 else torch.int32)[:, :n_rows]
         numbers = counts.to(dtype) if buffer is None else buffer[: counts.numel()].view(counts.shape).copy_(counts)
         return numbers.mul_(self._scale(rows, dtype))
 
@@ -552,7 +566,7 @@ def _counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
     n_bits = 8 * packed.shape[2]
     total = bits.unpack(packed[:, 0], n_bits, dtype)
     for plane in range(1, packed.shape[1]):
-        total += bits.unpack(packed[:, plane], n_bits, dtype).mul_(2**plane)
+        total.add_(bits.unpack(packed[:, plane], n_bits, dtype), alpha=2**plane)
     return total
 
 
