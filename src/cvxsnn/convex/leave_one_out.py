@@ -153,10 +153,8 @@ class _Spectrum:
 
     def __init__(self, problem: ConvexProblem) -> None:
         self._problem = problem
-        n_rows, n_atoms = problem.dictionary.shape
-        self._by_rows = n_rows <= n_atoms and problem.dictionary.is_in_memory
-        products = problem.row_workspace.get(row_products if self._by_rows else weighted_gram, problem)
-        values, self._basis = torch.linalg.eigh(products)
+        values, self._basis = torch.linalg.eigh(problem.row_workspace.get(_smaller_products, problem))
+        self._by_rows = len(values) == problem.dictionary.n_rows
         self.values = values.clamp_min(0)
 
     def residuals(self, targets: Tensor, ridges: Sequence[float]) -> Iterator[tuple[slice, Tensor, Tensor]]:
@@ -186,8 +184,14 @@ class _Spectrum:
 
 def mean_eigenvalue(problem: ConvexProblem) -> float:
     """Return the mean over the rows of the eigenvalues of their products: what strengths of ridge compare with."""
-    spectrum = problem.row_workspace.get(_Spectrum, problem)
-    return float(spectrum.values.sum()) / problem.dictionary.n_rows
+    return float(problem.row_workspace.get(_smaller_products, problem).trace()) / problem.dictionary.n_rows
+
+
+def _smaller_products(problem: ConvexProblem) -> Tensor:
+    """Return the weighted products of rows or those of columns, whichever are fewer."""
+    n_rows, n_atoms = problem.dictionary.shape
+    function = row_products if n_rows <= n_atoms and problem.dictionary.is_in_memory else weighted_gram
+    return problem.row_workspace.get(function, problem)
 
 
 def _centred_rows(problem: ConvexProblem, atoms: Tensor | None = None) -> Iterator[Tensor]:
