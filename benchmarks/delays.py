@@ -325,7 +325,7 @@ def measure(case: Case, task: Task, seed: int, device: str) -> dict[str, Any]:
 
 
 def measure_gram(n_rows: int, n_neurons: int = 8192, n_steps: int = 784, n_windows: int = 4) -> None:
-    """The exact Gram matrix of counts in windows beside that of as many spikes, on a GPU, as a share of its ceilings."""
+    """The exact Gram matrix of counts in windows and that of as many spikes, as shares of what a GPU can do at most."""
     device = torch.device("cuda")
     ceilings = measure_ceilings(device)
     inputs = torch.randn(n_rows, n_steps, 1, generator=torch.Generator().manual_seed(0))
