@@ -398,7 +398,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _penalty(self) -> str:
         if self.penalty != "auto":
             return self.penalty
-        return "elastic-net" if self._is_mixed and self.l1_strength in ("auto", 0) else "l1"
+        return "elastic-net" if self._is_mixed and self.l1_strength == "auto" else "l1"
 
     def _family(self, data: TrainingSet) -> Mapping[str, Any] | WitnessSet | Tuning:
         """Return the witnesses or the family that was named, or how to search for one if none was."""

@@ -43,6 +43,9 @@ _ROUGHLY = 1e-4
 _CLEARLY = 1.0
 """Standard errors by which a choice must be better than the default."""
 
+_CONSTANT = 1e-12
+"""Mean eigenvalue up to which no column varies."""
+
 _WORTH = 0.01
 """Fall of the loss that is worth twice as many neurons."""
 
@@ -309,4 +312,6 @@ class _MixtureSearch:
 
 
 def _scale(problem: ConvexProblem) -> float:
-    return mean_eigenvalue(problem) * problem.heads[0].weight or 1.0
+    """Return what strengths are relative to; one where no column varies, but for rounding."""
+    scale = mean_eigenvalue(problem)
+    return scale * problem.heads[0].weight if scale > _CONSTANT else 1.0
