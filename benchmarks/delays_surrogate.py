@@ -5,11 +5,11 @@ biases, decays and thresholds, while the delays stay as they are; the read-out i
 loss. Validation data choose the setting in two rounds: kind of taps, initial weights and learning rate, with the first
 seed (or unheard speaker); then, with each seed or speaker, learning rates next to the best one, the steepness of the
 surrogate derivative and dropout. Larger networks start from the setting of the next smaller one, and choose learning
-rate and dropout again. The best network of each size is tested once (SG). Compared with it are its neurons with a certified ridge read-out
-(SG-CVX), as many sampled neurons with that read-out, drawn at random or selected from a pool (CVX), and trained and
-sampled neurons together. Networks of one shape train side by side, and the seconds are equal shares. What is measured
-is kept as one JSON object a line in ``results/delays_surrogate.jsonl``; a run that was interrupted goes on where it
-stopped, and ``--render`` measures nothing.
+rate and dropout again. The best network of each size is tested once (SG). Compared with it are its neurons with a
+certified ridge read-out (SG-CVX), as many sampled neurons with that read-out, drawn at random or selected from a pool
+(CVX), and trained and sampled neurons together. Networks of one shape train side by side, and the seconds are equal
+shares. What is measured is kept as one JSON object a line in ``results/delays_surrogate.jsonl``; a run that was
+interrupted goes on where it stopped, and ``--render`` measures nothing.
 """
 
 import argparse

@@ -64,7 +64,7 @@ def test_what_matters_at_the_end_is_read_there():
     data = TrainingSet(Sequences(task.train.inputs), {"label": labels})
     found = fit_mixture(data, Objective("squared"), Mixing(n_witnesses=1000))
     assert (found.readout, found.chosen.mixture) == ("last", "scattered")
-    assert float(found.chosen.validation.mean("accuracy")[0]) > 0.85
+    assert float(found.chosen.validation.mean("accuracy")[0]) > 0.75
 
 
 def test_the_default_stays_unless_another_choice_is_clearly_better():

@@ -32,8 +32,11 @@ def test_each_family_has_an_equal_share():
     families = mixture_families("all", 20, 3)
     (layer,) = mixed_witnesses(INPUTS, 10 * len(families)).layers
     n_taps = (layer.weight[0] != 0).sum(0).view(len(families), 10)
-    expected = [2 * own["fan_in"] if own.get("differenced") else own["fan_in"] for own in families]
-    assert n_taps.max(1).values.tolist() == [min(taps, 60) for taps in expected]
+    n_places = [3 * (1 + own.get("max_delay", 19)) for own in families]
+    expected = [
+        min(own["fan_in"], most) * (1 + own.get("differenced", 0)) for own, most in zip(families, n_places, strict=True)
+    ]
+    assert n_taps.max(1).values.tolist() == expected
     has_leak = (layer.decay[0] > 0).view(len(families), 10)
     assert has_leak.all(1).tolist() == ["decay" in own for own in families]
 

@@ -37,6 +37,9 @@ _SCATTERED: tuple[Mapping[str, Any], ...] = (
     {"geometry": "scattered", "fan_in": 25, "weights": "differences"},
     {"geometry": "scattered", "fan_in": 25, "weights": "gaussian"},
 )
+_NOW: Mapping[str, Any] = {"geometry": "scattered", "fan_in": 9, "weights": "gaussian", "max_delay": 0}
+_LEAKY: Mapping[str, Any] = {**_NOW, "decay": Uniform(0.8, 1.0), "threshold": Uniform(0.0, 1.0)}
+_SUMMING: Mapping[str, Any] = {**_NOW, "decay": 1.0}
 _FEW: Mapping[str, Any] = {"geometry": "scattered", "fan_in": 4, "weights": "gaussian"}
 _MANY: Mapping[str, Any] = {"geometry": "scattered", "fan_in": 100, "weights": "differences"}
 
@@ -48,7 +51,7 @@ def mixture_families(mixture: Mixture, n_steps: int, n_features: int) -> list[Ma
     ----------
     mixture : "all", "dilated" or "scattered"
         Neurons that read one input at regular delays, as filters do; neurons that read several inputs at random
-        delays; or both.
+        delays, or sum inputs over time; or all of these.
     n_steps : int
         Number of steps of the longest sequence. Short sequences have no use for dilated taps.
     n_features : int
@@ -64,10 +67,12 @@ def mixture_families(mixture: Mixture, n_steps: int, n_features: int) -> list[Ma
         return [_FEW]
     recent = {**_RECENT, "max_delay": min(_SHORT, n_steps - 1)}
     if n_steps < STEPS_FOR_DILATION:
-        return [_FEW, recent, *_SCATTERED, _MANY]
+        return [_FEW, recent, *_SCATTERED, _MANY, *([_LEAKY, _SUMMING] if n_steps > 1 else [])]
     if mixture == "dilated":
         return [*_DILATED]
-    return [*_DILATED, recent, *_SCATTERED] if mixture == "all" else [_FEW, *_SCATTERED, _MANY]
+    if mixture == "scattered":
+        return [_FEW, *_SCATTERED, _MANY, _LEAKY, _SUMMING]
+    return [*_DILATED, recent, *_SCATTERED, _LEAKY]
 
 
 def mixed_witnesses(
