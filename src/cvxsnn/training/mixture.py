@@ -22,7 +22,7 @@ from ..convex.validation import Validation
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout, build_dictionary
-from ..witnesses.mixture import MIXTURES, STEPS_FOR_DILATION, Mixture, mixed_witnesses
+from ..witnesses.mixture import Mixture, mixed_witnesses, mixtures_for
 
 RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(3, -5.1, -0.5)).tolist())
 """Strengths of ridge to choose from, relative to the mean eigenvalue of the products of rows."""
@@ -199,8 +199,7 @@ class _MixtureSearch:
         self._data, self._objective, self._mixing, self._seed = data, objective, mixing, seed
         self._callback, self._begin = callback, time.perf_counter()
         self._trials: list[MixtureTrial] = []
-        has_choice = data.sequences.n_steps >= STEPS_FOR_DILATION
-        self._mixtures: Sequence[Mixture] = MIXTURES if has_choice else MIXTURES[:1]
+        self._mixtures = mixtures_for(data.sequences.n_steps, data.sequences.n_features)
         self._sizes: Sequence[int] = (mixing.n_witnesses,) if mixing.n_witnesses is not None else SIZES
         if mixing.n_witnesses is None and len(data) > _MAX_ROWS:
             self._sizes = [size for size in SIZES if size <= _MOST_BEYOND]
