@@ -63,9 +63,9 @@ def box(*size: int, **more: Any) -> dict[str, Any]:
     return {"weights": "differences", "geometry": "box", "fan_in": None, "box": size, **more}
 
 
-def waves(fan_in: int, max_delay: int, least: float, most: float) -> dict[str, Any]:
+def waves(fan_in: int, max_delay: int, least: float, most: float, **more: Any) -> dict[str, Any]:
     """Scattered taps with a leak, for long recordings."""
-    return {"fan_in": fan_in, "max_delay": max_delay, "decay": Uniform(least, most), "n_calibration": 64}
+    return {"fan_in": fan_in, "max_delay": max_delay, "decay": Uniform(least, most), "n_calibration": 128, **more}
 
 
 @dataclass(frozen=True)
@@ -223,15 +223,21 @@ CASES = {
             patients,
             "all",
             {
-                "delays to 30, 100 and 300": [
-                    (0.34, waves(8, 30, 0.7, 0.98)),
-                    (0.33, waves(8, 100, 0.8, 0.98)),
-                    (0.33, waves(8, 300, 0.9, 0.995)),
+                "delays to 10, 30, 100, 300 and 600": [
+                    (0.125, waves(8, 10, 0.8, 0.98)),
+                    (0.125, waves(8, 30, 0.7, 0.98)),
+                    (0.125, waves(8, 100, 0.8, 0.98)),
+                    (0.125, waves(8, 100, 0.9, 0.99)),
+                    (0.125, waves(8, 300, 0.9, 0.995)),
+                    (0.125, waves(8, 600, 0.9, 0.995)),
+                    (0.125, waves(60, 30, 0.7, 0.98, weights="differences")),
+                    (0.125, waves(60, 100, 0.8, 0.98, weights="differences")),
                 ],
             },
             0.865,
-            n_pool=8192,
+            n_pool=32_768,
             refits=True,
+            strengths=STRENGTHS[:7],
             scores={"as published": accuracy, "labelled steps": labelled},
         ),
     )
