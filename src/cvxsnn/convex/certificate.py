@@ -26,15 +26,17 @@ from ..core.checks import Array
 from ..core.errors import CertificateError, InvalidInputError
 from .problem import ConvexProblem
 
-Scope = Literal["sampled", "pool", "complete"]
+Scope = Literal["sampled", "selected", "pool", "complete"]
 
 _WITNESSES: dict[Scope, str] = {
     "sampled": "the sampled hidden neurons",
+    "selected": "the hidden neurons that were selected from a larger sample",
     "pool": "hidden neurons that were all priced",
     "complete": "every hidden neuron of the family",
 }
 _REMEDIES: dict[Scope, str] = {
     "sampled": "Sample more of them, or solve over a pool.",
+    "selected": "Others of the sample may do so: select more of them.",
     "pool": "A larger pool may hold better ones.",
 }
 _ZERO_GAP = 1e-13
@@ -51,8 +53,9 @@ class Certificate:
         The objective at the coefficients.
     dual : float
         A lower bound on the objective at any coefficients.
-    scope : "sampled", "pool" or "complete"
-        What the bound is over: these witnesses, a pool of witnesses that were all priced, or all witnesses of a family.
+    scope : "sampled", "selected", "pool" or "complete"
+        What the bound is over: these witnesses, of which "selected" ones are a part of a larger sample; a pool of
+        witnesses that were all priced; or all witnesses of a family.
     n_witnesses : int, optional
         The size of the pool.
 
@@ -119,7 +122,7 @@ class Certificate:
     @property
     def _over(self) -> str:
         pool = f"a pool of {self.n_witnesses:,}" if self.n_witnesses is not None else "a pool of"
-        return {"sampled": "these", "pool": pool, "complete": "all"}[self.scope]
+        return {"sampled": "these", "selected": "these", "pool": pool, "complete": "all"}[self.scope]
 
     def __str__(self) -> str:
         """Return one line for a person."""
@@ -251,7 +254,10 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
 
 
 def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tensor) -> tuple[Certificate, Tensor]:
-    scope: Scope = "complete" if problem.dictionary.is_complete else "sampled"
+    dictionary = problem.dictionary
+    scope: Scope = "complete" if dictionary.is_complete else "sampled"
+    if dictionary.witnesses is not None and dictionary.witnesses.is_selection:
+        scope = "selected"
     certificate = checked_certificate(problem, Certificate(primal, dual, scope))
     return certificate, -problem.row_weight[:, None] * unit_dual
 

@@ -73,7 +73,7 @@ def cross_validate(
     sample_of_row = _samples(problem, groups)
     losses, accuracies, weights = [], [], []
     for repeat in range(n_repeats):
-        fold_of_row = _deal(problem, sample_of_row, n_folds, child_generator(seed, "cross_validate", repeat))
+        fold_of_row = deal_rows(problem, sample_of_row, n_folds, child_generator(seed, "cross_validate", repeat))
         scores = _scores_left_out(path, fold_of_row, n_folds, tol)
         share = torch.nn.functional.one_hot(fold_of_row + 1, n_folds + 1)[:, 1:].to(problem.row_weight)
         share = share * problem.row_weight[:, None]
@@ -107,7 +107,7 @@ def _samples(problem: ConvexProblem, groups: Array | None) -> npt.NDArray[np.int
     return np.repeat(samples, n_steps)
 
 
-def _deal(
+def deal_rows(
     problem: ConvexProblem, sample_of_row: npt.NDArray[np.int64], n_folds: int, rng: np.random.Generator
 ) -> Tensor:
     """Return the fold of each row, −1 for rows that are never left out: samples in random order, class by class."""

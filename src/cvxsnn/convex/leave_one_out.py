@@ -120,6 +120,42 @@ def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tenso
     return torch.where(weight[:, None] > 0, torch.cat(scores, dim=1), head.targets)
 
 
+def ridge_fold_scores(problem: ConvexProblem, l2_strength: float, fold_of_row: Tensor) -> Tensor:
+    r"""Return the scores of each row by ridge regression without its fold, without any fit.
+
+    Leaving the rows F out changes their weighted residuals e to :math:`(I - H)_{FF}^{-1} e`, with the matrix H that
+    maps targets to scores. All else, the strength and the weights of the other rows among it, stays as it is.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        A problem with the squared loss. Its own strengths do not matter.
+    l2_strength : float
+        The strength of the quadratic.
+    fold_of_row : Tensor of shape (n_rows,), dtype int64
+        The fold of each row. Rows with a negative one are never left out.
+
+    Returns
+    -------
+    Tensor of shape (n_judged, n_outputs)
+        The scores of the rows that are in a fold, in the order of the rows.
+    """
+    _check_squared(problem)
+    (head,) = problem.heads
+    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
+    targets = head.targets - weight @ head.targets if problem.intercept else head.targets
+    spectrum = problem.row_workspace.get(_Spectrum, problem)
+    ridge = l2_strength / head.weight
+    parts = [residual[0] for _, residual, _ in spectrum.residuals(root * targets, [ridge])]
+    residual, scores = torch.cat(parts), head.targets.clone()
+    for fold in range(int(fold_of_row.max()) + 1):
+        rows = torch.nonzero(fold_of_row == fold).squeeze(1)
+        if len(rows):
+            left = spectrum.residual_matrix(rows, ridge) - problem.intercept * root[rows] * root[rows].T
+            scores[rows] += torch.linalg.solve(left, residual[rows]) / root[rows].clamp_min(_SMALLEST)
+    return scores[fold_of_row >= 0]
+
+
 def validation_of(problem: ConvexProblem, scores: Sequence[Tensor] | Tensor) -> Validation:
     """Return the losses and hits of rows at the scores of fits that left them out.
 
@@ -173,6 +209,14 @@ class _Spectrum:
             rotated += block.T @ targets[rows]
         for rows, block in self._blocks():
             yield rows, block @ (inverse[:, :, None] * rotated) - targets[rows], 1 - inverse @ block.square().T
+
+    def residual_matrix(self, rows: Tensor, ridge: float) -> Tensor:
+        """Return what the weighted targets of some rows are multiplied by for their residuals, without the mean."""
+        if self._by_rows:
+            basis = self._basis[rows]
+            return basis @ (ridge / (self.values + ridge) * basis).T
+        basis = torch.cat([block for _, block in self._blocks()])[rows]
+        return torch.eye(len(rows)).to(basis) - basis @ (basis / (self.values + ridge)).T
 
     def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield weighted rows in the basis of the Gram matrix."""

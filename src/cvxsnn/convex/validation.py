@@ -73,6 +73,13 @@ class Validation:
         return values
 
 
+def paired_difference(values: Tensor, others: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of differences between two numbers of each part, and its standard error."""
+    difference = values - others
+    mean = weight @ difference
+    return mean, (weight.square() @ (difference - mean).square()).sqrt()
+
+
 def row_losses(heads: tuple[Head, ...], scores: Tensor) -> Tensor:
     """Return the loss of each row at scores of shape (n_rows, n_outputs)."""
     return torch.stack([head.weight * head.loss.value(scores[:, head.columns], head.targets) for head in heads]).sum(0)

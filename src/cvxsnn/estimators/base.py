@@ -35,6 +35,7 @@ from ..training.methods import METHODS, Settings, Stage, train
 from ..training.mixture import Mixing, MixtureFit, fit_mixture
 from ..training.scores import Score
 from ..training.search import Tuning
+from ..training.selection import Sparsity
 from ..training.stages import ConvexSettings, Split
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Normal, Uniform, WitnessSet
@@ -122,6 +123,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         penalty: str = "auto",
         l1_strength: float | str = "auto",
         l2_strength: float | str = "auto",
+        sparsity: int | str | None = None,
         intercept: bool = True,
         standardize: bool = True,
         validation_fraction: float = 0.2,
@@ -152,6 +154,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.penalty = penalty
         self.l1_strength = l1_strength
         self.l2_strength = l2_strength
+        self.sparsity = sparsity
         self.intercept = intercept
         self.standardize = standardize
         self.validation_fraction = validation_fraction
@@ -312,9 +315,9 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not 0 < self.validation_fraction < 1:
             raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
-        seed, family = self._seed(), None
+        seed, family, sparsity = self._seed(), None, self._sparsity()
         if self._is_mixed:
-            found = self._fit_mixture(data, seed)
+            found = self._fit_mixture(data, seed, sparsity)
             if self._is_ridge:
                 return
             family = found.solution.problem.dictionary.witnesses
@@ -338,7 +341,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.certificate_ = None if solution is None else solution.certificate
         self._proof = None if solution is None else Proof.of(solution, objective)
 
-    def _fit_mixture(self, data: TrainingSet, seed: int) -> MixtureFit:
+    def _fit_mixture(self, data: TrainingSet, seed: int, sparsity: Sparsity | None) -> MixtureFit:
         """Choose a mixture of neurons with delays, and read them by ridge regression."""
         mixing = Mixing(
             self._n_neurons(),
@@ -346,6 +349,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self.intercept,
             self.tol,
             inf if self.max_seconds is None else self.max_seconds,
+            sparsity,
         )
         targets = self._real_targets(np.asarray(data.targets[UNNAMED_HEAD]))
         real = TrainingSet(data.sequences, {UNNAMED_HEAD: targets}, data.sample_weight)
@@ -445,6 +449,21 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             own = {"bias", "gain", *NEURON_MODELS.find(self.neuron).sampled}
             family = {name: value for name, value in family.items() if name in own}
         return {**family, **sizes, "neuron": self.neuron, **fan_in}
+
+    def _sparsity(self) -> Sparsity | None:
+        """Return at most how many neurons are read; None reads all."""
+        sparsity = self.sparsity
+        if sparsity is None or isinstance(sparsity, str):
+            if check_choice("sparsity", sparsity or "accuracy", ("accuracy", "few")) == "accuracy":
+                return None
+        else:
+            check_positive_int("sparsity", sparsity)
+        if not self._is_ridge:
+            raise InvalidInputError(
+                f"expected mixed witnesses with their default penalty and loss for sparsity={sparsity!r}, got other "
+                "parameters: pass l1_strength instead, which makes other read-outs sparse"
+            )
+        return "few" if isinstance(sparsity, str) else int(sparsity)
 
     def _n_neurons(self) -> int | None:
         """Return the number of neurons of a mixture; None leaves it open."""
@@ -614,7 +633,7 @@ def summarise_mixture(found: MixtureFit, seconds: float) -> tuple[StageSummary, 
     score: Score = -trial.loss
     if trial.validation.accuracy is not None:
         score = (float(trial.validation.mean("accuracy")[0]), -trial.loss)
-    tuning = StageSummary("tuning", score, seconds - solution.seconds, trial.n_witnesses, n_trials=len(found.trials))
+    tuning = StageSummary("tuning", score, seconds - solution.seconds, found.n_sampled, n_trials=len(found.trials))
     convex = StageSummary(
         "convex",
         score,

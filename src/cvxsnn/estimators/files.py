@@ -242,6 +242,8 @@ def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
         witnesses = {"kind": "sampled", "recipe": provenance.recipe, "digest": _digest(proof.witnesses)}
     else:
         witnesses = {"kind": "pretrained" if provenance.kind == "sampled" else provenance.kind}
+        if proof.witnesses.is_selection:
+            witnesses["neurons"] = provenance.recipe["neurons"]
         layers, witnesses["layers"] = _layers_out("proof.layers", proof.witnesses.layers)
         tensors |= layers
     certificate = asdict(proof.certificate)
@@ -265,7 +267,8 @@ def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof
             raise InvalidInputError("expected the seed to give the same witnesses as when the model was saved")
     else:
         layers = _layers_in("proof.layers", tensors, stored["layers"])
-        witnesses = WitnessSet(layers, Provenance(stored["kind"]))
+        recipe = {"neurons": stored["neurons"]} if "neurons" in stored else {}
+        witnesses = WitnessSet(layers, Provenance(stored["kind"], recipe))
     penalty = make_penalty(str(header["penalty"]))
     # Files that were written before there were elastic nets have no second strength.
     l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)

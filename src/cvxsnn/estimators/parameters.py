@@ -57,6 +57,11 @@ PARAMETERS = """
         Strength of the sum of squares, for the elastic nets. "auto" tries several, each with every ``l1_strength``;
         ridge regression of mixed witnesses takes the one with the least leave-one-out error. For other penalties, which
         have no squares, it is zero.
+    sparsity : int, "few", "accuracy" or None
+        How many of the hidden neurons ridge regression of mixed witnesses reads. An integer is the most that are read.
+        "few" reads the fewest whose error is within one standard error of the best, where neurons and errors come from
+        different samples. None and "accuracy" read all of them. The certificate is over the neurons that were chosen.
+        Other penalties become sparse by ``l1_strength``.
     intercept : bool
         Whether the read-out has an unpenalised constant.
     standardize : bool

@@ -7,7 +7,7 @@ default must be better by more than the standard error of the difference, and so
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -16,13 +16,17 @@ import torch
 from torch import Tensor
 
 from ..convex import ConvexProblem, Solution, solve, solve_path
-from ..convex.leave_one_out import mean_eigenvalue, ridge_scores, validation_of
+from ..convex.folds import deal_rows
+from ..convex.leave_one_out import mean_eigenvalue, ridge_fold_scores, ridge_scores, validation_of
 from ..convex.objective import Objective
-from ..convex.validation import Validation
+from ..convex.validation import Validation, paired_difference
+from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout, build_dictionary
+from ..witnesses import WitnessSet
 from ..witnesses.mixture import Mixture, mixed_witnesses, mixtures_for
+from .selection import CONSTANT, Sparsity, select_neurons
 
 RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(3, -5.1, -0.5)).tolist())
 """Strengths of ridge to choose from, relative to the mean eigenvalue of the products of rows."""
@@ -43,8 +47,8 @@ _ROUGHLY = 1e-4
 _CLEARLY = 1.0
 """Standard errors by which a choice must be better than the default."""
 
-_CONSTANT = 1e-12
-"""Mean eigenvalue up to which no column varies."""
+_FOLDS = 5
+"""Folds in which few neurons are chosen without a part of the rows."""
 
 _WORTH = 0.005
 """Fall of the loss that is worth twice as many neurons, as a share of the loss of the best constant."""
@@ -65,7 +69,11 @@ class Mixing:
     tol : float
         The relative gap to certify.
     max_seconds : float
-        Time after which nothing more is tried. The first trial and the final solve are always finished.
+        Time after which nothing more is tried. The first trial, the choice of few neurons and the final solve are
+        always finished.
+    sparsity : int or "few", optional
+        At most how many neurons are read; or the fewest whose error is within one standard error of the best. By
+        default all are read.
     """
 
     n_witnesses: int | None = None
@@ -73,6 +81,7 @@ class Mixing:
     intercept: bool = True
     tol: float = 1e-6
     max_seconds: float = inf
+    sparsity: Sparsity | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +121,8 @@ class MixtureTrial:
 
     def is_clearly_better(self, other: "MixtureTrial") -> bool:
         """Return whether the loss on the same rows is lower by more than the standard error of the difference."""
-        weight = self.validation.weight
-        gain = (other.validation.loss - self.validation.loss)[0]
-        mean = weight @ gain
-        error = (weight.square() @ (gain - mean).square()).sqrt()
+        own, others = self.validation.loss[0], other.validation.loss[0]
+        mean, error = paired_difference(others, own, self.validation.weight)
         return bool(mean > _CLEARLY * error)
 
 
@@ -137,6 +144,8 @@ class MixtureFit:
         Outputs for rows that were left out, at the chosen strength.
     rows : Tensor of shape (n_judged,), dtype int64
         Which rows these are.
+    n_sampled : int
+        Number of neurons that were sampled, of which the solution may read few.
     """
 
     solution: Solution
@@ -145,6 +154,7 @@ class MixtureFit:
     chosen: MixtureTrial
     scores: Tensor
     rows: Tensor
+    n_sampled: int
 
 
 def fit_mixture(
@@ -211,10 +221,42 @@ class _MixtureSearch:
         n_witnesses, tried = self._grow(mixture, readout)
         if tried is None:
             tried = self._try(self._problem(self._data, mixture, readout, n_witnesses), mixture, readout, n_witnesses)
-        problem, trial, scores, rows = tried
+        problem, trial, scores, rows = tried if self._mixing.sparsity is None else self._select(tried)
         solution = solve(problem.with_strength(0.0, trial.ratio * _scale(problem)), self._mixing.tol)
         self._callback(self._total, self._total)
-        return MixtureFit(solution, readout, tuple(self._trials), trial, scores, rows)
+        return MixtureFit(solution, readout, tuple(self._trials), trial, scores, rows, n_witnesses)
+
+    def _select(self, tried: "_Tried") -> "_Tried":
+        """Return the trial with few of its neurons, or as it is if all of them are to be read."""
+        problem, trial, _, rows = tried
+        begin, sparsity, weight = time.perf_counter(), self._mixing.sparsity, problem.row_weight
+        assert sparsity is not None and problem.dictionary.witnesses is not None
+        if len(weight) > _MAX_ROWS:
+            dense = tried.scores
+            fold_of_row = torch.full(weight.shape, -1, device=weight.device).index_fill_(0, rows, 0)
+        else:
+            if int((weight > 0).sum()) < 2 * _FOLDS:
+                raise InvalidInputError(
+                    f"expected at least {2 * _FOLDS} samples with weight to choose neurons, got "
+                    f"{int((weight > 0).sum())}: pass more samples or sparsity=None"
+                )
+            generator = child_generator(self._seed, "mixture", "folds")
+            fold_of_row = deal_rows(problem, np.arange(len(weight)), _FOLDS, generator)
+            dense = ridge_fold_scores(problem, trial.ratio * _scale(problem), fold_of_row)
+        found = select_neurons(problem, sparsity, fold_of_row, dense, RATIOS)
+        if found is None:
+            return tried
+        problem = self._ridge(self._data, problem.dictionary.witnesses.take_neurons(found.neurons), trial.readout)
+        few = replace(
+            trial,
+            n_witnesses=len(found.neurons),
+            n_rows=len(found.rows),
+            ratio=found.ratio,
+            validation=found.validation,
+            seconds=time.perf_counter() - begin,
+        )
+        self._trials.append(few)
+        return _Tried(problem, few, found.scores, found.rows)
 
     def _compare(self) -> tuple[Mixture, Readout]:
         """Return mixture and read-out, those that come first unless others are clearly better."""
@@ -262,7 +304,11 @@ class _MixtureSearch:
         """Return ridge over a sample of a mixture."""
         sequences, seed = data.sequences, child_seed(self._seed, "mixture", mixture)
         witnesses = mixed_witnesses(self._data.sequences, n_witnesses, mixture, seed=seed, device=sequences.device)
-        dictionary = build_dictionary(witnesses, sequences, readout)
+        return self._ridge(data, witnesses, readout)
+
+    def _ridge(self, data: TrainingSet, witnesses: WitnessSet, readout: Readout) -> ConvexProblem:
+        """Return ridge over witnesses."""
+        dictionary = build_dictionary(witnesses, data.sequences, readout)
         return ConvexProblem.of(
             self._objective,
             dictionary,
@@ -320,4 +366,4 @@ def _null_loss(problem: ConvexProblem) -> float:
 def _scale(problem: ConvexProblem) -> float:
     """Return what strengths are relative to; one where no column varies, but for rounding."""
     scale = mean_eigenvalue(problem)
-    return scale * problem.heads[0].weight if scale > _CONSTANT else 1.0
+    return scale * problem.heads[0].weight if scale > CONSTANT else 1.0

@@ -163,13 +163,15 @@ def regenerate(provenance: Provenance, *, inputs: Sequences | Array | None = Non
         raise InvalidInputError(f"expected sampled witnesses, got {provenance.kind} ones: only a sample has a seed")
     recipe: dict[str, Any] = {name: _parsed(value) for name, value in provenance.recipe.items()}
     recipe["dtype"] = getattr(torch, recipe["dtype"])
-    subnetworks = recipe.pop("subnetworks", None)
+    subnetworks, neurons = recipe.pop("subnetworks", None), recipe.pop("neurons", None)
     if needs_inputs(provenance):
         sequences = _same_inputs(recipe.pop("inputs"), inputs, recipe["n_calibration"], recipe["seed"])
         sample = mixed_witnesses if recipe.pop("sampler") == "mixed" else delayed_witnesses
         witnesses = sample(sequences, **{**recipe, **overrides})
     else:
         witnesses = gaussian_witnesses(**{**recipe, **overrides})
+    if neurons is not None:
+        return witnesses.take_neurons(torch.as_tensor(neurons))
     return witnesses if subnetworks is None else witnesses.take(torch.as_tensor(subnetworks))
 
 

@@ -136,6 +136,37 @@ class WitnessSet:
         provenance = replace(self.provenance, recipe={**self.provenance.recipe, "subnetworks": chosen})
         return type(self)(tuple(layer.take(subnetworks) for layer in self.layers), provenance)
 
+    def take_neurons(self, neurons: Tensor) -> Self:
+        """Return some neurons of one layer; the recipe remembers which.
+
+        Parameters
+        ----------
+        neurons : Tensor of shape (n_chosen,), dtype int64
+            The neurons to keep, in this order.
+
+        Returns
+        -------
+        WitnessSet
+            One subnetwork of these neurons.
+        """
+        layer = self.layers[0]
+        if len(self.layers) > 1 or self.n_subnetworks > 1 or layer.recurrence is not None:
+            raise InvalidInputError(
+                f"expected one subnetwork of one layer, whose neurons do not read each other, to choose neurons from, "
+                f"got {self!r}"
+            )
+        places = neurons.to(layer.weight.device)
+        before = self.provenance.recipe.get("neurons", range(self.n_witnesses))
+        chosen = torch.as_tensor(list(before))[places.cpu()].tolist()
+        provenance = replace(self.provenance, recipe={**self.provenance.recipe, "neurons": chosen})
+        tensors = {name: value[..., places].contiguous() for name, value in layer.tensors().items()}
+        return type(self)((layer.with_tensors(tensors),), provenance)
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether the neurons were chosen from a larger sample."""
+        return "neurons" in self.provenance.recipe
+
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """Return the witnesses on another device, or with membranes of another floating-point type.
 

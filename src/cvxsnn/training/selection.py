@@ -1,0 +1,244 @@
+r"""Few neurons for a read-out by ridge regression: which, and how many.
+
+Neurons enter one after the other. The next one is the neuron that lowers the objective of ridge the most when its
+weights are added and those of the others are fitted again. For one column d, with row weights Ω and the columns S of
+the neurons so far, that is
+
+.. math:: \frac{\|d^\top \Omega M Y\|^2}{\rho + d^\top \Omega M d} , \qquad M = (I + D_S D_S^\top \Omega / \rho)^{-1} ,
+
+up to a factor. A neuron that is read in several windows of time counts the sum over its columns.
+
+The choice depends on the targets, so that errors of rows that took part in it are too low. Numbers of neurons are
+therefore compared on rows for which neurons were chosen without these rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..convex import ConvexProblem
+from ..convex.leave_one_out import validation_of
+from ..convex.solvers.active_set import column_means, weighted_gram
+from ..convex.validation import Validation, paired_difference
+from ..dictionary import Dictionary
+from ..dictionary.packed import parse_readout
+
+Sparsity = int | Literal["few"]
+
+FEW: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512)
+"""Numbers of neurons that "few" chooses from, besides all."""
+
+_SHRINKAGE = 0.1
+"""Strength ρ at which neurons are chosen, relative to the mean variance of the columns."""
+
+CONSTANT = 1e-12
+"""Mean variance of columns, or mean eigenvalue, up to which no column varies."""
+
+_NUMBERS = 2**27
+"""Numbers of a dictionary up to which it is unpacked: half a GiB of float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Neurons to read, and how they do on rows that took no part in the choice.
+
+    Parameters
+    ----------
+    neurons : Tensor of shape (n_chosen,), dtype int64
+        The witnesses, in rising order.
+    ratio : float
+        The strength of ridge, relative to the mean eigenvalue of the products of rows.
+    scores : Tensor of shape (n_judged, n_outputs)
+        Scores of rows left out, by as many neurons, chosen without them.
+    rows : Tensor of shape (n_judged,), dtype int64
+        Which rows these are.
+    validation : Validation
+        The errors of these scores.
+    """
+
+    neurons: Tensor
+    ratio: float
+    scores: Tensor
+    rows: Tensor
+    validation: Validation
+
+
+def select_neurons(
+    problem: ConvexProblem, sparsity: Sparsity, fold_of_row: Tensor, dense_scores: Tensor, ratios: Sequence[float]
+) -> Selection | None:
+    """Choose the neurons that a ridge regression reads.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        Ridge over all neurons.
+    sparsity : int or "few"
+        The number of neurons; or the fewest of :data:`FEW` whose error is higher than that of the best number by at
+        most the standard error of the difference. The error is the share of rows that are classified incorrectly; for
+        real targets the loss.
+    fold_of_row : Tensor of shape (n_rows,), dtype int64
+        The fold that each row is left out with; negative for rows that are never left out.
+    dense_scores : Tensor of shape (n_judged, n_outputs)
+        The scores of the rows in folds by ridge over all neurons, without their folds.
+    ratios : sequence of float
+        Strengths to choose from, relative to the mean eigenvalue of the products of rows.
+
+    Returns
+    -------
+    Selection or None
+        The choice; None if all neurons are to be read.
+    """
+    n_distinct = len(_distinct_neurons(problem.dictionary)[0])
+    sizes = [size for size in (FEW if sparsity == "few" else (int(sparsity),)) if size < n_distinct]
+    if not sizes:
+        return None
+    rows = torch.nonzero(fold_of_row >= 0).squeeze(1)
+    judged = problem.take_rows(rows)
+    at_ratios = _scores_without_folds(problem, sizes, fold_of_row, ratios)[:, :, rows]
+    best = [int(validation_of(judged, own).mean().argmin()) for own in at_ratios]
+    scores = torch.stack([own[place] for own, place in zip(at_ratios, best, strict=True)])
+    place = 0
+    if sparsity == "few":
+        place = _fewest(validation_of(judged, [*scores, dense_scores]))
+        if place == len(sizes):
+            return None
+    neurons = order_neurons(problem, sizes[place]).sort().values
+    own = validation_of(judged, scores[place : place + 1])
+    return Selection(neurons, ratios[best[place]], scores[place], rows, own)
+
+
+def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:
+    """Return neurons in the order in which they enter the read-out.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        A problem with the squared loss.
+    n_most : int
+        The number of neurons after which to stop.
+
+    Returns
+    -------
+    Tensor of shape (n_chosen,), dtype int64
+        Witnesses, at most ``n_most``; of those with equal spikes the first.
+    """
+    dictionary, weight = problem.dictionary, problem.row_weight
+    (head,) = problem.heads
+    neurons, atoms_of = _distinct_neurons(dictionary)
+    product = _product(problem)
+    targets = head.targets - weight @ head.targets if problem.intercept else head.targets
+    means = _means(problem)
+    linear = dictionary.rmatvec(weight[:, None] * targets)
+    spread = _second_moments(problem) - means.square()
+    shrinkage = _SHRINKAGE * float(spread.mean())
+    if shrinkage <= _SHRINKAGE * CONSTANT:
+        return neurons[:n_most]
+    n_chosen = min(n_most, len(neurons))
+    basis = weight.new_empty(len(weight), n_chosen * atoms_of.shape[1])
+    is_open, is_left, chosen, size = spread.new_ones(len(spread)), torch.ones_like(neurons), [], 0
+    for _ in range(n_chosen):
+        gain = is_open * linear.square().sum(1) / (shrinkage + spread)
+        place = int(torch.where(is_left > 0, gain[atoms_of].sum(1), -1.0).argmax())
+        chosen.append(place)
+        is_left[place] = 0
+        for atom in dict.fromkeys(atoms_of[place].tolist()):
+            if not is_open[atom]:
+                continue
+            is_open[atom] = 0.0
+            column = dictionary.columns(torch.tensor([atom], device=weight.device))[:, 0] - means[atom]
+            known = basis[:, :size]
+            column = column - known @ (known.T @ (weight * column))
+            pivot = (shrinkage + spread[atom]).sqrt()
+            basis[:, size] = column / pivot
+            shared = product(weight * basis[:, size])
+            linear = linear - shared[:, None] * (linear[atom] / pivot)
+            spread = (spread - shared.square()).clamp_min(0)
+            size += 1
+    return neurons[torch.tensor(chosen, device=neurons.device)]
+
+
+def _fewest(validation: Validation) -> int:
+    """Return the first solution whose error is within one standard error of the best."""
+    errors = validation.loss if validation.accuracy is None else 1 - validation.accuracy
+    best = errors[int((errors @ validation.weight).argmin())]
+    for place, own in enumerate(errors):
+        more, error = paired_difference(own, best, validation.weight)
+        if more <= error:
+            return place
+    raise AssertionError("the best is within one standard error of itself")
+
+
+def _scores_without_folds(
+    problem: ConvexProblem, sizes: Sequence[int], fold_of_row: Tensor, ratios: Sequence[float]
+) -> Tensor:
+    """Return scores of rows by each number of neurons, chosen without their folds, at each strength."""
+    n_rows = problem.dictionary.n_rows
+    scores = problem.row_weight.new_zeros(len(sizes), len(ratios), n_rows, problem.n_outputs)
+    for fold in range(int(fold_of_row.max()) + 1):
+        is_in = fold_of_row == fold
+        kept, left = problem.take_rows(torch.nonzero(~is_in).squeeze(1)), torch.nonzero(is_in).squeeze(1)
+        held, order = problem.dictionary.take_rows(left), order_neurons(kept, max(sizes))
+        columns = problem.dictionary.atom_of_column.reshape(-1, _n_windows(problem.dictionary))
+        for place, size in enumerate(sizes):
+            atoms = torch.unique(columns[order[:size]])
+            coef, intercept = _ridge(kept, atoms, ratios)
+            scores[place][:, left] = held.columns(atoms) @ coef + intercept[:, None]
+    return scores
+
+
+def _ridge(problem: ConvexProblem, atoms: Tensor, ratios: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Return coefficients (n_ratios, n_atoms, n_outputs) and intercepts of ridge over some atoms at each strength."""
+    (head,) = problem.heads
+    weight, means = problem.row_weight, _means(problem)[atoms]
+    middle = problem.intercept * (weight @ head.targets)
+    root, targets = weight.sqrt()[:, None], head.targets - middle
+    if len(atoms) <= len(weight):
+        values, basis = torch.linalg.eigh(weighted_gram(problem, atoms))
+        rotated = basis.T @ problem.dictionary.rmatvec(weight[:, None] * targets)[atoms]
+    else:
+        columns = root * (problem.dictionary.columns(atoms) - means)
+        values, vectors = torch.linalg.eigh(columns @ columns.T)
+        basis, rotated = columns.T @ vectors, vectors.T @ (root * targets)
+    scale = float(values.sum()) / len(weight)
+    ridge = torch.tensor(ratios).to(values)[:, None] * (scale if scale > CONSTANT else 1.0)
+    coef = basis @ (rotated / (values.clamp_min(0) + ridge)[:, :, None])
+    return coef, middle - means @ coef
+
+
+def _distinct_neurons(dictionary: Dictionary) -> tuple[Tensor, Tensor]:
+    """Return the first of all neurons with equal columns, and the atoms of each, (n_neurons, n_windows)."""
+    atoms = dictionary.atom_of_column.reshape(-1, _n_windows(dictionary))
+    _, first = np.unique(atoms.cpu().numpy(), axis=0, return_index=True)
+    neurons = torch.from_numpy(np.sort(first)).to(atoms.device)
+    return neurons, atoms[neurons]
+
+
+def _n_windows(dictionary: Dictionary) -> int:
+    return parse_readout(dictionary.readout).n_windows
+
+
+def _means(problem: ConvexProblem) -> Tensor:
+    """Return what columns are centred by: their means, or zeros without an intercept."""
+    means = problem.row_workspace.get(column_means, problem)
+    return means if problem.intercept else torch.zeros_like(means)
+
+
+def _second_moments(problem: ConvexProblem) -> Tensor:
+    """Return the weighted mean square of each column."""
+    moments = problem.row_weight.new_zeros(problem.dictionary.n_atoms)
+    for rows, block in problem.dictionary.iterate_rows(512):
+        moments += problem.row_weight[rows] @ block.square()
+    return moments
+
+
+def _product(problem: ConvexProblem) -> Callable[[Tensor], Tensor]:
+    """Return the product of a vector with all columns; it is faster if these fit into memory as numbers."""
+    dictionary = problem.dictionary
+    if dictionary.n_rows * dictionary.n_atoms > _NUMBERS:
+        return lambda vector: dictionary.rmatvec(vector[:, None])[:, 0]
+    across = dictionary.columns(dtype=torch.float32).T.contiguous()
+    return lambda vector: (across @ vector.float()).double()
