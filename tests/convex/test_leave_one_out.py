@@ -175,3 +175,18 @@ def test_other_losses_and_penalties_are_sent_to_cross_validation(kind: Kind) -> 
     path = solve_path(kind.draw(0), [0.1])
     with pytest.raises(ValueError, match=r"the squared loss with the penalty 'l1' or .*, got .*: use cross_validate"):
         leave_one_out(path)
+
+
+@pytest.mark.parametrize("n_atoms", [12, 60])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_scores_without_a_fold_are_those_of_a_fit_without_it(n_atoms, intercept):
+    problem = draw(3, 30, n_atoms, intercept=intercept, row_weight=np.random.default_rng(1).uniform(0.2, 1.0, 30))
+    fold_of_row = torch.arange(30) % 3 - (torch.arange(30) == 29).long() * 9  # the last row is never left out
+    scores = MODULE.ridge_fold_scores(problem, 0.01, fold_of_row)
+    assert scores.shape == (29, 1)
+    for fold in range(3):
+        kept, left = torch.nonzero(fold_of_row != fold).squeeze(1), torch.nonzero(fold_of_row == fold).squeeze(1)
+        share = float(problem.row_weight[kept].sum())
+        (fitted,) = solve_path(problem.take_rows(kept), [0.0], l2_strengths=[0.01 / share], tol=1e-10)
+        expected = problem.dictionary.columns()[left] @ fitted.coef + fitted.intercept
+        assert torch.allclose(scores[left], expected, atol=1e-6)

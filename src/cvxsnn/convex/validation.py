@@ -62,10 +62,7 @@ class Validation:
         Tensor of shape (n_solutions,)
             The standard errors.
         """
-        values = self._values(of)
-        spread = (values - self.mean(of)[:, None]).square() @ self.weight
-        n_effective = 1 / self.weight.square().sum() / self.n_repeats
-        return (spread / (n_effective - 1).clamp_min(1)).sqrt()
+        return _standard_error(self._values(of), self.mean(of)[:, None], self.weight, self.n_repeats)
 
     def _values(self, of: str) -> Tensor:
         values = self.accuracy if of == "accuracy" else self.loss
@@ -74,10 +71,15 @@ class Validation:
 
 
 def paired_difference(values: Tensor, others: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of differences between two numbers of each part, and its standard error."""
+    """Return the mean of the differences between two numbers of each part, and its standard error."""
     difference = values - others
     mean = weight @ difference
-    return mean, (weight.square() @ (difference - mean).square()).sqrt()
+    return mean, _standard_error(difference, mean, weight)
+
+
+def _standard_error(values: Tensor, means: Tensor, weight: Tensor, n_repeats: int = 1) -> Tensor:
+    n_effective = 1 / weight.square().sum() / n_repeats
+    return ((values - means).square() @ weight / (n_effective - 1).clamp_min(1)).sqrt()
 
 
 def row_losses(heads: tuple[Head, ...], scores: Tensor) -> Tensor:

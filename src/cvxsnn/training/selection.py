@@ -1,12 +1,12 @@
 r"""Few neurons for a read-out by ridge regression: which, and how many.
 
-Neurons enter one after the other. The next one is the neuron that lowers the objective of ridge the most when its
-weights are added and those of the others are fitted again. For one column d, with row weights Ω and the columns S of
-the neurons so far, that is
+Neurons enter one after the other, and later a few at a time. The next one is the neuron that lowers the objective of
+ridge the most when its weights are added and those of the others are fitted again. For one column d, with row weights Ω
+and the columns S of the neurons so far, that is
 
 .. math:: \frac{\|d^\top \Omega M Y\|^2}{\rho + d^\top \Omega M d} , \qquad M = (I + D_S D_S^\top \Omega / \rho)^{-1} ,
 
-up to a factor. A neuron that is read in several windows of time counts the sum over its columns.
+up to a factor. A neuron that is read in several windows of time is worth the sum over its columns.
 
 The choice depends on the targets, so that errors of rows that took part in it are too low. Numbers of neurons are
 therefore compared on rows for which neurons were chosen without these rows.
@@ -23,20 +23,27 @@ from torch import Tensor
 from ..convex import ConvexProblem
 from ..convex.leave_one_out import validation_of
 from ..convex.solvers.active_set import column_means, weighted_gram
+from ..convex.solvers.quadratic import cholesky
 from ..convex.validation import Validation, paired_difference
 from ..dictionary import Dictionary
 from ..dictionary.packed import parse_readout
 
 Sparsity = int | Literal["few"]
 
-FEW: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512)
+FEW: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Numbers of neurons that "few" chooses from, besides all."""
+
+_TOGETHER = 16
+"""Neurons after which they enter two at a time, and so on: one more for every so many."""
 
 _SHRINKAGE = 0.1
 """Strength ρ at which neurons are chosen, relative to the mean variance of the columns."""
 
 CONSTANT = 1e-12
 """Mean variance of columns, or mean eigenvalue, up to which no column varies."""
+
+_ROUNDING = 1e-9
+"""Relative rounding of an error, since a single row is a difference of exactly one standard error."""
 
 _NUMBERS = 2**27
 """Numbers of a dictionary up to which it is unpacked: half a GiB of float32."""
@@ -126,39 +133,36 @@ def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:
     Tensor of shape (n_chosen,), dtype int64
         Witnesses, at most ``n_most``; of those with equal spikes the first.
     """
-    dictionary, weight = problem.dictionary, problem.row_weight
+    dictionary, weight = problem.dictionary, problem.row_weight[:, None]
     (head,) = problem.heads
     neurons, atoms_of = _distinct_neurons(dictionary)
-    product = _product(problem)
-    targets = head.targets - weight @ head.targets if problem.intercept else head.targets
-    means = _means(problem)
-    linear = dictionary.rmatvec(weight[:, None] * targets)
-    spread = _second_moments(problem) - means.square()
+    n_most, means, product = min(n_most, len(neurons)), _means(problem), _product(problem)
+    targets = weight * (head.targets - problem.intercept * (problem.row_weight @ head.targets))
+    linear, spread = dictionary.rmatvec(targets), _second_moments(problem) - means.square()
     shrinkage = _SHRINKAGE * float(spread.mean())
     if shrinkage <= _SHRINKAGE * CONSTANT:
         return neurons[:n_most]
-    n_chosen = min(n_most, len(neurons))
-    basis = weight.new_empty(len(weight), n_chosen * atoms_of.shape[1])
-    is_open, is_left, chosen, size = spread.new_ones(len(spread)), torch.ones_like(neurons), [], 0
-    for _ in range(n_chosen):
-        gain = is_open * linear.square().sum(1) / (shrinkage + spread)
-        place = int(torch.where(is_left > 0, gain[atoms_of].sum(1), -1.0).argmax())
-        chosen.append(place)
-        is_left[place] = 0
-        for atom in dict.fromkeys(atoms_of[place].tolist()):
-            if not is_open[atom]:
-                continue
-            is_open[atom] = 0.0
-            column = dictionary.columns(torch.tensor([atom], device=weight.device))[:, 0] - means[atom]
-            known = basis[:, :size]
-            column = column - known @ (known.T @ (weight * column))
-            pivot = (shrinkage + spread[atom]).sqrt()
-            basis[:, size] = column / pivot
-            shared = product(weight * basis[:, size])
-            linear = linear - shared[:, None] * (linear[atom] / pivot)
-            spread = (spread - shared.square()).clamp_min(0)
-            size += 1
-    return neurons[torch.tensor(chosen, device=neurons.device)]
+    basis = weight.new_empty(len(weight), 0)
+    is_open, chosen = torch.ones_like(spread), torch.empty_like(neurons[:0])
+    while len(chosen) < n_most:
+        gain = (is_open * linear.square().sum(1) / (shrinkage + spread))[atoms_of].sum(1)
+        gain[chosen] = -1.0
+        places = gain.topk(min(max(1, len(chosen) // _TOGETHER), n_most - len(chosen))).indices
+        chosen = torch.cat((chosen, places))
+        atoms = torch.unique(atoms_of[places])
+        atoms = atoms[is_open[atoms] > 0]
+        is_open[atoms] = 0.0
+        # With V = M D of the new columns D, M becomes M − V (ρI + DᵀΩV)⁻¹ VᵀΩ. Q is V times a root of the inverse.
+        columns = dictionary.columns(atoms) - means[atoms]
+        left = columns - basis @ (basis.T @ (weight * columns))
+        system = columns.T @ (weight * left)
+        system.diagonal().add_(shrinkage)
+        new = torch.linalg.solve_triangular(cholesky(system), left.T, upper=False).T
+        basis = torch.cat((basis, new), dim=1)
+        shared = product(weight * new)
+        linear = linear - shared @ (new.T @ targets)
+        spread = (spread - shared.square().sum(1)).clamp_min(0)
+    return neurons[chosen]
 
 
 def _fewest(validation: Validation) -> int:
@@ -167,7 +171,7 @@ def _fewest(validation: Validation) -> int:
     best = errors[int((errors @ validation.weight).argmin())]
     for place, own in enumerate(errors):
         more, error = paired_difference(own, best, validation.weight)
-        if more <= error:
+        if more <= (1 + _ROUNDING) * error:
             return place
     raise AssertionError("the best is within one standard error of itself")
 
@@ -236,9 +240,9 @@ def _second_moments(problem: ConvexProblem) -> Tensor:
 
 
 def _product(problem: ConvexProblem) -> Callable[[Tensor], Tensor]:
-    """Return the product of a vector with all columns; it is faster if these fit into memory as numbers."""
+    """Return the product of vectors with all columns; it is faster if these fit into memory as numbers."""
     dictionary = problem.dictionary
     if dictionary.n_rows * dictionary.n_atoms > _NUMBERS:
-        return lambda vector: dictionary.rmatvec(vector[:, None])[:, 0]
+        return dictionary.rmatvec
     across = dictionary.columns(dtype=torch.float32).T.contiguous()
-    return lambda vector: (across @ vector.float()).double()
+    return lambda vectors: (across @ vectors.float()).double()

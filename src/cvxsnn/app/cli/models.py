@@ -125,7 +125,8 @@ def certify(
         if not agrees:
             say("the objectives differ: these are not the data that the model was trained on", "yellow")
             raise typer.Exit(2)
-        say("proven: no other read-out of these sampled neurons has an objective lower by more than the gap")
+        kind = "selected" if found.scope == "selected" else "sampled"
+        say(f"proven: no other read-out of these {kind} neurons has an objective lower by more than the gap")
         if estimator.proof_.penalty.has_quadratic:
             say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
         if not complete:
