@@ -18,6 +18,7 @@ BENCHMARKS = (
     "defaults",
     "families",
     "features",
+    "few_neurons",
     "witnesses",
     "quantisation",
     "exchange",

@@ -3,7 +3,7 @@ import torch
 
 from cvxsnn import LIFLayer, ThresholdLayer, WitnessSet, gaussian_witnesses, roll_out
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.witnesses import Provenance, Uniform
+from cvxsnn.witnesses import Provenance, Uniform, mixed_witnesses, regenerate
 
 WITNESSES = gaussian_witnesses(3, (8, 6), 4, decay=Uniform(0, 1))
 INPUTS = torch.randn(20, 5, 3, generator=torch.Generator().manual_seed(0))
@@ -69,3 +69,19 @@ def test_layers_that_form_no_stack_are_refused_in_one_sentence(layers, message):
 def test_an_unknown_origin_is_refused():
     with pytest.raises(InvalidInputError, match="kind to be one of 'sampled', 'pretrained', 'enumerated', got 'found'"):
         Provenance("found")
+
+
+def test_neurons_that_are_taken_keep_their_spikes_and_the_recipe_draws_them_again():
+    inputs = torch.randn(8, 12, 3, generator=torch.Generator().manual_seed(0))
+    whole = mixed_witnesses(inputs, 30)
+    part = whole.take_neurons(torch.tensor([20, 3, 11])).take_neurons(torch.tensor([2, 0]))
+    assert part.is_selection
+    assert not whole.is_selection
+    for own in (part, regenerate(part.provenance, inputs=inputs)):
+        assert torch.equal(roll_out(own.layers, inputs), roll_out(whole.layers, inputs)[:, [11, 20]])
+
+
+def test_neurons_of_several_layers_or_subnetworks_cannot_be_taken():
+    for sizes in ({"hidden": (4, 5)}, {"hidden": (4,), "n_subnetworks": 2}):
+        with pytest.raises(InvalidInputError, match="one subnetwork of one layer"):
+            gaussian_witnesses(n_features=2, **sizes).take_neurons(torch.tensor([0]))

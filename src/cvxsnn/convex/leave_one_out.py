@@ -214,9 +214,11 @@ class _Spectrum:
         """Return what the weighted targets of some rows are multiplied by for their residuals, without the mean."""
         if self._by_rows:
             basis = self._basis[rows]
-            return basis @ (ridge / (self.values + ridge) * basis).T
+            left: Tensor = basis @ (ridge / (self.values + ridge) * basis).T
+            return left
         basis = torch.cat([block for _, block in self._blocks()])[rows]
-        return torch.eye(len(rows)).to(basis) - basis @ (basis / (self.values + ridge)).T
+        fitted: Tensor = basis @ (basis / (self.values + ridge)).T
+        return torch.eye(len(rows)).to(basis) - fitted
 
     def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield weighted rows in the basis of the Gram matrix."""

@@ -452,18 +452,19 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _sparsity(self) -> Sparsity | None:
         """Return at most how many neurons are read; None reads all."""
-        sparsity = self.sparsity
-        if sparsity is None or isinstance(sparsity, str):
-            if check_choice("sparsity", sparsity or "accuracy", ("accuracy", "few")) == "accuracy":
-                return None
+        sparsity = "accuracy" if self.sparsity is None else self.sparsity
+        if isinstance(sparsity, str):
+            check_choice("sparsity", sparsity, ("accuracy", "few"))
         else:
-            check_positive_int("sparsity", sparsity)
+            sparsity = check_positive_int("sparsity", sparsity)
+        if sparsity == "accuracy":
+            return None
         if not self._is_ridge:
             raise InvalidInputError(
                 f"expected mixed witnesses with their default penalty and loss for sparsity={sparsity!r}, got other "
                 "parameters: pass l1_strength instead, which makes other read-outs sparse"
             )
-        return "few" if isinstance(sparsity, str) else int(sparsity)
+        return "few" if isinstance(sparsity, str) else sparsity
 
     def _n_neurons(self) -> int | None:
         """Return the number of neurons of a mixture; None leaves it open."""

@@ -230,7 +230,8 @@ class _MixtureSearch:
         """Return the trial with few of its neurons, or as it is if all of them are to be read."""
         problem, trial, _, rows = tried
         begin, sparsity, weight = time.perf_counter(), self._mixing.sparsity, problem.row_weight
-        assert sparsity is not None and problem.dictionary.witnesses is not None
+        assert sparsity is not None
+        assert problem.dictionary.witnesses is not None
         if len(weight) > _MAX_ROWS:
             dense = tried.scores
             fold_of_row = torch.full(weight.shape, -1, device=weight.device).index_fill_(0, rows, 0)
