@@ -244,7 +244,7 @@ class _MixtureSearch:
             generator = child_generator(self._seed, "mixture", "folds")
             fold_of_row = deal_rows(problem, np.arange(len(weight)), _FOLDS, generator)
             dense = ridge_fold_scores(problem, trial.ratio * _scale(problem), fold_of_row)
-        found = select_neurons(problem, sparsity, fold_of_row, dense, RATIOS[::2])
+        found = select_neurons(problem, sparsity, fold_of_row, dense, RATIOS)
         if found is None:
             return tried
         problem = self._ridge(self._data, problem.dictionary.witnesses.take_neurons(found.neurons), trial.readout)
