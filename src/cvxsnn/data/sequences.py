@@ -84,7 +84,7 @@ class Sequences:
             data = data.detach().cpu().numpy()
         if isinstance(data, np.ndarray) and data.dtype != object:
             return Sequences(torch.from_numpy(_as_float64(data)))
-        return _pad([_as_matrix(number, part) for number, part in enumerate(data)])
+        return _pad([as_matrix(number, part) for number, part in enumerate(data)])
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -356,16 +356,17 @@ def _pad(parts: Sequence[npt.NDArray[np.float64]]) -> Sequences:
     return Sequences(torch.from_numpy(_as_float64(padded)), torch.from_numpy(lengths))
 
 
-def _as_matrix(number: int, part: Any) -> npt.NDArray[np.float64]:
+def as_matrix(key: Any, part: Any) -> npt.NDArray[np.float64]:
+    """Return one sequence as numbers of shape (n_steps, n_features); ``key`` names it in messages."""
     try:
         matrix = np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"expected sequence {number} to be numbers of shape (n_steps, n_features), got other things or steps of "
+            f"expected sequence {key!r} to be numbers of shape (n_steps, n_features), got other things or steps of "
             "unequal size"
         ) from None
     if matrix.ndim != 2:
-        raise InvalidInputError(f"expected sequence {number} to have shape (n_steps, n_features), got {matrix.shape}")
+        raise InvalidInputError(f"expected sequence {key!r} to have shape (n_steps, n_features), got {matrix.shape}")
     return matrix
 
 
@@ -375,5 +376,8 @@ def _as_float64(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if 0 in data.shape:
         raise InvalidInputError(f"expected non-empty sequences, got shape {data.shape}")
     if not np.isfinite(data).all():
-        raise InvalidInputError("expected finite sequences, got NaN or infinite values: impute or drop them first")
+        place = int((~np.isfinite(data)).any(tuple(range(1, data.ndim))).argmax())
+        raise InvalidInputError(
+            f"expected finite sequences, got NaN or infinite values in sequence {place}: impute or drop them first"
+        )
     return data.astype(np.float64, copy=False)

@@ -1,7 +1,7 @@
 """What classifier and regressor have in common: parameters, data, and how they are fitted and certified."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
@@ -14,7 +14,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
 from ..convex import Certificate, solve
 from ..convex.objective import Objective
@@ -37,6 +37,7 @@ from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Normal, Uniform, WitnessSet
 from ..witnesses.family import is_reproducible
 from .history import History, StageSummary
+from .inputs import read_inputs, refuse_long_table
 from .pickling import PickledNetwork, PickledProof
 
 FloatArray = npt.NDArray[np.float64]
@@ -89,6 +90,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The base of classifier and regressor."""
 
     _proof: Proof | None
+    _is_sequential: bool
     network_: SpikingNetwork
     certificate_: Certificate | None
     history_: History
@@ -115,6 +117,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         l1_strength: float | str = "auto",
         l2_strength: float | str = "auto",
         intercept: bool = True,
+        layout: str | None = None,
         standardize: bool = True,
         validation_fraction: float = 0.2,
         tol: float = 1e-6,
@@ -143,6 +146,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.l1_strength = l1_strength
         self.l2_strength = l2_strength
         self.intercept = intercept
+        self.layout = layout
         self.standardize = standardize
         self.validation_fraction = validation_fraction
         self.tol = tol
@@ -419,31 +423,18 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return data.take(torch.from_numpy(np.sort(kept))), data.take(torch.from_numpy(np.sort(held)))
 
     def _inputs(self, X: Any, reset: bool, sample_weight: FloatArray | None = None) -> Sequences:
-        """Return standardised sequences; ``reset`` learns number and scale of the features from them."""
-        is_sequential = not is_tabular(X)
-        if is_sequential:
-            sequences = Sequences.from_raw(X)
-        else:
-            X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
-            sequences = Sequences(validate_data(self, X, reset=reset, dtype=np.float64)[:, None, :])
+        """Return standardised sequences; ``reset`` learns names and scale of the features from them."""
+        sequences = read_inputs(self, X, reset=reset)
         if reset:
-            self.n_features_in_ = sequences.n_features
-            self._is_sequential = is_sequential
             self._mean, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
             if self.standardize:
                 self._mean, self._scale = feature_scale(sequences, sample_weight)
-        if sequences.n_features != self.n_features_in_ or is_sequential != self._is_sequential:
-            expected = "sequences with" if self._is_sequential else "rows of"
-            got = "sequences with" if is_sequential else "rows of"
-            raise InvalidInputError(
-                f"expected {expected} {self.n_features_in_} features as in fit, got {got} {sequences.n_features} "
-                "features"
-            )
         scaled = (sequences.inputs.numpy() - self._mean) / self._scale
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
     def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
         """Return checked data as a training set; ``reset`` learns what to expect of them later."""
+        refuse_long_table(X, y)
         weight = self._weights(X, y, sample_weight)
         sequences = self._inputs(X, reset, weight)
         targets = self._targets(y, reset)
@@ -466,24 +457,6 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
         """Return the score of a network on held-out data; higher is better."""
-
-
-def is_tabular(data: Any) -> bool:
-    """Return whether data are one row per sample, in any form that scikit-learn accepts, rather than sequences."""
-    if isinstance(data, (np.ndarray, torch.Tensor)) and data.dtype != object:
-        return data.ndim != 3
-    if not isinstance(data, (Sequence, np.ndarray)) or isinstance(data, str):
-        return True
-    return not any(_depth(part) == 2 for part in data)
-
-
-def _depth(part: Any) -> int:
-    """Return how many levels of numbers in lists there are."""
-    if hasattr(part, "ndim"):
-        return int(part.ndim)
-    if not isinstance(part, Sequence) or isinstance(part, str):
-        return 0
-    return 1 + (_depth(part[0]) if len(part) else 0)
 
 
 def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
