@@ -35,8 +35,8 @@ _CLASS_WEIGHT = """
 class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc]
     __doc__ = f"""A spiking network that classifies sequences, or rows of features as sequences of one step.
 
-    ``X`` may be an array (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or anything of
-    shape (n_samples, n_features). Labels may be numbers or strings.
+    ``X`` may be an array (n_samples, n_steps, n_features), a list with an array (n_steps_i, n_features) or a table of
+    pandas per sequence, or anything of shape (n_samples, n_features). Labels may be numbers or strings.
 {PARAMETERS.format(loss=_LOSS, class_weight=_CLASS_WEIGHT)}    classes_ : array
         The labels, sorted.
 
