@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..core.errors import DataFileError, InvalidInputError, first_line
 from ..core.libraries import import_library
-from .tables import TableSequences, check_columns, list_names, numbers_of, sequences_from_table
+from .tables import TableSequences, check_columns, list_names, numbers_of, sequences_from_table, show_key
 
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
@@ -110,7 +110,7 @@ def read_table(path: Path, text: str | None = None) -> Any:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
     except _UNREADABLE as error:
         kind = "a Parquet table" if is_parquet else "a CSV table with the names of its columns in the first line"
-        raise DataFileError(f"expected {kind}, but {path} is something else: {first_line(error)}") from None
+        raise DataFileError(f"expected {kind}, but {path} cannot be read as one: {first_line(error)}") from None
     if not len(table):
         raise DataFileError(f"expected a table with rows in {path}, got {len(table.columns)} columns and no rows")
     return table
@@ -121,7 +121,7 @@ def _read_long(table: Any, columns: Columns) -> TableSequences:
     assert columns.id is not None
     found = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
     for name, part in zip(found.ids, found.X, strict=True):
-        _check_filled(part, f"sequence {name!r}")
+        _check_filled(part, f"sequence {show_key(name)}")
     return found
 
 
@@ -190,6 +190,7 @@ def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
             dtype={} if text is None else {text: str},
             skipinitialspace=True,
             low_memory=False,  # one type for a whole column
+            float_precision="round_trip",  # the same bits as in the program that wrote them
             encoding="utf-8-sig",
         )
     is_unnamed = table.columns.str.startswith("Unnamed:")

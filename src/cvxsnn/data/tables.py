@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import InvalidInputError, first_line
+from ..core.errors import InvalidInputError
 from ..core.libraries import import_library
 
 _MOST_NAMES = 8
@@ -113,7 +113,12 @@ def is_frame(value: Any) -> bool:
 def list_names(names: Iterable[Any]) -> str:
     """Return names as a message lists them, the first few if there are many."""
     listed = list(names)
-    return ", ".join(map(repr, listed[:_MOST_NAMES])) + (", ..." if len(listed) > _MOST_NAMES else "")
+    return ", ".join(map(show_key, listed[:_MOST_NAMES])) + (", ..." if len(listed) > _MOST_NAMES else "")
+
+
+def show_key(key: Any) -> str:
+    """Return the name of a row, a sequence or a column as a message shows it: 3, and not np.int64(3)."""
+    return repr(key.item() if isinstance(key, np.generic) else key)
 
 
 def check_columns(table: Any, names: Iterable[str]) -> None:
@@ -148,17 +153,25 @@ def numbers_of(table: Any, where: str) -> npt.NDArray[np.float64]:
         if dtype.kind in "biuf":
             continue
         column = table.iloc[:, place].dropna()
-        others = (n for n, value in enumerate(column) if dtype.kind != "O" or not isinstance(value, (Real, Decimal)))
-        first = next(others, None)
-        if first is not None:
-            value = column.iloc[first]
-            spot = f"row {column.index[first]!r}" if where == "row" else where
+        others = [n for n, value in enumerate(column) if dtype.kind != "O" or not isinstance(value, (Real, Decimal))]
+        if others:
+            # One word makes text of all the numbers in a column of a file: the word is to blame.
+            row = next((n for n in others if not _reads_as_number(column.iloc[n])), others[0])
+            spot = f"row {show_key(column.index[row])}" if where == "row" else where
             raise InvalidInputError(
-                f"expected numbers in column {table.columns[place]!r}, got {str(value)!r} in {spot}: make them "
+                f"expected numbers in column {table.columns[place]!r}, got {str(column.iloc[row])!r} in {spot}: make them "
                 "numbers, or leave the column out"
             )
     numbers: npt.NDArray[np.float64] = table.to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers
+
+
+def _reads_as_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _check_known(is_known: npt.NDArray[np.bool_], name: str) -> None:
@@ -178,13 +191,13 @@ def _labels(sequence: npt.NDArray[np.intp], ids: Any, labels: Any) -> npt.NDArra
         place = int(n_labels.argmax())
         found = known["label"][known["sequence"] == place]
         raise InvalidInputError(
-            f"expected one label per sequence, got {list_names(found)} in sequence {ids[place]!r}: check the column "
-            f"{labels.name!r}, or give the parts ids of their own"
+            f"expected one label per sequence, got {list_names(found)} in sequence {show_key(ids[place])}: check the "
+            f"column {labels.name!r}, or give the parts ids of their own"
         )
     if n_labels.min() == 0:
         place = int(n_labels.argmin())
         raise InvalidInputError(
-            f"expected a label in column {labels.name!r} for every sequence, got none for sequence {ids[place]!r}"
+            f"expected a label in column {labels.name!r} for every sequence, got none for {show_key(ids[place])}"
         )
     return np.asarray(known.sort_values("sequence")["label"])
 
@@ -201,7 +214,7 @@ def _order_by_time(sequence: npt.NDArray[np.intp], ids: Any, times: Any) -> npt.
         row = order[int(repeated.argmax())]
         raise InvalidInputError(
             f"expected every time once per sequence, got {times.iloc[row]} more than once in sequence "
-            f"{ids[sequence[row]]!r}: drop or average repeated rows"
+            f"{show_key(ids[sequence[row]])}: drop or average repeated rows"
         )
     moments = times.astype("int64") if times.dtype.kind in "Mm" else times
     steps = np.diff(moments.to_numpy(dtype=np.float64)[order])
@@ -214,12 +227,14 @@ def _as_times(times: Any) -> Any:
     if times.dtype.kind in "iufMm":
         return times
     pandas = import_library("pandas", "tables")
+    numbers = pandas.to_numeric(times, errors="coerce")
+    others = times[numbers.isna() & times.notna()]
     try:
-        return pandas.to_datetime(times, format="ISO8601")
-    except (TypeError, ValueError) as error:
+        return pandas.to_datetime(times, format="ISO8601") if len(others) else numbers
+    except (TypeError, ValueError):
         raise InvalidInputError(
-            f"expected numbers or dates such as 2024-01-31 in the time column {times.name!r}, got others "
-            f"({first_line(error)}): convert it with pandas.to_numeric or pandas.to_datetime"
+            f"expected numbers or dates such as 2024-01-31 in the time column {times.name!r}, got "
+            f"{str(others.iloc[0])!r}: convert it with pandas.to_numeric or pandas.to_datetime"
         ) from None
 
 
@@ -232,7 +247,7 @@ def _warn_of_gaps(steps: npt.NDArray[np.float64], row_of: Any) -> None:
     if is_gap.any() and (abs(steps - usual) <= 0.01 * usual).sum() >= 0.8 * (~np.isnan(steps)).sum():
         key, moment = row_of(int(is_gap.argmax()))
         warnings.warn(
-            f"times have {int(is_gap.sum())} gaps, the first after {moment} in sequence {key!r}: rows are read one "
-            "after the other, so insert the missing rows and impute them if the intervals matter",
+            f"the times have gaps, {int(is_gap.sum())} in all, the first after {moment} in sequence {show_key(key)}: "
+            "rows are read one after the other, so insert the missing rows and impute them if the intervals matter",
             stacklevel=4,
         )

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _get_feature_names, _num_samples, validate_
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences, as_matrix
-from ..data.tables import is_frame, list_names, numbers_of
+from ..data.tables import is_frame, list_names, numbers_of, show_key
 
 _LAYOUTS = ("channels-last", "channels-first")
 
@@ -192,15 +192,16 @@ def _read_frames(keys: Sequence[Any], frames: list[Any], layout: str | None) -> 
     for key, frame in zip(keys, frames, strict=True):
         if list(frame.columns) != columns:
             raise InvalidInputError(
-                f"expected the columns of sequence {keys[0]!r}, {list_names(columns)}, in every sequence, got "
-                f"{_difference(columns, list(frame.columns))} in sequence {key!r}: select the same columns in one order"
+                f"expected the columns of sequence {show_key(keys[0])}, {list_names(columns)}, in every sequence, got "
+                f"{_difference(columns, list(frame.columns))} in sequence {show_key(key)}: select the "
+                "same columns in one order"
             )
-        values.append(numbers_of(frame, f"sequence {key!r}"))
+        values.append(numbers_of(frame, f"sequence {show_key(key)}"))
         if not np.isfinite(values[-1]).all():
             column = columns[int((~np.isfinite(values[-1])).any(0).argmax())]
             raise InvalidInputError(
-                f"expected finite numbers, got missing or infinite ones in column {column!r} of sequence {key!r}: "
-                "impute them, for instance with cvxsnn.estimators.SequenceImputer, or drop them"
+                f"expected finite numbers, got missing or infinite ones in column {column!r} of sequence "
+                f"{show_key(key)}: impute them, for instance with cvxsnn.estimators.SequenceImputer, or drop them"
             )
     return values
 
@@ -253,7 +254,7 @@ def _difference(expected: list[Any], found: list[Any]) -> str:
         return f"{list_names(extra)} but no {list_names(missing)}"
     if missing or extra:
         return f"no {list_names(missing)}" if missing else f"{list_names(extra)} too"
-    return f"another order, {list_names(found)}"
+    return f"the order {list_names(found)}"
 
 
 def _is_series(data: Any) -> bool:
