@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pandas
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import assert_one_sentence
 
@@ -21,6 +21,7 @@ def long_table(lengths=(3, 1, 2), seed=0):
     return pandas.DataFrame(rows, columns=["id", "time", "x", "y", "kind"])
 
 
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_sequences_come_back_in_order_of_time_however_rows_are_shuffled(lengths, random):
     table = long_table(lengths)

@@ -156,20 +156,20 @@ def numbers_of(table: Any, where: str) -> npt.NDArray[np.float64]:
         others = [n for n, value in enumerate(column) if dtype.kind != "O" or not isinstance(value, (Real, Decimal))]
         if others:
             # One word makes text of all the numbers in a column of a file: the word is to blame.
-            row = next((n for n in others if not _reads_as_number(column.iloc[n])), others[0])
+            row = next((n for n in others if not _reads_as_number(str(column.iloc[n]))), others[0])
             spot = f"row {show_key(column.index[row])}" if where == "row" else where
             raise InvalidInputError(
-                f"expected numbers in column {table.columns[place]!r}, got {str(column.iloc[row])!r} in {spot}: make them "
-                "numbers, or leave the column out"
+                f"expected numbers in column {table.columns[place]!r}, got {str(column.iloc[row])!r} in {spot}: make "
+                "them numbers, or leave the column out"
             )
     numbers: npt.NDArray[np.float64] = table.to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers
 
 
-def _reads_as_number(value: Any) -> bool:
+def _reads_as_number(text: str) -> bool:
     try:
-        float(value)
-    except (TypeError, ValueError):
+        float(text)
+    except ValueError:
         return False
     return True
 
