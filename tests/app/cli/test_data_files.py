@@ -117,4 +117,4 @@ def test_what_cannot_be_read_is_one_sentence():
     fail("expected --label to name the column to predict", "fit", "long.csv", "-o", "new", *COLUMNS)
     fail("expected a .csv or .parquet file for --id", "fit", "data.npz", "-o", "new", *COLUMNS)
     succeed("fit", "data.npz", "-o", "model", "--regress", *QUICK)
-    fail("expected a classifier with a logistic or softmax loss for --proba", "predict", "model", "data.npz", "--proba")
+    fail("expected a classifier that predicts probabilities", "predict", "model", "data.npz", "--proba")

@@ -108,7 +108,7 @@ def predict(
     with plain_errors():
         estimator = _load_estimator(model)
         if proba and not hasattr(estimator, "predict_proba"):
-            raise InvalidInputError("expected a classifier with a logistic or softmax loss for --proba, got others")
+            raise InvalidInputError("expected a classifier that predicts probabilities for --proba, got another model")
         found = read_data(data, id_column, time, label, features, series, needs_targets=False, model=estimator)
         predicted = estimator.predict(found.X)
         shares = estimator.predict_proba(found.X) if proba else None
@@ -119,12 +119,10 @@ def predict(
             for value in predicted.tolist():
                 typer.echo(value)
         else:
-            columns = {} if found.ids is None else {id_column or "id": found.ids}
-            names = ["y"] if predicted.ndim == 1 else [f"y_{number}" for number in range(predicted.shape[1])]
-            columns |= dict(zip(names, predicted.reshape(len(predicted), -1).T, strict=True))
+            ids = {} if found.ids is None else {id_column or "id": found.ids}
+            columns = ids | _columns("y", None, predicted)
             if shares is not None:
-                names = [f"probability_{name}" for name in estimator.classes_]
-                columns |= dict(zip(names, shares.T, strict=True))
+                columns |= _columns("probability", estimator.classes_, shares)
             text = _csv(columns)
             if output is None:
                 typer.echo(text, nl=False)
@@ -151,8 +149,6 @@ def certify(
     series: IsSeries = False,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
-    from ...convex.penalties import make_penalty
-
     with plain_errors():
         estimator = _load_estimator(model)
         given = read_data(data, id_column, time, label, features, series, needs_targets=True, model=estimator)
@@ -165,7 +161,7 @@ def certify(
             say("the objectives differ: these are not the data that the model was trained on", "yellow")
             raise typer.Exit(2)
         say("proven: no other read-out of these sampled neurons has an objective lower by more than the gap")
-        if make_penalty(estimator.penalty).has_quadratic:
+        if estimator.proof_.penalty.has_quadratic:
             say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
         if not complete:
             say("not proven: anything about other neurons (see --complete), or about new data")
@@ -205,6 +201,14 @@ def _archive(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
     }
     np.savez_compressed(buffer, **plain)
     return buffer.getvalue()
+
+
+def _columns(name: str, labels: Any, values: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Return an array as named columns; ``labels`` tell columns apart, by default numbers."""
+    if values.ndim == 1:
+        return {name: values}
+    labels = range(values.shape[1]) if labels is None else labels
+    return {f"{name}_{label}": column for label, column in zip(labels, values.T, strict=True)}
 
 
 def _csv(columns: Mapping[str, npt.NDArray[Any]]) -> str:
