@@ -28,6 +28,7 @@ def test_other_files_are_no_tables(tmp_path, name):
     [
         ("a.csv", {}),
         ("a.csv", {"sep": ";"}),
+        ("a.csv", {"sep": ";", "decimal": ","}),
         ("a.tsv", {"sep": "\t"}),
         ("a.csv.gz", {}),
         ("a.csv", {"encoding": "utf-8-sig"}),
@@ -98,8 +99,13 @@ REFUSED = {
         Columns(label="kind"),
         "every row of column 'kind', got none in row 1",
     ),
-    "a gap in a series": ("a,b,k\n1,2,u\n,2,u\n", Columns(label="k", is_series=True), "gap in column 'a' of row 1"),
-    "an empty series": ("a,b,k\n1,2,u\n,,u\n", Columns(label="k", is_series=True), "gap in column 'a' of row 1"),
+    "a gap in a series": ("a1,a2,k\n1,2,u\n,2,u\n", Columns(label="k", is_series=True), "gap in column 'a1' of row 1"),
+    "a column that is no step": (
+        "t1,t2,k,u\n1,2,3,4\n",
+        Columns(label="k", is_series=True),
+        "names that differ in their numbers, such as 't1', got 'u' too: name a label with --label",
+    ),
+    "an empty series": ("a1,a2,k\n1,2,u\n,,u\n", Columns(label="k", is_series=True), "gap in column 'a1' of row 1"),
 }
 
 

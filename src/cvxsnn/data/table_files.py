@@ -1,5 +1,6 @@
 """Data on disk for the command line: CSV and Parquet tables, read with pandas."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -135,11 +136,25 @@ def _read_rows(table: Any, columns: Columns) -> tuple[Any, Any, Any]:
 def _read_series(table: Any, columns: Columns) -> tuple[Any, Any, Any]:
     """Return rows as sequences of one feature, up to their last number."""
     X, y, ids = _divide(table, columns)
+    if columns.features is None:
+        _check_alike(list(X.columns))
     values = numbers_of(X, "row")
     lengths = [int(np.flatnonzero(row)[-1]) + 1 if row.any() else 1 for row in ~np.isnan(values)]
     for number, length in enumerate(lengths):
         _check_filled(X.iloc[number : number + 1, :length], f"row {number}")
     return [row[:length, None] for row, length in zip(values, lengths, strict=True)], y, ids
+
+
+def _check_alike(names: Sequence[str]) -> None:
+    """Refuse names that differ in more than numbers: a label that was not named would be read as a step."""
+    stems = [re.sub(r"\d+", "", str(name)) for name in names]
+    usual = max(stems, key=stems.count)
+    others = [name for name, stem in zip(names, stems, strict=True) if stem != usual]
+    if others:
+        raise InvalidInputError(
+            f"expected columns of steps with names that differ in their numbers, such as {names[stems.index(usual)]!r}, "
+            f"got {list_names(others)} too: name a label with --label, an id with --id, or choose columns with --features"
+        )
 
 
 def _divide(table: Any, columns: Columns) -> tuple[Any, npt.NDArray[Any] | None, npt.NDArray[Any] | None]:
@@ -180,12 +195,24 @@ def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
     separator = "\t" if _kind(path) == ".tsv" else ","
     header = str(pandas.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns[0])
     other = max(",;\t", key=header.count)
+    separator = other if other in header else separator
+    # Where a comma is the decimal point, semicolons separate the cells.
+    tables = [_parse(pandas, path, separator, decimal, text) for decimal in (".,"[: 2 if separator == ";" else 1])]
+    table = max(tables, key=lambda table: sum(dtype.kind in "biuf" for dtype in table.dtypes))
+    is_unnamed = table.columns.str.startswith("Unnamed:")
+    if is_unnamed.any():
+        warnings.warn(f"{path} has columns without a name: they are left out", stacklevel=3)
+    return table.loc[:, ~is_unnamed]
+
+
+def _parse(pandas: Any, path: Path, separator: str, decimal: str, text: str | None) -> Any:
     with warnings.catch_warnings():
         # Rows with more cells than there are names would be cut.
         warnings.simplefilter("error", pandas.errors.ParserWarning)
-        table = pandas.read_csv(
+        return pandas.read_csv(
             path,
-            sep=other if other in header else separator,
+            sep=separator,
+            decimal=decimal,
             index_col=False,
             dtype={} if text is None else {text: str},
             skipinitialspace=True,
@@ -193,7 +220,3 @@ def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
             float_precision="round_trip",  # the same bits as in the program that wrote them
             encoding="utf-8-sig",
         )
-    is_unnamed = table.columns.str.startswith("Unnamed:")
-    if is_unnamed.any():
-        warnings.warn(f"{path} has columns without a name: they are left out", stacklevel=3)
-    return table.loc[:, ~is_unnamed]
