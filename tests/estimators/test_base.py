@@ -423,7 +423,7 @@ def test_a_refused_fit_says_what_differs_in_length():
 
 
 def test_refused_weights_are_called_what_the_user_calls_them():
-    with pytest.raises(InvalidInputError, match="expected sample_weight to be non-negative"):
+    with pytest.raises(InvalidInputError, match="expected sample_weight to be finite, non-negative"):
         classifier().fit(SEQUENCES, LABELS, sample_weight=np.linspace(-1, 1, 48))
 
 

@@ -50,6 +50,17 @@ def check_int_at_least(name: str, value: Any, minimum: int) -> int:
     return int(value)
 
 
+def relative_weights(name: str, weight: torch.Tensor) -> torch.Tensor:
+    """Return weights as shares of the largest, in float64: sums of those are finite, whatever the unit of the weights.
+
+    A factor common to all weights cancels; if it is a power of two, to the last bit.
+    """
+    weight = weight.to(torch.float64)
+    if not bool((weight >= 0).all() and torch.isfinite(weight).all() and weight.any()):
+        raise InvalidInputError(f"expected {name} to be finite, non-negative and not all zero")
+    return weight / weight.max()
+
+
 def check_divides(name: str, value: Any, total: int, unit: str) -> int:
     """Return ``value`` if it shares ``total`` things, called ``unit``, out equally."""
     divisors = [divisor for divisor in range(1, total + 1) if total % divisor == 0]

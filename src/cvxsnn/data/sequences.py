@@ -261,6 +261,34 @@ class TrainingSet:
         return type(self)(self.sequences.to(device), self.targets, self.sample_weight)
 
 
+def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Generator, n_samples: int) -> Tensor:
+    """Return a random order of samples of which each beginning has about the shares of the classes that all have.
+
+    Parameters
+    ----------
+    labels : array of shape (n_samples,), or None
+        The class of each sample. None if there are no classes.
+    generator : Generator
+        Where chance comes from.
+    n_samples : int
+        The number of samples.
+
+    Returns
+    -------
+    Tensor of shape (n_samples,), dtype int64
+        Indices of the samples. The first ``n_classes`` of them have one of each class.
+    """
+    order = generator.permutation(n_samples)
+    if labels is None:
+        return torch.from_numpy(order)
+    classes, counts = np.unique(labels[order], return_inverse=True, return_counts=True)[1:]
+    by_class = np.argsort(classes, kind="stable")
+    # The members of a class are spread evenly between 0 and 1, and its first one comes before all others.
+    place = np.concatenate([np.arange(count) for count in counts])
+    share = (place + generator.random(len(counts)).repeat(counts)) / counts.repeat(counts)
+    return torch.from_numpy(order[by_class[np.argsort(np.where(place == 0, share - 1, share), kind="stable")]])
+
+
 def window_of_step(step: Any, n_windows: int, n_steps: Any) -> Any:
     """Return the window of time that a step belongs to, if the steps of a sequence fill windows of equal length.
 

@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 
 from ..convex import Certificate, solve
 from ..convex.objective import Objective
-from ..core.checks import check_choice, check_device, check_positive_int
+from ..core.checks import check_choice, check_device, check_positive_int, relative_weights
 from ..core.errors import InvalidInputError
 from ..core.progress import ProgressBar
-from ..data.sequences import Sequences, TrainingSet
+from ..core.seeds import child_generator
+from ..data.sequences import Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary import Readout
 from ..dictionary.packed import parse_readout
@@ -411,12 +411,12 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
-        n_held = int(np.ceil(self.validation_fraction * len(data)))
-        counts = np.unique(labels, return_counts=True)[1] if labels is not None else np.array([len(data)])
-        if counts.min() < 2 or n_held < len(counts) or len(data) - n_held < len(counts):
+        n_classes = 1 if labels is None else len(np.unique(labels))
+        n_held = min(int(np.ceil(self.validation_fraction * len(data))), len(data) - n_classes)
+        if n_held < n_classes:
             return data, data
-        kept, held = train_test_split(np.arange(len(data)), test_size=n_held, random_state=seed, stratify=labels)
-        return data.take(torch.from_numpy(np.sort(kept))), data.take(torch.from_numpy(np.sort(held)))
+        order = stratified_order(labels, child_generator(seed, "validation"), len(data))
+        return data.take(order[:-n_held].sort().values), data.take(order[-n_held:].sort().values)
 
     def _inputs(self, X: Any, reset: bool, sample_weight: FloatArray | None = None) -> Sequences:
         """Return standardised sequences; ``reset`` learns number and scale of the features from them."""
@@ -445,19 +445,21 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
         """Return checked data as a training set; ``reset`` learns what to expect of them later."""
         weight = self._weights(X, y, sample_weight)
+        if weight is not None and y is not None and not weight.all():
+            check_lengths(_num_samples(X), _num_samples(y))
+            counted = np.flatnonzero(weight)  # the others are as good as not there
+            X, y, weight = _safe_indexing(X, counted), _safe_indexing(y, counted), weight[counted]
         sequences = self._inputs(X, reset, weight)
         targets = self._targets(y, reset)
         check_lengths(len(sequences), len(targets))
         return TrainingSet(sequences, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight))
 
     def _weights(self, X: Any, y: Any, sample_weight: Any) -> FloatArray | None:
-        """Return the weights of the samples; None weighs all alike."""
+        """Return the weights of the samples, the largest of them one; None weighs all alike."""
         if sample_weight is None:
             return None
         weight = np.asarray(_check_sample_weight(sample_weight, np.empty((_num_samples(X), 1))), dtype=np.float64)
-        if weight.min() < 0 or weight.sum() == 0:
-            raise InvalidInputError("expected sample_weight to be non-negative and not all zero")
-        return weight
+        return relative_weights("sample_weight", torch.tensor(weight)).numpy()
 
     @abstractmethod
     def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
