@@ -85,7 +85,7 @@ def test_one_class_with_weight_is_refused_with_an_intercept_and_solved_without(l
 )
 def test_one_class_only_is_encoded_but_makes_no_problem(loss: str, targets: list[object], intercept: bool) -> None:
     assert len(make_loss(loss).encode(np.array(targets))) == 2
-    with pytest.raises(InvalidInputError, match="two classes or more in head 'label', .* got one class only"):
+    with pytest.raises(InvalidInputError, match=r"two classes or more in head 'label', .* got one class only"):
         ConvexProblem(np.eye(2), np.array(targets), loss, 0.1, intercept=intercept)
 
 

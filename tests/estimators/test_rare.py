@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 from small_models import BRIEF, assert_one_sentence, classifier, make_lists, make_sequences, regressor, sums
-from tolerances import EASY_SCORE
 
-from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.convex.losses import LOSSES
-from cvxsnn.training import Tuning, tune_witnesses
 from cvxsnn.convex.objective import Objective
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import TrainingSet
+from cvxsnn.training import Tuning, tune_witnesses
 
 SEQUENCES = make_sequences(60)
 TARGETS = sums(SEQUENCES)
@@ -25,17 +24,18 @@ def rare_labels(*counts):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_rare_classes_are_fitted_with_every_loss(loss, counts):
     labels = rare_labels(*counts)
-    for seed in range(3):
-        model = classifier(loss=loss, **CHOOSING, random_state=seed).fit(SEQUENCES, labels)
-        assert model.classes_.tolist() == sorted(set(labels))
-        assert model.certificate_.relative_gap <= model.tol
+    model = classifier(loss=loss, **CHOOSING).fit(SEQUENCES, labels)
+    assert model.classes_.tolist() == sorted(set(labels))
+    assert model.certificate_.relative_gap <= model.tol
 
 
 @pytest.mark.parametrize("method", ["sg", "sg-cvx", "cvx-sg"])
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "softmax"])
 def test_rare_classes_are_fitted_with_gradients(loss, method):
     labels = rare_labels(30, 29, 1)
-    assert classifier(method, loss=loss, surrogate=BRIEF, **FIXED).fit(SEQUENCES, labels).predict(SEQUENCES).shape == (60,)
+    assert classifier(method, loss=loss, surrogate=BRIEF, **FIXED).fit(SEQUENCES, labels).predict(SEQUENCES).shape == (
+        60,
+    )
 
 
 @pytest.mark.parametrize("fraction", [0.05, 0.2, 0.5, 0.95])
@@ -58,10 +58,16 @@ def test_a_search_on_a_part_of_the_samples_meets_every_class():
     labels[7] = 1
     data = TrainingSet(make_sequences(400, 3, 2), {"label": labels})
     tuning = Tuning(n_witnesses=8, n_trials=1, n_layers=1, min_rows=20, shares=(20, 20, 20))
+    met = []
+
+    def score(network):
+        met.append(bool(network.weight.any()))  # ridge regression on one class only has no weights
+        return 0.0
+
     for seed in range(4):
-        met = []
-        tune_witnesses(data, Objective("logistic"), lambda network: met.append(network.weight.any()) or 0.0, tuning, seed=seed)
-        assert all(met)  # ridge regression on one class only has no weights
+        tune_witnesses(data, Objective("logistic"), score, tuning, seed=seed)
+    assert len(met) >= 4
+    assert all(met)
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
@@ -92,7 +98,11 @@ def test_weights_whose_sum_overflows_are_certified_as_equal_ones(make):
     assert heavy.certificate_.primal > 0
 
 
-@pytest.mark.parametrize("data", [make_sequences(60), make_lists() + make_lists(1)[:12], make_sequences(60)[:, 0]], ids=["sequences", "lists", "rows"])
+@pytest.mark.parametrize(
+    "data",
+    [make_sequences(60), make_lists() + make_lists(1)[:12], make_sequences(60)[:, 0]],
+    ids=["sequences", "lists", "rows"],
+)
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_samples_without_weight_are_as_good_as_not_there(make, data):
     targets = sums(data)
@@ -110,12 +120,14 @@ def test_samples_without_weight_are_as_good_as_not_there(make, data):
     assert with_all.certify(data, y_given, counts.astype(float)) == without.certify(chosen, y[counts])
 
 
+@pytest.mark.parametrize("witnesses", ["gaussian", "mixed"])
 @pytest.mark.parametrize("offset", [1e3, -1e6, 1e12])
-def test_a_regressor_follows_targets_far_from_zero(offset):
-    near, far = (regressor(**CHOOSING).fit(SEQUENCES, TARGETS + own) for own in (0.0, offset))
+def test_a_regressor_follows_targets_far_from_zero(offset, witnesses):
+    options = {**CHOOSING, "witnesses": witnesses}
+    near, far = (regressor(**options).fit(SEQUENCES, TARGETS + own) for own in (0.0, offset))
     assert far.certificate_.relative_gap <= far.tol
     assert far.score(SEQUENCES, TARGETS + offset) == pytest.approx(near.score(SEQUENCES, TARGETS), abs=1e-3)
-    constant = regressor(**CHOOSING).fit(SEQUENCES, np.full(60, offset))
+    constant = regressor(**options).fit(SEQUENCES, np.full(60, offset))
     assert (constant.predict(SEQUENCES) == offset).all()
 
 
@@ -135,11 +147,14 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("witnesses", ["auto", "gaussian", "delayed"])
+@pytest.mark.parametrize("witnesses", ["auto", "search", "gaussian", "delayed"])
 @pytest.mark.parametrize("name", ODD)
 def test_odd_data_are_fitted(name, witnesses):
     X, y = ODD[name]
-    options = {"hidden": (8,), "l1_strength": "auto", "witnesses": witnesses, "n_trials": 2}
+    options = {"hidden": (8,), "l1_strength": "auto", "witnesses": witnesses}
+    if witnesses == "search":
+        options["n_trials"] = 2
+    assert set(classifier(**options).fit(X, y).predict(X)) <= set(y)
     for number, loss in enumerate(LOSSES):
         penalty = ("l1", "group", "elastic-net", "group-elastic-net")[number % 4]
         model = classifier(loss=loss, penalty=penalty, **options).fit(X, y)
