@@ -131,6 +131,15 @@ def test_a_regressor_follows_targets_far_from_zero(offset, witnesses):
     assert (constant.predict(SEQUENCES) == offset).all()
 
 
+def test_gradients_refuse_targets_that_single_precision_cannot_tell_apart():
+    assert regressor("sg", **FIXED).fit(SEQUENCES, TARGETS + 1e3).predict(SEQUENCES).shape == (60,)
+    with pytest.raises(
+        InvalidInputError, match=r"differences torch.float32 can hold, .*: subtract their mean"
+    ) as error:
+        regressor("sg", **FIXED).fit(SEQUENCES, TARGETS + 1e9)
+    assert_one_sentence(error.value)
+
+
 def test_targets_that_overflow_are_one_sentence():
     with pytest.raises(InvalidInputError, match="float64 can hold") as error:
         regressor(**CHOOSING).fit(SEQUENCES, 1e200 * TARGETS)
