@@ -494,7 +494,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
         n_classes = 1 if labels is None else len(np.unique(labels))
-        n_held = min(int(np.ceil(self.validation_fraction * len(data))), len(data) - n_classes)
+        n_held = min(int(np.ceil(self.validation_fraction * len(data))), len(data) - max(n_classes, 2))
         if n_held < n_classes:
             return data, data
         order = stratified_order(labels, child_generator(seed, "validation"), len(data))
