@@ -12,8 +12,8 @@ PARAMETERS = """
     n_subnetworks : int, optional
         Number of subnetworks. By default one, but four if a search decides for two layers.
     n_neurons : int or "auto"
-        Number of hidden neurons for ``witnesses="mixed"``. "auto" is 8,192, or 16,384 if the
-        leave-one-out error is then lower by more than 1 % and there are at most 5,000 samples.
+        Number of hidden neurons for ``witnesses="mixed"``. "auto" is 8,192, or 16,384 if that
+        lowers the leave-one-out error noticeably and there are at most 5,000 samples.
     max_seconds : float, optional
         Time after which ``witnesses="mixed"`` tries nothing more and solves with the best choice so far.
     witnesses : "auto", "mixed", "search", "gaussian", "delayed", mapping or WitnessSet
