@@ -117,16 +117,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("out/forecasting.png"))
     parser.add_argument("--noise", type=float, default=0.05, help="in standard deviations of the series")
-    parser.add_argument("--quick", action="store_true", help="256 neurons, one seed")
+    parser.add_argument("--quick", action="store_true", help="256 neurons, 1000 steps to train on, one seed")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    n_neurons, seeds = (256, SEEDS[:1]) if options.quick else (1024, SEEDS)
+    n_neurons, n_train, seeds = (256, 1000, SEEDS[:1]) if options.quick else (1024, N_TRAIN, SEEDS)
 
-    clean = mackey_glass(N_TRAIN + N_TEST)
+    clean = mackey_glass(n_train + N_TEST)
     series = clean + options.noise * np.random.default_rng(0).normal(size=len(clean))
-    X, y = cs.make_windows(series[:N_TRAIN], WINDOW)
-    starts, _ = cs.make_windows(series[N_TRAIN:], WINDOW, horizon=N_AHEAD, stride=10)
-    _, truth = cs.make_windows(clean[N_TRAIN:], WINDOW, horizon=N_AHEAD, stride=10)
+    X, y = cs.make_windows(series[:n_train], WINDOW)
+    starts, _ = cs.make_windows(series[n_train:], WINDOW, horizon=N_AHEAD, stride=10)
+    _, truth = cs.make_windows(clean[n_train:], WINDOW, horizon=N_AHEAD, stride=10)
     networks = [fit_spiking(X, y, n_neurons, seed) for seed in seeds]
     forecasts = {
         "spiking network": [free_running(network, starts) for network in networks],

@@ -63,7 +63,7 @@ def test_pipelines_of_unequal_sequences_frames_and_odd_parameters_come_back(tmp_
 def test_names_of_columns_come_back(tmp_path):
     pandas = pytest.importorskip("pandas")
     frames = [pandas.DataFrame(part, columns=["a", "b", "c"]) for part in GAPS]
-    save(make_pipeline(SequenceImputer(), classifier()).fit(frames, LABELS), tmp_path / "model")
+    save(make_pipeline(SequenceImputer(), classifier(witnesses="gaussian")).fit(frames, LABELS), tmp_path / "model")
     found = load(tmp_path / "model")
     assert found.predict(frames).shape == (48,)
     with pytest.raises(InvalidInputError, match="as in fit"):
@@ -83,12 +83,15 @@ class Other(SequenceScaler):
 
 REFUSED = {
     "another transformer": (
-        lambda: make_pipeline(FunctionTransformer(), classifier()),
+        lambda: make_pipeline(FunctionTransformer(), classifier(witnesses="gaussian")),
         "got FunctionTransformer as step",
     ),
-    "a subclass": (lambda: make_pipeline(Other(), classifier()), "got Other as step 'other': a file knows no others"),
+    "a subclass": (
+        lambda: make_pipeline(Other(), classifier(witnesses="gaussian")),
+        "got Other as step 'other': a file knows no others",
+    ),
     "no transformer": (
-        lambda: Pipeline([("none", "passthrough"), ("model", classifier())]),
+        lambda: Pipeline([("none", "passthrough"), ("model", classifier(witnesses="gaussian"))]),
         "got 'passthrough' as step",
     ),
 }
@@ -105,9 +108,11 @@ def test_other_steps_are_refused_in_one_sentence(tmp_path, case):
 
 def test_pipelines_that_are_not_fitted_or_have_no_model_are_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="a fitted SpikingClassifier, got one that is not: call fit first"):
-        save(make_pipeline(SequenceScaler(), classifier()), tmp_path / "model")
+        save(make_pipeline(SequenceScaler(), classifier(witnesses="gaussian")), tmp_path / "model")
     with pytest.raises(InvalidInputError, match="a fitted SequenceScaler, got one that is not: call fit first"):
-        save(make_pipeline(SequenceScaler(), classifier().fit(SEQUENCES, LABELS)), tmp_path / "model")
+        save(
+            make_pipeline(SequenceScaler(), classifier(witnesses="gaussian").fit(SEQUENCES, LABELS)), tmp_path / "model"
+        )
     with pytest.raises(InvalidInputError, match="a pipeline with one at its end, got SequenceScaler"):
         save(make_pipeline(SequenceImputer(), SequenceScaler()).fit(SEQUENCES), tmp_path / "model")
 
