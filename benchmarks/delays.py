@@ -29,17 +29,19 @@ from cvxsnn.data.tasks.speech_files import SPEAKERS
 from cvxsnn.neurons import count_spikes
 from cvxsnn.witnesses import Uniform, WitnessSet, delayed_witnesses, join_witnesses, single_out
 
+from .gpu import clock, measure_ceilings
 from .measure import console, make_table
 from .memory import data_directory
 
 RECORDS = Path(__file__).parent / "results" / "delays.jsonl"
+GRAM_RECORDS = RECORDS.with_name("delays_gram.jsonl")
 SEEDS = (0, 1, 2)
 TOLERANCE = 1e-6
 STRENGTHS = tuple(10.0**exponent for exponent in np.arange(-1.0, -6.1, -0.5))
 """Strengths of the quadratic that validation data choose from."""
 
-POOL_STRENGTH = 1e-4
-"""Strength of the ridge that ranks a pool."""
+POOL_STRENGTH = 1e-3
+"""Strength of the ridge that ranks witnesses."""
 
 Family = tuple[float, Mapping[str, Any]]
 """A share of the witnesses, and arguments of ``delayed_witnesses``."""
@@ -246,16 +248,20 @@ def sequences_of(data: SequenceData, device: str) -> Tensor:
 
 
 def fit(case: Case, task: Task, families: Sequence[Family], seed: int, device: str) -> Fitted:
-    """Draw witnesses, keep those with the largest coefficients, and choose the strength on validation data."""
-    witnesses = draw(families, case.n_pool, task.train, seed, device)
-    if case.n_columns < witnesses.n_witnesses:
-        dictionary = cs.build_dictionary(witnesses, sequences_of(task.train, device), case.readout)  # type: ignore[arg-type]
-        problem = problem_of(dictionary, task.train, task.n_classes["label"], POOL_STRENGTH)
-        solution = cs.solve(problem, TOLERANCE)
-        ranked = solution.coef.norm(dim=1).argsort(descending=True)[: case.n_columns]
-        chosen = dictionary.column_of_atom[ranked.to(dictionary.device)].sort().values
-        witnesses = single_out(witnesses, chosen)
+    """Draw witnesses, select some of them, and choose the strength on validation data."""
+    witnesses = select(case, task, draw(families, case.n_pool, task.train, seed, device), case.n_columns, device)
     return read_out(case, task, witnesses, device)
+
+
+def select(case: Case, task: Task, witnesses: WitnessSet, n_selected: int, device: str) -> WitnessSet:
+    """Keep the half with the largest coefficients of ridge, until few enough are left."""
+    while witnesses.n_witnesses > n_selected:
+        dictionary = cs.build_dictionary(witnesses, sequences_of(task.train, device), case.readout)  # type: ignore[arg-type]
+        solution = cs.solve(problem_of(dictionary, task.train, task.n_classes["label"], POOL_STRENGTH), TOLERANCE)
+        n_kept = max(n_selected, witnesses.n_witnesses // 2)
+        ranked = solution.coef.norm(dim=1).argsort(descending=True)[:n_kept]
+        witnesses = single_out(witnesses, dictionary.column_of_atom[ranked.to(dictionary.device)].sort().values)
+    return witnesses
 
 
 def read_out(case: Case, task: Task, witnesses: WitnessSet, device: str) -> Fitted:
@@ -318,6 +324,34 @@ def measure(case: Case, task: Task, seed: int, device: str) -> dict[str, Any]:
     }
 
 
+def measure_gram(n_rows: int, n_neurons: int = 8192, n_steps: int = 784, n_windows: int = 4) -> None:
+    """The exact Gram matrix of counts in windows and that of as many spikes, as shares of what a GPU can do at most."""
+    device = torch.device("cuda")
+    ceilings = measure_ceilings(device)
+    inputs = torch.randn(n_rows, n_steps, 1, generator=torch.Generator().manual_seed(0))
+    witnesses = delayed_witnesses(inputs, (n_neurons,), fan_in=25, max_delay=280).to(device)
+    counts = cs.build_dictionary(witnesses, inputs.to(device), "mean", windows=n_windows)
+    spikes = cs.build_dictionary(torch.rand(n_rows, counts.n_atoms, device=device) < 0.3)
+    for name, dictionary in (("counts", counts), ("spikes", spikes)):
+        seconds = min(clock(dictionary.gram, device)[0] for _ in range(5))
+        n_products = n_rows * dictionary.n_atoms**2
+        least = n_products / (1e12 * ceilings["int8"]) + 8 * dictionary.n_atoms**2 / (1e9 * ceilings["memory"])
+        record = {
+            "dictionary": name,
+            "rows": n_rows,
+            "columns": dictionary.n_atoms,
+            "planes": dictionary.packed.shape[1],
+            "seconds": seconds,
+            "teraops": 2 * n_products / seconds / 1e12,
+            "share": least / seconds,
+            "ceilings": ceilings,
+            "device": torch.cuda.get_device_name(),
+        }
+        console.print(record)
+        with GRAM_RECORDS.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
 def read_records() -> list[dict[str, Any]]:
     """What has been measured."""
     return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
@@ -366,9 +400,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--pool", type=int, help="witnesses to draw for a case, instead of its own number")
     parser.add_argument("--columns", type=int, help="witnesses to read, instead of a case's own number")
+    parser.add_argument("--gram", nargs="+", type=int, metavar="ROWS", help="only time Gram matrices of so many rows")
     parser.add_argument("--render", action="store_true", help="measure nothing")
     options = parser.parse_args([] if arguments is None else arguments)
-    for name in () if options.render else options.only:
+    for n_rows in options.gram or ():
+        measure_gram(n_rows)
+    for name in () if options.render or options.gram else options.only:
         case = CASES[name]
         case = replace(case, n_pool=options.pool or case.n_pool, n_columns=options.columns or case.n_columns)
         for seed in options.seeds:

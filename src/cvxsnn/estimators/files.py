@@ -173,6 +173,7 @@ def _estimator_out(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         header["feature_names"] = state.feature_names.tolist()
     if state.classes is not None:
         header["classes"] = _labels_out(state.classes)
+        header["probability_scale"] = state.probability_scale
     else:
         header["is_flat"] = state.is_flat
     if state.proof is not None:
@@ -194,6 +195,7 @@ def _estimator_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> S
         feature_names=np.array(header["feature_names"], dtype=object) if "feature_names" in header else None,
         classes=_labels_in(header["classes"]) if is_classifier else None,
         is_flat=True if is_classifier else bool(header["is_flat"]),
+        probability_scale=_scale_in(header.get("probability_scale")),
     )
     _check_state(state)
     model._restore(state)
@@ -387,6 +389,14 @@ def _value_in(value: Any) -> Any:
     if "family" in value:
         return {name: _value_in(own) for name, own in value["family"].items()}
     return parse_distribution(value)
+
+
+def _scale_in(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise InvalidInputError(f"expected a probability_scale above zero in the file, got {value!r}")
+    return float(value)
 
 
 def _labels_out(labels: Any) -> dict[str, Any]:

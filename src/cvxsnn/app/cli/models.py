@@ -112,7 +112,6 @@ def certify(
     seconds: Annotated[float, typer.Option(min=0.1, help="Time for --complete, for each output.")] = 60.0,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
-    from ...convex.penalties import make_penalty
     from ...data.npz import read_data
     from ..models import split_pipeline
 
@@ -130,7 +129,7 @@ def certify(
             say("the objectives differ: these are not the data that the model was trained on", "yellow")
             raise typer.Exit(2)
         say("proven: no other read-out of these sampled neurons has an objective lower by more than the gap")
-        if make_penalty(estimator.penalty).has_quadratic:
+        if estimator.proof_.penalty.has_quadratic:
             say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
         if not complete:
             say("not proven: anything about other neurons (see --complete), or about new data")
