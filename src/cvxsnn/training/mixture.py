@@ -22,7 +22,7 @@ from ..convex.validation import Validation
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout, build_dictionary
-from ..witnesses.mixture import MIXTURES, STEPS_FOR_DILATION, Mixture, mixed_witnesses
+from ..witnesses.mixture import Mixture, mixed_witnesses, mixtures_for
 
 RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(3, -5.1, -0.5)).tolist())
 """Strengths of ridge to choose from, relative to the mean eigenvalue of the products of rows."""
@@ -30,7 +30,7 @@ RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(3, -5.1, -0.5)).tolist())
 N_COMPARED, ROWS_COMPARED = 2048, 1000
 """Neurons, and at most rows, with which read-outs and mixtures are compared."""
 
-SIZES, ROWS_GROWN = (4096, 8192, 16_384), 2000
+SIZES, ROWS_GROWN = (8192, 16_384), 2000
 """Numbers of neurons to try in turn, with at most so many rows."""
 
 _MAX_ROWS, _MOST_BEYOND = 5000, 8192
@@ -46,8 +46,8 @@ _CLEARLY = 1.0
 _CONSTANT = 1e-12
 """Mean eigenvalue up to which no column varies."""
 
-_WORTH = 0.01
-"""Fall of the loss that is worth twice as many neurons."""
+_WORTH = 0.005
+"""Fall of the loss that is worth twice as many neurons, as a share of the loss of the best constant."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Mixing:
     Parameters
     ----------
     n_witnesses : int, optional
-        Number of neurons. By default from 4,096 up to 16,384, as long as the errors fall.
+        Number of neurons. By default 8,192, or 16,384 if that lowers the errors noticeably.
     readouts : tuple of str
         The read-outs to choose from; the first is the default.
     intercept : bool
@@ -199,8 +199,7 @@ class _MixtureSearch:
         self._data, self._objective, self._mixing, self._seed = data, objective, mixing, seed
         self._callback, self._begin = callback, time.perf_counter()
         self._trials: list[MixtureTrial] = []
-        has_choice = data.sequences.n_steps >= STEPS_FOR_DILATION
-        self._mixtures: Sequence[Mixture] = MIXTURES if has_choice else MIXTURES[:1]
+        self._mixtures = mixtures_for(data.sequences.n_steps, data.sequences.n_features)
         self._sizes: Sequence[int] = (mixing.n_witnesses,) if mixing.n_witnesses is not None else SIZES
         if mixing.n_witnesses is None and len(data) > _MAX_ROWS:
             self._sizes = [size for size in SIZES if size <= _MOST_BEYOND]
@@ -244,7 +243,7 @@ class _MixtureSearch:
             if best is not None and self._is_late():
                 break
             tried = self._try(self._problem(data, mixture, readout, n_witnesses), mixture, readout, n_witnesses)
-            if best is not None and not tried.trial.loss < (1 - _WORTH) * best.trial.loss:
+            if best is not None and best.trial.loss - tried.trial.loss < _WORTH * _null_loss(tried.problem):
                 break
             best = tried
         if best is None:
@@ -309,6 +308,13 @@ class _MixtureSearch:
 
     def _is_late(self) -> bool:
         return time.perf_counter() - self._begin > self._mixing.max_seconds
+
+
+def _null_loss(problem: ConvexProblem) -> float:
+    """Return the loss of the best constant scores."""
+    (head,) = problem.heads
+    mean = problem.row_weight @ head.targets
+    return head.weight * float(problem.row_weight @ head.loss.value(mean.expand_as(head.targets), head.targets))
 
 
 def _scale(problem: ConvexProblem) -> float:

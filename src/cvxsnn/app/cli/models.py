@@ -29,7 +29,7 @@ def fit(
     readout: Annotated[str | None, typer.Option(help="mean or last; whichever is better by default.")] = None,
     windows: Annotated[int | None, typer.Option(min=1, help="Windows of time that means are taken in.")] = None,
     loss: Annotated[str | None, typer.Option(help="logistic, softmax, hinge, squared_hinge or squared.")] = None,
-    penalty: Annotated[str, typer.Option(help="l1, group, elastic-net or group-elastic-net.")] = "l1",
+    penalty: Annotated[str, typer.Option(help="auto, l1, group, elastic-net or group-elastic-net.")] = "auto",
     strength: Annotated[str, typer.Option(help="Number that multiplies the norm of the weights, or auto.")] = "auto",
     l2_strength: Annotated[
         str, typer.Option(help="Number that multiplies half the sum of squares of an elastic net, or auto.")
