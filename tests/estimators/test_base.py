@@ -398,12 +398,13 @@ def test_bad_input_is_one_sentence(case):
     assert_one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_rows_that_are_not_finite_are_refused_in_scikit_learns_words(bad):
+@pytest.mark.parametrize(("bad", "remedy"), [(np.nan, "NaN: impute them first"), (np.inf, "infinite values: replace")])
+def test_rows_that_are_not_finite_are_refused(bad, remedy):
     rows = SEQUENCES[:, 0].copy()
     rows[0, 0] = bad
-    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+    with pytest.raises(InvalidInputError, match=f"expected finite rows, got {remedy}") as caught:
         classifier().fit(rows, LABELS)
+    assert_one_sentence(caught.value)
 
 
 def test_nothing_to_fit_is_refused():

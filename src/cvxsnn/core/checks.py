@@ -1,6 +1,8 @@
 """Checks of arguments that several stages share, and registries of named choices. Each failure is one sentence."""
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +29,13 @@ def check_positive_int(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InvalidInputError(f"expected {name} to be a positive integer, got {value!r}")
     return int(value)
+
+
+def check_number(name: str, value: Any) -> float:
+    """Return ``value`` if it is a finite real number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not isfinite(value):
+        raise InvalidInputError(f"expected {name} to be a finite number, got {value!r}")
+    return float(value)
 
 
 def check_sequences(inputs: Array, name: str = "inputs") -> None:

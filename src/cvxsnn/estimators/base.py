@@ -23,7 +23,7 @@ from ..core.checks import check_choice, check_device, check_positive_int, relati
 from ..core.errors import InvalidInputError
 from ..core.progress import ProgressBar
 from ..core.seeds import child_generator
-from ..data.sequences import Sequences, TrainingSet, stratified_order
+from ..data.sequences import Sequences, TrainingSet, check_finite, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary import Readout
 from ..dictionary.packed import parse_readout
@@ -507,7 +507,9 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             sequences = Sequences.from_raw(X)
         else:
             X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
-            sequences = Sequences(validate_data(self, X, reset=reset, dtype=np.float64)[:, None, :])
+            rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+            check_finite(rows, "rows", "impute them first, for example with SimpleImputer of scikit-learn")
+            sequences = Sequences(rows[:, None, :])
         if reset:
             self.n_features_in_ = sequences.n_features
             self._is_sequential = is_sequential

@@ -113,10 +113,13 @@ def certify(
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
     from ...data.npz import read_data
+    from ..models import split_pipeline
 
     with plain_errors():
-        estimator = _load_estimator(model)
+        transformers, estimator = split_pipeline(_load_estimator(model))
         X, y, weight = read_data(data, needs_targets=True)
+        for transformer in transformers:
+            X = transformer.transform(X)
         found = estimator.certify(X, y, weight)
         stated = estimator.certificate_
         say(f"found now:  {found}")
