@@ -2,10 +2,10 @@
 
 One hidden layer of LIF neurons starts from the same kinds of witnesses with delays. Surrogate gradients train weights,
 biases, decays and thresholds, while the delays stay as they are; the read-out is the mean of the spikes with a softmax
-loss. For each seed, and for each unheard speaker, validation data choose the setting in two rounds: kind of taps,
-initial weights and learning rate; then learning rates next to the best one, the steepness of the surrogate derivative
-and dropout. Larger networks start from the setting of the next smaller one, and choose learning rate and dropout again.
-The best network of each size is tested once (SG). Compared with it are its neurons with a certified ridge read-out
+loss. Validation data choose the setting in two rounds: kind of taps, initial weights and learning rate, with the first
+seed (or unheard speaker); then, with each seed or speaker, learning rates next to the best one, the steepness of the
+surrogate derivative and dropout. Larger networks start from the setting of the next smaller one, and choose learning
+rate and dropout again. The best network of each size is tested once (SG). Compared with it are its neurons with a certified ridge read-out
 (SG-CVX), as many sampled neurons with that read-out, drawn at random or selected from a pool (CVX), and trained and
 sampled neurons together. Networks of one shape train side by side, and the seconds are equal shares. What is measured
 is kept as one JSON object a line in ``results/delays_surrogate.jsonl``; a run that was interrupted goes on where it
@@ -29,7 +29,7 @@ import cvxsnn as cs
 from cvxsnn.convex.objective import Objective
 from cvxsnn.core.seeds import child_seed
 from cvxsnn.data.sequences import TrainingSet
-from cvxsnn.data.tasks import SequenceData, Task
+from cvxsnn.data.tasks import Task
 from cvxsnn.network.spiking_network import SpikingNetwork
 from cvxsnn.training.methods import trained_witnesses
 from cvxsnn.training.surrogate import SurrogateSettings
@@ -105,20 +105,19 @@ class Member:
 class ValidationScore:
     """The accuracy and minus the mean loss on validation data: the loss decides between equal accuracies."""
 
-    data: SequenceData
+    inputs: torch.Tensor
+    labels: torch.Tensor
 
     def __call__(self, network: SpikingNetwork) -> tuple[float, float]:
         """The score of a network with exact spikes."""
-        labels = torch.from_numpy(self.data.heads["label"]).long()
-        scores = scores_of(network, self.data)
-        return float((scores.argmax(-1) == labels).double().mean()), -float(cross_entropy(scores, labels))
+        scores = scores_of(network, self.inputs)
+        return float((scores.argmax(-1) == self.labels).double().mean()), -float(cross_entropy(scores, self.labels))
 
 
-def scores_of(network: SpikingNetwork, data: SequenceData) -> torch.Tensor:
+def scores_of(network: SpikingNetwork, inputs: torch.Tensor) -> torch.Tensor:
     """The outputs of a network, some sequences at a time."""
     with torch.no_grad():
-        inputs = torch.from_numpy(data.inputs).to(network.weight.device)
-        return torch.cat([network(part).cpu() for part in inputs.split(2000)])
+        return torch.cat([network(part) for part in inputs.split(2000)])
 
 
 def make_job(case: Case, member: Member, setting: Setting, n_neurons: int, epochs: int, device: str) -> SurrogateJob:
@@ -137,7 +136,8 @@ def make_job(case: Case, member: Member, setting: Setting, n_neurons: int, epoch
         dropout=setting.dropout,
         seed=seed,
     )
-    return SurrogateJob(network.to(device), data.to(device), objective, settings, ValidationScore(task.val))
+    score = ValidationScore(*(torch.from_numpy(own).to(device) for own in (task.val.inputs, task.val.heads["label"])))
+    return SurrogateJob(network.to(device), data.to(device), objective, settings, score)
 
 
 def describe(run: SurrogateRun) -> dict[str, Any]:
@@ -182,8 +182,8 @@ def tune(case: Case, members: Sequence[Member], sizes: Sequence[int], epochs: in
         trainer = Trainer(case, n_neurons, epochs, device)
         if not chosen:
             grid = product(GEOMETRIES[case.name], WEIGHTS, LEARNING_RATES)
-            trainer.train([(member, setting) for setting in (Setting(*own) for own in grid) for member in members])
-            chosen = {member: trainer.best(member) for member in members}
+            trainer.train([(members[0], Setting(*own)) for own in grid])
+            chosen = dict.fromkeys(members, trainer.best(members[0]))
             near = list(product((0.5, 1.0, 2.0), STEEPNESS, DROPOUT))
         else:
             near = [(factor, None, dropout) for factor in (0.25, 0.5, 1.0) for dropout in DROPOUT]
@@ -224,7 +224,8 @@ def test(trainer: Trainer, member: Member, setting: Setting) -> None:
     }
 
     def keep(method: str, network: SpikingNetwork, neurons: int, **more: Any) -> None:
-        predicted, labels = scores_of(network, task.test).argmax(-1).numpy(), task.test.heads["label"]
+        outputs = scores_of(network, torch.from_numpy(task.test.inputs).to(device))
+        predicted, labels = outputs.argmax(-1).cpu().numpy(), task.test.heads["label"]
         scores = {name: score(predicted, labels) for name, score in case.scores.items()}
         add_record({**what, "method": method, "neurons": neurons, **more, "scores": scores})
 
@@ -246,12 +247,12 @@ def test(trainer: Trainer, member: Member, setting: Setting) -> None:
         begin = time.perf_counter()
         witnesses = make()
         fitted = read_out(case, task, witnesses, device)
-        solution = fitted.solution
+        solution = fitted.best
         keep(
             method,
             cs.reconstruct(solution),
             witnesses.n_witnesses,
-            validation=fitted.validation,
+            validation=float(fitted.validation.max()),
             l2_strength=solution.problem.l2_strength,
             gap=solution.certificate.relative_gap,
             seconds=time.perf_counter() - begin + (run.seconds if method.startswith("SG") else 0.0),
@@ -323,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         members = [
             Member(seed, part, task)
             for seed in options.seeds
-            for part, task in enumerate(case.load(seed))
+            for part, (task, *_) in enumerate(case.load(seed))
             if (seed, part) not in done
         ]
         if members:

@@ -579,7 +579,7 @@ def _multiplies_bytes(device: torch.device, most: int) -> bool:
 
 
 def _integer_gram(columns: Tensor, most: int) -> Tensor:
-    """Return the products of columns, given as rows of a matrix of whole numbers up to ``most``, in uint8 or float32."""
+    """Return the products of columns, given as rows of a uint8 or float32 matrix of whole numbers up to ``most``."""
     # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
     in_bytes = columns.dtype == torch.uint8
     n_columns, n_rows = columns.shape

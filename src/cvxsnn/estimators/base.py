@@ -576,7 +576,11 @@ def _depth(part: Any) -> int:
 
 
 def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Return mean and spread of each feature over all steps but padding; a spread of 1 where nothing varies."""
+    """Return mean and spread of each feature over all steps but padding; a spread of 1 where nothing varies.
+
+    A feature that hardly ever differs from one value, such as a pixel at the border of an image, has a small standard
+    deviation for its range. Its spread is raised, so that the ratio of range to spread is at most twice the median.
+    """
     values: FloatArray = sequences.inputs.numpy()
     n_samples, n_steps, n_features = values.shape
     weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
@@ -588,7 +592,12 @@ def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tup
     share = (weight / weight.sum())[:, :, None]
     mean = (share * values).sum((0, 1))
     spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
-    return mean, np.where(spread > 1e-12 * (1 + abs(mean)), spread, 1.0)
+    varies = spread > 1e-12 * (1 + abs(mean))
+    counted = np.where(weight[:, :, None] > 0, values, mean)
+    extent = counted.max((0, 1)) - counted.min((0, 1))
+    if varies.any():
+        spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
+    return mean, np.where(varies, spread, 1.0)
 
 
 def check_lengths(n_samples: int, n_targets: int) -> None:

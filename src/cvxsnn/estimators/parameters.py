@@ -12,8 +12,8 @@ PARAMETERS = """
     n_subnetworks : int, optional
         Number of subnetworks. By default one, but four if a search decides for two layers.
     n_neurons : int or "auto"
-        Number of hidden neurons for ``witnesses="mixed"``. "auto" begins with 4,096 and doubles it, up to 16,384, while
-        the leave-one-out error falls by more than 1 %.
+        Number of hidden neurons for ``witnesses="mixed"``. "auto" is 8,192, or 16,384 if the
+        leave-one-out error is then lower by more than 1 % and there are at most 5,000 samples.
     max_seconds : float, optional
         Time after which ``witnesses="mixed"`` tries nothing more and solves with the best choice so far.
     witnesses : "auto", "mixed", "search", "gaussian", "delayed", mapping or WitnessSet
@@ -60,8 +60,8 @@ PARAMETERS = """
     intercept : bool
         Whether the read-out has an unpenalised constant.
     standardize : bool
-        Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data. ``network_`` reads
-        the result.
+        Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data; to a smaller
+        variance if it hardly ever differs from one value. ``network_`` reads the result.
     validation_fraction : float
         Share of the data held out to choose the family, the strength, or the best epoch. Ridge regression of mixed
         witnesses holds nothing out for good: every sample is left out once, or for more than 5,000 samples a fifth.

@@ -30,7 +30,7 @@ RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(3, -5.1, -0.5)).tolist())
 N_COMPARED, ROWS_COMPARED = 2048, 1000
 """Neurons, and at most rows, with which read-outs and mixtures are compared."""
 
-SIZES, ROWS_GROWN = (4096, 8192, 16_384), 2000
+SIZES, ROWS_GROWN = (8192, 16_384), 2000
 """Numbers of neurons to try in turn, with at most so many rows."""
 
 _MAX_ROWS, _MOST_BEYOND = 5000, 8192
@@ -57,7 +57,7 @@ class Mixing:
     Parameters
     ----------
     n_witnesses : int, optional
-        Number of neurons. By default from 4,096 up to 16,384, as long as the errors fall.
+        Number of neurons. By default 8,192, or 16,384 if the errors are lower by more than 1 %.
     readouts : tuple of str
         The read-outs to choose from; the first is the default.
     intercept : bool
