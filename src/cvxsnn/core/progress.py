@@ -23,8 +23,7 @@ from rich.progress import (
 
 from .errors import InvalidInputError
 
-LOGGER = logging.getLogger("cvxsnn")
-"""The logger of the package. It has the level INFO for progress and for decisions on large data."""
+_LOGGER = logging.getLogger("cvxsnn")
 
 _PATIENCE = 3.0
 """Seconds after which ``verbose="auto"`` shows progress."""
@@ -99,7 +98,7 @@ class LogLines:
         self._next = seconds + max(_PAUSE, _PAUSE_SHARE * seconds)
         stage, done, total = self._stage
         left = f", about {(now - self._stage_begin) * (total - done) / done:.0f} s left" if done else ""
-        LOGGER.info("%s: %d of %d after %.0f s%s", stage, done, total, seconds, left)
+        _LOGGER.info("%s: %d of %d after %.0f s%s", stage, done, total, seconds, left)
 
 
 class ShownProgress:
@@ -126,7 +125,7 @@ class ShownProgress:
         self._shown: ProgressBar | LogLines | None = None
         if verbose and _can_draw(console := console or Console(stderr=True)):
             self._shown = ProgressBar(console)
-        elif verbose and LOGGER.isEnabledFor(logging.INFO):
+        elif verbose and _LOGGER.isEnabledFor(logging.INFO):
             self._shown = LogLines(clock)
         self._clock, self._due = clock, clock() + (_PATIENCE if verbose == "auto" else 0.0)
         self._is_visible = False
@@ -137,7 +136,8 @@ class ShownProgress:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Update the state of a stage."""
         if self._shown is not None:
-            self._shown(stage, done, total)
+            with suppress(OSError):  # a terminal that is gone must not end the work
+                self._shown(stage, done, total)
             self.look()
 
     def look(self) -> None:
@@ -148,7 +148,7 @@ class ShownProgress:
             if isinstance(self._shown, LogLines):
                 self._shown.write()
             elif not self._is_visible:
-                with suppress(OSError):  # a terminal that is gone must not end the work
+                with suppress(OSError):
                     self._shown.__enter__()
             self._is_visible = True
 
