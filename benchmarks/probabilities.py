@@ -68,7 +68,9 @@ def main() -> None:
                 f"{log_loss(classes, probability):.3f}",
                 f"{error:.3f}",
             )
-        axis.set(title=name, xlabel="probability of the predicted class", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.02))
+        axis.set(
+            title=name, xlabel="probability of the predicted class", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.02)
+        )
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7, loc="upper left")
     figure.savefig(PICTURE, dpi=150)

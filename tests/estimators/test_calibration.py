@@ -49,11 +49,11 @@ def test_probabilities_are_as_high_as_the_share_of_right_predictions(fitted):
 
 @settings(max_examples=30)
 @given(arrays(np.float64, (5, 2, 1), elements=st.floats(-100, 100)))
-def test_probabilities_sum_to_one_and_the_highest_is_that_of_the_prediction(fitted, X):
-    probability = fitted.predict_proba(X)
+def test_probabilities_sum_to_one_and_the_highest_is_that_of_the_prediction(fitted, inputs):
+    probability = fitted.predict_proba(inputs)
     assert (probability >= 0).all()
     np.testing.assert_allclose(probability.sum(1), 1.0, rtol=ROUNDING)
-    places = np.searchsorted(fitted.classes_, fitted.predict(X))
+    places = np.searchsorted(fitted.classes_, fitted.predict(inputs))
     assert (probability[np.arange(5), places] == probability.max(1)).all()
 
 

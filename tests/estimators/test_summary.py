@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 from estimators.samples import FITTED, LABELS, SEQUENCES
-from small_models import classifier, regressor, sums
 from sklearn.exceptions import NotFittedError
+from small_models import classifier, regressor, sums
 
 from cvxsnn import Certificate, SpikingClassifier, SpikingRegressor, load, save
 from cvxsnn.core import progress
@@ -27,14 +27,10 @@ def test_every_mixture_that_was_tried_is_listed_with_its_errors_and_the_chosen_o
     assert {trial.mixture for trial in summary.trials} == set(mixture.MIXTURES)
     assert [trial.is_chosen for trial in summary.trials] == [False] * 4 + [True]
     assert not any(trial.is_held_out for trial in summary.trials)
-    lines = str(summary).splitlines()
-    for trial in summary.trials:
-        (line,) = {
-            line for line in lines if line.strip(" *").startswith(trial.mixture) and f" {trial.readout} " in line
-        } & {line for line in lines if f"{trial.accuracy:.4f}" in line and f"{trial.loss:.5g}" in line} - {
-            line for line in lines if line.startswith("*") != trial.is_chosen
-        }
-        assert "20  40 in turn" in line
+    header = next(number for number, line in enumerate(lines := str(summary).splitlines()) if "left out  acc" in line)
+    for trial, line in zip(summary.trials, lines[header + 1 :], strict=False):
+        cells = [trial.mixture, trial.readout, "20", "40", "in", "turn", f"{trial.accuracy:.4f}", f"{trial.loss:.5g}"]
+        assert line.split()[:-1] == ["*"] * trial.is_chosen + cells
     accuracy, minus_loss = MIXED.history_[0].score
     assert (summary.trials[-1].accuracy, summary.trials[-1].loss) == (accuracy, -minus_loss)
 

@@ -91,9 +91,9 @@ class ModelSummary:
 
     def _costs(self) -> list[str]:
         """Return how large the network is, and what it does."""
-        readout = self.network.layers[-1]
+        n_weights, n_bytes = self.network.layers[-1].n_nonzero, self.network.n_bytes
         of = "" if self.n_sampled is None else f" of {self.n_sampled:,}"
-        size = f"Size: {self.n_read:,}{of} neurons are read by {readout.n_nonzero:,} weights; {self.network.n_bytes:,} bytes."
+        size = f"Size: {self.n_read:,}{of} neurons are read by {n_weights:,} weights; {n_bytes:,} bytes."
         if self.operations is None:
             return [size, "Cost of an answer: pass sequences to summary to count spikes and synaptic operations."]
         total, n_samples = self.operations.total, self.operations.n_samples
