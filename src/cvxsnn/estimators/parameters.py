@@ -76,8 +76,10 @@ PARAMETERS = """
         is one per core. The model does not depend on it.
     random_state : int, RandomState or None
         Seed of neurons, held-out data and batches. None gives another model at every call of ``fit``.
-    verbose : bool
-        Whether to show a progress bar.
+    verbose : bool or "auto"
+        Whether to show progress: True from the start, False never, and "auto" if ``fit`` takes more than three seconds.
+        In a terminal, and in a notebook with ``ipywidgets``, it is a bar on standard error. Elsewhere it is lines of
+        level INFO of the logger "cvxsnn".
 
     Attributes
     ----------
@@ -86,7 +88,7 @@ PARAMETERS = """
     certificate_ : Certificate or None
         The certificate of the read-out; None if it was not found by convex optimisation: nothing is proven then.
     history_ : History
-        One summary per stage of training; prints as a table.
+        One summary per stage of training; prints as a table. :meth:`summary` tells more.
     n_features_in_ : int
         Number of features per step.
 """
