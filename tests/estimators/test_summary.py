@@ -14,7 +14,7 @@ from cvxsnn import Certificate, SpikingClassifier, SpikingRegressor, load, save
 from cvxsnn.core import progress
 from cvxsnn.data import Sequences
 from cvxsnn.network.energy import count_operations
-from cvxsnn.training import mixture
+from cvxsnn.witnesses.mixture import MIXTURES
 
 LONGER = np.random.default_rng(0).normal(size=(40, 10, 2))
 ABOVE = (LONGER.sum((1, 2)) > 0).astype(int)
@@ -24,7 +24,7 @@ MIXED = SpikingClassifier(n_neurons=20, random_state=0).fit(LONGER, ABOVE)
 def test_every_mixture_that_was_tried_is_listed_with_its_errors_and_the_chosen_one_is_marked():
     summary = MIXED.summary()
     assert [(trial.mixture, trial.readout) for trial in summary.trials[:2]] == [("all", "mean"), ("all", "last")]
-    assert {trial.mixture for trial in summary.trials} == set(mixture.MIXTURES)
+    assert {trial.mixture for trial in summary.trials} == set(MIXTURES)
     assert [trial.is_chosen for trial in summary.trials] == [False] * 4 + [True]
     assert not any(trial.is_held_out for trial in summary.trials)
     lines = str(summary).splitlines()[4:9]

@@ -164,7 +164,7 @@ def test_the_reasons_are_those_of_the_choices(monkeypatch):
     monkeypatch.setattr(mixture, "_WORTH", -9.0)
     assert reasons(data, readouts=("mean",)).endswith("; 80 neurons: the largest number that is tried")
     monkeypatch.setattr(mixture, "_WORTH", 0.99)
-    assert reasons(data, readouts=("mean",)).endswith("; 20 neurons: 40 lower the error by less than 99%")
+    assert reasons(data, readouts=("mean",)).endswith("; 20 neurons: 40 do not lower the error noticeably")
     late = reasons(data, max_seconds=0)
     assert late == f"{default}; 20 neurons: no time was left to try more"
     monkeypatch.setattr(mixture, "_MAX_ROWS", 50)
