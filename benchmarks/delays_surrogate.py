@@ -16,7 +16,7 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -179,6 +179,10 @@ def tune(case: Case, members: Sequence[Member], sizes: Sequence[int], epochs: in
     """Tune the smallest network in two rounds, start each larger one from there, and test the best of each size."""
     chosen: dict[Member, Setting] = {}
     for n_neurons in sorted(sizes):
+        tested = {member: find_setting(case, member, n_neurons) for member in members}
+        if None not in tested.values():
+            chosen = {member: own for member, own in tested.items() if own is not None}
+            continue
         trainer = Trainer(case, n_neurons, epochs, device)
         if not chosen:
             grid = product(GEOMETRIES[case.name], WEIGHTS, LEARNING_RATES)
@@ -263,6 +267,13 @@ def _all(witnesses: cs.witnesses.WitnessSet) -> torch.Tensor:
     return torch.arange(witnesses.n_witnesses)
 
 
+def find_setting(case: Case, member: Member, n_neurons: int) -> Setting | None:
+    """The setting with which networks of this size were tested, if all methods were."""
+    what = {"case": case.name, "seed": member.seed, "part": member.part, "trained_neurons": n_neurons}
+    record = next((own for own in read_records() if {**what, "method": METHODS[-1]}.items() <= own.items()), None)
+    return None if record is None else Setting(*(record[own.name] for own in fields(Setting)))
+
+
 def read_records() -> list[dict[str, Any]]:
     """What has been measured."""
     return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
@@ -300,7 +311,7 @@ def render(records: Sequence[Mapping[str, Any]]) -> None:
         console.print(table)
         for own in tests:
             if own["method"] == METHODS[0]:
-                names = ("trained_neurons", "seed", "part", *asdict(Setting("", "", 0.0)), "best_epoch")
+                names = ("trained_neurons", "seed", "part", *(own.name for own in fields(Setting)), "best_epoch")
                 console.print(", ".join(f"{name} {own[name]}" for name in names))
 
 
@@ -320,13 +331,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args([] if arguments is None else arguments)
     for name in () if options.render else options.only:
         case = SAMPLED_CASES[name]
-        done = {(own["seed"], own["part"]) for own in read_records() if own["case"] == name and own["kind"] == "test"}
         members = [
-            Member(seed, part, task)
-            for seed in options.seeds
-            for part, (task, *_) in enumerate(case.load(seed))
-            if (seed, part) not in done
+            Member(seed, part, task) for seed in options.seeds for part, (task, *_) in enumerate(case.load(seed))
         ]
-        if members:
-            tune(case, members, options.neurons, options.epochs, options.device)
+        tune(case, members, options.neurons, options.epochs, options.device)
     render(read_records())

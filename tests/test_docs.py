@@ -54,6 +54,7 @@ PAGES = {
     "docs/exchange.md": 2,
     "docs/scaling.md": 2,
     "docs/readouts.md": 2,
+    "docs/time-series.md": 3,
 }
 """Python blocks of the pages that run from top to bottom."""
 

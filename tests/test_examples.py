@@ -16,6 +16,7 @@ READOUTS = {"snntorch_readout.py": "snntorch", "spikingjelly_readout.py": "spiki
 QUICK = {
     "delays.py": ["--quick", "--output", "delays.png"],
     "enumeration_time.py": ["--patterns", "300", "--output", "enumeration-time.png"],
+    "forecasting.py": ["--quick", "--output", "forecasting.png"],
     "spoken_digits.py": ["--quick", "--output", "."],
     **{name: ["--quick", "--output", "."] for name in READOUTS},
 }
@@ -47,6 +48,14 @@ def test_delays_make_long_sequences_easier_and_are_drawn(tmp_path):
     assert without < with_delays
     assert "proven within" in printed
     assert (tmp_path / "delays.png").stat().st_size > 0
+
+
+def test_forecasts_are_better_than_those_of_linear_models_and_are_drawn(tmp_path):
+    printed = run_example("forecasting.py", tmp_path, *QUICK["forecasting.py"])
+    last = {line[:24].strip(): float(line.split()[-1]) for line in printed.splitlines()[1:5]}
+    assert last["spiking network"] < last["linear autoregression"] < last["persistence"]
+    assert "proven within" in printed
+    assert (tmp_path / "forecasting.png").stat().st_size > 0
 
 
 def test_spoken_digits_saves_a_model(tmp_path):

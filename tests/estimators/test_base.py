@@ -360,12 +360,13 @@ def test_bad_input_is_one_sentence(case):
     assert_one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_rows_that_are_not_finite_are_refused_in_scikit_learns_words(bad):
+@pytest.mark.parametrize(("bad", "remedy"), [(np.nan, "NaN: impute them first"), (np.inf, "infinite values: replace")])
+def test_rows_that_are_not_finite_are_refused(bad, remedy):
     rows = SEQUENCES[:, 0].copy()
     rows[0, 0] = bad
-    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+    with pytest.raises(InvalidInputError, match=f"expected finite rows, got {remedy}") as caught:
         classifier().fit(rows, LABELS)
+    assert_one_sentence(caught.value)
 
 
 def test_nothing_to_fit_is_refused():
@@ -387,7 +388,7 @@ def test_a_refused_fit_says_what_differs_in_length():
 
 
 def test_refused_weights_are_called_what_the_user_calls_them():
-    with pytest.raises(InvalidInputError, match="expected sample_weight to be non-negative"):
+    with pytest.raises(InvalidInputError, match="expected sample_weight to be finite, non-negative"):
         classifier().fit(SEQUENCES, LABELS, sample_weight=np.linspace(-1, 1, 48))
 
 

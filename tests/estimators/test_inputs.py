@@ -10,7 +10,7 @@ from estimators.samples import FITTED, LABELS, LISTS, SEQUENCES, assert_close
 from sklearn.model_selection import cross_val_score
 from small_models import assert_one_sentence, classes_of, classifier, make_sequences, regressor, sums
 
-from cvxsnn import InvalidInputError, load, save
+from cvxsnn import InvalidInputError, SequenceImputer, load, save
 from cvxsnn.data import Sequences, sequences_from_table
 from cvxsnn.estimators.inputs import is_tabular, read_inputs
 
@@ -105,6 +105,14 @@ def test_a_model_of_tables_is_that_of_their_values_and_knows_the_names(tmp_path)
     assert cross_val_score(regressor(decay=0.8), FRAMES, sums(LISTS), cv=2).shape == (2,)
 
 
+def test_tables_in_a_dict_may_have_gaps_that_an_imputer_fills_and_samples_that_do_not_count():
+    tables = dict(zip("abcdefgh", changed(3, with_nan)[:8], strict=True))
+    filled = SequenceImputer().fit_transform(tables)
+    assert [frame.columns.tolist() for frame in filled] == [NAMES] * 8
+    model = quick().fit(dict(zip(tables, filled, strict=True)), TARGETS[:8], sample_weight=[0.0, *[1.0] * 7])
+    assert_close(model.decision_function(filled), quick().fit(filled[1:], TARGETS[1:8]).decision_function(filled))
+
+
 def test_names_are_forgotten_by_a_fit_without():
     model = quick().fit(FRAMES, TARGETS).fit(LISTS, TARGETS)
     assert not hasattr(model, "feature_names_in_")
@@ -155,12 +163,9 @@ REFUSED = {
         "expected numbers in column 'y', got 'high' in sequence 3",
     ),
     "text in rows": (lambda: read(FRAMES[0].assign(y="high")), "expected numbers in column 'y', got 'high' in row 0"),
-    "a gap": (lambda: read(changed(3, with_nan)), "in column 'y' of sequence 3: impute them, .*SequenceImputer"),
+    "a gap": (lambda: read(changed(3, with_nan)), "in column 'y' of sequence 3, got NaN: .* SequenceImputer"),
     "a gap in a prediction": (lambda: MODEL.predict(changed(3, with_nan)), "in column 'y' of sequence 3"),
-    "a gap in an array": (
-        lambda: read([*LISTS, LISTS[0] * np.nan]),
-        f"NaN or infinite values in sequence {len(LISTS)}",
-    ),
+    "a gap in an array": (lambda: read([*LISTS, LISTS[0] * np.nan]), "got NaN: fill the gaps with SequenceImputer"),
     "tables and arrays": (lambda: read([FRAMES[0], LISTS[1]]), "a list of tables or a list of arrays, got both"),
     "names of two types": (
         lambda: read([frame.rename(columns={"x": 0}) for frame in FRAMES]),

@@ -47,7 +47,14 @@ class Columns:
     is_series: bool = False
 
 
-def read_samples(path: Path, columns: Columns, *, needs_targets: bool, is_sequential: bool | None = None) -> Any:
+def read_samples(
+    path: Path,
+    columns: Columns,
+    *,
+    needs_targets: bool,
+    is_sequential: bool | None = None,
+    has_gaps: bool = False,
+) -> Any:
     """Return inputs, targets and ids of a table in a file; the latter two may be None.
 
     Parameters
@@ -60,6 +67,8 @@ def read_samples(path: Path, columns: Columns, *, needs_targets: bool, is_sequen
         Whether a column of labels is needed.
     is_sequential : bool, optional
         Whether sequences are expected, or rows. By default a table with times or repeated ids has one row per step.
+    has_gaps : bool
+        Whether cells may be empty, because they are filled later.
 
     Returns
     -------
@@ -74,15 +83,15 @@ def read_samples(path: Path, columns: Columns, *, needs_targets: bool, is_sequen
             f"expected --label to name the column to predict, got none: choose among {list_names(table.columns)}"
         )
     if columns.is_series:
-        return _read_series(table, columns)
+        return _read_series(table, columns, has_gaps)
     if columns.id is None:
         if is_sequential:
             raise InvalidInputError("expected --id and --time, or --series, for a model of sequences, got none of them")
-        return _read_rows(table, columns)
+        return _read_rows(table, columns, has_gaps)
     check_columns(table, [columns.id])
     if is_sequential or columns.time is not None or not table[columns.id].is_unique:
-        return _read_long(table, columns)
-    return _read_rows(table, columns)
+        return _read_long(table, columns, has_gaps)
+    return _read_rows(table, columns, has_gaps)
 
 
 def read_table(path: Path, text: str | None = None) -> Any:
@@ -117,30 +126,31 @@ def read_table(path: Path, text: str | None = None) -> Any:
     return table
 
 
-def _read_long(table: Any, columns: Columns) -> TableSequences:
+def _read_long(table: Any, columns: Columns, has_gaps: bool) -> TableSequences:
     """Return the sequences of a table with one row per step."""
     assert columns.id is not None
     found = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
-    for name, part in zip(found.ids, found.X, strict=True):
+    for name, part in () if has_gaps else zip(found.ids, found.X, strict=True):
         _check_filled(part, f"sequence {show_key(name)}")
     return found
 
 
-def _read_rows(table: Any, columns: Columns) -> tuple[Any, Any, Any]:
+def _read_rows(table: Any, columns: Columns, has_gaps: bool) -> tuple[Any, Any, Any]:
     """Return the samples of a table with one row each."""
     X, y, ids = _divide(table, columns)
-    _check_filled(X)
+    if not has_gaps:
+        _check_filled(X)
     return X, y, ids
 
 
-def _read_series(table: Any, columns: Columns) -> tuple[Any, Any, Any]:
+def _read_series(table: Any, columns: Columns, has_gaps: bool) -> tuple[Any, Any, Any]:
     """Return rows as sequences of one feature, up to their last number."""
     X, y, ids = _divide(table, columns)
     if columns.features is None:
         _check_alike(list(X.columns))
     values = numbers_of(X, "row")
     lengths = [int(np.flatnonzero(row)[-1]) + 1 if row.any() else 1 for row in ~np.isnan(values)]
-    for number, length in enumerate(lengths):
+    for number, length in () if has_gaps else enumerate(lengths):
         _check_filled(X.iloc[number : number + 1, :length], f"row {number}")
     return [row[:length, None] for row, length in zip(values, lengths, strict=True)], y, ids
 
@@ -152,8 +162,9 @@ def _check_alike(names: Sequence[str]) -> None:
     others = [name for name, stem in zip(names, stems, strict=True) if stem != usual]
     if others:
         raise InvalidInputError(
-            f"expected columns of steps with names that differ in their numbers, such as {names[stems.index(usual)]!r}, "
-            f"got {list_names(others)} too: name a label with --label, an id with --id, or choose columns with --features"
+            "expected columns of steps with names that differ in their numbers, such as "
+            f"{names[stems.index(usual)]!r}, got {list_names(others)} too: name a label with --label, an id with --id, "
+            "or choose columns with --features"
         )
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples, column_or_1d
 
 from ..convex.losses import LOSSES, Loss, Softmax
 from ..convex.objective import Objective, weighted_loss
-from ..core.checks import check_choice
+from ..core.checks import check_choice, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
@@ -88,7 +88,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         device: str = "cpu",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
+        verbose: bool | str = "auto",
     ) -> None:
         super().__init__(
             method,
@@ -233,8 +233,10 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             return weight
         labels = column_or_1d(y)
         check_lengths(_num_samples(X), len(labels))
-        own: FloatArray = compute_sample_weight(self.class_weight, labels)
-        return own if weight is None else weight * own
+        weight = np.ones(len(labels)) if weight is None else weight
+        counted = np.flatnonzero(weight)
+        weight[counted] *= compute_sample_weight(self.class_weight, labels[counted])
+        return relative_weights("sample_weight times class_weight", torch.from_numpy(weight)).numpy()
 
     _probability_scale: float | None = None
 
@@ -290,5 +292,6 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         # The loss decides between networks with equally many right answers.
         heads, row_weight = Objective(self._loss()).heads(held_out)
         loss = float(weighted_loss(heads, row_weight, scores))
-        share = (weight * (predicted == truth)).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
-        return float(share), -loss
+        share = float((weight * (predicted == truth)).sum() / weight.sum())
+        # Rounding may not decide between networks whose right answers have the same weight.
+        return round(share * 2**40) / 2**40, -loss

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _get_feature_names, _num_samples, validate_
 
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
-from ..data.sequences import Sequences, as_matrix
+from ..data.sequences import FILL_SEQUENCES, Sequences, as_matrix, check_finite
 from ..data.tables import is_frame, list_names, numbers_of, show_key
 
 _LAYOUTS = ("channels-last", "channels-first")
@@ -111,7 +111,9 @@ def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
     if is_frame(X):
         numbers_of(X, "row")
     X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
-    return Sequences(validate_data(estimator, X, reset=reset, dtype=np.float64)[:, None, :])
+    rows = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    check_finite(rows, "rows", "impute them first, for example with SimpleImputer of scikit-learn")
+    return Sequences(rows[:, None, :])
 
 
 def _sequences_expected(estimator: Any, X: Any) -> str:
@@ -197,12 +199,8 @@ def _read_frames(keys: Sequence[Any], frames: list[Any], layout: str | None) -> 
                 "same columns in one order"
             )
         values.append(numbers_of(frame, f"sequence {show_key(key)}"))
-        if not np.isfinite(values[-1]).all():
-            column = columns[int((~np.isfinite(values[-1])).any(0).argmax())]
-            raise InvalidInputError(
-                f"expected finite numbers, got missing or infinite ones in column {column!r} of sequence "
-                f"{show_key(key)}: impute them, for instance with cvxsnn.estimators.SequenceImputer, or drop them"
-            )
+        for column, numbers in zip(columns, values[-1].T, strict=True):
+            check_finite(numbers, f"numbers in column {column!r} of sequence {show_key(key)}", FILL_SEQUENCES)
     return values
 
 

@@ -12,8 +12,8 @@ PARAMETERS = """
     n_subnetworks : int, optional
         Number of subnetworks. By default one, but four if a search decides for two layers.
     n_neurons : int or "auto"
-        Number of hidden neurons for ``witnesses="mixed"``. "auto" is 8,192, or 16,384 if the
-        leave-one-out error is then lower by more than 1 % and there are at most 5,000 samples.
+        Number of hidden neurons for ``witnesses="mixed"``. "auto" is 8,192, or 16,384 if that
+        lowers the leave-one-out error noticeably and there are at most 5,000 samples.
     max_seconds : float, optional
         Time after which ``witnesses="mixed"`` tries nothing more and solves with the best choice so far.
     witnesses : "auto", "mixed", "search", "gaussian", "delayed", mapping or WitnessSet
@@ -80,8 +80,10 @@ PARAMETERS = """
         is one per core. The model does not depend on it.
     random_state : int, RandomState or None
         Seed of neurons, held-out data and batches. None gives another model at every call of ``fit``.
-    verbose : bool
-        Whether to show a progress bar.
+    verbose : bool or "auto"
+        Whether to show progress: True from the start, False never, and "auto" if ``fit`` takes more than three seconds.
+        In a terminal, and in a notebook with ``ipywidgets``, it is a bar on standard error. Elsewhere it is lines of
+        level INFO of the logger "cvxsnn".
 
     Attributes
     ----------
@@ -90,7 +92,7 @@ PARAMETERS = """
     certificate_ : Certificate or None
         The certificate of the read-out; None if it was not found by convex optimisation: nothing is proven then.
     history_ : History
-        One summary per stage of training; prints as a table.
+        One summary per stage of training; prints as a table. :meth:`summary` tells more.
     n_features_in_ : int
         Number of features per step.
     feature_names_in_ : array of str

@@ -100,4 +100,4 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
             scores = network(held_out.sequences).cpu()
         truth = torch.tensor(held_out.targets[UNNAMED_HEAD]).reshape(scores.shape)  # a copy: data may be read-only
         weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
-        return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum().clamp_min(1e-300))
+        return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum())

@@ -24,8 +24,11 @@ MIXTURES: tuple[Mixture, ...] = ("all", "dilated", "scattered")
 STEPS_FOR_DILATION = 9
 """Steps from which neurons with dilated taps, of which they have nine, differ from others."""
 
-_SHORT = 15
-"""Longest delay in steps of neurons that read the recent past."""
+SEVERAL_FEATURES = 4
+"""Inputs per step from which neurons may read neighbouring ones."""
+
+_RECENT_STEPS = (15, 7)
+"""Longest delay in steps of neurons that read the recent past; and where they choose among several inputs."""
 
 _DILATED: tuple[Mapping[str, Any], ...] = (
     {"geometry": "dilated", "fan_in": 9, "weights": "centred"},
@@ -33,6 +36,7 @@ _DILATED: tuple[Mapping[str, Any], ...] = (
     {"geometry": "dilated", "fan_in": 9, "weights": "two-valued", "decay": Uniform(0.5, 0.95)},
 )
 _RECENT: Mapping[str, Any] = {"geometry": "scattered", "fan_in": 9, "weights": "centred"}
+_BOX: Mapping[str, Any] = {"geometry": "box", "box": (10, 8), "fan_in": None, "weights": "centred"}
 _SCATTERED: tuple[Mapping[str, Any], ...] = (
     {"geometry": "scattered", "fan_in": 25, "weights": "differences"},
     {"geometry": "scattered", "fan_in": 25, "weights": "gaussian"},
@@ -63,16 +67,40 @@ def mixture_families(mixture: Mixture, n_steps: int, n_features: int) -> list[Ma
         Arguments of :func:`cvxsnn.delayed_witnesses`.
     """
     check_choice("mixture", mixture, MIXTURES)
+    has_several = n_features >= SEVERAL_FEATURES
+    recent = {**_RECENT, "max_delay": min(_RECENT_STEPS[has_several], n_steps - 1)}
+    nearby = [recent, _BOX] if has_several else [recent]
     if n_steps * n_features == 1:
         return [_FEW]
-    recent = {**_RECENT, "max_delay": min(_SHORT, n_steps - 1)}
+    if n_steps == 1:
+        return [_FEW, recent, *_SCATTERED, _MANY]
     if n_steps < STEPS_FOR_DILATION:
-        return [_FEW, recent, *_SCATTERED, _MANY, *([_LEAKY, _SUMMING] if n_steps > 1 else [])]
+        return [_FEW, *nearby, *_SCATTERED, _MANY, _LEAKY, _SUMMING]
     if mixture == "dilated":
         return [*_DILATED]
     if mixture == "scattered":
         return [_FEW, *_SCATTERED, _MANY, _LEAKY, _SUMMING]
-    return [*_DILATED, recent, *_SCATTERED, _LEAKY]
+    return [*_DILATED, *nearby, *_SCATTERED, _LEAKY]
+
+
+def mixtures_for(n_steps: int, n_features: int) -> tuple[Mixture, ...]:
+    """Return the mixtures that differ for sequences of a shape, the default first.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of steps of the longest sequence.
+    n_features : int
+        Number of inputs per step. With several, all families together are as good as those with scattered taps alone.
+
+    Returns
+    -------
+    tuple of str
+        Some of "all", "dilated" and "scattered".
+    """
+    if n_steps < STEPS_FOR_DILATION:
+        return ("all",)
+    return ("all", "dilated") if n_features >= SEVERAL_FEATURES else MIXTURES
 
 
 def mixed_witnesses(

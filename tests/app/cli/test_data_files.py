@@ -4,9 +4,11 @@ import numpy as np
 import pandas
 import pytest
 from app.cli.test_models import fail, succeed
-from small_models import classes_of, make_lists, make_sequences, sums
+from sklearn.pipeline import make_pipeline
+from small_models import classes_of, classifier, make_lists, make_sequences, sums
 
-from cvxsnn import load
+from cvxsnn import SequenceImputer, load, save
+from cvxsnn.data import sequences_from_table
 
 LISTS = make_lists()
 LABELS = np.array(["low", "high"])[classes_of(LISTS)]
@@ -96,6 +98,15 @@ def test_probabilities_and_ids_are_written_to_an_archive():
     with np.load("out.npz", allow_pickle=False) as archive:
         assert archive["ids"].tolist() == IDS
         assert archive["proba"].shape == (len(LISTS), 2)
+
+
+def test_a_pipeline_fills_the_gaps_of_a_table():
+    found = sequences_from_table(TABLE, "case", "step", "kind")
+    save(make_pipeline(SequenceImputer(), classifier(decay=0.8)).fit(found.X, found.y), "model")
+    TABLE.assign(x=TABLE["x"].where(TABLE.index % 7 != 4)).to_csv("gap.csv", index=False)
+    lines = succeed("predict", "model", "gap.csv", *COLUMNS).stdout.splitlines()
+    assert len(lines) == len(LISTS) + 1
+    assert "proven: no other" in succeed("certify", "model", "long.csv", *COLUMNS, "--label", "kind").stdout
 
 
 def test_an_array_with_channels_first_is_fitted_and_predicted():

@@ -68,6 +68,8 @@ def read_data(
     """Return the data in a file; of a table, those columns that a fitted model knows."""
     from ...data.npz import read_data as read_npz
     from ...data.table_files import Columns, is_table_file, read_samples
+    from ...data.tables import numbers_of
+    from ..models import split_pipeline
 
     listed = None if features is None else tuple(name.strip() for name in features.split(","))
     columns = Columns(id_column, time, label, listed, is_series)
@@ -83,7 +85,14 @@ def read_data(
     learned = getattr(model, "feature_names_in_", None)
     if learned is not None:
         columns = replace(columns, features=tuple(learned))
-    X, y, ids = read_samples(path, columns, needs_targets=needs_targets, is_sequential=model._state().is_sequential)
+    transformers, estimator = split_pipeline(model)
+    X, y, ids = read_samples(
+        path,
+        columns,
+        needs_targets=needs_targets,
+        is_sequential=estimator._state().is_sequential,
+        has_gaps=bool(transformers),
+    )
     if learned is None and not is_series:
-        X = [part.to_numpy() for part in X] if isinstance(X, list) else X.to_numpy()
+        X = [numbers_of(part, "row") for part in X] if isinstance(X, list) else numbers_of(X, "row")
     return Data(X, y, None, ids, is_table=True)

@@ -39,7 +39,7 @@ def fit(
     readout: Annotated[str | None, typer.Option(help="mean or last; whichever is better by default.")] = None,
     windows: Annotated[int | None, typer.Option(min=1, help="Windows of time that means are taken in.")] = None,
     loss: Annotated[str | None, typer.Option(help="logistic, softmax, hinge, squared_hinge or squared.")] = None,
-    penalty: Annotated[str, typer.Option(help="l1, group, elastic-net or group-elastic-net.")] = "l1",
+    penalty: Annotated[str, typer.Option(help="auto, l1, group, elastic-net or group-elastic-net.")] = "auto",
     strength: Annotated[str, typer.Option(help="Number that multiplies the norm of the weights, or auto.")] = "auto",
     l2_strength: Annotated[
         str, typer.Option(help="Number that multiplies half the sum of squares of an elastic net, or auto.")
@@ -149,10 +149,16 @@ def certify(
     series: IsSeries = False,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
+    from ..models import split_pipeline
+
     with plain_errors():
-        estimator = _load_estimator(model)
-        given = read_data(data, id_column, time, label, features, series, needs_targets=True, model=estimator)
-        found = estimator.certify(given.X, given.y, given.weight)
+        loaded = _load_estimator(model)
+        transformers, estimator = split_pipeline(loaded)
+        given = read_data(data, id_column, time, label, features, series, needs_targets=True, model=loaded)
+        X = given.X
+        for transformer in transformers:
+            X = transformer.transform(X)
+        found = estimator.certify(X, given.y, given.weight)
         stated = estimator.certificate_
         say(f"found now:  {found}")
         say(f"as saved:   {stated}")
@@ -166,7 +172,7 @@ def certify(
         if not complete:
             say("not proven: anything about other neurons (see --complete), or about new data")
             return
-        whole = estimator.certify_complete(given.X, given.y, given.weight, max_seconds=seconds)
+        whole = estimator.certify_complete(X, given.y, given.weight, max_seconds=seconds)
         say(f"over all:   {whole.certificate}")
         say(f"proven: no read-out of any {whole.family}, however many, has an objective lower by more than that")
         if not whole.is_finished:
