@@ -87,8 +87,5 @@ def _parts(task: str, seed: int, peers: Sequence[str]) -> dict[tuple[str, int], 
     done = {key_of(own) for own in read_records()}
     parts = TASKS[task](seed)
     return {
-        (name, part): data
-        for name in peers
-        for part, data in enumerate(parts)
-        if (task, name, seed, part) not in done
+        (name, part): data for name in peers for part, data in enumerate(parts) if (task, name, seed, part) not in done
     }

@@ -48,15 +48,15 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to learn: ``fit(X, y, seed, n_threads)``, with data as it wants them."""
+    """A way to learn: ``fit(inputs, labels, seed, n_threads)``, with data as it wants them."""
 
     fit: Callable[[Any, Labels, int, int], Fitted]
     prepare: Callable[[Data], Data] = lambda data: data
 
 
-def ours(X: Inputs, y: Labels, seed: int, n_threads: int, **parameters: Any) -> Fitted:
+def ours(inputs: Inputs, labels: Labels, seed: int, n_threads: int, **parameters: Any) -> Fitted:
     """Fit the classifier, with parameters or without."""
-    model = cs.SpikingClassifier(**parameters, random_state=seed).fit(X, y)
+    model = cs.SpikingClassifier(**parameters, random_state=seed).fit(inputs, labels)
     certificate = model.certificate_
     gap = None if certificate is None else certificate.relative_gap
     return Fitted(model.predict, {"gap": gap, "neurons": model.network_.n_active})
@@ -72,12 +72,14 @@ TRAINED: dict[str, Any] = {
 }
 
 
-def surrogate(X: Inputs, y: Labels, seed: int, n_threads: int) -> Fitted:
+def surrogate(inputs: Inputs, labels: Labels, seed: int, n_threads: int) -> Fitted:
     """Train 256 neurons by surrogate gradients; held-out data choose epoch, rate and read-out."""
 
     def train(readout: str, rate: float, epochs: int) -> cs.SpikingClassifier:
         settings = SurrogateSettings(epochs=epochs, learning_rate=rate, batch_size=64, seed=seed)
-        return cs.SpikingClassifier(**TRAINED, readout=readout, surrogate=settings, random_state=seed).fit(X, y)
+        return cs.SpikingClassifier(**TRAINED, readout=readout, surrogate=settings, random_state=seed).fit(
+            inputs, labels
+        )
 
     begin = time.perf_counter()
     train(READOUTS[0], RATES[0], 1)
@@ -89,7 +91,7 @@ def surrogate(X: Inputs, y: Labels, seed: int, n_threads: int) -> Fitted:
     return Fitted(model.predict, {"neurons": model.network_.n_active, "readout": choice[0], "learning_rate": choice[1]})
 
 
-def aeons(name: str, X: Inputs, y: Labels, seed: int, n_threads: int) -> Fitted:
+def aeons(name: str, inputs: Inputs, labels: Labels, seed: int, n_threads: int) -> Fitted:
     """Fit a classifier of aeon with its default parameters."""
     from aeon.classification.convolution_based import MiniRocketClassifier, MultiRocketHydraClassifier
     from aeon.classification.interval_based import QUANTClassifier
@@ -99,7 +101,7 @@ def aeons(name: str, X: Inputs, y: Labels, seed: int, n_threads: int) -> Fitted:
     else:
         kind = MiniRocketClassifier if name == "MiniRocket" else MultiRocketHydraClassifier
         model = kind(n_jobs=n_threads, random_state=seed)
-    return Fitted(model.fit(X, y).predict)
+    return Fitted(model.fit(inputs, labels).predict)
 
 
 def channels_first(data: Data) -> Data:
@@ -115,18 +117,18 @@ LEAKS, SCALES = (0.1, 0.3, 1.0), (0.1, 1.0)
 class EchoState:
     """States of a reservoir after a sequence, and their mean."""
 
-    def __init__(self, X: Inputs, leak: float, scale: float, seed: int) -> None:
+    def __init__(self, inputs: Inputs, leak: float, scale: float, seed: int) -> None:
         from reservoirpy.nodes import Reservoir
 
-        steps = np.concatenate(list(X))
+        steps = np.concatenate(list(inputs))
         self.mean, self.spread = steps.mean(0), steps.std(0)
         self.spread[self.spread == 0] = 1.0
         self.reservoir = Reservoir(UNITS, lr=leak, sr=0.9, input_scaling=scale, seed=seed)
 
-    def features(self, X: Inputs) -> dict[str, npt.NDArray[np.float64]]:
+    def features(self, inputs: Inputs) -> dict[str, npt.NDArray[np.float64]]:
         """Last and mean states, each of shape (n_samples, n_units)."""
         last, mean = [], []
-        for sequence in X:
+        for sequence in inputs:
             if self.reservoir.initialized:
                 self.reservoir.reset()
             states = self.reservoir.run((sequence - self.mean) / self.spread)
@@ -135,20 +137,20 @@ class EchoState:
         return {"last": np.stack(last), "mean": np.stack(mean)}
 
 
-def reservoir(X: Inputs, y: Labels, seed: int, n_threads: int) -> Fitted:
+def reservoir(inputs: Inputs, labels: Labels, seed: int, n_threads: int) -> Fitted:
     """Fit ridge to a reservoir of reservoirpy; held-out data choose leak, scale of inputs and what is read."""
-    n_held = max(round(VALIDATION_SHARE * len(y)), len(np.unique(y)))
-    kept, held = train_test_split(np.arange(len(y)), test_size=n_held, random_state=seed, stratify=y)
+    n_held = max(round(VALIDATION_SHARE * len(labels)), len(np.unique(labels)))
+    kept, held = train_test_split(np.arange(len(labels)), test_size=n_held, random_state=seed, stratify=labels)
     tried = []
     for leak, scale in product(LEAKS, SCALES):
-        echo = EchoState(X, leak, scale, seed)
-        for readout, features in echo.features(X).items():
-            model = ridge().fit(features[kept], y[kept])
-            tried.append((model.score(features[held], y[held]), leak, scale, readout, echo, features))
+        echo = EchoState(inputs, leak, scale, seed)
+        for readout, features in echo.features(inputs).items():
+            model = ridge().fit(features[kept], labels[kept])
+            tried.append((model.score(features[held], labels[held]), leak, scale, readout, echo, features))
     _, leak, scale, readout, echo, features = max(tried, key=lambda own: own[0])
-    model = ridge().fit(features, y)
+    model = ridge().fit(features, labels)
     return Fitted(
-        lambda X_test: model.predict(echo.features(X_test)[readout]),
+        lambda tested: model.predict(echo.features(tested)[readout]),
         {"neurons": UNITS, "leak": leak, "input_scaling": scale, "readout": readout},
     )
 
@@ -158,13 +160,15 @@ def ridge() -> Any:
     return make_pipeline(StandardScaler(), RidgeClassifierCV(alphas=STRENGTHS))
 
 
-def logistic(X: Inputs, y: Labels, seed: int, n_threads: int) -> Fitted:
+def logistic(inputs: Inputs, labels: Labels, seed: int, n_threads: int) -> Fitted:
     """Fit logistic regression to all values of a sequence, its strength chosen by cross-validation."""
-    folds = StratifiedKFold(min(5, int(np.unique(y, return_counts=True)[1].min())), shuffle=True, random_state=seed)
+    folds = StratifiedKFold(
+        min(5, int(np.unique(labels, return_counts=True)[1].min())), shuffle=True, random_state=seed
+    )
     regression = LogisticRegressionCV(
         Cs=np.logspace(-4, 2, 7), cv=folds, max_iter=1000, use_legacy_attributes=False, l1_ratios=(0.0,), n_jobs=None
     )
-    model = make_pipeline(StandardScaler(), regression).fit(X, y)
+    model = make_pipeline(StandardScaler(), regression).fit(inputs, labels)
     return Fitted(model.predict, {"strength": float(np.ravel(regression.C_)[0])})
 
 

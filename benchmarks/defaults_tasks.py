@@ -42,7 +42,9 @@ class Data(NamedTuple):
     def few(self, n_each: int = 5) -> "Data":
         """The first sequences of each class, and as many to test."""
         rows = np.sort(np.concatenate([np.flatnonzero(self.y == label)[:n_each] for label in np.unique(self.y)]))
-        return Data([self.X[row] for row in rows], self.y[rows], list(self.X_test[: len(rows)]), self.y_test[: len(rows)])
+        return Data(
+            [self.X[row] for row in rows], self.y[rows], list(self.X_test[: len(rows)]), self.y_test[: len(rows)]
+        )
 
 
 def of(task: Task) -> Data:
