@@ -7,6 +7,7 @@ measured, and ``--render`` measures nothing. Everybody fits a few sequences firs
 """
 
 import argparse
+import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ SEEDS = (0, 1, 2)
 
 def measure(contender: Contender, data: Data, seed: int, n_threads: int, is_cold: bool) -> Record:
     """Fit and test once, after a fit to few sequences if nothing is compiled yet."""
+    load = os.getloadavg()[0]
     torch.set_num_threads(n_threads)
     numba.set_num_threads(min(n_threads, numba.config.NUMBA_NUM_THREADS))
     with threadpool_limits(n_threads), warnings.catch_warnings():
@@ -39,7 +41,7 @@ def measure(contender: Contender, data: Data, seed: int, n_threads: int, is_cold
         try:
             fitted = contender.fit(data.X, data.y, seed, n_threads)
         except TooSlowError as reason:
-            return {"skipped": str(reason), "threads": n_threads}
+            return {"skipped": str(reason), "threads": n_threads, "load": load}
         fit_seconds = time.perf_counter() - begin
         begin = time.perf_counter()
         predicted = fitted.predict(data.X_test)
@@ -48,6 +50,7 @@ def measure(contender: Contender, data: Data, seed: int, n_threads: int, is_cold
             "fit_seconds": fit_seconds,
             "predict_seconds": time.perf_counter() - begin,
             "threads": n_threads,
+            "load": load,
             **fitted.facts,
         }
 
