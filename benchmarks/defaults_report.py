@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from scipy.stats import rankdata, studentized_range
 
 from .defaults_peers import CONTENDERS, DEFAULT, MINIROCKET
-from .defaults_tasks import AEON, OWN, TASKS
+from .defaults_tasks import AEON, N_SEEDS, OWN, TASKS
 from .measure import console
 from .solvers_report import ROOT, markdown_table, write_section
 
@@ -87,6 +87,8 @@ def render(records: Sequence[Record]) -> None:
     if ranks:
         listed = ", ".join(f"{name} {rank:.2f}" for name, rank in ranks.items())
         parts.append(f"Mean ranks of those that have learned all of these tasks: {listed}.")
+    if few := [f"{name} on {task}" for (task, name), own in found.items() if len({r["seed"] for r in own}) < N_SEEDS]:
+        parts.append(f"Fewer than {N_SEEDS} seeds so far: {', '.join(few)}.")
     if skipped := [task for task in TASKS if any("skipped" in own for own in found.get((task, "surrogate"), []))]:
         parts.append(
             f"Surrogate gradients would take more than two minutes, and are left out, on {', '.join(skipped)}."
