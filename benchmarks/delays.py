@@ -1,10 +1,11 @@
 """Sampled witnesses with synaptic delays and a certified ridge read-out: accuracy on five kinds of real and made tasks.
 
 No gradient is used. For each case a pool of witnesses is drawn from a few families (delays, thresholds and weights from
-training inputs); ridge over the pool ranks them, and the witnesses with the largest coefficients are read by a ridge of
-their own. Validation data choose the family and the strength, and the test data are looked at once by the setting
-chosen. What is measured is kept as one JSON object a line in ``results/delays.jsonl``; a run that was interrupted goes
-on where it stopped, and ``--render`` measures nothing.
+training inputs). Ridge over the pool ranks them, and the half with the largest coefficients is kept, until few enough
+are left, which are read by a ridge of their own. Validation data choose the family and the strength: images, whole
+speakers, or runs of consecutive recordings, which come from the same patients. The test data are looked at once by the
+setting chosen. What is measured is kept as one JSON object a line in ``results/delays.jsonl``; a run that was
+interrupted goes on where it stopped, and ``--render`` measures nothing.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +23,40 @@ import torch
 from torch import Tensor
 
 import cvxsnn as cs
-from cvxsnn.core.seeds import child_seed
+from cvxsnn.core.seeds import child_generator, child_seed
 from cvxsnn.data import SequenceData
 from cvxsnn.data.tasks import Task, ecg_qtdb, first_last_xor, mnist_seq, spoken_digits
 from cvxsnn.data.tasks.qtdb_files import read_qtdb
-from cvxsnn.data.tasks.speech_files import SPEAKERS
+from cvxsnn.data.tasks.speech_files import SPEAKERS, read_recordings
 from cvxsnn.neurons import count_spikes
 from cvxsnn.witnesses import Uniform, WitnessSet, delayed_witnesses, join_witnesses, single_out
 
+from .gpu import clock, measure_ceilings
 from .measure import console, make_table
 from .memory import data_directory
 
 RECORDS = Path(__file__).parent / "results" / "delays.jsonl"
+GRAM_RECORDS = RECORDS.with_name("delays_gram.jsonl")
 SEEDS = (0, 1, 2)
 TOLERANCE = 1e-6
 STRENGTHS = tuple(10.0**exponent for exponent in np.arange(-1.0, -6.1, -0.5))
 """Strengths of the quadratic that validation data choose from."""
 
-POOL_STRENGTH = 1e-4
-"""Strength of the ridge that ranks a pool."""
+POOL_STRENGTH = 3e-3
+"""Strength of the ridge that ranks witnesses."""
 
 Family = tuple[float, Mapping[str, Any]]
 """A share of the witnesses, and arguments of ``delayed_witnesses``."""
 
 HISTORY: dict[str, Any] = {"weights": "differences", "fan_in": None}
 Q_HIGH = {"quantiles": (0.8, 0.99)}
+SHORT_BOX: dict[str, Any] = {
+    "geometry": "box",
+    "box": (8, 8),
+    "fan_in": None,
+    "max_delay": 7,
+    "weights": "centred",
+}
 
 
 def box(*size: int, **more: Any) -> dict[str, Any]:
@@ -53,12 +64,21 @@ def box(*size: int, **more: Any) -> dict[str, Any]:
     return {"weights": "differences", "geometry": "box", "fan_in": None, "box": size, **more}
 
 
+def waves(fan_in: int, max_delay: int, least: float, most: float, **more: Any) -> dict[str, Any]:
+    """Scattered taps with a leak, for long recordings."""
+    return {"fan_in": fan_in, "max_delay": max_delay, "decay": Uniform(least, most), "n_calibration": 128, **more}
+
+
 @dataclass(frozen=True)
 class Case:
-    """A task, how its sequences are read, and the families that validation data choose from."""
+    """A task, how its sequences are read, and the families that validation data choose from.
+
+    A case has one or several parts, and each of them one or several folds: tasks that differ in what is held out of the
+    training data for validation.
+    """
 
     name: str
-    load: Callable[[int], list[Task]]
+    load: Callable[[int], list[list[Task]]]
     readout: str
     families: Mapping[str, Sequence[Family]]
     goal: float
@@ -87,17 +107,41 @@ def labelled(predicted: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) ->
     return accuracy(predicted[is_labelled], labels[is_labelled])
 
 
-def mnist(n_steps: int, n_train: int = 6000) -> Callable[[int], list[Task]]:
+def mnist(n_steps: int, n_train: int = 6000) -> Callable[[int], list[list[Task]]]:
     """MNIST in ``n_steps`` steps, with all test images."""
     return lambda seed: [
-        mnist_seq(n_steps, n_train=n_train, n_val=2000, n_test=10_000, directory=data_directory(), seed=seed)
+        [mnist_seq(n_steps, n_train=n_train, n_val=2000, n_test=10_000, directory=data_directory(), seed=seed)]
     ]
 
 
-def speakers(seed: int) -> list[Task]:
-    """Spoken digits, each speaker in turn unheard."""
-    folder = data_directory()
-    return [spoken_digits(split="speakers", test_speakers=(own,), directory=folder) for own in SPEAKERS]
+@cache
+def speakers(seed: int) -> list[list[Task]]:
+    """Spoken digits, each speaker in turn unheard, and each of the others held out in one fold; no seed matters."""
+    if seed:
+        return speakers(0)
+    task = spoken_digits(split="speakers", directory=data_directory())
+    who = np.array([own.speaker for own in read_recordings(data_directory())])
+    inputs, labels = np.empty((len(who), *task.train.inputs.shape[1:]), np.float32), np.empty(len(who), np.int64)
+    is_test, is_val = (np.isin(who, task.settings[name]) for name in ("test_speakers", "val_speakers"))
+    for part, rows in ((task.train, ~is_test & ~is_val), (task.val, is_val), (task.test, is_test)):
+        inputs[rows], labels[rows] = part.inputs, part.heads["label"]
+    data = SequenceData(inputs, labels)
+
+    def fold(own: str, other: str) -> Task:
+        held_out = np.isin(who, (own, other))
+        return replace(task, train=data.take(~held_out), val=data.take(who == other), test=data.take(who == own))
+
+    return [[fold(own, other) for other in SPEAKERS if other != own] for own in SPEAKERS]
+
+
+def patients(seed: int, n_runs: int = 24, n_held_out: int = 5) -> list[list[Task]]:
+    """ECG-QTDB; some runs of consecutive recordings, which come from the same patients, are held out."""
+    task = ecg_qtdb(directory=data_directory())
+    inputs, labels, _ = read_qtdb("train", data_directory())
+    run = np.arange(len(inputs)) * n_runs // len(inputs)
+    is_val = np.isin(run, child_generator(seed, "delays", "runs").permutation(n_runs)[:n_held_out])
+    data = SequenceData(inputs, labels)
+    return [[replace(task, train=data.take(~is_val), val=data.take(is_val))]]
 
 
 MNIST_SCORES = {"first 2,000": first_2000, "all 10,000": accuracy}
@@ -123,7 +167,7 @@ CASES = {
             "mnist14",
             mnist(14),
             "mean",
-            {"history": [(1.0, HISTORY)], "history, few spikes": [(0.5, HISTORY), (0.5, HISTORY | Q_HIGH)]},
+            {"history, few spikes": [(0.5, HISTORY), (0.5, HISTORY | Q_HIGH)]},
             0.967,
             scores=MNIST_SCORES,
         ),
@@ -131,10 +175,7 @@ CASES = {
             "mnist28",
             mnist(28),
             "mean",
-            {
-                "history": [(1.0, HISTORY)],
-                "history, box 12 x 12": [(0.5, HISTORY), (0.5, box(12, 12))],
-            },
+            {"history, box 12 x 12": [(0.5, HISTORY), (0.5, box(12, 12))]},
             0.970,
             scores=MNIST_SCORES,
         ),
@@ -142,10 +183,7 @@ CASES = {
             "mnist56",
             mnist(56),
             "mean",
-            {
-                "history": [(1.0, HISTORY)],
-                "history, box 28 x 14": [(0.5, HISTORY), (0.5, box(28, 14))],
-            },
+            {"history, box 28 x 14": [(0.5, HISTORY), (0.5, box(28, 14))]},
             0.970,
             scores=MNIST_SCORES,
         ),
@@ -164,7 +202,7 @@ CASES = {
             Case(
                 f"xor{n_steps}",
                 lambda seed, n_steps=n_steps: [  # type: ignore[misc]
-                    first_last_xor(n_steps, encoding="one-hot", n_train=2000, n_val=2000, n_test=4000, seed=seed)
+                    [first_last_xor(n_steps, encoding="one-hot", n_train=2000, n_val=2000, n_test=4000, seed=seed)]
                 ],
                 "last",
                 {"scattered, 4 taps": [(1.0, {"fan_in": 4})]},
@@ -179,10 +217,10 @@ CASES = {
             speakers,
             "mean",
             {
-                "9 taps, delays to 7": [(1.0, {"fan_in": 9, "max_delay": 7, "weights": "centred"})],
-                "9 and 25 taps, delays to 7": [
+                "box 8 x 8, delays to 7": [(1.0, SHORT_BOX)],
+                "9 taps and box 8 x 8, delays to 7": [
                     (0.5, {"fan_in": 9, "max_delay": 7, "weights": "centred"}),
-                    (0.5, {"fan_in": 25, "max_delay": 7, "weights": "centred"}),
+                    (0.5, SHORT_BOX),
                 ],
             },
             0.90,
@@ -191,23 +229,24 @@ CASES = {
         ),
         Case(
             "ecg",
-            lambda seed: [ecg_qtdb(directory=data_directory(), seed=seed)],
+            patients,
             "all",
             {
-                "scattered, 8 taps": [(1.0, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)})],
-                "scattered, 4 and 16 taps": [
-                    (0.5, {"fan_in": 4, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
-                    (0.5, {"fan_in": 16, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
-                ],
-                "delays to 30, 100 and 300": [
-                    (0.34, {"fan_in": 8, "max_delay": 30, "decay": Uniform(0.7, 0.98)}),
-                    (0.33, {"fan_in": 8, "max_delay": 100, "decay": Uniform(0.8, 0.98)}),
-                    (0.33, {"fan_in": 8, "max_delay": 300, "decay": Uniform(0.9, 0.995)}),
+                "delays to 10, 30, 100, 300 and 600": [
+                    (0.125, waves(8, 10, 0.8, 0.98)),
+                    (0.125, waves(8, 30, 0.7, 0.98)),
+                    (0.125, waves(8, 100, 0.8, 0.98)),
+                    (0.125, waves(8, 100, 0.9, 0.99)),
+                    (0.125, waves(8, 300, 0.9, 0.995)),
+                    (0.125, waves(8, 600, 0.9, 0.995)),
+                    (0.125, waves(60, 30, 0.7, 0.98, weights="differences")),
+                    (0.125, waves(60, 100, 0.8, 0.98, weights="differences")),
                 ],
             },
             0.865,
-            n_pool=8192,
+            n_pool=32_768,
             refits=True,
+            strengths=STRENGTHS[:7],
             scores={"as published": accuracy, "labelled steps": labelled},
         ),
     )
@@ -216,11 +255,16 @@ CASES = {
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Witnesses, the read-out that validation data chose, and its accuracy there."""
+    """Witnesses, and for each strength the read-out and its accuracy on validation data."""
 
     witnesses: WitnessSet
-    solution: cs.Solution
-    validation: float
+    path: Sequence[cs.Solution]
+    validation: npt.NDArray[np.float64]
+
+    @property
+    def best(self) -> cs.Solution:
+        """The read-out that is best on validation data."""
+        return self.path[int(self.validation.argmax())]
 
 
 def draw(families: Sequence[Family], n_witnesses: int, data: SequenceData, seed: int, device: str) -> WitnessSet:
@@ -246,20 +290,24 @@ def sequences_of(data: SequenceData, device: str) -> Tensor:
 
 
 def fit(case: Case, task: Task, families: Sequence[Family], seed: int, device: str) -> Fitted:
-    """Draw witnesses, keep those with the largest coefficients, and choose the strength on validation data."""
-    witnesses = draw(families, case.n_pool, task.train, seed, device)
-    if case.n_columns < witnesses.n_witnesses:
-        dictionary = cs.build_dictionary(witnesses, sequences_of(task.train, device), case.readout)  # type: ignore[arg-type]
-        problem = problem_of(dictionary, task.train, task.n_classes["label"], POOL_STRENGTH)
-        solution = cs.solve(problem, TOLERANCE)
-        ranked = solution.coef.norm(dim=1).argsort(descending=True)[: case.n_columns]
-        chosen = dictionary.column_of_atom[ranked.to(dictionary.device)].sort().values
-        witnesses = single_out(witnesses, chosen)
+    """Draw witnesses, select some of them, and read them."""
+    witnesses = select(case, task, draw(families, case.n_pool, task.train, seed, device), case.n_columns, device)
     return read_out(case, task, witnesses, device)
 
 
+def select(case: Case, task: Task, witnesses: WitnessSet, n_selected: int, device: str) -> WitnessSet:
+    """Keep the half with the largest coefficients of ridge, until few enough are left."""
+    while witnesses.n_witnesses > n_selected:
+        dictionary = cs.build_dictionary(witnesses, sequences_of(task.train, device), case.readout)  # type: ignore[arg-type]
+        solution = cs.solve(problem_of(dictionary, task.train, task.n_classes["label"], POOL_STRENGTH), TOLERANCE)
+        n_kept = max(n_selected, witnesses.n_witnesses // 2)
+        ranked = solution.coef.norm(dim=1).argsort(descending=True)[:n_kept]
+        witnesses = single_out(witnesses, dictionary.column_of_atom[ranked.to(dictionary.device)].sort().values)
+    return witnesses
+
+
 def read_out(case: Case, task: Task, witnesses: WitnessSet, device: str) -> Fitted:
-    """Certified ridge over witnesses, its strength chosen on validation data."""
+    """Certified ridge over witnesses, for each strength."""
     n_classes = task.n_classes["label"]
     dictionary = cs.build_dictionary(witnesses, sequences_of(task.train, device), case.readout)  # type: ignore[arg-type]
     problem = problem_of(dictionary, task.train, n_classes, case.strengths[0])
@@ -272,8 +320,7 @@ def read_out(case: Case, task: Task, witnesses: WitnessSet, device: str) -> Fitt
         for k, solution in enumerate(path):
             scores = features @ solution.coef.to(device) + solution.intercept.to(device)
             hits[k] += (scores.argmax(-1) == labels[rows]).sum().cpu()
-    best = int(hits.argmax())
-    return Fitted(witnesses, path[best], float(hits[best] / labels.numel()))
+    return Fitted(witnesses, list(path), hits.numpy() / labels.numel())
 
 
 def features_of(layers: Sequence[Any], inputs: Tensor, readout: str) -> Tensor:
@@ -283,12 +330,16 @@ def features_of(layers: Sequence[Any], inputs: Tensor, readout: str) -> Tensor:
     return cs.roll_out(layers, inputs, readout).double()  # type: ignore[arg-type]
 
 
-def measure(case: Case, task: Task, seed: int, device: str) -> dict[str, Any]:
-    """Choose a family and a strength on validation data, and test once."""
+def measure(case: Case, folds: Sequence[Task], seed: int, device: str) -> dict[str, Any]:
+    """Choose a family and a strength on validation data, the mean over folds, and test once."""
     begin = time.perf_counter()
-    fitted = {name: fit(case, task, families, seed, device) for name, families in case.families.items()}
-    name, best = max(fitted.items(), key=lambda item: item[1].validation)
-    solution = best.solution
+    fitted = {
+        name: [fit(case, fold, families, seed, device) for fold in folds] for name, families in case.families.items()
+    }
+    validation = {name: np.mean([fold.validation for fold in own], axis=0) for name, own in fitted.items()}
+    name = max(validation, key=lambda name: validation[name].max())
+    task, best = folds[0], fitted[name][0]
+    solution = best.path[int(validation[name].argmax())]
     if case.refits:
         train, val = task.train, task.val
         both = SequenceData(
@@ -307,7 +358,7 @@ def measure(case: Case, task: Task, seed: int, device: str) -> dict[str, Any]:
     rate = float(count_spikes(network.layers, sequences_of(task.test, device)[:200]).double().mean())
     return {
         "family": name,
-        "validation": {own: fit.validation for own, fit in fitted.items()},
+        "validation": {own: float(values.max()) for own, values in validation.items()},
         "l2_strength": solution.problem.l2_strength,
         "columns": solution.problem.dictionary.n_atoms,
         "gap": solution.certificate.relative_gap,
@@ -316,6 +367,34 @@ def measure(case: Case, task: Task, seed: int, device: str) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "scores": {own: score(np.concatenate(predicted), labels) for own, score in case.scores.items()},
     }
+
+
+def measure_gram(n_rows: int, n_neurons: int = 8192, n_steps: int = 784, n_windows: int = 4) -> None:
+    """The exact Gram matrix of counts in windows and that of as many spikes, as shares of what a GPU can do at most."""
+    device = torch.device("cuda")
+    ceilings = measure_ceilings(device)
+    inputs = torch.randn(n_rows, n_steps, 1, generator=torch.Generator().manual_seed(0))
+    witnesses = delayed_witnesses(inputs, (n_neurons,), fan_in=25, max_delay=280).to(device)
+    counts = cs.build_dictionary(witnesses, inputs.to(device), "mean", windows=n_windows)
+    spikes = cs.build_dictionary(torch.rand(n_rows, counts.n_atoms, device=device) < 0.3)
+    for name, dictionary in (("counts", counts), ("spikes", spikes)):
+        seconds = min(clock(dictionary.gram, device)[0] for _ in range(5))
+        n_products = n_rows * dictionary.n_atoms**2
+        least = n_products / (1e12 * ceilings["int8"]) + 8 * dictionary.n_atoms**2 / (1e9 * ceilings["memory"])
+        record = {
+            "dictionary": name,
+            "rows": n_rows,
+            "columns": dictionary.n_atoms,
+            "planes": dictionary.packed.shape[1],
+            "seconds": seconds,
+            "teraops": 2 * n_products / seconds / 1e12,
+            "share": least / seconds,
+            "ceilings": ceilings,
+            "device": torch.cuda.get_device_name(),
+        }
+        console.print(record)
+        with GRAM_RECORDS.open("a") as file:
+            file.write(json.dumps(record) + "\n")
 
 
 def read_records() -> list[dict[str, Any]]:
@@ -366,17 +445,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--pool", type=int, help="witnesses to draw for a case, instead of its own number")
     parser.add_argument("--columns", type=int, help="witnesses to read, instead of a case's own number")
+    parser.add_argument("--gram", nargs="+", type=int, metavar="ROWS", help="only time Gram matrices of so many rows")
     parser.add_argument("--render", action="store_true", help="measure nothing")
     options = parser.parse_args([] if arguments is None else arguments)
-    for name in () if options.render else options.only:
+    for n_rows in options.gram or ():
+        measure_gram(n_rows)
+    for name in () if options.render or options.gram else options.only:
         case = CASES[name]
         case = replace(case, n_pool=options.pool or case.n_pool, n_columns=options.columns or case.n_columns)
         for seed in options.seeds:
             done = {(own["case"], own["seed"], own["part"]) for own in read_records()}
-            for part, task in enumerate(case.load(seed)):
+            for part, folds in enumerate(case.load(seed)):
                 if (name, seed, part) in done:
                     continue
-                record = {"case": name, "seed": seed, "part": part, **measure(case, task, seed, options.device)}
+                record = {"case": name, "seed": seed, "part": part, **measure(case, folds, seed, options.device)}
                 console.print(f"{name}, seed {seed}, part {part}: {record}")
                 RECORDS.parent.mkdir(exist_ok=True)
                 with RECORDS.open("a") as file:

@@ -52,17 +52,17 @@ def measure(task: Task, quantiles: Range, n_columns: int, seed: int) -> dict[str
     sizes = {"n_columns": n_columns, "n_pool": n_columns}
     case = Case("rates", load, "mean", {"box 12 x 12": families}, goal=0.0, strengths=STRENGTHS, **sizes)
     fitted = fit(case, task, families, seed, "cpu")
-    network = cs.reconstruct(fitted.solution)
+    network = cs.reconstruct(fitted.best)
     inputs = sequences_of(task.test, "cpu")
     predicted = np.concatenate([network(part).argmax(-1).numpy() for part in inputs.split(500)])
     n_spikes = sum(int(count_spikes(network.layers, part).sum()) for part in inputs.split(500))
     return {
-        "validation": fitted.validation,
+        "validation": float(fitted.validation.max()),
         "test": accuracy(predicted, task.test.heads["label"]),
         "spikes": n_spikes / len(inputs),
         "neurons": network.n_active,
-        "l2_strength": fitted.solution.problem.l2_strength,
-        "gap": fitted.solution.certificate.relative_gap,
+        "l2_strength": fitted.best.problem.l2_strength,
+        "gap": fitted.best.certificate.relative_gap,
         "seconds": time.perf_counter() - begin,
     }
 

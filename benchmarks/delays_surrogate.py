@@ -2,20 +2,22 @@
 
 One hidden layer of LIF neurons starts from the same kinds of witnesses with delays. Surrogate gradients train weights,
 biases, decays and thresholds, while the delays stay as they are; the read-out is the mean of the spikes with a softmax
-loss. The settings are tuned on validation data with one seed, few neurons and few epochs, in three rounds: kind of
-taps, initial weights and learning rate; then the steepness of the surrogate derivative; then dropout and learning rates
-next to the best one. The best setting trains one larger network for each seed, which is tested once. Compared with it
-(SG) are its neurons with a certified ridge read-out (SG-CVX), as many sampled neurons with that read-out (CVX), more of
-these, and trained and sampled neurons together. What is measured is kept as one JSON object a line in
-``results/delays_surrogate.jsonl``; a run that was interrupted goes on where it stopped, and ``--render`` measures
-nothing.
+loss. Validation data choose the setting in two rounds: kind of taps, initial weights and learning rate, with the first
+seed (or unheard speaker); then, with each seed or speaker, learning rates next to the best one, the steepness of the
+surrogate derivative and dropout. Larger networks start from the setting of the next smaller one, and choose learning
+rate and dropout again. The best network of each size is tested once (SG). Compared with it are its neurons with a
+certified ridge read-out (SG-CVX), as many sampled neurons with that read-out, drawn at random or selected from a pool
+(CVX), and trained and sampled neurons together. Networks of one shape train side by side, and the seconds are equal
+shares. What is measured is kept as one JSON object a line in ``results/delays_surrogate.jsonl``; a run that was
+interrupted goes on where it stopped, and ``--render`` measures nothing.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,47 +29,53 @@ import cvxsnn as cs
 from cvxsnn.convex.objective import Objective
 from cvxsnn.core.seeds import child_seed
 from cvxsnn.data.sequences import TrainingSet
-from cvxsnn.data.tasks import SequenceData, Task
+from cvxsnn.data.tasks import Task
 from cvxsnn.network.spiking_network import SpikingNetwork
 from cvxsnn.training.methods import trained_witnesses
-from cvxsnn.training.surrogate import SurrogateSettings, train_surrogate
+from cvxsnn.training.surrogate import SurrogateSettings
 from cvxsnn.training.surrogate.settings import SurrogateRun, initial_network
+from cvxsnn.training.surrogate.trainer import SurrogateJob, train_jobs
 from cvxsnn.witnesses import delayed_witnesses, join_witnesses, single_out
 
 from .delays import CASES as SAMPLED_CASES
-from .delays import SEEDS, Case, draw, read_out
+from .delays import SEEDS, Case, draw, read_out, select
 from .measure import console, make_table
 
 RECORDS = Path(__file__).parent / "results" / "delays_surrogate.jsonl"
 BATCH_SIZE = 50
-TUNING_SEED = 0
-N_TUNING = 256
-"""Neurons of the networks that are tuned."""
+EPOCHS = 20
+"""Epochs of every network; the learning rate falls to zero in them, and validation data choose the epoch."""
 
-METHODS = ("SG", "SG-CVX", "CVX", "CVX, more neurons", "SG-CVX, joined by sampled neurons")
+MAX_POOL = 32_768
+POOL_FACTOR = 32
+"""How many neurons are sampled for each one that is selected, up to ``MAX_POOL`` in all."""
 
-PATIENCE = 8
-"""Epochs without a better validation score after which the network that is tested stops training."""
-
-EPOCHS = (4, 6, 6)
-"""Epochs of each round of tuning; the learning rate falls to zero in each."""
-
+METHODS = ("SG", "SG-CVX", "CVX", "CVX, selected", "SG-CVX, joined by sampled neurons")
 LEARNING_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
 WEIGHTS = ("gaussian", "differences")
-STEEPNESS = (0.5, 1.0, 3.0)
-DROPOUT = 0.25
-IMAGES: dict[str, dict[str, Any]] = {
-    "scattered, 25 taps": {"fan_in": 25},
-    "box 8 x 8": {"geometry": "box", "fan_in": None, "box": (8, 8), "max_delay": 7},
-    "box 12 x 12": {"geometry": "box", "fan_in": None, "box": (12, 12)},
-    "history": {"fan_in": None},
-}
+STEEPNESS = (0.5, 1.0)
+DROPOUT = (0.0, 0.25)
+HISTORY: dict[str, Any] = {"fan_in": None}
+
+
+def box(*size: int, **more: Any) -> dict[str, Any]:
+    """A box of taps."""
+    return {"geometry": "box", "fan_in": None, "box": size, **more}
+
+
 GEOMETRIES: dict[str, dict[str, dict[str, Any]]] = {
-    "mnist28": IMAGES,
-    "mnist14": {
+    "mnist2": {"box 2 x 14 x 14": box(2, 14, 14, feature_shape=(14, 28)), "history": HISTORY},
+    "mnist14": {"box 6 x 24": box(6, 24), "history": HISTORY},
+    "mnist28": {
         "scattered, 25 taps": {"fan_in": 25},
-        "box 6 x 12": {"geometry": "box", "fan_in": None, "box": (6, 12)},
-        "history": {"fan_in": None},
+        "box 8 x 8": box(8, 8, max_delay=7),
+        "box 12 x 12": box(12, 12),
+        "history": HISTORY,
+    },
+    "mnist56": {"box 24 x 12": box(24, 12), "history": HISTORY},
+    "spoken": {
+        "scattered, 9 taps, delays to 7": {"fan_in": 9, "max_delay": 7},
+        "box 8 x 16": box(8, 16, max_delay=7),
     },
 }
 """Kinds of taps that validation data choose from, for each case."""
@@ -80,138 +88,190 @@ class Setting:
     geometry: str
     weights: str
     learning_rate: float
-    steepness: float = 1.0
+    steepness: float = 0.5
     dropout: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of the tasks of a case: a seed, and an unheard speaker where there are several."""
+
+    seed: int
+    part: int
+    task: Task
 
 
 @dataclass(frozen=True, eq=False)
 class ValidationScore:
     """The accuracy and minus the mean loss on validation data: the loss decides between equal accuracies."""
 
-    data: SequenceData
+    inputs: torch.Tensor
+    labels: torch.Tensor
 
     def __call__(self, network: SpikingNetwork) -> tuple[float, float]:
         """The score of a network with exact spikes."""
-        labels = torch.from_numpy(self.data.heads["label"]).long()
-        scores = scores_of(network, self.data)
-        return float((scores.argmax(-1) == labels).double().mean()), -float(cross_entropy(scores, labels))
+        scores = scores_of(network, self.inputs)
+        return float((scores.argmax(-1) == self.labels).double().mean()), -float(cross_entropy(scores, self.labels))
 
 
-def scores_of(network: SpikingNetwork, data: SequenceData) -> torch.Tensor:
-    """The outputs of a network, a few sequences at a time."""
+def scores_of(network: SpikingNetwork, inputs: torch.Tensor) -> torch.Tensor:
+    """The outputs of a network, some sequences at a time."""
     with torch.no_grad():
-        return torch.cat([network(part) for part in torch.from_numpy(data.inputs).split(500)])
+        return torch.cat([network(part) for part in inputs.split(2000)])
 
 
-def fit(case: Case, task: Task, setting: Setting, n_neurons: int, epochs: int, seed: int) -> SurrogateRun:
-    """Train one hidden layer through delays; the seconds are those of the processor, whose cores others may share."""
-    taps = GEOMETRIES[case.name][setting.geometry]
-    own_seed = child_seed(seed, "delays", "surrogate")
-    witnesses = delayed_witnesses(task.train.inputs, (n_neurons,), weights=setting.weights, seed=own_seed, **taps)  # type: ignore[arg-type]
+def make_job(case: Case, member: Member, setting: Setting, n_neurons: int, epochs: int, device: str) -> SurrogateJob:
+    """One hidden layer that trains through delays."""
+    taps, task = GEOMETRIES[case.name][setting.geometry], member.task
+    seed = child_seed(member.seed, "delays", "surrogate")
+    witnesses = delayed_witnesses(task.train.inputs, (n_neurons,), weights=setting.weights, seed=seed, **taps)  # type: ignore[arg-type]
     objective = Objective("softmax", case.readout).for_classes(task.n_classes)
     data = TrainingSet.of(task.train)
-    network = initial_network(witnesses.layers, objective, data, own_seed)
+    network = initial_network(witnesses.layers, objective, data, seed)
     settings = SurrogateSettings(
         epochs=epochs,
         batch_size=BATCH_SIZE,
         learning_rate=setting.learning_rate,
         steepness=setting.steepness,
         dropout=setting.dropout,
-        patience=PATIENCE,
-        seed=own_seed,
+        seed=seed,
     )
-    begin = time.process_time()
-    run = train_surrogate(network, data, objective, settings, score=ValidationScore(task.val))
-    return replace(run, seconds=time.process_time() - begin)
+    score = ValidationScore(*(torch.from_numpy(own).to(device) for own in (task.val.inputs, task.val.heads["label"])))
+    return SurrogateJob(network.to(device), data.to(device), objective, settings, score)
 
 
 def describe(run: SurrogateRun) -> dict[str, Any]:
-    """What a record keeps of a run: each epoch's training loss, validation accuracy and validation loss."""
-    history: list[Any] = [(moment.loss, *moment.score) for moment in run.history[1:]]  # type: ignore[misc]
+    """What a record keeps of a run: the best epoch, and its training loss, validation accuracy and validation loss."""
+    validation, negated = run.best.score  # type: ignore[misc]
     return {
-        "validation": run.best.score[0],  # type: ignore[index]
+        "validation": validation,
+        "validation_loss": -negated,
+        "training_loss": run.best.loss,
         "best_epoch": run.best.epoch,
         "seconds": run.seconds,
-        "history": [[round(loss, 4), accuracy, round(-negated, 4)] for loss, accuracy, negated in history],
     }
 
 
-def tune(case: Case, n_rounds: int) -> Setting:
-    """Choose a setting on validation data, round by round; runs with records are not repeated."""
-    (task,) = case.load(TUNING_SEED)
-    results: dict[Setting, tuple[float, float]] = {}
+class Trainer:
+    """Trains networks of one case and size, side by side on a GPU, and remembers those of this run."""
 
-    def best_of(number: int, settings: Sequence[Setting]) -> list[Setting]:
-        """The settings of a round, the best first: by validation accuracy, then by validation loss."""
-        for setting in dict.fromkeys(settings):
-            record = find_record(case=case.name, kind="tuning", round=number, **asdict(setting))
-            if record is None:
-                run = fit(case, task, setting, N_TUNING, EPOCHS[number], TUNING_SEED)
-                what = {"case": case.name, "kind": "tuning", "round": number, **asdict(setting)}
-                record = add_record({**what, "neurons": N_TUNING, "epochs": EPOCHS[number], **describe(run)})
-            results[setting] = record["validation"], -record["history"][record["best_epoch"] - 1][2]
-        return sorted(dict.fromkeys(settings), key=lambda setting: results[setting], reverse=True)
+    def __init__(self, case: Case, n_neurons: int, epochs: int, device: str) -> None:
+        self.case, self.n_neurons, self.epochs, self.device = case, n_neurons, epochs, device
+        self.runs: dict[tuple[Member, Setting], SurrogateRun] = {}
 
-    grid = [
-        Setting(geometry, weights, learning_rate)
-        for geometry in GEOMETRIES[case.name]
-        for weights in WEIGHTS
-        for learning_rate in LEARNING_RATES
-    ]
-    best, *_ = best_of(0, grid)
-    if n_rounds > 1:
-        best, *_ = best_of(1, [replace(best, steepness=steepness) for steepness in STEEPNESS])
-    if n_rounds > 2:
-        near = [replace(best, learning_rate=factor * best.learning_rate) for factor in (0.5, 2.0)]
-        best, *_ = sorted([best, *best_of(2, [replace(best, dropout=DROPOUT), *near])], key=results.get, reverse=True)  # type: ignore[arg-type]
-    return best
+    def train(self, wanted: Sequence[tuple[Member, Setting]]) -> None:
+        """Train what has not been trained, and keep a record of each network."""
+        new = [pair for pair in dict.fromkeys(wanted) if pair not in self.runs]
+        jobs = [make_job(self.case, *pair, self.n_neurons, self.epochs, self.device) for pair in new]
+        runs = train_jobs(jobs, side_by_side=self.device != "cpu")
+        for (member, setting), run in zip(new, runs, strict=True):
+            self.runs[member, setting] = run
+            what = {"case": self.case.name, "kind": "tuning", "seed": member.seed, "part": member.part}
+            add_record({**what, **asdict(setting), "neurons": self.n_neurons, "epochs": self.epochs, **describe(run)})
+
+    def best(self, member: Member) -> Setting:
+        """The setting with the best validation score."""
+        own = [setting for other, setting in self.runs if other is member]
+        return max(own, key=lambda setting: self.runs[member, setting].best.score)  # type: ignore[arg-type,return-value]
 
 
-def test_of(case: Case, setting: Setting, seed: int, n_neurons: int, epochs: int) -> dict[str, Any]:
-    """What a record of a test begins with."""
-    return {
+def tune(case: Case, members: Sequence[Member], sizes: Sequence[int], epochs: int, device: str) -> None:
+    """Tune the smallest network in two rounds, start each larger one from there, and test the best of each size."""
+    chosen: dict[Member, Setting] = {}
+    for n_neurons in sorted(sizes):
+        tested = {member: find_setting(case, member, n_neurons) for member in members}
+        if None not in tested.values():
+            chosen = {member: own for member, own in tested.items() if own is not None}
+            continue
+        trainer = Trainer(case, n_neurons, epochs, device)
+        if not chosen:
+            grid = product(GEOMETRIES[case.name], WEIGHTS, LEARNING_RATES)
+            trainer.train([(members[0], Setting(*own)) for own in grid])
+            chosen = dict.fromkeys(members, trainer.best(members[0]))
+            near = list(product((0.5, 1.0, 2.0), STEEPNESS, DROPOUT))
+        else:
+            near = [(factor, None, dropout) for factor in (0.25, 0.5, 1.0) for dropout in DROPOUT]
+        trainer.train(
+            [
+                (
+                    member,
+                    replace(
+                        own,
+                        learning_rate=factor * own.learning_rate,
+                        steepness=steepness or own.steepness,
+                        dropout=dropout,
+                    ),
+                )
+                for member, own in chosen.items()
+                for factor, steepness, dropout in near
+            ]
+        )
+        chosen = {member: trainer.best(member) for member in members}
+        for member, setting in chosen.items():
+            test(trainer, member, setting)
+
+
+def test(trainer: Trainer, member: Member, setting: Setting) -> None:
+    """Read the neurons of the best network in other ways too, and test each network once."""
+    case, task, n_neurons, device = trainer.case, member.task, trainer.n_neurons, trainer.device
+    run = trainer.runs[member, setting]
+    total = sum(own.seconds for (other, _), own in trainer.runs.items() if other is member)
+    what = {
         "case": case.name,
         "kind": "test",
-        "seed": seed,
+        "seed": member.seed,
+        "part": member.part,
         **asdict(setting),
         "trained_neurons": n_neurons,
-        "epochs": epochs,
+        "epochs": trainer.epochs,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
     }
 
-
-def test(case: Case, setting: Setting, seed: int, n_neurons: int, epochs: int, n_sampled: int) -> None:
-    """Train the best setting, read its neurons in other ways, and test each network once."""
-    (task,) = case.load(seed)
-    run = fit(case, task, setting, n_neurons, epochs, seed)
-    trained = trained_witnesses(run.network)
-    what = test_of(case, setting, seed, n_neurons, epochs)
-
     def keep(method: str, network: SpikingNetwork, neurons: int, **more: Any) -> None:
-        if find_record(**what, method=method) is not None:
-            return
-        predicted, labels = scores_of(network, task.test).argmax(-1).numpy(), task.test.heads["label"]
+        outputs = scores_of(network, torch.from_numpy(task.test.inputs).to(device))
+        predicted, labels = outputs.argmax(-1).cpu().numpy(), task.test.heads["label"]
         scores = {name: score(predicted, labels) for name, score in case.scores.items()}
         add_record({**what, "method": method, "neurons": neurons, **more, "scores": scores})
 
-    keep(METHODS[0], run.network, n_neurons, **describe(run))
+    keep(METHODS[0], run.network, n_neurons, **describe(run), seconds_with_tuning=total)
     families = max(SAMPLED_CASES[case.name].families.values(), key=len)
-    sampled = draw(families, max(n_sampled, n_neurons), task.train, seed, "cpu")
-    chosen = torch.from_numpy(np.random.default_rng(seed).permutation(sampled.n_witnesses)[:n_neurons])
-    alone = single_out(trained, torch.arange(trained.n_witnesses))
-    sets = (trained, single_out(sampled, chosen), sampled, join_witnesses([alone, sampled]))
-    for method, witnesses in zip(METHODS[1:], sets, strict=True):
-        begin = time.process_time()
-        fitted = read_out(case, task, witnesses, "cpu")
-        solution = fitted.solution
+    n_pool = min(MAX_POOL, POOL_FACTOR * n_neurons)
+    alone = single_out(trained_witnesses(run.network), torch.arange(n_neurons))
+
+    def drawn(n_sampled: int) -> cs.witnesses.WitnessSet:
+        return draw(families, n_sampled, task.train, member.seed, device)
+
+    makers = {
+        METHODS[1]: lambda: alone,
+        METHODS[2]: lambda: drawn(n_neurons),
+        METHODS[3]: lambda: select(case, task, drawn(n_pool), n_neurons, device),
+        METHODS[4]: lambda: join_witnesses([alone, single_out(own := drawn(2 * n_neurons), _all(own))]),
+    }
+    for method, make in makers.items():
+        begin = time.perf_counter()
+        witnesses = make()
+        fitted = read_out(case, task, witnesses, device)
+        solution = fitted.best
         keep(
             method,
             cs.reconstruct(solution),
             witnesses.n_witnesses,
-            validation=fitted.validation,
+            validation=float(fitted.validation.max()),
             l2_strength=solution.problem.l2_strength,
             gap=solution.certificate.relative_gap,
-            seconds=time.process_time() - begin + (run.seconds if method.startswith("SG") else 0.0),
+            seconds=time.perf_counter() - begin + (run.seconds if method.startswith("SG") else 0.0),
         )
+
+
+def _all(witnesses: cs.witnesses.WitnessSet) -> torch.Tensor:
+    return torch.arange(witnesses.n_witnesses)
+
+
+def find_setting(case: Case, member: Member, n_neurons: int) -> Setting | None:
+    """The setting with which networks of this size were tested, if all methods were."""
+    what = {"case": case.name, "seed": member.seed, "part": member.part, "trained_neurons": n_neurons}
+    record = next((own for own in read_records() if {**what, "method": METHODS[-1]}.items() <= own.items()), None)
+    return None if record is None else Setting(*(record[own.name] for own in fields(Setting)))
 
 
 def read_records() -> list[dict[str, Any]]:
@@ -219,78 +279,60 @@ def read_records() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
 
 
-def find_record(**what: Any) -> dict[str, Any] | None:
-    """A record with these values, if there is one."""
-    return next((own for own in read_records() if what.items() <= own.items()), None)
-
-
-def add_record(record: dict[str, Any]) -> dict[str, Any]:
+def add_record(record: dict[str, Any]) -> None:
     """Keep what was measured."""
-    console.print(", ".join(f"{name} {value}" for name, value in record.items() if name != "history"))
+    console.print(", ".join(f"{name} {value}" for name, value in record.items()))
     RECORDS.parent.mkdir(exist_ok=True)
     with RECORDS.open("a") as file:
         file.write(json.dumps(record) + "\n")
-    return record
 
 
 def render(records: Sequence[Mapping[str, Any]]) -> None:
-    """Print the settings that were tuned, and a table of the means over seeds."""
+    """Print, for each case and size, what was chosen and a table of the means over seeds."""
     for name in GEOMETRIES:
-        tuning = [own for own in records if own["case"] == name and own["kind"] == "tuning"]
         tests = [own for own in records if own["case"] == name and own["kind"] == "test"]
-        if tuning:
-            table = make_table(f"{name}: tuning", "round", "taps", "weights", "rate", "steep", "dropout", "val", "s")
-            for own in sorted(tuning, key=lambda own: (own["round"], -own["validation"])):
-                values = (own["learning_rate"], own["steepness"], own["dropout"])
-                table.add_row(
-                    str(own["round"] + 1),
-                    own["geometry"],
-                    own["weights"],
-                    *(f"{value:g}" for value in values),
-                    f"{own['validation']:.4f}",
-                    f"{own['seconds']:.0f}",
-                )
-            console.print(table)
-        if tests:
-            scores = list(tests[0]["scores"])
-            table = make_table(
-                f"{name}: test", "method", "epochs", "neurons", *scores, "validation", "seeds", "seconds"
+        if not tests:
+            continue
+        scores = list(tests[0]["scores"])
+        table = make_table(f"{name}: test", "method", "trained", "neurons", *scores, "validation", "runs", "seconds")
+        for size, method in product(sorted({own["trained_neurons"] for own in tests}), METHODS):
+            rows = [own for own in tests if (own["trained_neurons"], own["method"]) == (size, method)]
+            if not rows:
+                continue
+            table.add_row(
+                method,
+                f"{size:,}",
+                f"{rows[0]['neurons']:,}",
+                *(_mean([own["scores"][score] for own in rows]) for score in scores),
+                _mean([own["validation"] for own in rows]),
+                str(len(rows)),
+                f"{np.mean([own['seconds'] for own in rows]):.0f}",
             )
-            names = ("method", "trained_neurons", "epochs", "learning_rate", "steepness", "dropout", "geometry")
-            for key in dict.fromkeys(tuple(own[name] for name in names) for own in tests):
-                rows = [own for own in tests if tuple(own[name] for name in names) == key]
-                table.add_row(
-                    f"{key[0]}; rate {key[3]:g}",
-                    str(key[2]),
-                    f"{rows[0]['neurons']:,}",
-                    *(_mean([own["scores"][score] for own in rows]) for score in scores),
-                    _mean([own["validation"] for own in rows]),
-                    str(len(rows)),
-                    f"{np.mean([own['seconds'] for own in rows]):.0f}",
-                )
-            console.print(table)
+        console.print(table)
+        for own in tests:
+            if own["method"] == METHODS[0]:
+                names = ("trained_neurons", "seed", "part", *(own.name for own in fields(Setting)), "best_epoch")
+                console.print(", ".join(f"{name} {own[name]}" for name in names))
 
 
 def _mean(values: Sequence[float]) -> str:
-    return f"{np.mean(values):.4f} ({', '.join(f'{value:.4f}' for value in values)})"
+    return f"{np.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what there are no records of, and print all."""
+    """Measure what there are no tests of, and print all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks delays_surrogate", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=tuple(GEOMETRIES), default=("mnist28",), metavar="CASE")
-    parser.add_argument("--seeds", nargs="*", type=int, default=SEEDS, help="seeds to test with; none only tunes")
-    parser.add_argument("--rounds", type=int, choices=(1, 2, 3), default=3, help="rounds of tuning")
-    parser.add_argument("--neurons", type=int, default=1024, help="hidden neurons of the network that is tested")
-    parser.add_argument("--epochs", type=int, default=30, help="most epochs of the network that is tested")
-    parser.add_argument("--sampled", type=int, default=2048, help="sampled neurons that join the trained ones")
+    parser.add_argument("--only", nargs="+", choices=tuple(GEOMETRIES), default=tuple(GEOMETRIES), metavar="CASE")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--neurons", nargs="+", type=int, default=(512,), help="hidden neurons of each network")
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--render", action="store_true", help="measure nothing")
     options = parser.parse_args([] if arguments is None else arguments)
     for name in () if options.render else options.only:
         case = SAMPLED_CASES[name]
-        setting = tune(case, options.rounds)
-        for seed in options.seeds:
-            what = test_of(case, setting, seed, options.neurons, options.epochs)
-            if find_record(**what, method=METHODS[-1]) is None:
-                test(case, setting, seed, options.neurons, options.epochs, options.sampled)
+        members = [
+            Member(seed, part, task) for seed in options.seeds for part, (task, *_) in enumerate(case.load(seed))
+        ]
+        tune(case, members, options.neurons, options.epochs, options.device)
     render(read_records())

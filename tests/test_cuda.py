@@ -147,8 +147,9 @@ def test_gram_matrices_of_any_number_of_atoms_are_exact(n_atoms, block, monkeypa
     generator = torch.Generator().manual_seed(n_atoms)
     spikes = torch.rand(1003, n_atoms, generator=generator) < 0.3
     assert_same_gram(cs.build_dictionary, spikes, 1)
-    counts = torch.randint(0, 29, (1003, n_atoms), generator=generator)
-    assert_same_gram(lambda own: count_dictionary(own, 28), counts, 28)
+    for n_steps in (28, 127, 128, 196, 255):
+        counts = torch.randint(0, n_steps + 1, (1003, n_atoms), generator=generator)
+        assert_same_gram(lambda own, n_steps=n_steps: count_dictionary(own, n_steps), counts, n_steps)
 
 
 @pytest.mark.parametrize("penalty", ["l1", "group"])

@@ -214,7 +214,8 @@ def test_a_receptive_field_of_images_has_one_for_each_group_of_delays(max_delay,
     assert np.array_equal(images[-1], [[0, 0, 0], [-4, 0, 0]])
 
 
-def test_a_neuron_without_delays_has_a_receptive_field_of_one_row(model, axes):
+def test_a_neuron_without_delays_has_a_receptive_field_of_one_row(axes):
+    model = classifier(witnesses="gaussian").fit(SEQUENCES, classes_of(SEQUENCES))
     plot_receptive_field(model, 0, axes=axes)
     assert np.array_equal(axes.images[0].get_array()[0], model.network_.layers[0].weight[0, :, 0].double())
 

@@ -107,7 +107,9 @@ def test_rows_of_features_are_sequences_of_one_step(kind):
 def test_labels_and_targets_may_be_tensors():
     rows = torch.from_numpy(SEQUENCES)
     assert classifier().fit(rows, torch.from_numpy(LABELS)).score(rows, LABELS) >= EASY_SCORE
-    assert regressor().fit(rows, torch.from_numpy(sums(SEQUENCES))).score(rows, sums(SEQUENCES)) >= EASY_SCORE
+    assert (
+        regressor(hidden=(128,)).fit(rows, torch.from_numpy(sums(SEQUENCES))).score(rows, sums(SEQUENCES)) >= EASY_SCORE
+    )
 
 
 def test_sequences_of_unequal_length_are_predicted_as_each_is_alone():
@@ -165,7 +167,7 @@ def test_auto_chooses_a_strength_on_held_out_data_and_solves_on_all(monkeypatch)
         return train(method, split, settings, **options)
 
     monkeypatch.setattr("cvxsnn.estimators.base.train", spy)
-    model = classifier(l1_strength="auto").fit(SEQUENCES, LABELS)
+    model = classifier(l1_strength="auto", penalty="l1").fit(SEQUENCES, LABELS)
     assert model._proof.dual_point.shape == (48, 1)
     assert model._proof.l1_strength == model.history_[-1].l1_strength
     assert [len(split.data) for split in splits] == [38]  # a fifth is held out, rounded up
@@ -474,7 +476,7 @@ def test_the_search_keeps_to_the_widths_asked_for():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, (4096, "auto", None)),
+        ({"witnesses": "search"}, (4096, "auto", None)),
         ({"n_subnetworks": 2}, (2048, 2, None)),
         ({"hidden": np.array([16, 48])}, (48, 1, (16, 48))),
         ({"hidden": np.array(2048), "n_subnetworks": 2}, (2048, 2, (2048,))),
@@ -490,7 +492,7 @@ def test_families_are_compared_with_a_thousand_neurons_however_many_are_sampled(
 @pytest.mark.parametrize(("n_samples", "n_trials"), [(10, 64), (1000, 100), (100_000, 192)])
 def test_as_many_families_are_tried_as_held_out_data_can_tell_apart(searched, n_samples, n_trials):
     X, y = np.zeros((n_samples, 1)), np.arange(n_samples) % 2
-    assert searched(X, y).n_trials == n_trials
+    assert searched(X, y, witnesses="search").n_trials == n_trials
     assert searched(X, y, n_trials=7).n_trials == 7
 
 
@@ -564,13 +566,19 @@ def test_a_family_is_sampled_at_its_own_widths_or_at_those_of_the_estimator():
         ({"witnesses": GIVEN, "decay": 0.5}, "dynamics in witnesses or as parameters, got both: drop decay"),
         ({"witnesses": {"decay": 0.5}, "bias": 0.5}, "dynamics in witnesses or as parameters, got both: drop bias"),
         ({"witnesses": {"decay": 0.5, "width": 3}}, r"a family of \[.*\], got \['width'\] too"),
-        ({"witnesses": "uniform"}, "witnesses to be 'auto', 'gaussian', 'delayed', a family .*, got 'uniform'"),
-        ({"witnesses": 3}, "witnesses to be 'auto', 'gaussian', 'delayed', a family .* or a WitnessSet, got 3"),
+        (
+            {"witnesses": "uniform"},
+            "witnesses to be 'auto', 'mixed', .*, a family .*, got 'uniform'",
+        ),
+        (
+            {"witnesses": 3},
+            "witnesses to be 'auto', 'mixed', .*, a family .* or a WitnessSet, got 3",
+        ),
         ({"witnesses": "delayed", "gain": 2.0}, r"a family of \[.*'quantiles'.*\], got \['gain'\] too"),
         ({"witnesses": "delayed", "bias": 2.0}, "no bias beside quantiles"),
         ({"witnesses": {"geometry": "box", "max_delay": 99}}, "max_delay below the .* steps"),
-        ({"n_jobs": "two"}, "n_jobs to be None or an integer other than 0, .* got 'two'"),
-        ({"n_jobs": 0}, "n_jobs to be None or an integer other than 0, .* got 0"),
+        ({"n_trials": 2, "n_jobs": "two"}, "n_jobs to be None or an integer other than 0, .* got 'two'"),
+        ({"n_trials": 2, "n_jobs": 0}, "n_jobs to be None or an integer other than 0, .* got 0"),
     ],
 )
 def test_witnesses_and_workers_that_cannot_serve_are_refused_in_one_sentence(options, message):

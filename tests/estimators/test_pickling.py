@@ -50,7 +50,7 @@ def test_an_unpickled_elastic_net_has_both_strengths(witnesses):
 
 
 def test_a_pickle_from_before_there_were_elastic_nets_has_no_second_strength():
-    model = classifier().fit(SEQUENCES, LABELS)
+    model = classifier(witnesses="gaussian").fit(SEQUENCES, LABELS)
     state = model.__getstate__()
     del state["_proof"].values["l2_strength"]
     twin = classifier()

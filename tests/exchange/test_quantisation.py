@@ -92,7 +92,7 @@ def test_what_rounding_the_readout_costs_is_part_of_the_certificate(xor):
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_a_quantised_estimator_predicts_saves_loads_and_certifies(make, tmp_path):
     targets = LABELS if make is classifier else sums(SEQUENCES)
-    model = make().fit(SEQUENCES, targets)
+    model = make(hidden=(128,)).fit(SEQUENCES, targets)
     small = quantise_estimator(model, SEQUENCES, targets, 4, readout_bits=8)
     assert small is not model
     assert {layer.weight_bits for layer in small.network_.layers} == {4}

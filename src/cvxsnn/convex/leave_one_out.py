@@ -8,10 +8,11 @@ intercept. Leaving row i out changes its residual e_i to
 with row i of the columns, d_i. This is exact for ridge. For s > 0 it holds as long as the same atoms stay active with
 the same signs, so it is an approximation: it leaves out that the choice of atoms depends on row i.
 
-For ridge at many strengths one eigendecomposition of the Gram matrix serves all of them.
+For ridge at many strengths one eigendecomposition serves all of them, of the Gram matrix or of the products of rows,
+whichever is smaller.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -22,15 +23,15 @@ from ..core.memory import check_fits
 from .losses import Squared
 from .problem import ConvexProblem
 from .solve import RegularizationPath, Solution
-from .solvers.active_set import gram_bytes, weighted_gram
+from .solvers.active_set import column_means, gram_bytes, row_products, weighted_gram
 from .solvers.quadratic import cholesky
 from .validation import Validation, row_hits, row_losses
 
-_WORTH_EIGENVALUES = 6
-"""Strengths of ridge from which an eigendecomposition is faster than a Cholesky factor for each."""
-
 _CERTAIN = 1e-12
 """Least 1 − h that is told from zero: a row that a fit follows completely says nothing about others."""
+
+_SMALLEST = 1e-150
+"""Root of a weight that is told from zero."""
 
 _BLOCK = 2**25
 """Numbers of a block of rows that are worked on at once."""
@@ -66,71 +67,165 @@ def leave_one_out(path: RegularizationPath) -> RegularizationPath:
     0.001
     """
     problem = path[0].problem
+    _check_squared(problem)
+    targets = problem.heads[0].targets
+    ridges = [own.problem.l2_strength for own in path if own.problem.l1_strength == 0]
+    of_ridge = dict(zip(ridges, ridge_scores(problem, ridges), strict=True)) if ridges else {}
+    leverages = _Leverages(problem) if len(ridges) < len(path) else None
+    scores = []
+    for solution in path:
+        if leverages is None or solution.problem.l1_strength == 0:
+            counts = problem.row_weight[:, None] > 0
+            scores.append(torch.where(counts, of_ridge[solution.problem.l2_strength], solution.scores()))
+        else:
+            left = (1 - leverages.of(solution)).clamp_min(_CERTAIN)
+            scores.append(targets + (solution.scores() - targets) / left)
+    return replace(path, validation=validation_of(problem, scores))
+
+
+def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tensor:
+    """Return the scores of each row by ridge regressions that leave it out, without any fit.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        A problem with the squared loss. Its own strengths do not matter.
+    l2_strengths : sequence of float
+        The strengths of the quadratic.
+
+    Returns
+    -------
+    Tensor of shape (n_strengths, n_rows, n_outputs)
+        The scores. Rows without weight get their targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.convex.leave_one_out import ridge_scores
+    >>> D = np.random.default_rng(0).integers(0, 2, (40, 100))
+    >>> problem = cs.ConvexProblem(D, D[:, 0] - D[:, 1], "squared", penalty="elastic-net")
+    >>> tuple(ridge_scores(problem, [1.0, 0.1]).shape)
+    (2, 40, 1)
+    """
+    _check_squared(problem)
+    (head,) = problem.heads
+    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
+    targets = head.targets - weight @ head.targets if problem.intercept else head.targets
+    spectrum = problem.row_workspace.get(_Spectrum, problem)
+    scores = []
+    for rows, residual, left in spectrum.residuals(root * targets, [r / head.weight for r in l2_strengths]):
+        left = (left - problem.intercept * weight[rows]).clamp_min(_CERTAIN)
+        scores.append(head.targets[rows] + residual / (left * root[rows, 0].clamp_min(_SMALLEST))[:, :, None])
+    return torch.where(weight[:, None] > 0, torch.cat(scores, dim=1), head.targets)
+
+
+def validation_of(problem: ConvexProblem, scores: Sequence[Tensor] | Tensor) -> Validation:
+    """Return the losses and hits of rows at the scores of fits that left them out.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        The problem, whose rows they are.
+    scores : sequence of Tensor of shape (n_rows, n_outputs)
+        The scores of each fit.
+
+    Returns
+    -------
+    Validation
+        One part per row.
+    """
+    hits = [hit for own in scores if (hit := row_hits(problem.heads, own)) is not None]
+    losses = torch.stack([row_losses(problem.heads, own) for own in scores])
+    return Validation("leave one out", losses, torch.stack(hits) if hits else None, problem.row_weight)
+
+
+def _check_squared(problem: ConvexProblem) -> None:
     if len(problem.heads) != 1 or type(problem.heads[0].loss) is not Squared or not problem.penalty.has_l1_norm:
         raise InvalidInputError(
             "expected the squared loss with the penalty 'l1' or 'elastic-net' for leave-one-out errors, got "
             f"{problem!r}: use cross_validate"
         )
-    leverages = _Leverages(problem, path)
-    losses, hits = [], []
-    for solution in path:
-        residual = solution.scores() - problem.heads[0].targets
-        left = (1 - leverages.of(solution)).clamp_min(_CERTAIN)
-        scores = problem.heads[0].targets + residual / left
-        losses.append(row_losses(problem.heads, scores))
-        hits.append(row_hits(problem.heads, scores))
-    known = [hit for hit in hits if hit is not None]
-    accuracy = torch.stack(known) if known else None
-    return replace(path, validation=Validation("leave one out", torch.stack(losses), accuracy, problem.row_weight))
+
+
+class _Spectrum:
+    """Eigenvalues of the weighted products of rows, or of the Gram matrix, which are the same but for zeros."""
+
+    def __init__(self, problem: ConvexProblem) -> None:
+        self._problem = problem
+        values, self._basis = torch.linalg.eigh(problem.row_workspace.get(_smaller_products, problem))
+        self._by_rows = len(values) == problem.dictionary.n_rows
+        self.values = values.clamp_min(0)
+
+    def residuals(self, targets: Tensor, ridges: Sequence[float]) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yield rows, their weighted residuals at each ridge, and what their leverages leave of one.
+
+        Where the basis is that of all rows, both are sums of shares ρ / (λ + ρ), which do not cancel.
+        """
+        ridge = torch.tensor(ridges, dtype=self.values.dtype, device=self.values.device)[:, None]
+        share = ridge / (self.values + ridge)
+        if self._by_rows:
+            rotated = self._basis.T @ targets
+            yield slice(0, len(targets)), -self._basis @ (share[:, :, None] * rotated), share @ self._basis.square().T
+            return
+        inverse, rotated = 1 / (self.values + ridge), torch.zeros_like(self._basis[:, : targets.shape[1]])
+        for rows, block in self._blocks():
+            rotated += block.T @ targets[rows]
+        for rows, block in self._blocks():
+            yield rows, block @ (inverse[:, :, None] * rotated) - targets[rows], 1 - inverse @ block.square().T
+
+    def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield weighted rows in the basis of the Gram matrix."""
+        root, start = self._problem.row_weight.sqrt()[:, None], 0
+        for block in _centred_rows(self._problem):
+            rows = slice(start, start := start + len(block))
+            yield rows, (root[rows] * block) @ self._basis
+
+
+def mean_eigenvalue(problem: ConvexProblem) -> float:
+    """Return the mean over the rows of the eigenvalues of their products: what strengths of ridge compare with."""
+    return float(problem.row_workspace.get(_smaller_products, problem).trace()) / problem.dictionary.n_rows
+
+
+def _smaller_products(problem: ConvexProblem) -> Tensor:
+    """Return the weighted products of rows or those of columns, whichever are fewer."""
+    n_rows, n_atoms = problem.dictionary.shape
+    function = row_products if n_rows <= n_atoms and problem.dictionary.is_in_memory else weighted_gram
+    return problem.row_workspace.get(function, problem)
+
+
+def _centred_rows(problem: ConvexProblem, atoms: Tensor | None = None) -> Iterator[Tensor]:
+    """Yield blocks of rows of the dictionary, centred if there is an intercept."""
+    means = problem.row_workspace.get(column_means, problem) if problem.intercept else None
+    n_rows = max(1, _BLOCK // problem.dictionary.n_atoms)
+    for _, block in problem.dictionary.iterate_rows(n_rows, atoms=atoms):
+        yield block if means is None else block - (means if atoms is None else means[atoms])
 
 
 class _Leverages:
-    """The numbers h of every row and output, for the solutions of one path."""
+    """The numbers h of every row and output, for the solutions of one path with active atoms."""
 
-    def __init__(self, problem: ConvexProblem, path: RegularizationPath) -> None:
+    def __init__(self, problem: ConvexProblem) -> None:
         self._problem = problem
         n_atoms = problem.dictionary.n_atoms
         check_fits(gram_bytes(n_atoms), problem.row_weight.device, "leave-one-out errors", "use fewer witnesses")
-        self._gram = weighted_gram(problem)
-        self._means = problem.dictionary.rmatvec(problem.row_weight[:, None])[:, 0] if problem.intercept else None
-        ridges = {self._ridge(solution) for solution in path if solution.problem.l1_strength == 0}
-        self._of_ridge: dict[float, Tensor] = {}
-        if len(ridges) >= _WORTH_EIGENVALUES:
-            eigenvalues, basis = torch.linalg.eigh(self._gram)
-            inverses = torch.stack([1 / (eigenvalues.clamp_min(0) + ridge) for ridge in ridges], dim=1)
-            forms = torch.cat([(block @ basis).square() @ inverses for block in self._rows()])
-            self._of_ridge = dict(zip(ridges, forms.T, strict=True))
+        self._gram = problem.row_workspace.get(weighted_gram, problem)
 
     def of(self, solution: Solution) -> Tensor:
         """Return the leverages of a solution, of shape (n_rows, n_outputs)."""
-        problem, ridge = self._problem, self._ridge(solution)
-        if solution.problem.l1_strength == 0:
-            forms = self._of_ridge[ridge] if ridge in self._of_ridge else self._quadratic_forms(None, ridge)
-            columns = [forms] * problem.n_outputs
-        else:
-            columns = [self._quadratic_forms(torch.nonzero(column).squeeze(1), ridge) for column in solution.coef.T]
+        problem, ridge = self._problem, solution.problem.l2_strength / self._problem.heads[0].weight
+        columns = [self._quadratic_forms(torch.nonzero(column).squeeze(1), ridge) for column in solution.coef.T]
         return problem.row_weight[:, None] * (torch.stack(columns, dim=1) + problem.intercept)
 
-    def _ridge(self, solution: Solution) -> float:
-        return solution.problem.l2_strength / self._problem.heads[0].weight
-
-    def _rows(self, atoms: Tensor | None = None) -> Iterator[Tensor]:
-        """Yield blocks of rows, centred if there is an intercept."""
-        n_rows = max(1, _BLOCK // self._problem.dictionary.n_atoms)
-        for _, block in self._problem.dictionary.iterate_rows(n_rows, atoms=atoms):
-            if self._means is None:
-                yield block
-            else:
-                yield block - (self._means if atoms is None else self._means[atoms])
-
-    def _quadratic_forms(self, atoms: Tensor | None, ridge: float) -> Tensor:
+    def _quadratic_forms(self, atoms: Tensor, ridge: float) -> Tensor:
         """Return dᵀ K⁻¹ d of each row, over some atoms."""
-        if atoms is not None and len(atoms) == 0:
+        if len(atoms) == 0:
             return torch.zeros_like(self._problem.row_weight)
-        matrix = self._gram.clone() if atoms is None else self._gram[atoms][:, atoms]
+        matrix = self._gram[atoms][:, atoms]
         matrix.diagonal().add_(ridge)
         factor = cholesky(matrix)
         forms = [
-            torch.linalg.solve_triangular(factor, block.T, upper=False).square().sum(0) for block in self._rows(atoms)
+            torch.linalg.solve_triangular(factor, block.T, upper=False).square().sum(0)
+            for block in _centred_rows(self._problem, atoms)
         ]
         return torch.cat(forms)

@@ -27,9 +27,9 @@ _GRAM_TRIANGLE = 4
 _GRAM_BLOCK, _GRAM_BLOCK_GPU = 2**26, 2**30
 """Numbers unpacked at once for a Gram matrix: 64 MiB of bytes, a GiB on a GPU."""
 
-_LARGEST_INT8, _LARGEST_SAFE = 127, 79
-"""The largest count that a byte holds; and up to which every processor is exact: those without instructions for
-products of bytes add pairs of them in 16 bits."""
+_LARGEST_INT8, _LARGEST_UINT8, _LARGEST_SAFE = 127, 255, 79
+"""The largest count that a byte holds with and without a sign; and up to which every processor is exact: those without
+instructions for products of bytes add pairs of them in 16 bits."""
 
 MAX_LOOKUP_OUTPUTS = 4
 """Columns of a real matrix up to which look-ups are faster than BLAS, with room to spare."""
@@ -328,8 +328,8 @@ class SpikeDictionary:
             The products of all pairs of columns.
         """
         most = 2 ** self.packed.shape[1] - 1
-        total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
-        if self.lengths is not None or most > _LARGEST_INT8:
+        if self.lengths is not None or most > _LARGEST_UINT8:
+            total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
             for _, numbers in self.iterate_rows():
                 total.addmm_(numbers.T, numbers)
             return total
@@ -337,11 +337,20 @@ class SpikeDictionary:
         # As many rows as memory has room for, and as no sum of products can overflow.
         n_numbers = share_of(self.device, _GRAM_BLOCK_GPU) if self.packed.is_cuda else _GRAM_BLOCK
         n_rows = min(n_numbers // self.n_atoms, (2**31 - 1 if in_bytes else 2**24) // most**2)
-        for block in torch.split(self.packed, max(64, n_rows // 64 * 64) // 8, dim=2):
-            total += _integer_gram(_counts(block, torch.int8 if in_bytes else torch.float32))
+        blocks = torch.split(self.packed, max(64, n_rows // 64 * 64) // 8, dim=2)
+        grams = (_integer_gram(_counts(own, torch.uint8 if in_bytes else torch.float32), most) for own in blocks)
+        total = next(grams)
+        for gram in grams:
+            total = total.double().add_(gram)
+        if not self._has_scale:
+            return total.double()
+        steps, windows = self.n_steps, self.n_windows
+        if steps % windows:
+            total = total.double().mul_(windows**2)
+        else:
+            steps //= windows
         # Divided by an array: by a number, a GPU would multiply with its inverse, which rounds otherwise.
-        squares = total.new_full((1, 1), self.n_steps**2)
-        return total.mul_(self.n_windows**2).div_(squares) if self._has_scale else total
+        return total / torch.full((1, 1), float(steps**2), dtype=torch.float64, device=self.device)
 
     def take_rows(self, rows: Tensor) -> "SpikeDictionary":
         """Return the dictionary restricted to some rows; atoms keep their places, even where they become equal.
@@ -420,8 +429,7 @@ class SpikeDictionary:
         DictionaryHealth
             The counts; as a string, one line.
         """
-        n_planes = self.packed.shape[1]
-        weights = 2 ** torch.arange(n_planes, device=self.device)
+        weights = 2 ** torch.arange(self.packed.shape[1], device=self.device)
         totals = (bits.count(self.packed) * weights).sum(1)
         most = self.window_steps().sum(0)
         of_column = totals[self.atom_of_column].view(-1, self.n_windows)
@@ -455,7 +463,7 @@ class SpikeDictionary:
         if packed.shape[1] == 1:
             numbers = bits.unpack(packed[:, 0], n_rows, dtype, buffer)
             return numbers.mul_(self._scale(rows, dtype)) if self._has_scale else numbers
-        counts = _counts(packed, torch.int8 if packed.shape[1] < 8 else torch.int32)[:, :n_rows]
+        counts = _counts(packed, torch.uint8 if packed.shape[1] <= 8 else torch.int32)[:, :n_rows]
         numbers = counts.to(dtype) if buffer is None else buffer[: counts.numel()].view(counts.shape).copy_(counts)
         return numbers.mul_(self._scale(rows, dtype))
 
@@ -550,9 +558,14 @@ def lookup_product(packed: Tensor, values: Tensor) -> Tensor:
 def _counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
     """Return entries of packed columns as integers, shape (n_atoms, 8 · n_bytes), with zeros for the padding."""
     n_bits = 8 * packed.shape[2]
+    if packed.is_cuda and packed.shape[1] > 1 and dtype == torch.uint8:
+        from .count_kernel_gpu import can_join_planes, join_planes
+
+        if can_join_planes(packed.device):
+            return join_planes(packed)
     total = bits.unpack(packed[:, 0], n_bits, dtype)
     for plane in range(1, packed.shape[1]):
-        total += bits.unpack(packed[:, plane], n_bits, dtype).mul_(2**plane)
+        total.add_(bits.unpack(packed[:, plane], n_bits, dtype), alpha=2**plane)
     return total
 
 
@@ -565,20 +578,29 @@ def _multiplies_bytes(device: torch.device, most: int) -> bool:
     return device.type == "cpu" and most <= _LARGEST_SAFE
 
 
-def _integer_gram(columns: Tensor) -> Tensor:
-    """Return the products of columns, given as rows of a matrix of small integers in bytes or float32."""
+def _integer_gram(columns: Tensor, most: int) -> Tensor:
+    """Return the products of columns, given as rows of a uint8 or float32 matrix of whole numbers up to ``most``."""
     # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
-    in_bytes = columns.dtype == torch.int8
-    n_columns = len(columns)
+    in_bytes = columns.dtype == torch.uint8
+    n_columns, n_rows = columns.shape
     n_padded = max(32, -(-n_columns // 8) * 8)
     if in_bytes and columns.is_cuda and n_padded > n_columns:  # it requires tiles of 8, and at least 17 rows
         columns = pad(columns, (0, 0, 0, n_padded - n_columns))
-    product = torch._int_mm if in_bytes else torch.mm
+    # Bytes with a sign hold x − h: a product xy is (x − h)(y − h) + hx + hy − h². Sums may overflow, but not the last.
+    shift = 128 if in_bytes and most > _LARGEST_INT8 else 0
+    if shift:
+        offset = shift * (columns.sum(1, dtype=torch.int32) - shift // 2 * n_rows)
+        columns = columns - shift
+    columns = columns.view(torch.int8) if in_bytes else columns
     size = len(columns)
     gram = torch.empty(size, size, dtype=torch.int32 if in_bytes else torch.float32, device=columns.device)
     n_blocks = _GRAM_TRIANGLE if size > 64 * _GRAM_TRIANGLE else 1
     edges = [*(size * k // n_blocks // 8 * 8 for k in range(n_blocks)), size]
     for top, bottom in pairwise(edges):  # above the diagonal, mirrored below
-        gram[top:bottom, top:] = product(columns[top:bottom], columns[top:].T)
+        product = (torch._int_mm if in_bytes else torch.mm)(columns[top:bottom], columns[top:].T)
+        if shift:
+            torch.add(product.add_(offset[top:bottom, None]), offset[top:], out=gram[top:bottom, top:])
+        else:
+            gram[top:bottom, top:] = product
         gram[bottom:, top:bottom] = gram[top:bottom, bottom:].T
     return gram[:n_columns, :n_columns]

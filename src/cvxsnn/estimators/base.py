@@ -1,7 +1,9 @@
 """What classifier and regressor have in common: parameters, data, and how they are fitted and certified."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
@@ -30,6 +32,7 @@ from ..network.spiking_network import SpikingNetwork
 from ..neurons import NEURON_MODELS
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
 from ..training.methods import METHODS, Settings, Stage, train
+from ..training.mixture import Mixing, MixtureFit, fit_mixture
 from ..training.scores import Score
 from ..training.search import Tuning
 from ..training.stages import ConvexSettings, Split
@@ -73,6 +76,8 @@ class FittedState:
         The labels of a classifier.
     is_flat : bool
         Whether the targets of a regressor had one axis.
+    probability_scale : float or None
+        What scores are multiplied by before they become probabilities, where that was fitted.
     """
 
     network: SpikingNetwork
@@ -83,6 +88,7 @@ class FittedState:
     feature_names: npt.NDArray[Any] | None
     classes: npt.NDArray[Any] | None
     is_flat: bool
+    probability_scale: float | None = None
 
 
 class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -99,6 +105,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         hidden: tuple[int, ...] | None = None,
         n_subnetworks: int | None = None,
         *,
+        n_neurons: int | str = "auto",
+        max_seconds: float | None = None,
         witnesses: str | Mapping[str, Any] | WitnessSet = "auto",
         n_trials: int | None = None,
         max_tuning_seconds: float | None = None,
@@ -111,7 +119,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         readout: str | None = None,
         windows: int | None = None,
         loss: str | None = None,
-        penalty: str = "l1",
+        penalty: str = "auto",
         l1_strength: float | str = "auto",
         l2_strength: float | str = "auto",
         intercept: bool = True,
@@ -127,6 +135,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.method = method
         self.hidden = hidden
         self.n_subnetworks = n_subnetworks
+        self.n_neurons = n_neurons
+        self.max_seconds = max_seconds
         self.witnesses = witnesses
         self.n_trials = n_trials
         self.max_tuning_seconds = max_tuning_seconds
@@ -227,6 +237,11 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return twin
 
     @property
+    def proof_(self) -> Proof:
+        """The certified read-out with all that it takes to certify it again, except for the data."""
+        return self._checked_proof()
+
+    @property
     def input_scale_(self) -> tuple[FloatArray, FloatArray]:
         """Mean and spread by which each feature is standardised, two arrays of shape (n_features,)."""
         return self._mean, self._scale
@@ -243,6 +258,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             feature_names=getattr(self, "feature_names_in_", None),
             classes=getattr(self, "classes_", None),
             is_flat=getattr(self, "_is_flat", True),
+            probability_scale=getattr(self, "_probability_scale", None),
         )
 
     def _restore(self, state: FittedState) -> None:
@@ -256,7 +272,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if state.classes is None:
             self._is_flat = state.is_flat
         else:
-            self.classes_ = state.classes
+            self.classes_, self._probability_scale = state.classes, state.probability_scale
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: sampled witnesses as their recipe, as in a model file."""
@@ -296,7 +312,14 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not 0 < self.validation_fraction < 1:
             raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
-        settings = self._settings(data, objective)
+        seed, family = self._seed(), None
+        if self._is_mixed:
+            found = self._fit_mixture(data, seed)
+            if self._is_ridge:
+                return
+            family = found.solution.problem.dictionary.witnesses
+            objective = replace(objective, readout=found.readout)
+        settings = self._settings(objective, self._family(data) if family is None else family, seed)
         has_gradients = "gradient" in METHODS[self.method].stages
         needs_validation = has_gradients or not settings.convex.is_fixed or isinstance(settings.family, Tuning)
         train_set, held_out = self._divide(data, labels, settings.seed) if needs_validation else (data, data)
@@ -315,22 +338,67 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.certificate_ = None if solution is None else solution.certificate
         self._proof = None if solution is None else Proof.of(solution, objective)
 
-    def _settings(self, data: TrainingSet, objective: Objective) -> Settings:
-        """Return the settings of training that the parameters stand for."""
+    def _fit_mixture(self, data: TrainingSet, seed: int) -> MixtureFit:
+        """Choose a mixture of neurons with delays, and read them by ridge regression."""
+        mixing = Mixing(
+            self._n_neurons(),
+            self._readouts(data.sequences.n_steps) or (self._readout(),),
+            self.intercept,
+            self.tol,
+            inf if self.max_seconds is None else self.max_seconds,
+        )
+        targets = self._real_targets(np.asarray(data.targets[UNNAMED_HEAD]))
+        real = TrainingSet(data.sequences, {UNNAMED_HEAD: targets}, data.sample_weight)
+        begin = time.perf_counter()
+        with ProgressBar() if self.verbose else nullcontext() as bar:
+            notify = None if bar is None else lambda done, total: bar("fit", done, total)
+            found = fit_mixture(real, Objective("squared"), mixing, seed=seed, callback=notify)
+        self.network_ = reconstruct(found.solution)
+        self.history_ = History(summarise_mixture(found, time.perf_counter() - begin))
+        self.certificate_ = found.solution.certificate
+        self._proof = Proof.of(found.solution, Objective("squared", found.readout))
+        self._calibrate(found, real)
+        return found
+
+    def _seed(self) -> int:
         seed = self.random_state
-        if not isinstance(seed, (int, np.integer)):
-            seed = check_random_state(seed).randint(2**31)
+        return int(seed if isinstance(seed, (int, np.integer)) else check_random_state(seed).randint(2**31))
+
+    def _settings(self, objective: Objective, family: Mapping[str, Any] | WitnessSet | Tuning, seed: int) -> Settings:
+        """Return the settings of training that the parameters stand for."""
         surrogate = None
         if "gradient" in METHODS[self.method].stages:
-            surrogate = self.surrogate or SurrogateSettings(epochs=50, seed=int(seed))
+            surrogate = self.surrogate or SurrogateSettings(epochs=50, seed=seed)
         convex = ConvexSettings(
             self._strength("l1_strength"),
             l2_strength=self._strength("l2_strength"),
-            penalty=self.penalty,
+            penalty=self._penalty,
             intercept=self.intercept,
             tol=self.tol,
         )
-        return Settings(objective, self._family(data), convex, surrogate=surrogate, seed=int(seed))
+        return Settings(objective, family, convex, surrogate=surrogate, seed=seed)
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether neurons of several families are sampled together, because nothing else was asked for."""
+        others = (self.decay, self.threshold, self.bias, self.gain, self.fan_in, self.n_subnetworks)
+        is_open = all(value is None for value in others) and self.method == "cvx" and self.neuron == "lif"
+        has_one_layer = self.hidden is None or np.size(np.asarray(self.hidden, dtype=object)) == 1
+        is_searched = self.n_trials is not None or self.max_tuning_seconds is not None
+        named = isinstance(self.witnesses, str) and self.witnesses in ("auto", "mixed")
+        return named and is_open and has_one_layer and not is_searched
+
+    @property
+    def _is_ridge(self) -> bool:
+        """Whether the read-out is that of ridge regression, at the strength that leave-one-out errors choose."""
+        is_plain = self.penalty == "auto" and self.l1_strength == "auto" and self.l2_strength == "auto"
+        return self._is_mixed and is_plain and self.loss in (None, "squared")
+
+    @property
+    def _penalty(self) -> str:
+        if self.penalty != "auto":
+            return self.penalty
+        return "elastic-net" if self._is_mixed and self.l1_strength == "auto" else "l1"
 
     def _family(self, data: TrainingSet) -> Mapping[str, Any] | WitnessSet | Tuning:
         """Return the witnesses or the family that was named, or how to search for one if none was."""
@@ -347,14 +415,19 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         fan_in = {} if self.fan_in is None else {"fan_in": self.fan_in}
         if isinstance(self.witnesses, Mapping):
             return {**sizes, "neuron": self.neuron, **fan_in, **self.witnesses}
-        if self.witnesses not in ("auto", "gaussian", "delayed"):
+        if self.witnesses not in ("auto", "mixed", "search", "gaussian", "delayed"):
             raise InvalidInputError(
-                "expected witnesses to be 'auto', 'gaussian', 'delayed', a family (a mapping of arguments of "
-                f"gaussian_witnesses or delayed_witnesses) or a WitnessSet, got {self.witnesses!r}"
+                "expected witnesses to be 'auto', 'mixed', 'search', 'gaussian', 'delayed', a family (a mapping of "
+                f"arguments of gaussian_witnesses or delayed_witnesses) or a WitnessSet, got {self.witnesses!r}"
+            )
+        if self.witnesses == "mixed":
+            raise InvalidInputError(
+                "expected method 'cvx' and one layer of LIF neurons, without dynamics, for mixed witnesses, got other "
+                "parameters: pass witnesses='search' or a family"
             )
         if self.witnesses == "delayed":
             return {"geometry": "scattered", **named, **sizes, "neuron": self.neuron, **fan_in}
-        is_open = self.witnesses == "auto" and not named and self.fan_in is None and self.neuron == "lif"
+        is_open = self.witnesses in ("auto", "search") and not named and self.fan_in is None and self.neuron == "lif"
         if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
             is_free = self.hidden is None and self.n_subnetworks is None and self.method == "cvx"
             return Tuning(
@@ -372,6 +445,15 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             own = {"bias", "gain", *NEURON_MODELS.find(self.neuron).sampled}
             family = {name: value for name, value in family.items() if name in own}
         return {**family, **sizes, "neuron": self.neuron, **fan_in}
+
+    def _n_neurons(self) -> int | None:
+        """Return the number of neurons of a mixture; None leaves it open."""
+        if self.hidden is not None:
+            return self._widths()[0][0]
+        if isinstance(self.n_neurons, str):
+            check_choice("n_neurons", self.n_neurons, ("auto",))
+            return None
+        return check_positive_int("n_neurons", self.n_neurons)
 
     def _widths(self) -> tuple[tuple[int, ...], int]:
         """Return the widths of the hidden layers, and the number of subnetworks."""
@@ -400,7 +482,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _readouts(self, n_steps: int) -> tuple[Readout, ...]:
         """Return the read-outs that a search chooses from; none if there is no choice."""
-        return ("last", "mean") if self.readout is None and self.windows is None and n_steps > 1 else ()
+        return ("mean", "last") if self.readout is None and self.windows is None and n_steps > 1 else ()
 
     def _strength(self, name: str) -> Any:
         """Return a strength that was given as a number, or "auto"."""
@@ -464,6 +546,13 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return targets as numbers; ``reset`` learns what to expect of them later."""
 
     @abstractmethod
+    def _real_targets(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return targets as real numbers for least squares."""
+
+    def _calibrate(self, found: MixtureFit, data: TrainingSet) -> None:
+        """Learn what is needed for probabilities from the scores of samples left out."""
+
+    @abstractmethod
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
         """Return the score of a network on held-out data; higher is better."""
 
@@ -487,7 +576,11 @@ def _depth(part: Any) -> int:
 
 
 def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Return mean and spread of each feature over all steps but padding; a spread of 1 where nothing varies."""
+    """Return mean and spread of each feature over all steps but padding; a spread of 1 where nothing varies.
+
+    A feature that hardly ever differs from one value, such as a pixel at the border of an image, has a small standard
+    deviation for its range. Its spread is raised, so that the ratio of range to spread is at most twice the median.
+    """
     values: FloatArray = sequences.inputs.numpy()
     n_samples, n_steps, n_features = values.shape
     weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
@@ -499,7 +592,12 @@ def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tup
     share = (weight / weight.sum())[:, :, None]
     mean = (share * values).sum((0, 1))
     spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
-    return mean, np.where(spread > 1e-12 * (1 + abs(mean)), spread, 1.0)
+    varies = spread > 1e-12 * (1 + abs(mean))
+    counted = np.where(weight[:, :, None] > 0, values, mean)
+    extent = counted.max((0, 1)) - counted.min((0, 1))
+    if varies.any():
+        spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
+    return mean, np.where(varies, spread, 1.0)
 
 
 def check_lengths(n_samples: int, n_targets: int) -> None:
@@ -508,6 +606,26 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
         raise InvalidInputError(
             f"expected one target for each of {n_samples} samples, got {n_targets}: X and y differ in length"
         )
+
+
+def summarise_mixture(found: MixtureFit, seconds: float) -> tuple[StageSummary, StageSummary]:
+    """Return what is worth keeping of a mixture: how it was chosen, and the read-out."""
+    trial, solution = found.chosen, found.solution
+    score: Score = -trial.loss
+    if trial.validation.accuracy is not None:
+        score = (float(trial.validation.mean("accuracy")[0]), -trial.loss)
+    tuning = StageSummary("tuning", score, seconds - solution.seconds, trial.n_witnesses, n_trials=len(found.trials))
+    convex = StageSummary(
+        "convex",
+        score,
+        solution.seconds,
+        trial.n_witnesses,
+        certificate=solution.certificate,
+        l1_strength=solution.problem.l1_strength,
+        l2_strength=solution.problem.l2_strength,
+        gaps=tuple(moment.relative_gap for moment in solution.history),
+    )
+    return replace(tuning, family={"mixture": trial.mixture}, readout=found.readout), convex
 
 
 def _summarise(stage: Stage) -> StageSummary:

@@ -20,13 +20,15 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
 from ..network.spiking_network import SpikingNetwork
+from ..training.mixture import MixtureFit
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, WitnessSet
 from .base import FloatArray, SpikingEstimator, check_lengths
+from .calibration import fit_scale, logits
 from .parameters import PARAMETERS
 
-_LOSS = """By default "logistic" for two classes and "softmax" for more; other losses treat more classes one
-        against the rest."""
+_LOSS = """By default "squared" for ridge regression of mixed witnesses; else "logistic" for two classes and
+        "softmax" for more. Losses but "softmax" treat more than two classes one against the rest."""
 _CLASS_WEIGHT = """
     class_weight : mapping, "balanced" or None
         Weights of the classes, which multiply those of the samples. "balanced" gives all classes the same total."""
@@ -46,7 +48,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
     >>> from cvxsnn import SpikingClassifier
     >>> X = np.random.default_rng(0).normal(size=(60, 5, 2))
     >>> y = np.where(X[:, :, 0].sum(1) > X[:, :, 1].sum(1), "up", "down")
-    >>> model = SpikingClassifier(hidden=(64,), n_trials=4, random_state=0).fit(X, y)
+    >>> model = SpikingClassifier(n_neurons=64, random_state=0).fit(X, y)
     >>> model.predict_proba(X[:3]).shape
     (3, 2)
     >>> model.certificate_.relative_gap <= model.tol
@@ -59,6 +61,8 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         hidden: tuple[int, ...] | None = None,
         n_subnetworks: int | None = None,
         *,
+        n_neurons: int | str = "auto",
+        max_seconds: float | None = None,
         witnesses: str | Mapping[str, Any] | WitnessSet = "auto",
         n_trials: int | None = None,
         max_tuning_seconds: float | None = None,
@@ -71,7 +75,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         readout: str | None = None,
         windows: int | None = None,
         loss: str | None = None,
-        penalty: str = "l1",
+        penalty: str = "auto",
         l1_strength: float | str = "auto",
         l2_strength: float | str = "auto",
         intercept: bool = True,
@@ -89,6 +93,8 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             method,
             hidden,
             n_subnetworks,
+            n_neurons=n_neurons,
+            max_seconds=max_seconds,
             witnesses=witnesses,
             n_trials=n_trials,
             max_tuning_seconds=max_tuning_seconds,
@@ -177,7 +183,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         return predicted
 
     def _has_probabilities(self) -> bool:
-        if self.loss not in (None, "logistic", "softmax"):
+        if self.loss not in (None, "logistic", "softmax") and not self._is_ridge:
             raise AttributeError(f"expected loss 'logistic' or 'softmax' for probabilities, got {self.loss!r}")
         return True
 
@@ -195,12 +201,10 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples, n_classes)
             The probabilities, which sum to one for each sample.
         """
-        scores = torch.from_numpy(self.decision_function(X))
-        if scores.ndim == 1:
-            second = torch.sigmoid(scores)
-            return torch.stack((1 - second, second), dim=1).numpy()
-        if self._loss_name == "softmax":
-            return torch.softmax(scores, dim=1).numpy()
+        scores = torch.from_numpy(self._scores(X))
+        if self._loss_name != "logistic" or scores.shape[1] == 1:
+            scale = self._probability_scale if self._loss_name == "squared" else None
+            return torch.softmax(logits(scores, 1.0 if scale is None else scale), dim=1).numpy()
         shares = torch.sigmoid(scores)
         return (shares / shares.sum(1, keepdim=True)).numpy()
 
@@ -230,10 +234,12 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         own: FloatArray = compute_sample_weight(self.class_weight, labels)
         return own if weight is None else weight * own
 
+    _probability_scale: float | None = None
+
     @property
     def _loss_name(self) -> str:
         if self.loss is None:
-            return "logistic" if len(self.classes_) == 2 else "softmax"
+            return "squared" if self._is_ridge else "logistic" if len(self.classes_) == 2 else "softmax"
         return check_choice("loss", self.loss, tuple(LOSSES))
 
     def _loss(self) -> str | Loss:
@@ -259,6 +265,17 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             return columns
         # The decision is at zero, so that is where a loss for real targets must put the middle.
         return 2 * places - 1 if LOSSES[self._loss_name].is_regression else places
+
+    def _real_targets(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if targets.ndim == 2:
+            return targets
+        places = (targets > 0) + 0 if len(self.classes_) == 2 else targets
+        return 2.0 * places - 1.0 if len(self.classes_) == 2 else np.eye(len(self.classes_))[places]
+
+    def _calibrate(self, found: MixtureFit, data: TrainingSet) -> None:
+        targets = np.asarray(data.targets[UNNAMED_HEAD])[found.rows.cpu().numpy()]
+        labels = targets.argmax(1) if targets.ndim == 2 else (targets > 0).astype(np.int64)
+        self._probability_scale = fit_scale(found.scores.cpu(), labels, found.chosen.validation.weight.cpu())
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> tuple[float, float]:
         with torch.no_grad():

@@ -103,6 +103,7 @@ def save(model: Model, path: Path | str) -> None:
         header["feature_names"] = state.feature_names.tolist()
     if state.classes is not None:
         header["classes"] = _labels_out(state.classes)
+        header["probability_scale"] = state.probability_scale
     else:
         header["is_flat"] = state.is_flat
     if state.proof is not None:
@@ -147,6 +148,14 @@ def load(path: Path | str) -> Model:
         ) from None
 
 
+def _scale_in(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise InvalidInputError(f"expected a probability_scale above zero in the file, got {value!r}")
+    return float(value)
+
+
 def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model:
     network = _network_in(tensors, header["network"])
     if header["class"] == "network":
@@ -162,6 +171,7 @@ def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model
         feature_names=np.array(header["feature_names"], dtype=object) if "feature_names" in header else None,
         classes=_labels_in(header["classes"]) if is_classifier else None,
         is_flat=True if is_classifier else bool(header["is_flat"]),
+        probability_scale=_scale_in(header.get("probability_scale")),
     )
     _check_state(state)
     model._restore(state)

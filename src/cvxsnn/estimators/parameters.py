@@ -7,23 +7,29 @@ PARAMETERS = """
         How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all layers by surrogate
         gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
     hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork. By default there is one layer, or two if a search finds that
-        better, and the last one has 4,096 neurons in all subnetworks together; 1,024 for other methods than "cvx" and
-        for threshold neurons.
+        Widths of the hidden layers of one subnetwork. One width is the same as ``n_neurons``. By default other methods
+        than "cvx" and threshold neurons have one layer of 1,024.
     n_subnetworks : int, optional
-        Number of subnetworks. By default one, but four if the search of "cvx" decides for two layers.
-    witnesses : "auto", "gaussian", "delayed", mapping or WitnessSet
-        The hidden neurons. "auto" searches for a family of neurons on held-out data, for methods that begin with a
-        convex stage and unless any of decay, threshold, bias, gain, fan_in or threshold neurons are asked for.
-        "gaussian" is the paper's family: decay 0.9, threshold 1, Gaussian weights. "delayed" samples neurons that read
-        25 inputs each at random delays, with thresholds from the training data. A mapping is a family: arguments of
+        Number of subnetworks. By default one, but four if a search decides for two layers.
+    n_neurons : int or "auto"
+        Number of hidden neurons for ``witnesses="mixed"``. "auto" is 8,192, or 16,384 if that
+        lowers the leave-one-out error noticeably and there are at most 5,000 samples.
+    max_seconds : float, optional
+        Time after which ``witnesses="mixed"`` tries nothing more and solves with the best choice so far.
+    witnesses : "auto", "mixed", "search", "gaussian", "delayed", mapping or WitnessSet
+        The hidden neurons. "mixed" samples one layer from several families of neurons with delays, whose thresholds and
+        weights come from the training data, and chooses the mixture by leave-one-out errors. "search" searches for one
+        family on held-out data. "auto" is "mixed" for the method "cvx" unless dynamics, several layers, several
+        subnetworks or a number of trials are asked for, and a search where those leave something open. "gaussian" is
+        the paper's family: decay 0.9, threshold 1, Gaussian weights. "delayed" samples neurons that read 25 inputs each
+        at random delays, with thresholds from the training data. A mapping is a family: arguments of
         :func:`cvxsnn.gaussian_witnesses` or, with a key ``"geometry"``, of :func:`cvxsnn.delayed_witnesses`, where
         ``hidden`` and ``n_subnetworks`` may be left out. A :class:`cvxsnn.WitnessSet` is used as it is.
     n_trials : int, optional
-        Number of families that the search tries. By default half as many as there are sequences held out, but at
+        Number of families that a search tries. By default half as many as there are sequences held out, but at
         least 64 and at most 192.
     max_tuning_seconds : float, optional
-        Time after which the search takes the best family so far.
+        Time after which a search takes the best family so far.
     neuron : "lif" or "threshold"
         Leaky integrate-and-fire neurons, or threshold neurons with dense recurrence.
     decay, threshold, bias, gain : number or Distribution, optional
@@ -40,22 +46,25 @@ PARAMETERS = """
         The number of windows of time, for readout "mean": each neuron is read in every window by a weight of its own.
     loss : str, optional
         The loss. {loss}
-    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
+    penalty : "auto", "l1", "group", "elastic-net" or "group-elastic-net"
         The penalty of the read-out: a norm on every weight, or on the weights of a neuron together. The elastic nets
-        add half the sum of squares, which lets the read-out be dense.
+        add half the sum of squares, which lets the read-out be dense. "auto" is ridge regression, an elastic net
+        without a norm, for mixed witnesses unless ``l1_strength`` is given, and "l1" else.
     l1_strength : float or "auto"
         Strength of the norm. "auto" follows the path of strengths and keeps the one that does best on held-out data,
         then solves again on all data. For the elastic nets it may be zero, which is ridge, and "auto" tries that too.
     l2_strength : float or "auto"
         Strength of the sum of squares, for the elastic nets. "auto" tries several, each with every ``l1_strength``;
-        for other penalties, which have no squares, it is zero.
+        ridge regression of mixed witnesses takes the one with the least leave-one-out error. For other penalties, which
+        have no squares, it is zero.
     intercept : bool
         Whether the read-out has an unpenalised constant.
     standardize : bool
-        Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data. ``network_`` reads
-        the result.
+        Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data; to a smaller
+        variance if it hardly ever differs from one value. ``network_`` reads the result.
     validation_fraction : float
-        Share of the data held out to choose the family, the strength, or the best epoch.
+        Share of the data held out to choose the family, the strength, or the best epoch. Ridge regression of mixed
+        witnesses holds nothing out for good: every sample is left out once, or for more than 5,000 samples a fifth.
     tol : float
         Relative gap to certify.
     surrogate : SurrogateSettings, optional

@@ -29,7 +29,7 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
     >>> from cvxsnn import SpikingRegressor
     >>> X = np.random.default_rng(0).normal(size=(60, 5, 2))
     >>> y = X.sum((1, 2))
-    >>> model = SpikingRegressor(hidden=(64,), n_trials=4, random_state=0).fit(X, y)
+    >>> model = SpikingRegressor(n_neurons=64, random_state=0).fit(X, y)
     >>> model.predict(X[:3]).shape
     (3,)
     >>> model.certificate_.relative_gap <= model.tol
@@ -90,6 +90,9 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
             targets = column_or_1d(targets, warn=True)
         if reset:
             self._is_flat = targets.ndim == 1
+        return targets
+
+    def _real_targets(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return targets
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:

@@ -3,6 +3,7 @@
 from .delayed import delayed_witnesses
 from .family import describe_family, regenerate, sample_witnesses
 from .joining import join_witnesses, single_out
+from .mixture import mixed_witnesses
 from .pool import WitnessPool
 from .sampling import (
     Constant,
@@ -28,6 +29,7 @@ __all__ = [
     "describe_family",
     "gaussian_witnesses",
     "join_witnesses",
+    "mixed_witnesses",
     "parse_distribution",
     "regenerate",
     "sample_witnesses",

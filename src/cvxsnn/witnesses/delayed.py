@@ -31,8 +31,8 @@ Weights = Literal["gaussian", "centred", "two-valued", "differences"]
 N_CALIBRATION = 256
 """Training sequences that thresholds are taken from, unless the caller says otherwise."""
 
-_N_MEMBRANES = 2048
-"""Membrane values, at random steps of the training sequences, of which a threshold is a quantile."""
+_N_MEMBRANES, _FEWEST_SEQUENCES = 1024, 32
+"""Membrane values, at random steps, of which a threshold is a quantile; and sequences from which they are at least."""
 
 _BLOCK_BYTES = 2**28
 """Size of the membranes that are held at once."""
@@ -321,12 +321,19 @@ class _LayerSampler:
     def _levels(
         self, layer: HiddenLayer, decay: npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return a random quantile of each neuron's membrane, and the membrane's standard deviation."""
+        """Return a random quantile of each neuron's membrane, and the membrane's standard deviation.
+
+        Long sequences have many steps, so that fewer of them are enough.
+        """
         assert self.plan.quantiles is not None
-        n_steps, _, n_samples = self.values.shape
         generator = self.generator("quantile")
         quantile = generator.uniform(*self.plan.quantiles, size=self.n_neurons)
-        inside = np.arange(n_steps)[:, None] < _lengths(self.sequences)
+        lengths = _lengths(self.sequences)
+        n_samples = min(len(lengths), max(_FEWEST_SEQUENCES, math.ceil(4 * _N_MEMBRANES / lengths.mean())))
+        samples = np.sort(generator.choice(len(lengths), n_samples, replace=False))
+        values = self.values if n_samples == len(lengths) else self.values[:, :, torch.from_numpy(samples)].contiguous()
+        n_steps = values.shape[0]
+        inside = np.arange(n_steps)[:, None] < lengths[samples]
         places = np.flatnonzero(inside)
         if len(places) > _N_MEMBRANES:
             places = np.sort(generator.choice(places, _N_MEMBRANES, replace=False))
@@ -336,7 +343,7 @@ class _LayerSampler:
         step = max(1, _BLOCK_BYTES // per_subnetwork)
         for k in range(0, self.n_subnetworks, step):
             part = layer.take(slice(k, min(k + step, self.n_subnetworks)))
-            own = self.values
+            own = values
             if not self._is_shared:
                 own = own[:, k * self.n_inputs : (k + part.n_subnetworks) * self.n_inputs]
             table = TapTable.of(part, torch.float64, inputs_are_shared=self._is_shared)

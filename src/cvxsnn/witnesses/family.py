@@ -18,6 +18,7 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS
 from .delayed import calibration_subset, delayed_witnesses, fingerprint
+from .mixture import mixed_witnesses
 from .sampling import Constant, Distribution, Normal, Uniform, gaussian_witnesses, parse_distribution
 from .witness_set import Provenance, WitnessSet
 
@@ -165,8 +166,8 @@ def regenerate(provenance: Provenance, *, inputs: Sequences | Array | None = Non
     subnetworks = recipe.pop("subnetworks", None)
     if needs_inputs(provenance):
         sequences = _same_inputs(recipe.pop("inputs"), inputs, recipe["n_calibration"], recipe["seed"])
-        del recipe["sampler"]
-        witnesses = delayed_witnesses(sequences, **{**recipe, **overrides})
+        sample = mixed_witnesses if recipe.pop("sampler") == "mixed" else delayed_witnesses
+        witnesses = sample(sequences, **{**recipe, **overrides})
     else:
         witnesses = gaussian_witnesses(**{**recipe, **overrides})
     return witnesses if subnetworks is None else witnesses.take(torch.as_tensor(subnetworks))
@@ -185,7 +186,7 @@ def needs_inputs(provenance: Provenance) -> bool:
     bool
         True for witnesses with delays.
     """
-    return provenance.recipe.get("sampler") == "delayed"
+    return provenance.recipe.get("sampler") in ("delayed", "mixed")
 
 
 def is_reproducible(witnesses: WitnessSet) -> bool:

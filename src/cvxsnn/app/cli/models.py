@@ -29,7 +29,7 @@ def fit(
     readout: Annotated[str | None, typer.Option(help="mean or last; whichever is better by default.")] = None,
     windows: Annotated[int | None, typer.Option(min=1, help="Windows of time that means are taken in.")] = None,
     loss: Annotated[str | None, typer.Option(help="logistic, softmax, hinge, squared_hinge or squared.")] = None,
-    penalty: Annotated[str, typer.Option(help="l1, group, elastic-net or group-elastic-net.")] = "l1",
+    penalty: Annotated[str, typer.Option(help="auto, l1, group, elastic-net or group-elastic-net.")] = "auto",
     strength: Annotated[str, typer.Option(help="Number that multiplies the norm of the weights, or auto.")] = "auto",
     l2_strength: Annotated[
         str, typer.Option(help="Number that multiplies half the sum of squares of an elastic net, or auto.")
@@ -112,7 +112,6 @@ def certify(
     seconds: Annotated[float, typer.Option(min=0.1, help="Time for --complete, for each output.")] = 60.0,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
-    from ...convex.penalties import make_penalty
     from ...data.npz import read_data
 
     with plain_errors():
@@ -127,7 +126,7 @@ def certify(
             say("the objectives differ: these are not the data that the model was trained on", "yellow")
             raise typer.Exit(2)
         say("proven: no other read-out of these sampled neurons has an objective lower by more than the gap")
-        if make_penalty(estimator.penalty).has_quadratic:
+        if estimator.proof_.penalty.has_quadratic:
             say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
         if not complete:
             say("not proven: anything about other neurons (see --complete), or about new data")

@@ -107,8 +107,20 @@ def _is_wide_ridge(problem: ConvexProblem) -> bool:
 
 
 def _solve_by_rows(problem: ConvexProblem) -> Tensor:
-    """Return the coefficients of ridge, W = DᵀA with (DDᵀ + rΩ⁻¹) A = Y, for columns that are centred if need be."""
+    """Return the coefficients of ridge, W = DᵀΩ½A with (S + rI) A = Ω½Y, for columns that are centred if need be."""
     (head,) = problem.heads
+    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
+    targets = head.targets - weight @ head.targets if problem.intercept else head.targets
+    system = problem.row_workspace.get(row_products, problem).clone()
+    system.diagonal().add_(problem.l2_strength / head.weight)
+    solved = root * torch.cholesky_solve(root * targets, cholesky(system))
+    if problem.intercept:
+        solved = solved - weight[:, None] * solved.sum(0)
+    return problem.dictionary.rmatvec(solved)
+
+
+def row_products(problem: ConvexProblem) -> Tensor:
+    """Return S = Ω½DDᵀΩ½, the weighted products of rows, of centred columns if there is an intercept."""
     weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
     n_rows, n_atoms = problem.dictionary.shape
     check_fits(gram_bytes(n_rows), weight.device, f"the products of {n_rows:,} rows", "use fewer rows")
@@ -119,17 +131,10 @@ def _solve_by_rows(problem: ConvexProblem) -> Tensor:
         atoms = torch.arange(start, min(start + _BLOCK, n_atoms), device=weight.device)
         block = problem.dictionary.columns(atoms, precision)
         products += self_product(block.T)
-    targets = head.targets
     if problem.intercept:
         mean = products @ weight
         products = products - mean - mean[:, None] + weight @ mean
-        targets = targets - weight @ targets
-    system = root * products * root.T
-    system.diagonal().add_(problem.l2_strength / head.weight)
-    solved = root * torch.cholesky_solve(root * targets, cholesky(system))
-    if problem.intercept:
-        solved = solved - weight[:, None] * solved.sum(0)
-    return problem.dictionary.rmatvec(solved)
+    return root * products * root.T
 
 
 def gram_bytes(n_atoms: int) -> int:
@@ -167,13 +172,14 @@ def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor
         for rows, block in dictionary.iterate_rows(atoms=atoms):
             gram.addmm_((block * weight[rows, None]).T, block)
     if problem.intercept:
-        means = problem.row_workspace.get(_column_means, problem)
+        means = problem.row_workspace.get(column_means, problem)
         means = means if atoms is None else means[atoms]
         gram = gram - means[:, None] * means
     return gram
 
 
-def _column_means(problem: ConvexProblem) -> Tensor:
+def column_means(problem: ConvexProblem) -> Tensor:
+    """Return the weighted mean of each column."""
     return problem.dictionary.rmatvec(problem.row_weight[:, None])[:, 0]
 
 

@@ -1,0 +1,323 @@
+"""The optimal read-out of a mixture of families, with every choice made by leave-one-out errors.
+
+Ridge regression has leave-one-out errors in closed form, so that all rows are used to train and to judge. They choose
+what is read of the spikes, the mixture, the number of neurons and the strength of the penalty. A choice other than the
+default must be better by more than the standard error of the difference, and so must a larger number of neurons.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..convex import ConvexProblem, Solution, solve, solve_path
+from ..convex.leave_one_out import mean_eigenvalue, ridge_scores, validation_of
+from ..convex.objective import Objective
+from ..convex.validation import Validation
+from ..core.seeds import child_generator, child_seed
+from ..data.sequences import TrainingSet
+from ..dictionary import Readout, build_dictionary
+from ..witnesses.mixture import Mixture, mixed_witnesses, mixtures_for
+
+RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(3, -5.1, -0.5)).tolist())
+"""Strengths of ridge to choose from, relative to the mean eigenvalue of the products of rows."""
+
+N_COMPARED, ROWS_COMPARED = 2048, 1000
+"""Neurons, and at most rows, with which read-outs and mixtures are compared."""
+
+SIZES, ROWS_GROWN = (8192, 16_384), 2000
+"""Numbers of neurons to try in turn, with at most so many rows."""
+
+_MAX_ROWS, _MOST_BEYOND = 5000, 8192
+"""Rows up to which errors are those of leaving one out. Beyond, they are those of leaving a fifth out, and there are at
+most so many neurons."""
+
+_ROUGHLY = 1e-4
+"""Relative gap of solutions that are only compared."""
+
+_CLEARLY = 1.0
+"""Standard errors by which a choice must be better than the default."""
+
+_CONSTANT = 1e-12
+"""Mean eigenvalue up to which no column varies."""
+
+_WORTH = 0.005
+"""Fall of the loss that is worth twice as many neurons, as a share of the loss of the best constant."""
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """What is left open of a mixture.
+
+    Parameters
+    ----------
+    n_witnesses : int, optional
+        Number of neurons. By default 8,192, or 16,384 if that lowers the errors noticeably.
+    readouts : tuple of str
+        The read-outs to choose from; the first is the default.
+    intercept : bool
+        Whether the read-out has an unpenalised constant.
+    tol : float
+        The relative gap to certify.
+    max_seconds : float
+        Time after which nothing more is tried. The first trial and the final solve are always finished.
+    """
+
+    n_witnesses: int | None = None
+    readouts: tuple[Readout, ...] = ("mean", "last")
+    intercept: bool = True
+    tol: float = 1e-6
+    max_seconds: float = inf
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureTrial:
+    """Ridge over some neurons, judged on rows that it did not see.
+
+    Parameters
+    ----------
+    mixture : "all", "dilated" or "scattered"
+        The families.
+    readout : str
+        What is read of the spikes.
+    n_witnesses : int
+        Number of neurons.
+    n_rows : int
+        Number of rows that were left out.
+    ratio : float
+        The best strength, relative to the mean eigenvalue of the products of rows.
+    validation : Validation
+        The errors at this strength.
+    seconds : float
+        How long the trial took.
+    """
+
+    mixture: Mixture
+    readout: Readout
+    n_witnesses: int
+    n_rows: int
+    ratio: float
+    validation: Validation
+    seconds: float
+
+    @property
+    def loss(self) -> float:
+        """Mean loss on rows left out."""
+        return float(self.validation.mean()[0])
+
+    def is_clearly_better(self, other: "MixtureTrial") -> bool:
+        """Return whether the loss on the same rows is lower by more than the standard error of the difference."""
+        weight = self.validation.weight
+        gain = (other.validation.loss - self.validation.loss)[0]
+        mean = weight @ gain
+        error = (weight.square() @ (gain - mean).square()).sqrt()
+        return bool(mean > _CLEARLY * error)
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureFit:
+    """The certified read-out, and how it was chosen.
+
+    Parameters
+    ----------
+    solution : Solution
+        The optimum on all rows.
+    readout : str
+        What is read of the spikes.
+    trials : tuple of MixtureTrial
+        Everything that was tried, in order.
+    chosen : MixtureTrial
+        The trial that has the neurons and the strength of the solution.
+    scores : Tensor of shape (n_judged, n_outputs)
+        Outputs for rows that were left out, at the chosen strength.
+    rows : Tensor of shape (n_judged,), dtype int64
+        Which rows these are.
+    """
+
+    solution: Solution
+    readout: Readout
+    trials: tuple[MixtureTrial, ...]
+    chosen: MixtureTrial
+    scores: Tensor
+    rows: Tensor
+
+
+def fit_mixture(
+    data: TrainingSet,
+    objective: Objective,
+    mixing: Mixing | None = None,
+    *,
+    seed: int = 0,
+    callback: Callable[[int, int], None] | None = None,
+) -> MixtureFit:
+    """Choose a mixture on the training data, and return its certified optimal read-out.
+
+    Parameters
+    ----------
+    data : TrainingSet
+        The training data.
+    objective : Objective
+        The squared loss. What is read of the spikes is chosen.
+    mixing : Mixing, optional
+        What is left open.
+    seed : int
+        The seed of all draws.
+    callback : callable, optional
+        Called as ``callback(done, total)`` after each trial.
+
+    Returns
+    -------
+    MixtureFit
+        The solution with its certificate, and what was tried.
+    """
+    return _MixtureSearch(data, objective, mixing or Mixing(), seed, callback or (lambda done, total: None)).run()
+
+
+class _Tried(NamedTuple):
+    """A trial with its problem, the outputs for rows left out, and which rows these are."""
+
+    problem: ConvexProblem
+    trial: MixtureTrial
+    scores: Tensor
+    rows: Tensor
+
+
+class _MixtureSearch:
+    def __init__(
+        self,
+        data: TrainingSet,
+        objective: Objective,
+        mixing: Mixing,
+        seed: int,
+        callback: Callable[[int, int], None],
+    ) -> None:
+        self._data, self._objective, self._mixing, self._seed = data, objective, mixing, seed
+        self._callback, self._begin = callback, time.perf_counter()
+        self._trials: list[MixtureTrial] = []
+        self._mixtures = mixtures_for(data.sequences.n_steps, data.sequences.n_features)
+        self._sizes: Sequence[int] = (mixing.n_witnesses,) if mixing.n_witnesses is not None else SIZES
+        if mixing.n_witnesses is None and len(data) > _MAX_ROWS:
+            self._sizes = [size for size in SIZES if size <= _MOST_BEYOND]
+        self._total = len(mixing.readouts) + len(self._mixtures) - 1 + len(self._sizes) + 1
+
+    def run(self) -> MixtureFit:
+        """Compare read-outs and mixtures, then numbers of neurons; choose the strength with all rows, and solve."""
+        mixture, readout = self._compare()
+        n_witnesses, tried = self._grow(mixture, readout)
+        if tried is None:
+            tried = self._try(self._problem(self._data, mixture, readout, n_witnesses), mixture, readout, n_witnesses)
+        problem, trial, scores, rows = tried
+        solution = solve(problem.with_strength(0.0, trial.ratio * _scale(problem)), self._mixing.tol)
+        self._callback(self._total, self._total)
+        return MixtureFit(solution, readout, tuple(self._trials), trial, scores, rows)
+
+    def _compare(self) -> tuple[Mixture, Readout]:
+        """Return mixture and read-out, those that come first unless others are clearly better."""
+        mixtures, readouts = self._mixtures, self._mixing.readouts
+        if len(mixtures) == len(readouts) == 1:
+            return mixtures[0], readouts[0]
+        data, n_witnesses = self._subset(ROWS_COMPARED), min(self._sizes[0], N_COMPARED)
+
+        def trial(mixture: Mixture, readout: Readout) -> MixtureTrial:
+            return self._try(self._problem(data, mixture, readout, n_witnesses), mixture, readout, n_witnesses).trial
+
+        best = trial(mixtures[0], readouts[0])
+        for readout in readouts[1:]:
+            if not self._is_late() and (other := trial(best.mixture, readout)).is_clearly_better(best):
+                best = other
+        for mixture in mixtures[1:]:
+            if not self._is_late() and (other := trial(mixture, best.readout)).is_clearly_better(best):
+                best = other
+        return best.mixture, best.readout
+
+    def _grow(self, mixture: Mixture, readout: Readout) -> "tuple[int, _Tried | None]":
+        """Return the number of neurons, and the trial with all rows if that was tried."""
+        data = self._subset(ROWS_GROWN)
+        best: _Tried | None = None
+        for n_witnesses in self._sizes if len(self._sizes) > 1 else ():
+            if best is not None and self._is_late():
+                break
+            tried = self._try(self._problem(data, mixture, readout, n_witnesses), mixture, readout, n_witnesses)
+            if best is not None and best.trial.loss - tried.trial.loss < _WORTH * _null_loss(tried.problem):
+                break
+            best = tried
+        if best is None:
+            return self._sizes[0], None
+        return best.trial.n_witnesses, best if data is self._data else None
+
+    def _subset(self, n_most: int) -> TrainingSet:
+        """Return a random part of the data."""
+        n_rows = len(self._data)
+        if n_rows <= n_most:
+            return self._data
+        chosen = child_generator(self._seed, "mixture", "rows").choice(n_rows, n_most, replace=False)
+        return self._data.take(torch.from_numpy(np.sort(chosen)))
+
+    def _problem(self, data: TrainingSet, mixture: Mixture, readout: Readout, n_witnesses: int) -> ConvexProblem:
+        """Return ridge over a sample of a mixture."""
+        sequences, seed = data.sequences, child_seed(self._seed, "mixture", mixture)
+        witnesses = mixed_witnesses(self._data.sequences, n_witnesses, mixture, seed=seed, device=sequences.device)
+        dictionary = build_dictionary(witnesses, sequences, readout)
+        return ConvexProblem.of(
+            self._objective,
+            dictionary,
+            data,
+            l1_strength=0.0,
+            l2_strength=1.0,
+            penalty="elastic-net",
+            intercept=self._mixing.intercept,
+        )
+
+    def _try(self, problem: ConvexProblem, mixture: Mixture, readout: Readout, n_witnesses: int) -> "_Tried":
+        """Return the best strength with its errors."""
+        whole, begin = problem, time.perf_counter()
+        strengths = [ratio * _scale(problem) for ratio in RATIOS]
+        if problem.dictionary.n_rows > _MAX_ROWS:
+            problem, scores, rows = self._hold_out(problem, strengths)
+        else:
+            scores, rows = ridge_scores(problem, strengths), torch.arange(problem.dictionary.n_rows)
+        validation = validation_of(problem, scores)
+        place = int(validation.mean().argmin())
+        own = Validation(
+            validation.method,
+            validation.loss[place : place + 1],
+            None if validation.accuracy is None else validation.accuracy[place : place + 1],
+            validation.weight,
+        )
+        seconds = time.perf_counter() - begin
+        trial = MixtureTrial(mixture, readout, n_witnesses, len(rows), RATIOS[place], own, seconds)
+        self._trials.append(trial)
+        self._callback(len(self._trials), self._total)
+        return _Tried(whole, trial, scores[place], rows)
+
+    def _hold_out(self, problem: ConvexProblem, strengths: Sequence[float]) -> tuple[ConvexProblem, Tensor, Tensor]:
+        """Return held-out rows as a problem, their scores at each strength, and which rows these are."""
+        n_rows = problem.dictionary.n_rows
+        order = torch.from_numpy(child_generator(self._seed, "mixture", "held out").permutation(n_rows))
+        order = order.to(problem.row_weight.device)
+        n_held = min(n_rows // 5, _MAX_ROWS)
+        held, kept = order[:n_held].sort().values, order[n_held:].sort().values
+        path = solve_path(problem.take_rows(kept), [0.0], l2_strengths=strengths, tol=_ROUGHLY)
+        left = problem.take_rows(held)
+        return left, torch.stack([left.dictionary.matvec(own.coef) + own.intercept for own in path]), held
+
+    def _is_late(self) -> bool:
+        return time.perf_counter() - self._begin > self._mixing.max_seconds
+
+
+def _null_loss(problem: ConvexProblem) -> float:
+    """Return the loss of the best constant scores."""
+    (head,) = problem.heads
+    mean = problem.row_weight @ head.targets
+    return head.weight * float(problem.row_weight @ head.loss.value(mean.expand_as(head.targets), head.targets))
+
+
+def _scale(problem: ConvexProblem) -> float:
+    """Return what strengths are relative to; one where no column varies, but for rounding."""
+    scale = mean_eigenvalue(problem)
+    return scale * problem.heads[0].weight if scale > _CONSTANT else 1.0

@@ -1,0 +1,123 @@
+"""The read-out of a mixture, chosen by errors on rows left out."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from cvxsnn import solve
+from cvxsnn.convex import ConvexProblem
+from cvxsnn.convex.leave_one_out import ridge_scores
+from cvxsnn.convex.objective import Objective
+from cvxsnn.data import Sequences, TrainingSet
+from cvxsnn.data.tasks import first_last_xor
+from cvxsnn.training import mixture
+from cvxsnn.training.mixture import Mixing, fit_mixture
+
+RNG = np.random.default_rng(0)
+
+
+def training_set(n_samples=60, n_steps=12, weight=None):
+    inputs = np.random.default_rng(1).normal(size=(n_samples, n_steps, 2))
+    targets = inputs[:, :, 0].mean(1) + 0.1 * np.random.default_rng(2).normal(size=n_samples)
+    return TrainingSet(Sequences(inputs), {"label": targets}, weight)
+
+
+def test_scores_left_out_are_those_of_fits_without_the_row():
+    data = training_set(20)
+    found = fit_mixture(data, Objective("squared"), Mixing(n_witnesses=40))
+    problem, strength = found.solution.problem, found.solution.problem.l2_strength
+    for row in (0, 7, 19):
+        kept = torch.tensor([own for own in range(20) if own != row])
+        share = 19 / 20  # the weights of the others are not raised when a row is left out
+        without = ConvexProblem(
+            problem.dictionary.take_rows(kept),
+            data.targets["label"][kept.numpy()],
+            "squared",
+            0.0,
+            l2_strength=strength / share,
+            penalty="elastic-net",
+            intercept=True,
+        )
+        fitted = solve(without, 1e-10)
+        score = problem.dictionary.columns()[row] @ fitted.coef + fitted.intercept
+        assert float(found.scores[row, 0]) == pytest.approx(float(score[0]), abs=1e-6)
+
+
+def test_the_solution_is_certified_at_the_strength_with_the_least_error():
+    data = training_set()
+    found = fit_mixture(data, Objective("squared"), Mixing(n_witnesses=100, readouts=("mean",)))
+    assert found.solution.certificate.relative_gap <= 1e-6
+    scale = found.solution.problem.l2_strength / found.chosen.ratio
+    losses = []
+    for ratio in mixture.RATIOS:
+        scores = ridge_scores(found.solution.problem, [ratio * scale])[0, :, 0].numpy()
+        losses.append(0.5 * np.mean((scores - data.targets["label"]) ** 2))
+    assert found.chosen.ratio == mixture.RATIOS[int(np.argmin(losses))]
+    assert found.chosen.loss == pytest.approx(min(losses))
+
+
+def test_what_matters_at_the_end_is_read_there():
+    task = first_last_xor(14, encoding="one-hot", n_train=600, n_val=8, n_test=8)
+    labels = 2.0 * task.train.targets - 1
+    data = TrainingSet(Sequences(task.train.inputs), {"label": labels})
+    found = fit_mixture(data, Objective("squared"), Mixing(n_witnesses=1000))
+    assert (found.readout, found.chosen.mixture) == ("last", "scattered")
+    assert float(found.chosen.validation.mean("accuracy")[0]) > 0.75
+
+
+def test_the_default_stays_unless_another_choice_is_clearly_better():
+    noise = TrainingSet(Sequences(RNG.normal(size=(50, 12, 2))), {"label": RNG.normal(size=50)})
+    found = fit_mixture(noise, Objective("squared"), Mixing(n_witnesses=60))
+    assert (found.readout, found.chosen.mixture) == ("mean", "all")
+    assert len(found.trials) == 5  # two read-outs, three mixtures of which one was tried already, and the last fit
+
+
+def test_neurons_are_added_while_the_error_falls(monkeypatch):
+    monkeypatch.setattr(mixture, "SIZES", (20, 40, 80, 160))
+    found = fit_mixture(training_set(200), Objective("squared"), Mixing(readouts=("mean",)))
+    losses = {own.n_witnesses: own.loss for own in found.trials[3:]}
+    assert len(losses) > 1
+    worth = 0.005 * 0.5 * np.var(training_set(200).targets["label"])
+    for smaller, larger in pairwise(sorted(losses)):
+        assert (larger <= found.chosen.n_witnesses) == (losses[smaller] - losses[larger] >= worth)
+
+
+def test_nothing_more_is_tried_when_time_is_over():
+    found = fit_mixture(training_set(), Objective("squared"), Mixing(n_witnesses=50, max_seconds=0))
+    assert len(found.trials) == 2
+    assert found.solution.certificate.relative_gap <= 1e-6
+
+
+def test_many_rows_are_judged_by_a_fifth_that_is_held_out(monkeypatch):
+    monkeypatch.setattr(mixture, "_MAX_ROWS", 50)
+    monkeypatch.setattr(mixture, "ROWS_COMPARED", 40)
+    monkeypatch.setattr(mixture, "ROWS_GROWN", 40)
+    data = training_set(100)
+    found = fit_mixture(data, Objective("squared"), Mixing(n_witnesses=60))
+    assert found.chosen.n_rows == len(found.rows) == len(found.scores) == 20
+    assert {own.n_rows for own in found.trials[:-1]} == {40}
+    assert found.solution.problem.dictionary.n_rows == 100
+    error = np.mean((found.scores[:, 0].numpy() - data.targets["label"][found.rows.numpy()]) ** 2)
+    assert error < np.var(data.targets["label"])
+
+
+def test_the_seed_decides_everything():
+    first, again, other = (
+        fit_mixture(training_set(), Objective("squared"), Mixing(n_witnesses=50), seed=seed) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first.solution.coef, again.solution.coef)
+    assert not torch.equal(first.solution.coef, other.solution.coef)
+
+
+def test_progress_ends_at_its_total():
+    calls = []
+    fit_mixture(
+        training_set(),
+        Objective("squared"),
+        Mixing(n_witnesses=50),
+        callback=lambda done, total: calls.append((done, total)),
+    )
+    assert calls[-1][0] == calls[-1][1]
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
