@@ -219,7 +219,7 @@ def _order_by_time(sequence: npt.NDArray[np.intp], ids: Any, times: Any) -> npt.
     moments = times.astype("int64") if times.dtype.kind in "Mm" else times
     steps = np.diff(moments.to_numpy(dtype=np.float64)[order])
     _warn_of_gaps(np.where(is_within, steps, np.nan), lambda row: (ids[sequence[order[row]]], times.iloc[order[row]]))
-    return order
+    return np.asarray(order)
 
 
 def _as_times(times: Any) -> Any:
