@@ -17,6 +17,7 @@ QUICK = {
     "delays.py": ["--quick", "--output", "delays.png"],
     "enumeration_time.py": ["--patterns", "300", "--output", "enumeration-time.png"],
     "forecasting.py": ["--quick", "--output", "forecasting.png"],
+    "messy_table.py": ["--quick", "--output", "."],
     "spoken_digits.py": ["--quick", "--output", "."],
     **{name: ["--quick", "--output", "."] for name in READOUTS},
 }
@@ -34,6 +35,13 @@ def run_example(name, tmp_path, *arguments, ignoring=()):
 
 def test_every_example_has_a_quick_run():
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(QUICK)
+
+
+def test_a_messy_table_becomes_a_model_that_predicts(tmp_path):
+    printed = run_example("messy_table.py", tmp_path, *QUICK["messy_table.py"])
+    assert float(re.search(r"other motors: (\S+)", printed)[1]) > 0.7
+    assert "Proven: no other weights for these 200 hidden neurons" in printed
+    assert {"motors.csv", "motors.safetensors", "messy_table.png"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_enumeration_time_draws_its_picture(tmp_path):
