@@ -14,6 +14,7 @@ from cvxsnn import Certificate, SpikingClassifier, SpikingRegressor, load, save
 from cvxsnn.core import progress
 from cvxsnn.data import Sequences
 from cvxsnn.network.energy import count_operations
+from cvxsnn.training import mixture
 from cvxsnn.witnesses.mixture import MIXTURES
 
 LONGER = np.random.default_rng(0).normal(size=(40, 10, 2))
