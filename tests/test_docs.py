@@ -47,6 +47,7 @@ def test_the_theory_page_computes_what_it_shows(tmp_path, monkeypatch):
 PAGES = {
     "README.md": 7,
     "docs/methods.md": 1,
+    "docs/data.md": 3,
     "docs/delays.md": 5,
     "docs/deployment.md": 6,
     "docs/elastic-net.md": 2,

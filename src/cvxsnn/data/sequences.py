@@ -375,7 +375,7 @@ def as_matrices(data: Any) -> list[npt.NDArray[np.float64]]:
         data = data.detach().cpu().numpy()
     if isinstance(data, np.ndarray) and data.dtype != object:
         return list(_as_real(data))
-    parts = [_as_matrix(number, part) for number, part in enumerate(data)]
+    parts = [as_matrix(number, part) for number, part in enumerate(data)]
     features = {part.shape[1] for part in parts}
     if len(features) > 1:
         raise InvalidInputError(
@@ -404,7 +404,8 @@ def _pad(parts: Sequence[npt.NDArray[np.float64]]) -> Sequences:
     return Sequences(torch.from_numpy(_as_float64(padded)), torch.from_numpy(lengths))
 
 
-def _as_matrix(number: int, part: Any) -> npt.NDArray[np.float64]:
+def as_matrix(key: Any, part: Any) -> npt.NDArray[np.float64]:
+    """Return one sequence as numbers of shape (n_steps, n_features); ``key`` names it in messages."""
     matrix: npt.NDArray[np.float64]
     try:
         if hasattr(part, "iloc"):  # a DataFrame, whose missing values may be pandas' own
@@ -413,11 +414,11 @@ def _as_matrix(number: int, part: Any) -> npt.NDArray[np.float64]:
             matrix = np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"expected sequence {number} to be numbers of shape (n_steps, n_features), got other things or steps of "
+            f"expected sequence {key!r} to be numbers of shape (n_steps, n_features), got other things or steps of "
             "unequal size"
         ) from None
     if matrix.ndim != 2:
-        raise InvalidInputError(f"expected sequence {number} to have shape (n_steps, n_features), got {matrix.shape}")
+        raise InvalidInputError(f"expected sequence {key!r} to have shape (n_steps, n_features), got {matrix.shape}")
     return matrix
 
 

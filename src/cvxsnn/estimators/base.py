@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing, check_random_state
-from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
 from ..convex import Certificate, solve
 from ..convex.objective import Objective
@@ -23,7 +23,7 @@ from ..core.checks import check_choice, check_device, check_positive_int, relati
 from ..core.errors import InvalidInputError
 from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
-from ..data.sequences import Sequences, TrainingSet, check_finite, stratified_order
+from ..data.sequences import Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary import Readout
 from ..dictionary.packed import parse_readout
@@ -43,6 +43,7 @@ from ..witnesses import Distribution, Normal, Uniform, WitnessSet
 from ..witnesses.delayed import N_CALIBRATION, log_calibration
 from ..witnesses.family import has_delays, is_reproducible
 from .history import History, StageSummary, TrialSummary
+from .inputs import read_inputs, refuse_long_table
 from .pickling import PickledNetwork, PickledProof
 from .summary import ModelSummary
 
@@ -99,6 +100,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The base of classifier and regressor."""
 
     _proof: Proof | None
+    _is_sequential: bool
     network_: SpikingNetwork
     certificate_: Certificate | None
     history_: History
@@ -127,6 +129,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         l1_strength: float | str = "auto",
         l2_strength: float | str = "auto",
         intercept: bool = True,
+        layout: str | None = None,
         standardize: bool = True,
         validation_fraction: float = 0.2,
         tol: float = 1e-6,
@@ -157,6 +160,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.l1_strength = l1_strength
         self.l2_strength = l2_strength
         self.intercept = intercept
+        self.layout = layout
         self.standardize = standardize
         self.validation_fraction = validation_fraction
         self.tol = tol
@@ -533,37 +537,23 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return data.take(order[:-n_held].sort().values), data.take(order[-n_held:].sort().values)
 
     def _inputs(self, X: Any, reset: bool, sample_weight: FloatArray | None = None) -> Sequences:
-        """Return standardised sequences; ``reset`` learns number and scale of the features from them."""
-        is_sequential = not is_tabular(X)
-        if is_sequential:
-            sequences = Sequences.from_raw(X)
-        else:
-            X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
-            rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
-            check_finite(rows, "rows", "impute them first, for example with SimpleImputer of scikit-learn")
-            sequences = Sequences(rows[:, None, :])
+        """Return standardised sequences; ``reset`` learns names and scale of the features from them."""
+        sequences = read_inputs(self, X, reset=reset)
         if reset:
-            self.n_features_in_ = sequences.n_features
-            self._is_sequential = is_sequential
             self._mean, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
             if self.standardize:
                 self._mean, self._scale = feature_scale(sequences, sample_weight)
-        if sequences.n_features != self.n_features_in_ or is_sequential != self._is_sequential:
-            expected = "sequences with" if self._is_sequential else "rows of"
-            got = "sequences with" if is_sequential else "rows of"
-            raise InvalidInputError(
-                f"expected {expected} {self.n_features_in_} features as in fit, got {got} {sequences.n_features} "
-                "features"
-            )
         scaled = (sequences.inputs.numpy() - self._mean) / self._scale
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
     def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
         """Return checked data as a training set; ``reset`` learns what to expect of them later."""
+        refuse_long_table(X, y)
         weight = self._weights(X, y, sample_weight)
         if weight is not None and y is not None and not weight.all():
             check_lengths(_num_samples(X), _num_samples(y))
             counted = np.flatnonzero(weight)  # the others are as good as not there
+            X = list(X.values()) if isinstance(X, Mapping) else X
             X, y, weight = _safe_indexing(X, counted), _safe_indexing(y, counted), weight[counted]
         sequences = self._inputs(X, reset, weight)
         targets = self._targets(y, reset)
@@ -591,24 +581,6 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
         """Return the score of a network on held-out data; higher is better."""
-
-
-def is_tabular(data: Any) -> bool:
-    """Return whether data are one row per sample, in any form that scikit-learn accepts, rather than sequences."""
-    if isinstance(data, (np.ndarray, torch.Tensor)) and data.dtype != object:
-        return data.ndim != 3
-    if not isinstance(data, (Sequence, np.ndarray)) or isinstance(data, str):
-        return True
-    return not any(_depth(part) == 2 for part in data)
-
-
-def _depth(part: Any) -> int:
-    """Return how many levels of numbers in lists there are."""
-    if hasattr(part, "ndim"):
-        return int(part.ndim)
-    if not isinstance(part, Sequence) or isinstance(part, str):
-        return 0
-    return 1 + (_depth(part[0]) if len(part) else 0)
 
 
 def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:

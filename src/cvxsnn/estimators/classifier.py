@@ -37,8 +37,8 @@ _CLASS_WEIGHT = """
 class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc]
     __doc__ = f"""A spiking network that classifies sequences, or rows of features as sequences of one step.
 
-    ``X`` may be an array (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or anything of
-    shape (n_samples, n_features). Labels may be numbers or strings.
+    ``X`` may be an array (n_samples, n_steps, n_features), a list with an array (n_steps_i, n_features) or a table of
+    pandas per sequence, or anything of shape (n_samples, n_features). Labels may be numbers or strings.
 {PARAMETERS.format(loss=_LOSS, class_weight=_CLASS_WEIGHT)}    classes_ : array
         The labels, sorted.
 
@@ -79,6 +79,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         l1_strength: float | str = "auto",
         l2_strength: float | str = "auto",
         intercept: bool = True,
+        layout: str | None = None,
         standardize: bool = True,
         validation_fraction: float = 0.2,
         tol: float = 1e-6,
@@ -111,6 +112,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             l1_strength=l1_strength,
             l2_strength=l2_strength,
             intercept=intercept,
+            layout=layout,
             standardize=standardize,
             validation_fraction=validation_fraction,
             tol=tol,
@@ -128,8 +130,8 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         Parameters
         ----------
         X : array or list of arrays
-            Sequences of shape (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or rows of
-            shape (n_samples, n_features).
+            Sequences of shape (n_samples, n_steps, n_features), a list of arrays or tables (n_steps_i, n_features), or
+            rows of shape (n_samples, n_features).
         y : array of shape (n_samples,)
             The labels.
         sample_weight : array of shape (n_samples,), optional

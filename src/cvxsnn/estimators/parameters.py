@@ -59,6 +59,10 @@ PARAMETERS = """
         have no squares, it is zero.
     intercept : bool
         Whether the read-out has an unpenalised constant.
+    layout : "channels-last" or "channels-first", optional
+        How arrays are read: (n_samples, n_steps, n_features), the default, or (n_samples, n_channels, n_steps) as in
+        aeon and sktime, where a channel is a feature; likewise each array of a list. Tables always have one row per
+        step.
     standardize : bool
         Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data; to a smaller
         variance if it hardly ever differs from one value. ``network_`` reads the result.
@@ -91,4 +95,6 @@ PARAMETERS = """
         One summary per stage of training; prints as a table. :meth:`summary` tells more.
     n_features_in_ : int
         Number of features per step.
+    feature_names_in_ : array of str
+        Names of the features, if ``X`` has tables whose columns have names.
 """

@@ -42,8 +42,8 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or list of arrays
-            Sequences of shape (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or rows of
-            shape (n_samples, n_features).
+            Sequences of shape (n_samples, n_steps, n_features), a list of arrays or tables (n_steps_i, n_features), or
+            rows of shape (n_samples, n_features).
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             The targets.
         sample_weight : array of shape (n_samples,), optional
