@@ -52,7 +52,7 @@ def reliability(probability: Floats, classes: npt.NDArray[np.int64]) -> tuple[Fl
 def main() -> None:
     """Print log loss and calibration error of each method, and draw confidence against accuracy."""
     table = make_table("Probabilities on test data", "task", "method", "accuracy", "log loss", "calibration error")
-    figure, axes = plt.subplots(1, len(TASKS), figsize=(4.2 * len(TASKS), 3.9), constrained_layout=True)
+    figure, axes = plt.subplots(1, len(TASKS), figsize=(4.2 * len(TASKS), 4.6), constrained_layout=True)
     for axis, (name, make) in zip(axes, TASKS.items(), strict=True):
         task = make()
         classes = np.asarray(task.test.targets)
@@ -60,7 +60,9 @@ def main() -> None:
         for (method, probability), mark in zip(probabilities(task).items(), "osD", strict=True):
             confidence, accuracy, share = reliability(probability, classes)
             error = float(share @ abs(confidence - accuracy))
-            axis.plot(confidence, accuracy, marker=mark, ms=4, lw=1.2, label=f"{method}: error {error:.3f}")
+            (line,) = axis.plot(confidence, accuracy, lw=0.8, alpha=0.6)
+            look = {"color": line.get_color(), "marker": mark, "alpha": 0.8, "lw": 0}
+            axis.scatter(confidence, accuracy, 15 + 200 * share, label=f"{method}: error {error:.3f}", **look)
             table.add_row(
                 name,
                 method,
@@ -72,6 +74,8 @@ def main() -> None:
             title=name, xlabel="probability of the predicted class", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.02)
         )
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7, loc="upper left")
+        legend = axis.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False)
+        for handle in legend.legend_handles[1:]:
+            handle.set_sizes([25])
     figure.savefig(PICTURE, dpi=150)
     console.print(table)

@@ -14,6 +14,7 @@ from cvxsnn import Certificate, SpikingClassifier, SpikingRegressor, load, save
 from cvxsnn.core import progress
 from cvxsnn.data import Sequences
 from cvxsnn.network.energy import count_operations
+from cvxsnn.training import mixture
 from cvxsnn.witnesses.mixture import MIXTURES
 
 LONGER = np.random.default_rng(0).normal(size=(40, 10, 2))
@@ -33,6 +34,15 @@ def test_every_mixture_that_was_tried_is_listed_with_its_errors_and_the_chosen_o
         assert line.split()[:-1] == ["*"] * trial.is_chosen + cells
     accuracy, minus_loss = MIXED.history_[0].score
     assert (summary.trials[-1].accuracy, summary.trials[-1].loss) == (accuracy, -minus_loss)
+
+
+def test_samples_that_are_held_out_at_once_are_told_from_those_left_out_in_turn(monkeypatch):
+    monkeypatch.setattr(mixture, "_MAX_ROWS", 30)
+    monkeypatch.setattr(mixture, "ROWS_COMPARED", 25)
+    summary = SpikingClassifier(n_neurons=20, random_state=0).fit(LONGER, ABOVE).summary()
+    assert [(trial.n_samples, trial.is_held_out) for trial in summary.trials] == [(25, False)] * 4 + [(8, True)]
+    assert str(summary).count(" 25 in turn ") == 4
+    assert str(summary).count(" 8 at once ") == 1
 
 
 def test_the_reason_names_what_was_chosen():

@@ -140,13 +140,16 @@ def test_work_on_few_rows_counts_less_than_work_on_all(monkeypatch):
 
 def test_work_that_is_not_necessary_is_taken_out_of_the_plan(monkeypatch):
     monkeypatch.setattr(mixture, "SIZES", (20, 40, 400))
-    noise = TrainingSet(Sequences(RNG.normal(size=(50, 12, 2))), {"label": RNG.normal(size=50)})
+    monkeypatch.setattr(mixture, "ROWS_GROWN", 25)
+    monkeypatch.setattr(mixture, "_WORTH", 0.99)
     calls = []
     found = fit_mixture(
-        noise, Objective("squared"), Mixing(readouts=("mean",)), callback=lambda done, _: calls.append(done)
+        training_set(50), Objective("squared"), Mixing(readouts=("mean",)), callback=lambda done, _: calls.append(done)
     )
     assert found.chosen.n_witnesses == 20
-    assert calls[-2:] == [100 * (3 * 20 + 20 + 40) // (3 * 20 + 20 + 40 + 400 + 400), 100]
+    done = 3 * 20 * 50 + (20 + 40) * 25
+    # Only 20 neurons are left for the trial with all rows and for the solution.
+    assert calls[-2:] == [100 * (done + 20 * 50) // (done + 2 * 20 * 50), 100]
 
 
 def reasons(data, **mixing):
