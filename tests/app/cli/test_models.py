@@ -179,7 +179,7 @@ BAD_FITS = {
     "objects": (["objects.npz", "-o", "new"], "of numbers or strings, but objects.npz is something else"),
     "text": (["text.npz", "-o", "new"], "expected a NumPy archive"),
     "NaN": (["nan.npz", "-o", "new"], "finite sequences"),
-    "NaN in rows": (["nan_rows.npz", "-o", "new"], "Input X contains NaN"),
+    "NaN in rows": (["nan_rows.npz", "-o", "new"], "expected finite rows, got NaN"),
     "one class": (["one.npz", "-o", "new"], "at least two classes"),
     "strings to regress": (["data.npz", "-o", "new", "--regress"], "expected numeric targets"),
     "hidden": (["data.npz", "-o", "new", "--hidden", "many"], "expected widths such as 256,512, got 'many'"),
