@@ -195,7 +195,7 @@ BAD_FITS = {
         "l2_strength to be a finite number, zero or above, got -1",
     ),
     "second strength of the L1 norm": (
-        ["data.npz", "-o", "new", "--l2-strength", "0.1"],
+        ["data.npz", "-o", "new", "--l2-strength", "0.1", "--penalty", "l1"],
         "l2_strength=0 for the penalty 'l1', got 0.1: use penalty='elastic-net'",
     ),
     "no strength": (
