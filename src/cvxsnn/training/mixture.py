@@ -2,8 +2,8 @@
 
 Ridge regression has leave-one-out errors in closed form, so that all rows are used to train and to judge. They choose
 what is read of the spikes, the mixture, the number of neurons and the strength of the penalty. A choice other than the
-default must be better by more than the standard error of the difference; twice as many neurons must lower the error by
-more than 1 %.
+default must be better by more than the standard error of the difference; twice as many neurons must lower the error
+noticeably.
 """
 
 import logging
