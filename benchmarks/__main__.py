@@ -12,6 +12,7 @@ BENCHMARKS = (
     "memory",
     "scale",
     "planning",
+    "probabilities",
     "kernels",
     "pools",
     "cluster",

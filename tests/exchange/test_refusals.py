@@ -27,9 +27,9 @@ from torch import nn
 
 from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
 from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
+from cvxsnn.core.libraries import import_library
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.delays import DelayLine, without_delays
-from cvxsnn.exchange.libraries import import_library
 from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
 
 SIZES = (N_FEATURES, 6)

@@ -12,8 +12,8 @@ from sklearn.base import clone
 
 from ..convex import Certificate
 from ..core.errors import InvalidInputError
+from ..core.libraries import import_library
 from ..estimators import SpikingClassifier, SpikingRegressor
-from .libraries import import_library
 
 __all__ = ["AeonSpikingClassifier", "AeonSpikingRegressor"]
 
