@@ -12,6 +12,7 @@ BENCHMARKS = (
     "memory",
     "scale",
     "planning",
+    "probabilities",
     "kernels",
     "pools",
     "cluster",
@@ -41,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(BENCHMARKS)}; all by default")
     if sys.argv[1:2] in (
+        ["defaults"],
         ["delays"],
         ["delays_rates"],
         ["delays_surrogate"],

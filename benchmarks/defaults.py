@@ -1,108 +1,96 @@
-"""The classifier as it comes, against the same classifier with the paper's fixed Gaussian family, on every task."""
+"""The classifier as it comes beside its peers, on tasks of this project and on the sets inside aeon's wheel.
 
-import sys
+Nothing is chosen per task by hand. aeon's classifiers have their default parameters; the reservoir, logistic regression
+and surrogate gradients choose a few settings on training data. What is measured is kept as one JSON object a line in
+``results/defaults.jsonl``; a run that was interrupted goes on where it stopped, ``--again`` measures anew what has been
+measured, and ``--render`` measures nothing. Everybody fits a few sequences first, which compiles what is compiled.
+"""
+
+import argparse
+import os
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
-import joblib
+import numba
 import numpy as np
-import numpy.typing as npt
 import torch
+from threadpoolctl import threadpool_limits
 
-import cvxsnn as cs
-from cvxsnn.data.audio import speech_features
-from cvxsnn.data.tasks import Task, speech_files
+from .defaults_peers import CONTENDERS, Contender, TooSlowError
+from .defaults_report import Record, add_record, key_of, read_records, render, write_records
+from .defaults_tasks import TASKS, Data
+from .measure import console
 
-from .measure import console, make_table
-
-
-class Data(NamedTuple):
-    """Sequences with a class each."""
-
-    X: npt.NDArray[np.float64]
-    y: npt.NDArray[np.int64]
-    X_test: npt.NDArray[np.float64]
-    y_test: npt.NDArray[np.int64]
+SEEDS = (0, 1, 2)
 
 
-def of(task: Task) -> Data:
-    """A task with one class a sequence."""
-    return Data(task.train.inputs, task.train.targets, task.test.inputs, task.test.targets)
+def measure(contender: Contender, data: Data, seed: int, n_threads: int, is_cold: bool) -> Record:
+    """Fit and test once, after a fit to few sequences if nothing is compiled yet."""
+    load = os.getloadavg()[0]
+    torch.set_num_threads(n_threads)
+    numba.set_num_threads(min(n_threads, numba.config.NUMBA_NUM_THREADS))
+    with threadpool_limits(n_threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if is_cold:
+            few = contender.prepare(data.few())
+            with suppress(TooSlowError):  # while it compiles
+                contender.fit(few.X, few.y, seed, n_threads).predict(few.X_test)
+        data = contender.prepare(data)
+        begin = time.perf_counter()
+        try:
+            fitted = contender.fit(data.X, data.y, seed, n_threads)
+        except TooSlowError as reason:
+            return {"skipped": str(reason), "threads": n_threads, "load": load}
+        fit_seconds = time.perf_counter() - begin
+        begin = time.perf_counter()
+        predicted = fitted.predict(data.X_test)
+        return {
+            "accuracy": float(np.mean(predicted == data.y_test)),
+            "fit_seconds": fit_seconds,
+            "predict_seconds": time.perf_counter() - begin,
+            "threads": n_threads,
+            "load": load,
+            **fitted.facts,
+        }
 
 
-def last_digit(base: int) -> Data:
-    """The last digit of a sum, which depends on the carries of all before."""
-    task = cs.tasks.addition(base=base, n_train=2000)
-    return Data(task.train.inputs, task.train.heads["sum"][:, -1], task.test.inputs, task.test.heads["sum"][:, -1])
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what there are no records of, and print all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks defaults", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=tuple(TASKS), default=tuple(TASKS), metavar="TASK")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--peers", nargs="+", choices=tuple(CONTENDERS), default=tuple(CONTENDERS), metavar="PEER")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each fit")
+    parser.add_argument("--again", action="store_true", help="forget the records that were asked for, and measure anew")
+    parser.add_argument("--render", action="store_true", help="measure nothing")
+    options = parser.parse_args([] if arguments is None else arguments)
+    if options.again:
+        chosen = (options.only, options.peers, options.seeds)
+        write_records(own for own in read_records() if not all(map(_is_among, key_of(own)[:3], chosen)))
+    warm: set[tuple[str, str]] = set()
+    for task in () if options.render else options.only:
+        for seed in options.seeds:
+            parts = _parts(task, seed, options.peers)
+            for (name, part), data in parts.items():
+                record = measure(CONTENDERS[name], data, seed, options.threads, (task, name) not in warm)
+                warm.add((task, name))
+                add_record({"task": task, "contender": name, "seed": seed, "part": part, **record})
+                score = f"{record['accuracy']:.4f}" if "accuracy" in record else f"left out, {record['skipped']}"
+                console.print(f"{task}, seed {seed}, part {part}, {name}: {score}")
+    render(read_records())
 
 
-def speech(is_test: Callable[[speech_files.Recording], bool]) -> Data:
-    """Spoken digits, trained on all recordings that are not tested."""
-    recordings = speech_files.read_recordings()
-    features = np.stack([speech_features(own.waveform, speech_files.SAMPLE_RATE) for own in recordings])
-    digits, tested = np.array([own.digit for own in recordings]), np.array([is_test(own) for own in recordings])
-    return Data(features[~tested], digits[~tested], features[tested], digits[tested])
+def _is_among(value: Any, chosen: Sequence[Any]) -> bool:
+    return value in chosen
 
 
-XOR = {"n_train": 2000, "n_val": 8, "n_test": 4000}
-MNIST = {"n_train": 2000, "n_val": 8, "n_test": 2000}
-N_FOLDS = 10
-TASKS: dict[str, Sequence[Callable[[], Data]]] = {
-    "addition base 3, last digit": 3 * [lambda: last_digit(3)],
-    "addition base 10, last digit": 3 * [lambda: last_digit(10)],
-    "first-last-XOR, T = 6": 3 * [lambda: of(cs.tasks.first_last_xor(6, **XOR))],
-    "first-last-XOR, T = 8": 3 * [lambda: of(cs.tasks.first_last_xor(8, **XOR))],
-    "first-last-XOR, T = 11": 3 * [lambda: of(cs.tasks.first_last_xor(11, **XOR))],
-    "first-last-XOR, T = 14": 3 * [lambda: of(cs.tasks.first_last_xor(14, **XOR))],
-    "digits, T = 2": 3 * [lambda: of(cs.tasks.digits_seq(2))],
-    "digits, T = 8": 3 * [lambda: of(cs.tasks.digits_seq(8))],
-    "MNIST-Seq, T = 2": 3 * [lambda: of(cs.tasks.mnist_seq(2, **MNIST))],
-    "MNIST-Seq, T = 14": 3 * [lambda: of(cs.tasks.mnist_seq(14, **MNIST))],
-    "MNIST-Seq, T = 28": 3 * [lambda: of(cs.tasks.mnist_seq(28, **MNIST))],
-    "spoken digits, known speakers": [
-        lambda fold=fold: speech(lambda own: own.take % N_FOLDS == fold) for fold in range(N_FOLDS)
-    ],
-    "spoken digits, unheard speaker": [
-        lambda speaker=speaker: speech(lambda own: own.speaker == speaker) for speaker in speech_files.SPEAKERS
-    ],
-}
-"""What each run learns: the same data with three seeds, or, of the few recordings, each part tested once."""
-
-CHOICES: dict[str, dict[str, Any]] = {
-    "gaussian, one layer": {"witnesses": "gaussian"},
-    "gaussian, two layers": {"witnesses": "gaussian", "hidden": (512, 1024), "n_subnetworks": 4},
-    "default": {},
-}
-
-
-def fit(task: str, run: int, choice: str) -> tuple[str, str, float, float]:
-    """The task and choice, test accuracy, and the seconds of one thread that the fit took."""
-    torch.set_num_threads(1)
-    data = TASKS[task][run]()
-    begin = time.perf_counter()
-    model = cs.SpikingClassifier(**CHOICES[choice], random_state=run).fit(data.X, data.y)
-    seconds = time.perf_counter() - begin
-    return task, choice, float(model.score(data.X_test, data.y_test)), seconds
-
-
-def main(names: Sequence[str] = ()) -> None:
-    """Fit everything, or the tasks that are named, side by side, and print means over runs."""
-    jobs = [(name, run, choice) for name in names or TASKS for run in range(len(TASKS[name])) for choice in CHOICES]
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    # The slow tasks are last in the list: they go first, so that none is left alone at the end.
-    parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
-    for task, choice, score, seconds in parallel(joblib.delayed(fit)(*job) for job in reversed(jobs)):
-        found.setdefault((task, choice), []).append((score, seconds))
-        console.print(f"{task}, {choice}: {score:.4f} ({seconds:.0f} s)")
-    table = make_table("Test accuracy (seconds), means over runs", "task", *CHOICES, "runs")
-    for name in names or TASKS:
-        means = [np.mean(found[name, choice], axis=0) for choice in CHOICES]
-        cells = [f"{score:.4f} ({seconds:.0f})" for score, seconds in means]
-        is_best = means[-1][0] >= max(score for score, _ in means[:-1])
-        table.add_row(name, *cells[:-1], f"[bold]{cells[-1]}[/bold]" if is_best else cells[-1], str(len(TASKS[name])))
-    console.print(table)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def _parts(task: str, seed: int, peers: Sequence[str]) -> dict[tuple[str, int], Data]:
+    """What there are no records of: contender and part, with the data."""
+    done = {key_of(own) for own in read_records()}
+    parts = TASKS[task](seed)
+    return {
+        (name, part): data for name in peers for part, data in enumerate(parts) if (task, name, seed, part) not in done
+    }

@@ -244,7 +244,7 @@ CASES = {
                 ],
             },
             0.865,
-            n_pool=32_768,
+            n_pool=16_384,
             refits=True,
             strengths=STRENGTHS[:7],
             scores={"as published": accuracy, "labelled steps": labelled},

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cvxsnn import LIFLayer, SpikingNetwork, roll_out
+from cvxsnn.core.libraries import import_library
 from cvxsnn.exchange import (
     NIRNetwork,
     from_norse,
@@ -24,7 +25,6 @@ from cvxsnn.exchange import (
     to_snntorch,
     to_spikingjelly,
 )
-from cvxsnn.exchange.libraries import import_library
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.neurons.exact import snap_inputs
 

@@ -13,7 +13,7 @@ from cvxsnn.core.seeds import child_generator
 from cvxsnn.neurons.rollout import count_spikes
 from cvxsnn.witnesses.family import draw_family
 
-from .defaults import speech
+from .defaults_tasks import speech
 from .measure import console, make_table
 
 N_NEURONS, N_FAMILIES, N_SEEDS = 1024, 384, 4

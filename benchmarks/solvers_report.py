@@ -32,8 +32,6 @@ PATH_GOAL = 3.0
 PICTURED_RATIO = 100
 SMALLEST_PICTURED_GAP = 1e-12
 
-BEGIN, END = "<!-- solvers: begin -->", "<!-- solvers: end -->"
-
 METHOD = f"""Seconds to a certified relative gap of {GOAL:g}, judged for everybody by `cvxsnn.certify` in float64 on the
 original problem, without an intercept. Everybody works in a fresh process with the default threads, after solving a toy
 once. Ours is timed from the packed dictionary to the certified solution; the others get its distinct columns as a dense
@@ -240,12 +238,13 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def write_section(text: str, path: Path = RESULTS) -> None:
-    """Put the section where it was on the page, or at its end."""
+def write_section(name: str, text: str, path: Path = RESULTS) -> None:
+    """Put the section of a benchmark where it was on the page, or at its end."""
     page = path.read_text() if path.exists() else "# Benchmark results\n"
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n{text}\n{END}\n{after.lstrip()}")
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    path.write_text(f"{before.rstrip()}\n\n{begin}\n{text}\n{end}\n\n{after.lstrip()}".rstrip() + "\n")
 
 
 COLOURS = {
@@ -344,4 +343,4 @@ def render() -> None:
     for sentence in describe_path(own):
         console.print(sentence)
     draw(own)
-    write_section(render_markdown(records, Path("..", PICTURE.relative_to(ROOT)).as_posix()))
+    write_section("solvers", render_markdown(records, Path("..", PICTURE.relative_to(ROOT)).as_posix()))

@@ -47,12 +47,14 @@ def test_the_theory_page_computes_what_it_shows(tmp_path, monkeypatch):
 PAGES = {
     "README.md": 7,
     "docs/methods.md": 1,
+    "docs/data.md": 3,
     "docs/delays.md": 5,
     "docs/deployment.md": 6,
     "docs/elastic-net.md": 2,
     "docs/exchange.md": 2,
     "docs/scaling.md": 2,
     "docs/readouts.md": 2,
+    "docs/time-series.md": 3,
 }
 """Python blocks of the pages that run from top to bottom."""
 

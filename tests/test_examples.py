@@ -16,6 +16,8 @@ READOUTS = {"snntorch_readout.py": "snntorch", "spikingjelly_readout.py": "spiki
 QUICK = {
     "delays.py": ["--quick", "--output", "delays.png"],
     "enumeration_time.py": ["--patterns", "300", "--output", "enumeration-time.png"],
+    "forecasting.py": ["--quick", "--output", "forecasting.png"],
+    "messy_table.py": ["--quick", "--output", "."],
     "spoken_digits.py": ["--quick", "--output", "."],
     **{name: ["--quick", "--output", "."] for name in READOUTS},
 }
@@ -35,6 +37,13 @@ def test_every_example_has_a_quick_run():
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(QUICK)
 
 
+def test_a_messy_table_becomes_a_model_that_predicts(tmp_path):
+    printed = run_example("messy_table.py", tmp_path, *QUICK["messy_table.py"])
+    assert float(re.search(r"other motors: (\S+)", printed)[1]) > 0.7
+    assert "Proven: no other weights for these 200 hidden neurons" in printed
+    assert {"motors.csv", "motors.safetensors", "messy_table.png"} <= {path.name for path in tmp_path.iterdir()}
+
+
 def test_enumeration_time_draws_its_picture(tmp_path):
     run_example("enumeration_time.py", tmp_path, *QUICK["enumeration_time.py"])
     assert (tmp_path / "enumeration-time.png").stat().st_size > 0
@@ -47,6 +56,14 @@ def test_delays_make_long_sequences_easier_and_are_drawn(tmp_path):
     assert without < with_delays
     assert "proven within" in printed
     assert (tmp_path / "delays.png").stat().st_size > 0
+
+
+def test_forecasts_are_better_than_those_of_linear_models_and_are_drawn(tmp_path):
+    printed = run_example("forecasting.py", tmp_path, *QUICK["forecasting.py"])
+    last = {line[:24].strip(): float(line.split()[-1]) for line in printed.splitlines()[1:5]}
+    assert last["spiking network"] < last["linear autoregression"] < last["persistence"]
+    assert "proven within" in printed
+    assert (tmp_path / "forecasting.png").stat().st_size > 0
 
 
 def test_spoken_digits_saves_a_model(tmp_path):

@@ -50,6 +50,9 @@ UNMISTAKABLE = 1e-3
 """Relative; objectives that differ by more than this are different, and gaps above it are no proof: certified ones are
 a thousand times smaller."""
 
+CALIBRATED = 0.05
+"""Absolute; a share of 2,000 labels errs by 0.01, and one scale must serve the scores of all classes."""
+
 REFITTED = 1e-6
 """Relative and absolute, on scores around ten of two fits to the same data: their solves differ in rounding, which
 iterations carry on."""

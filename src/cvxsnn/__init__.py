@@ -7,7 +7,17 @@ from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, St
 from .core.errors import ConvergenceWarning, CvxsnnError, InvalidInputError
 from .data import Sequences, audio, tasks
 from .dictionary import SpikeDictionary, build_dictionary
-from .estimators import SpikingClassifier, SpikingRegressor, load, save
+from .estimators import (
+    SequenceImputer,
+    SequenceResampler,
+    SequenceScaler,
+    SpikingClassifier,
+    SpikingRegressor,
+    forecast,
+    load,
+    make_windows,
+    save,
+)
 from .exchange import reconstruct_readout
 from .network import SpikingNetwork, reconstruct
 from .neurons import LIFLayer, ThresholdLayer, roll_out
@@ -26,6 +36,9 @@ __all__ = [
     "InvalidInputError",
     "LIFLayer",
     "RegularizationPath",
+    "SequenceImputer",
+    "SequenceResampler",
+    "SequenceScaler",
     "Sequences",
     "Solution",
     "SpikeDictionary",
@@ -43,8 +56,10 @@ __all__ = [
     "delayed_witnesses",
     "dictionary",
     "exchange",
+    "forecast",
     "gaussian_witnesses",
     "load",
+    "make_windows",
     "network",
     "reconstruct",
     "reconstruct_readout",

@@ -11,6 +11,7 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, certify, solve
+from cvxsnn.convex.losses import make_loss
 from cvxsnn.convex.solvers.active_set import weighted_gram
 from cvxsnn.core.errors import InvalidInputError
 
@@ -76,6 +77,16 @@ def test_one_class_with_weight_is_refused_with_an_intercept_and_solved_without(l
     with pytest.raises(InvalidInputError, match="two classes among the rows with weight in head 'label', got one"):
         one_class_with_weight(loss, intercept=True)
     assert solve(one_class_with_weight(loss, intercept=False)).has_converged
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "targets"), [("hinge", [1, 1]), ("logistic", [[0, 1], [1, 1]]), ("softmax", [1, 1]), ("hinge", [-1, -1])]
+)
+def test_one_class_only_is_encoded_but_makes_no_problem(loss: str, targets: list[object], intercept: bool) -> None:
+    assert len(make_loss(loss).encode(np.array(targets))) == 2
+    with pytest.raises(InvalidInputError, match=r"two classes or more in head 'label', .* got one class only"):
+        ConvexProblem(np.eye(2), np.array(targets), loss, 0.1, intercept=intercept)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)

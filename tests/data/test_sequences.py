@@ -58,8 +58,9 @@ def test_a_tensor_with_a_gradient_is_read_too():
         (np.full((1, 1, 1), "one"), "sequences of real numbers, got <U3"),
         (np.full((1, 1, 1), 1j), "sequences of real numbers, got complex128"),
         (np.ones((2, 0, 3)), r"non-empty sequences, got shape \(2, 0, 3\)"),
-        ([np.ones((1, 2)), np.full((3, 2), np.nan)], "finite sequences, got NaN or infinite"),
-        (np.full((2, 2, 2), -np.inf), "finite sequences, got NaN or infinite"),
+        ([np.ones((1, 2)), np.full((3, 2), np.nan)], "finite sequences, got NaN: fill the gaps with SequenceImputer"),
+        (np.full((2, 2, 2), -np.inf), "finite sequences, got infinite values"),
+        (np.array([[[np.nan], [np.inf]]]), "finite sequences, got infinite values"),
     ],
 )
 def test_what_is_no_sequence_is_refused_in_one_sentence(data, complaint):

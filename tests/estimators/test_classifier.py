@@ -111,7 +111,7 @@ def test_labels_may_be_a_list_of_strings():
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_every_loss_separates_two_classes_and_three(loss, n_classes):
     labels = classes_of(SEQUENCES, n_classes)
-    model = classifier(loss=loss).fit(SEQUENCES, labels)
+    model = classifier(loss=loss, hidden=(64,)).fit(SEQUENCES, labels)
     scores = model.decision_function(SEQUENCES)
     assert scores.shape == ((48,) if n_classes == 2 else (48, 3))
     assert model.score(SEQUENCES, labels) >= EASY_SCORE

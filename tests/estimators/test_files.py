@@ -260,7 +260,9 @@ def test_an_unfitted_estimator_is_refused(tmp_path, kind):
 
 
 def test_what_is_no_model_is_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="a network or a spiking estimator, got dict"):
+    with pytest.raises(
+        InvalidInputError, match="a network, a spiking estimator or a pipeline with one at its end, got dict"
+    ):
         save({}, tmp_path / "model")
 
 

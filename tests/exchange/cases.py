@@ -11,9 +11,9 @@ from torch import nn
 
 from cvxsnn import LIFLayer, SpikingNetwork, roll_out
 from cvxsnn.convex import Objective
+from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
-from cvxsnn.exchange.libraries import import_library
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.training import ConvexSettings, Settings, train_task
 

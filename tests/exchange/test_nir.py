@@ -21,8 +21,8 @@ from torch import nn
 
 from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, build_dictionary
 from cvxsnn.core.errors import DataFileError, LossyExchangeWarning
+from cvxsnn.core.libraries import import_library
 from cvxsnn.exchange import NIRNetwork, from_nir, nirtorch_node_map, to_nir, write_nir
-from cvxsnn.exchange.libraries import import_library
 
 nir = import_library("nir", "nir")
 nirtorch = import_library("nirtorch", "nir")

@@ -1,5 +1,6 @@
 """What cannot be exact is refused, in one sentence that says why."""
 
+import importlib
 import subprocess
 import sys
 import warnings
@@ -26,9 +27,9 @@ from torch import nn
 
 from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
 from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
+from cvxsnn.core.libraries import import_library
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.delays import DelayLine, without_delays
-from cvxsnn.exchange.libraries import import_library
 from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
 
 SIZES = (N_FEATURES, 6)
@@ -228,11 +229,18 @@ def test_a_library_that_is_not_installed_is_asked_for_in_one_sentence(library, e
     assert_one_sentence(caught.value)
 
 
+def test_aeon_that_is_not_installed_is_asked_for_in_one_sentence(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "aeon" or name == "cvxsnn.exchange.aeon"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "aeon", None)
+    with pytest.raises(MissingLibraryError, match=r'pip install "cvxsnn\[aeon\]"') as caught:
+        importlib.import_module("cvxsnn.exchange.aeon")
+    assert_one_sentence(caught.value)
+
+
 def test_no_library_is_imported_before_it_is_asked_for():
-    script = (
-        "import sys, cvxsnn.exchange; "
-        "print([name for name in ('snntorch', 'spikingjelly', 'norse', 'nir', 'nirtorch') if name in sys.modules])"
-    )
+    libraries = ("snntorch", "spikingjelly", "norse", "nir", "nirtorch", "aeon")
+    script = f"import sys, cvxsnn.exchange; print([name for name in {libraries} if name in sys.modules])"
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"
 

@@ -1,5 +1,6 @@
 """The read-out of a mixture, chosen by errors on rows left out."""
 
+import logging
 from itertools import pairwise
 
 import numpy as np
@@ -121,3 +122,75 @@ def test_progress_ends_at_its_total():
     )
     assert calls[-1][0] == calls[-1][1]
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_work_on_few_rows_counts_less_than_work_on_all(monkeypatch):
+    for name in ("ROWS_COMPARED", "ROWS_GROWN"):
+        monkeypatch.setattr(mixture, name, 20)
+    calls = []
+    fit_mixture(
+        training_set(100),
+        Objective("squared"),
+        Mixing(n_witnesses=50),
+        callback=lambda done, total: calls.append((done, total)),
+    )
+    # Four trials with 20 rows, one with 100, and the solution with 100, each with 50 neurons.
+    assert calls == [(100 * rows // 280, 100) for rows in (0, 20, 40, 60, 80, 180, 280)]
+
+
+def test_work_that_is_not_necessary_is_taken_out_of_the_plan(monkeypatch):
+    monkeypatch.setattr(mixture, "SIZES", (20, 40, 400))
+    monkeypatch.setattr(mixture, "ROWS_GROWN", 25)
+    monkeypatch.setattr(mixture, "_WORTH", 0.99)
+    calls = []
+    found = fit_mixture(
+        training_set(50), Objective("squared"), Mixing(readouts=("mean",)), callback=lambda done, _: calls.append(done)
+    )
+    assert found.chosen.n_witnesses == 20
+    done = 3 * 20 * 50 + (20 + 40) * 25
+    # Only 20 neurons are left for the trial with all rows and for the solution.
+    assert calls[-2:] == [100 * (done + 20 * 50) // (done + 2 * 20 * 50), 100]
+
+
+def reasons(data, **mixing):
+    return fit_mixture(data, Objective("squared"), Mixing(**mixing)).reason
+
+
+def test_the_reasons_are_those_of_the_choices(monkeypatch):
+    data = training_set(100)
+    short = training_set(30, n_steps=3)
+    default = "mixture 'all' and read-out 'mean': the default, and nothing else that was tried was clearly better"
+    assert reasons(short, n_witnesses=30, readouts=("mean",)) == (
+        "mixture 'all' and read-out 'mean': no choice was left open; 30 neurons: as given"
+    )
+    monkeypatch.setattr(mixture, "SIZES", (20, 40, 80))
+    monkeypatch.setattr(mixture, "_WORTH", -9.0)
+    assert reasons(data, readouts=("mean",)).endswith("; 80 neurons: the largest number that is tried")
+    monkeypatch.setattr(mixture, "_WORTH", 0.99)
+    assert reasons(data, readouts=("mean",)).endswith("; 20 neurons: 40 do not lower the error noticeably")
+    late = reasons(data, max_seconds=0)
+    assert late == f"{default}; 20 neurons: no time was left to try more"
+    monkeypatch.setattr(mixture, "_MAX_ROWS", 50)
+    monkeypatch.setattr(mixture, "_MOST_BEYOND", 20)
+    assert reasons(data, readouts=("mean",)).endswith("; 20 neurons: for more than 50 samples")
+    found = fit_mixture(training_set(), Objective("squared"), Mixing(n_witnesses=50))
+    is_default = (found.chosen.mixture, found.readout) == ("all", "mean")
+    assert ("clearly better than the default" in found.reason) != is_default
+
+
+def test_decisions_on_many_rows_are_logged(monkeypatch, caplog):
+    monkeypatch.setattr(mixture, "SIZES", (20, 40))
+    with caplog.at_level(logging.INFO, "cvxsnn"):
+        fit_mixture(training_set(100), Objective("squared"))
+    assert caplog.messages == []
+    monkeypatch.setattr(mixture, "_MAX_ROWS", 250)
+    monkeypatch.setattr(mixture, "ROWS_COMPARED", 30)
+    monkeypatch.setattr(mixture, "ROWS_GROWN", 40)
+    with caplog.at_level(logging.INFO, "cvxsnn"):
+        fit_mixture(training_set(300), Objective("squared"))
+    assert caplog.messages == [
+        "thresholds and weights are taken from 256 of 300 samples",
+        "mixtures and read-outs are compared on 30 of 300 samples",
+        "numbers of neurons are compared on 40 of 300 samples",
+        "strengths are compared on 60 of 300 samples, held out all at once",
+    ]

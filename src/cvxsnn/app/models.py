@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.pipeline import Pipeline
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
@@ -22,7 +23,17 @@ def network_of(model: Any) -> SpikingNetwork:
     if isinstance(network, SpikingNetwork):
         return network
     remedy = ", which is not fitted: call fit first" if hasattr(model, "fit") else ""
+    if isinstance(model, Pipeline):
+        remedy = ": pass its last step, pipeline[-1], and data that the other steps have transformed"
     raise InvalidInputError(f"expected a SpikingNetwork or a fitted estimator, got {type(model).__name__}{remedy}")
+
+
+def split_pipeline(model: Any) -> tuple[list[Any], Any]:
+    """Return the transformers of a pipeline and its last step; a model that is no pipeline has no transformers."""
+    if not isinstance(model, Pipeline):
+        return [], model
+    *transformers, last = (step for _, step in model.steps)
+    return transformers, last
 
 
 def input_scale(model: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:

@@ -16,14 +16,14 @@ holds for every value that DᵀΘ may have.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, isfinite, isnan, sqrt
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ..core.checks import Array
-from ..core.errors import CertificateError, InvalidInputError
+from ..core.errors import CertificateError, CvxsnnError, InvalidInputError
 from .problem import ConvexProblem
 
 Scope = Literal["sampled", "selected", "pool", "complete"]
@@ -39,6 +39,9 @@ _REMEDIES: dict[Scope, str] = {
     "selected": "Others of the sample may do so: select more of them.",
     "pool": "A larger pool may hold better ones.",
 }
+_SMALLEST = 2.0**-900
+"""Objective below which terms may have vanished in float64, unless it is zero because all of them are."""
+
 _ZERO_GAP = 1e-13
 """Relative gap that is nothing but the rounding of float64."""
 
@@ -201,19 +204,22 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
     guesses: list[Tensor] = []
     owners: list[int] = []
     primals: list[float] = []
+    problems: list[ConvexProblem] = []
     for owner, (candidate, coef, score) in enumerate(zip(candidates, coefs, scores, strict=True)):
-        problem = candidate.problem
-        score = score + candidate.intercept
+        problem, means = candidate.problem.centred
+        problems.append(problem)
+        score = score + (candidate.intercept - means)
         primals.append(problem.objective(coef, score))
+        _check_range(CertificateError, primals[-1], is_zero=not bool(coef.any() or problem.unit_dual(score).any()))
         weight = problem.row_weight[:, None]
         units = [torch.where(weight > 0, -dual / weight, 0.0) for dual in candidate.duals]
         for unit in (problem.unit_dual(score), *units):
             guesses.append(problem.dual_domain(unit))
             owners.append(owner)
-    weighted = [candidates[o].problem.row_weight[:, None] * guess for o, guess in zip(owners, guesses, strict=True)]
+    weighted = [problems[o].row_weight[:, None] * guess for o, guess in zip(owners, guesses, strict=True)]
     bounds: list[tuple[float, Tensor]] = [(-inf, torch.empty(0))] * len(candidates)
     for owner, guess, correlation in zip(owners, guesses, _each(dictionary.rmatvec, weighted), strict=True):
-        bound = bound_at(candidates[owner].problem, guess, correlation)
+        bound = bound_at(problems[owner], guess, correlation)
         bounds[owner] = max(bounds[owner], bound, key=lambda found: found[0])
     return [
         _checked(candidate.problem, primal, *bound)
@@ -239,6 +245,7 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     float
         The bound.
     """
+    problem, _ = problem.centred
     weight = problem.row_weight[:, None]
     unit = torch.where(weight > 0, -dual_point.to(weight) / weight, 0.0)
     domain = problem.dual_domain(unit)
@@ -263,12 +270,37 @@ def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tens
 
 
 def checked_certificate(problem: object, certificate: Certificate) -> Certificate:
-    """Return the certificate; refuse it if its dual value is above the primal one by more than rounding."""
+    """Return the certificate: the guard that each of them passes.
+
+    Refused are values that are not finite, whatever has overflowed on the way to them, and a dual value above the
+    primal one by more than rounding.
+    """
     primal, dual = certificate.primal, certificate.dual
+    _check_range(CertificateError, primal, dual, is_zero=True)
     # A generous bound on the rounding of n sums, relative to the objective.
     if not certificate.gap >= -1e-10 * max(primal, abs(dual), 1e-3):
         raise CertificateError(f"dual value {dual!r} above primal value {primal!r}: {problem!r}")
     return certificate
+
+
+def check_scale(problem: ConvexProblem) -> None:
+    """Refuse a problem of which a solver could compute nothing: too large or too small at zero coefficients already."""
+    scores, entry = problem.null_intercept.expand(len(problem.row_weight), -1), problem.dictionary.largest_entry
+    _check_range(
+        InvalidInputError, float(problem.loss_value(scores)), is_zero=not bool(problem.unit_dual(scores).any())
+    )
+    _check_range(InvalidInputError, entry * entry, problem.critical_strength * max(1.0, entry), is_zero=entry == 0)
+
+
+def _check_range(kind: type[CvxsnnError], *values: float, is_zero: bool) -> None:
+    """Refuse values that have overflowed, and a first one that has vanished; ``is_zero`` tells that it is zero."""
+    if all(map(isfinite, values)) and (is_zero or values[0] >= _SMALLEST):
+        return
+    raise kind(
+        f"expected targets, columns, strengths and weights whose squares and sums float64 can hold, got "
+        f"{' and '.join(f'{value:g}' for value in values)} as objective, bound or square: scale the targets and the "
+        "columns to numbers around one"
+    )
 
 
 def _each(product: Callable[[Tensor], Tensor], matrices: Sequence[Tensor]) -> list[Tensor]:
@@ -301,7 +333,7 @@ def _shrunk(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> T
     """Return a dual point with the outputs shrunk that violate the constraint of the norm."""
     for columns in problem.independent_outputs():
         norm = float(problem.penalty.dual_norm(correlation[:, columns]))
-        if norm > problem.l1_strength:
+        if not norm <= problem.l1_strength:  # what is not a number is no proof
             unit_dual = unit_dual.clone()
             unit_dual[:, columns] *= problem.l1_strength / norm
     return unit_dual
@@ -312,11 +344,13 @@ def _penalised_bound(problem: ConvexProblem, unit_dual: Tensor, correlation: Ten
     rounding = _rounding(problem, unit_dual)
     everywhere = sqrt(problem.dictionary.n_atoms) * rounding.norm()
     outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
-    here = -float(problem.conjugate(unit_dual)) - outside**2 / (2 * problem.l2_strength)
+    outside /= sqrt(problem.l2_strength)
+    here = -float(problem.conjugate(unit_dual)) - 0.5 * outside * outside
     dual_norm = problem.penalty.dual_norm
     largest = float(dual_norm(correlation) + dual_norm(rounding.expand_as(correlation)))
-    inside = unit_dual * (problem.l1_strength / largest) if largest > problem.l1_strength else unit_dual
-    return max((here, unit_dual), (-float(problem.conjugate(inside)), inside), key=lambda found: found[0])
+    inside = unit_dual if largest <= problem.l1_strength else unit_dual * (problem.l1_strength / largest)
+    bounds = (here, unit_dual), (-float(problem.conjugate(inside)), inside)
+    return max(bounds, key=lambda found: -inf if isnan(found[0]) else found[0])
 
 
 def _rounding(problem: ConvexProblem, unit_dual: Tensor) -> Tensor:

@@ -15,6 +15,9 @@ from torch import Tensor
 from ..core.checks import Array, Registry
 from ..core.errors import InvalidInputError
 
+_SEARCH_STEPS = 200
+"""Doublings and halvings after which a search for a constant ends."""
+
 _INFEASIBLE = 1e-12
 """How far outside its domain rounding may push the argument of a conjugate."""
 
@@ -298,8 +301,6 @@ class _Margin(Loss):
                 f"expected labels in {{0, 1}} or {{-1, 1}} for the {self.name} loss, got values from {labels.min():g} "
                 f"to {labels.max():g}: use loss='softmax' for more classes or 'squared' for real targets"
             )
-        if self.lacks_contrast(labels):
-            raise InvalidInputError("expected both labels to occur, got one class only: there is nothing to separate")
         return labels
 
     def lacks_contrast(self, targets: Tensor) -> bool:
@@ -465,10 +466,7 @@ class Softmax(Loss):
         n_classes = self.n_classes or int(classes.max()) + 1
         if int(classes.max()) >= n_classes:
             raise InvalidInputError(f"expected classes below {n_classes}, got class {int(classes.max())}")
-        encoded = torch.nn.functional.one_hot(classes, n_classes).to(torch.float64)
-        if self.lacks_contrast(encoded):
-            raise InvalidInputError("expected at least two classes, got one class only: there is nothing to separate")
-        return encoded
+        return torch.nn.functional.one_hot(classes, n_classes).to(torch.float64)
 
     def lacks_contrast(self, targets: Tensor) -> bool:
         """Return whether all rows are equal."""
@@ -560,20 +558,50 @@ def _ratio(part: Tensor, whole: Tensor) -> Tensor:
 
 
 def _minimise_intercept(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tensor:
-    """Return the best constant scores, by a damped Newton method."""
+    """Return the best constant scores: of each output by itself, or of all by a damped Newton method."""
+    if loss.is_separable:
+        return _root_of_slope(loss, targets, row_weight)
     intercept = torch.zeros_like(targets[0])
     for _ in range(100):
         shifted = intercept.expand_as(targets)
         slope = row_weight @ loss.gradient(shifted, targets)
-        curvature = row_weight @ loss.curvature(shifted, targets)
-        coupling = loss.coupling(loss.curvature(shifted, targets))
-        if coupling is None:
-            step = slope / curvature.clamp_min(1e-12)
-        else:
-            hessian = torch.diag(curvature) - coupling.T @ (row_weight[:, None] * coupling)
-            step = torch.linalg.lstsq(hessian + 1e-12 * torch.eye(len(slope)).to(hessian), slope).solution
+        curvature = loss.curvature(shifted, targets)
+        hessian = torch.diag(row_weight @ curvature)
+        coupling = loss.coupling(curvature)
+        if coupling is not None:
+            hessian = hessian - coupling.T @ (row_weight[:, None] * coupling)
+        step = torch.linalg.lstsq(hessian + 1e-12 * torch.eye(len(slope)).to(hessian), slope).solution
         step = step.clamp(-5.0, 5.0)
         intercept = intercept - step
         if bool(step.abs().max() < 1e-14 * (1 + intercept.abs().max())):
             break
     return intercept
+
+
+def _root_of_slope(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tensor:
+    """Return the constants at which the slope, which rises, is zero: for the squared loss the weighted means.
+
+    Real targets have any scale, so the search starts at their means; the squared loss ends there. Otherwise steps
+    double until the slope changes its sign. Then follow Newton steps, or halvings of the interval if they lead out.
+    """
+    constant, scale = torch.zeros_like(targets[0]), torch.ones_like(targets[0])
+    if loss.is_regression:
+        constant = row_weight @ targets
+        scale = row_weight @ (targets - constant).abs()
+    low, high, reach = torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf), scale
+    for _ in range(_SEARCH_STEPS):
+        shifted = constant.expand_as(targets)
+        slope = row_weight @ loss.gradient(shifted, targets)
+        curvature = row_weight @ loss.curvature(shifted, targets)
+        step = slope / curvature.clamp_min(torch.finfo(slope.dtype).tiny)
+        newton = constant - step
+        low, high = torch.where(slope <= 0, constant, low), torch.where(slope >= 0, constant, high)
+        inside = torch.where((newton > low) & (newton < high), newton, low + 0.5 * (high - low))
+        ahead = torch.where(low.isinf() | high.isinf(), constant - reach * slope.sign(), inside)
+        is_done = step.abs() <= 1e-14 * (scale + constant.abs())
+        ahead = torch.where(is_done, newton, ahead)
+        is_over = bool((is_done | (ahead == constant) | ~ahead.isfinite()).all())
+        constant, reach = ahead, 2 * reach
+        if is_over:
+            break
+    return constant

@@ -7,7 +7,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, check_choice
+from ..core.checks import Array, check_choice, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
@@ -115,12 +115,10 @@ def make_row_weight(rows: Rows, given: Array | None, weighting: TimestepWeightin
         raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")
     weight = steps.repeat(rows.n_rows // len(steps))
     if given is not None:
-        given = torch.as_tensor(given).to(torch.float64).cpu()
+        given = torch.as_tensor(given).cpu()
         if given.shape != weight.shape:
             raise InvalidInputError(f"expected row_weight of shape {tuple(weight.shape)}, got {tuple(given.shape)}")
-        if not bool((given >= 0).all() and torch.isfinite(given).all() and given.sum() > 0):
-            raise InvalidInputError("expected row_weight to be finite, non-negative and not all zero")
-        weight = weight * given
+        weight = weight * relative_weights("row_weight", given)
     return (weight / weight.sum()).to(rows.device)
 
 

@@ -12,7 +12,7 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
-from .losses import Loss
+from .losses import Loss, Squared
 from .objective import Head, Objective, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .penalties import Penalty, make_penalty
 
@@ -92,8 +92,7 @@ class ConvexProblem:
         self.heads = make_heads(rows, targets, loss, head_weights or {})
         self.row_weight = make_row_weight(rows, row_weight, timestep_weighting)
         self.workspace, self.row_workspace = Workspace(), Workspace()
-        if self.intercept:
-            _check_contrast(self.heads, self.row_weight)
+        _check_contrast(self.heads, self.row_weight > 0 if self.intercept else None)
 
     @classmethod
     def of(
@@ -360,6 +359,18 @@ class ConvexProblem:
         return self._by_head(lambda h: h.weight * h.loss.null_dual(h.targets, self.row_weight))
 
     @property
+    def centred(self) -> tuple["ConvexProblem", Tensor]:
+        """The program with targets of squared losses measured from their means, and the means, shape (n_outputs,).
+
+        An intercept makes the two equal, but sums of small numbers lose less to rounding than sums of large ones. The
+        means are zero for other losses and without an intercept.
+        """
+        if not (self.intercept and any(type(head.loss) is Squared for head in self.heads)):
+            return self, self.row_weight.new_zeros(self.n_outputs)
+        centred, means = self.workspace.get(_centred, self)
+        return self._penalised(centred), means
+
+    @property
     def critical_strength(self) -> float:
         """A strength at and above which zero coefficients are optimal.
 
@@ -524,6 +535,16 @@ def _null_intercept(problem: ConvexProblem) -> Tensor:
     return torch.cat([h.loss.null_intercept(h.targets, problem.row_weight) for h in problem.heads])
 
 
+def _centred(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor]:
+    means = problem.null_intercept.clone()
+    heads = []
+    for head in problem.heads:
+        if type(head.loss) is not Squared:  # a subclass may not be a function of the difference
+            means[head.columns] = 0.0
+        heads.append(replace(head, targets=head.targets - means[head.columns]))
+    return problem.with_heads(tuple(heads)), means
+
+
 def _null_correlation(problem: ConvexProblem) -> Tensor:
     return problem.correlation(problem.null_dual)
 
@@ -554,10 +575,18 @@ def _merge_rows(problem: ConvexProblem) -> ReducedProblem:
     return ReducedProblem(reduced, place[groups.inverse])
 
 
-def _check_contrast(heads: tuple[Head, ...], row_weight: Tensor) -> None:
-    """Refuse an intercept that alone explains all rows: the best one is infinite, or as good as any larger one."""
+def _check_contrast(heads: tuple[Head, ...], is_weighted: Tensor | None) -> None:
+    """Refuse rows of one class, and rows with weight of one class beside an intercept, which explains all by itself.
+
+    The best intercept would be infinite, or as good as any larger one.
+    """
     for head in heads:
-        if head.loss.lacks_contrast(head.targets[row_weight > 0]):
+        if head.loss.lacks_contrast(head.targets):
+            raise InvalidInputError(
+                f"expected two classes or more in head {head.name!r}, in each of its columns, got one class only: "
+                "there is nothing to separate"
+            )
+        if is_weighted is not None and head.loss.lacks_contrast(head.targets[is_weighted]):
             raise InvalidInputError(
                 f"expected two classes among the rows with weight in head {head.name!r}, got one class only, which an "
                 "intercept separates by itself: give rows of both classes weight, or use intercept=False"

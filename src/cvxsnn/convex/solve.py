@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
-from .certificate import Candidate, Certificate, certify_all
+from .certificate import Candidate, Certificate, certify_all, check_scale
 from .problem import ConvexProblem
 from .solvers.base import Progress, Recorder, Solver, Status, choose_solver, find_solver
 from .validation import Validation
@@ -147,7 +147,7 @@ def solve_path(
         raise InvalidInputError("expected at least one strength, got none")
     if l2_strengths is not None and len(l2_strengths) == 0:
         raise InvalidInputError("expected at least one of l2_strengths, got none")
-    for part in _parts(problem.simplified(), solver):
+    for part in _parts(problem.centred[0].simplified(), solver):
         part.solver.prepare(part.problem)
     runs: list[Run] = []
     for l2_strength in sorted([problem.l2_strength] if l2_strengths is None else l2_strengths, reverse=True):
@@ -161,8 +161,7 @@ def solve_path(
     n_together = max(1, min(_CERTIFIED_TOGETHER, _CERTIFIED_BYTES // scores))
     for first in range(0, len(runs), n_together):
         solutions += finish(runs[first : first + n_together], tol)
-    for solution in solutions:
-        report_gap(solution, tol, strict=False, stacklevel=3)
+    report_gap(max(solutions, key=lambda solution: solution.certificate.relative_gap), tol, strict=False, stacklevel=3)
     return RegularizationPath(tuple(solutions), time.perf_counter() - begin)
 
 
@@ -390,7 +389,7 @@ def minimise(
     start: Solution | Run | None = None,
     max_iterations: int | None = None,
 ) -> Run:
-    """Run a solver."""
+    """Run a solver, on targets that are centred if an intercept allows it."""
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     if max_iterations is not None:
@@ -398,23 +397,41 @@ def minimise(
     if solver != "auto" and not isinstance(solver, Solver):
         solver = find_solver(solver)
     _check_l2_strength(problem)
+    centred, means = problem.centred
+    check_scale(centred)
+    begin = None if start is None else _checked_start(problem, start.candidate if isinstance(start, Run) else start)
+    if begin is not None:
+        begin = begin[0], begin[1] - means
+    # What was optimal on a path before is better than nothing now: a weaker penalty lowers its objective, and not that
+    # of zero.
+    is_better = (
+        isinstance(start, Run)
+        and start.status is Status.CONVERGED
+        and start.candidate.problem.l1_strength >= problem.l1_strength
+    )
+    run = _minimise(centred, tol, solver, begin, is_better, max_iterations)
+    found = run.candidate
+    return replace(run, candidate=replace(found, problem=problem, intercept=found.intercept + means))
+
+
+def _minimise(
+    problem: ConvexProblem,
+    tol: float,
+    solver: str | Solver,
+    begin: tuple[Tensor, Tensor] | None,
+    is_better: bool,
+    max_iterations: int | None,
+) -> Run:
+    """Run a solver from where to begin, if that is known to be better than zero coefficients, or found to be."""
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     intercept = problem.null_intercept.clone()
     if problem.l1_strength >= problem.critical_strength:
         candidate = Candidate(problem, coef, intercept, (-problem.row_weight[:, None] * problem.null_dual,))
         return Run(candidate, Status.CONVERGED, "none needed", recorder)
-    if start is not None:
-        begin = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
-        # From a start that is worse than nothing, Newton steps may not find the way back. What was optimal on a path
-        # before is better than nothing now: a weaker penalty lowers its objective, and not that of zero.
-        is_better = (
-            isinstance(start, Run)
-            and start.status is Status.CONVERGED
-            and start.candidate.problem.l1_strength >= problem.l1_strength
-        )
-        if is_better or _objective(problem, *begin) < _objective(problem, coef, intercept):
-            coef, intercept = begin
+    # From a start that is worse than nothing, Newton steps may not find the way back.
+    if begin is not None and (is_better or _objective(problem, *begin) < _objective(problem, coef, intercept)):
+        coef, intercept = begin
     is_negligible = 0 < problem.l1_strength <= _NEGLIGIBLE * problem.critical_strength
     if solver == "auto" and problem.l2_strength and is_negligible:
         ridge = problem.with_strength(0.0)
@@ -434,7 +451,7 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
         if certificate.relative_gap <= tol:
             status = Status.CONVERGED
         elif status is Status.CONVERGED:
-            status = Status.STALLED
+            status = Status.ROUNDED if _is_rounded(run.candidate, tol * certificate.primal) else Status.STALLED
         found, recorder = run.candidate, run.recorder
         recorder.record(certificate.primal, certificate.dual, int((found.coef != 0).sum()))
         solutions.append(
@@ -451,6 +468,14 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
             )
         )
     return solutions
+
+
+def _is_rounded(found: Candidate, allowed: float) -> bool:
+    """Return whether the rounding of the intercept may cost more than is allowed in a squared loss."""
+    losses = [
+        head.weight * (2.0**-53 * found.problem.centred[1][head.columns]).square().sum() for head in found.problem.heads
+    ]
+    return float(0.5 * sum(losses)) > allowed
 
 
 def report_gap(solution: Certified, tol: float, strict: bool, stacklevel: int) -> None:
@@ -541,7 +566,7 @@ def _spread(problem: ConvexProblem, dual: Tensor) -> Tensor:
 
 def _check_l2_strength(problem: ConvexProblem) -> None:
     """Refuse a quadratic that rounding would swallow, or that would swallow all else."""
-    scale = problem.dictionary.largest_entry**2 or 1.0
+    scale = problem.dictionary.largest_entry * problem.dictionary.largest_entry or 1.0
     if problem.l2_strength and not _SMALLEST * scale <= problem.l2_strength <= _LARGEST * scale:
         raise InvalidInputError(
             f"expected l2_strength=0 or between {_SMALLEST * scale:.2g} and {_LARGEST * scale:.2g} for these columns, "

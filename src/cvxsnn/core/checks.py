@@ -1,6 +1,8 @@
 """Checks of arguments that several stages share, and registries of named choices. Each failure is one sentence."""
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +31,13 @@ def check_positive_int(name: str, value: Any) -> int:
     return int(value)
 
 
+def check_number(name: str, value: Any) -> float:
+    """Return ``value`` if it is a finite real number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not isfinite(value):
+        raise InvalidInputError(f"expected {name} to be a finite number, got {value!r}")
+    return float(value)
+
+
 def check_sequences(inputs: Array, name: str = "inputs") -> None:
     """Refuse arrays or tensors that are not finite, non-empty ``(n_samples, n_steps, n_features)``."""
     if inputs.ndim != 3:
@@ -48,6 +57,17 @@ def check_int_at_least(name: str, value: Any, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise InvalidInputError(f"expected {name} to be an integer of at least {minimum}, got {value!r}")
     return int(value)
+
+
+def relative_weights(name: str, weight: torch.Tensor) -> torch.Tensor:
+    """Return weights as shares of the largest, in float64: sums of those are finite, whatever the unit of the weights.
+
+    A factor common to all weights cancels; if it is a power of two, to the last bit.
+    """
+    weight = weight.to(torch.float64)
+    if not bool((weight >= 0).all() and torch.isfinite(weight).all() and weight.any()):
+        raise InvalidInputError(f"expected {name} to be finite, non-negative and not all zero")
+    return weight / weight.max()
 
 
 def check_divides(name: str, value: Any, total: int, unit: str) -> int:

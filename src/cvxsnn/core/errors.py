@@ -26,7 +26,7 @@ class BudgetError(CvxsnnError, MemoryError):
 
 
 class CertificateError(CvxsnnError, ArithmeticError):
-    """A dual value is above the primal value: the arithmetic behind a certificate is wrong."""
+    """The arithmetic behind a certificate has failed: a value overflowed, or the dual one is above the primal one."""
 
 
 class ConvergenceError(CvxsnnError, RuntimeError):

@@ -1,7 +1,14 @@
-"""A progress bar with an estimate of the time left, as a callback."""
+"""What a person sees of long work: a bar in a terminal or a notebook, lines in the log elsewhere."""
 
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from multiprocessing import parent_process
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -13,6 +20,19 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from .errors import InvalidInputError
+
+_LOGGER = logging.getLogger("cvxsnn")
+
+_PATIENCE = 3.0
+"""Seconds after which ``verbose="auto"`` shows progress."""
+
+_PAUSE, _PAUSE_SHARE = 5.0, 0.1
+"""Least seconds between two lines in the log, and least share of the time so far: long work has fewer lines."""
+
+_TICK = 0.5
+"""Seconds between two looks at the clock."""
 
 
 class ProgressBar:
@@ -27,6 +47,7 @@ class ProgressBar:
             TimeRemainingColumn(),
             console=console or Console(stderr=True),
             transient=True,
+            redirect_stdout=False,
         )
         self._stages: dict[str, TaskID] = {}
 
@@ -46,3 +67,122 @@ class ProgressBar:
     ) -> None:
         """Remove the bar."""
         self._bar.stop()
+
+
+class LogLines:
+    """A callback ``lines(stage, done, total)`` for the log, which writes the latest state when told to.
+
+    Parameters
+    ----------
+    clock : callable
+        Returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._begin, self._next = clock, clock(), 0.0
+        self._stage: tuple[str, int, int] | None = None
+        self._stage_begin = 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Remember the state."""
+        if self._stage is None or self._stage[0] != stage:
+            self._stage_begin = self._clock()
+        self._stage = (stage, done, total)
+
+    def write(self) -> None:
+        """Write a line, unless the last one is recent."""
+        now = self._clock()
+        seconds = now - self._begin
+        if self._stage is None or seconds < self._next:
+            return
+        self._next = seconds + max(_PAUSE, _PAUSE_SHARE * seconds)
+        stage, done, total = self._stage
+        left = f", about {(now - self._stage_begin) * (total - done) / done:.0f} s left" if done else ""
+        _LOGGER.info("%s: %d of %d after %.0f s%s", stage, done, total, seconds, left)
+
+
+class ShownProgress:
+    """A callback ``progress(stage, done, total)`` that shows work to a person if it lasts.
+
+    It is a bar on standard error in a terminal or a notebook. Elsewhere, and in workers, whose bars would overwrite
+    each other, it is lines of level INFO in the log, which nobody sees unless logging is configured.
+
+    Parameters
+    ----------
+    verbose : bool or "auto"
+        True shows the progress from the start, False never, and "auto" after three seconds.
+    console : Console, optional
+        Where to show a bar; by default standard error.
+    clock : callable
+        Returns seconds.
+    """
+
+    def __init__(
+        self, verbose: Any, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if verbose not in (True, False, "auto"):
+            raise InvalidInputError(f"expected verbose to be True, False or 'auto', got {verbose!r}")
+        self._shown: ProgressBar | LogLines | None = None
+        if verbose and _can_draw(console := console or Console(stderr=True)):
+            self._shown = ProgressBar(console)
+        elif verbose and _LOGGER.isEnabledFor(logging.INFO):
+            self._shown = LogLines(clock)
+        self._clock, self._due = clock, clock() + (_PATIENCE if verbose == "auto" else 0.0)
+        self._is_visible = False
+        self._lock, self._end = threading.Lock(), threading.Event()
+        # Work may last without a call: a thread of its own looks at the clock.
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Update the state of a stage."""
+        if self._shown is not None:
+            with suppress(OSError):  # a terminal that is gone must not end the work
+                self._shown(stage, done, total)
+            self.look()
+
+    def look(self) -> None:
+        """Show the progress if it is time to."""
+        with self._lock:
+            if self._shown is None or self._end.is_set() or self._clock() < self._due:
+                return
+            if isinstance(self._shown, LogLines):
+                self._shown.write()
+            elif not self._is_visible:
+                with suppress(OSError):
+                    self._shown.__enter__()
+            self._is_visible = True
+
+    def __enter__(self) -> Self:
+        """Begin to look at the clock."""
+        self.look()
+        if self._shown is not None:
+            self._watcher.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove what is shown."""
+        with self._lock:
+            self._end.set()
+            if self._is_visible and isinstance(self._shown, ProgressBar):
+                with suppress(OSError):
+                    self._shown.__exit__(kind, error, trace)
+        if self._watcher.is_alive():
+            self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._end.wait(_TICK):
+            self.look()
+
+
+def _can_draw(console: Console) -> bool:
+    """Return whether a bar can be drawn, and no other thread or process may draw one there."""
+    if parent_process() is not None or threading.current_thread() is not threading.main_thread():
+        return False
+    if console.is_jupyter:
+        return find_spec("ipywidgets") is not None
+    try:
+        return console.is_interactive and console.file.isatty()
+    except ValueError:  # a closed file
+        return False

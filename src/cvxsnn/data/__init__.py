@@ -2,14 +2,17 @@
 
 from .encoders import encode_delta, encode_latency, encode_rate
 from .sequences import Sequences, TrainingSet
+from .tables import TableSequences, sequences_from_table
 from .tasks import SequenceData, Task
 
 __all__ = [
     "SequenceData",
     "Sequences",
+    "TableSequences",
     "Task",
     "TrainingSet",
     "encode_delta",
     "encode_latency",
     "encode_rate",
+    "sequences_from_table",
 ]

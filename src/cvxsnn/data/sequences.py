@@ -13,6 +13,9 @@ from ..core.checks import Array, check_sequences
 from ..core.errors import InvalidInputError
 from .tasks import SequenceData
 
+FILL_SEQUENCES = "fill the gaps with SequenceImputer first"
+"""What to do about NaN in sequences."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
@@ -84,7 +87,7 @@ class Sequences:
             data = data.detach().cpu().numpy()
         if isinstance(data, np.ndarray) and data.dtype != object:
             return Sequences(torch.from_numpy(_as_float64(data)))
-        return _pad([_as_matrix(number, part) for number, part in enumerate(data)])
+        return _pad(as_matrices(data))
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -261,6 +264,34 @@ class TrainingSet:
         return type(self)(self.sequences.to(device), self.targets, self.sample_weight)
 
 
+def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Generator, n_samples: int) -> Tensor:
+    """Return a random order of samples of which each beginning has about the shares of the classes that all have.
+
+    Parameters
+    ----------
+    labels : array of shape (n_samples,), or None
+        The class of each sample. None if there are no classes.
+    generator : Generator
+        Where chance comes from.
+    n_samples : int
+        The number of samples.
+
+    Returns
+    -------
+    Tensor of shape (n_samples,), dtype int64
+        Indices of the samples. The first ``n_classes`` of them have one of each class.
+    """
+    order = generator.permutation(n_samples)
+    if labels is None:
+        return torch.from_numpy(order)
+    classes, counts = np.unique(labels[order], return_inverse=True, return_counts=True)[1:]
+    by_class = np.argsort(classes, kind="stable")
+    # The members of a class are spread evenly between 0 and 1, and its first one comes before all others.
+    place = np.concatenate([np.arange(count) for count in counts])
+    share = (place + generator.random(len(counts)).repeat(counts)) / counts.repeat(counts)
+    return torch.from_numpy(order[by_class[np.argsort(np.where(place == 0, share - 1, share), kind="stable")]])
+
+
 def window_of_step(step: Any, n_windows: int, n_steps: Any) -> Any:
     """Return the window of time that a step belongs to, if the steps of a sequence fill windows of equal length.
 
@@ -338,42 +369,68 @@ def _as_lengths(lengths: Array | None, inputs: Tensor) -> Tensor | None:
     return None if bool((lengths == n_steps).all()) else lengths
 
 
-def _pad(parts: Sequence[npt.NDArray[np.float64]]) -> Sequences:
-    """Return matrices of shape (n_steps_i, n_features) as sequences, padded with zeros."""
+def as_matrices(data: Any) -> list[npt.NDArray[np.float64]]:
+    """Return whatever a user passes as one matrix of shape (n_steps_i, n_features) per sequence; it may have NaN."""
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().numpy()
+    if isinstance(data, np.ndarray) and data.dtype != object:
+        return list(_as_real(data))
+    parts = [as_matrix(number, part) for number, part in enumerate(data)]
     features = {part.shape[1] for part in parts}
     if len(features) > 1:
         raise InvalidInputError(
             f"expected every sequence to have the same number of features per step, got {sorted(features)}"
         )
+    lengths = [len(part) for part in parts]
+    if min(lengths) == 0:
+        raise InvalidInputError(f"expected at least one step per sequence, got none in sequence {lengths.index(0)}")
+    return parts
+
+
+def check_finite(data: npt.NDArray[np.float64], what: str, remedy: str | None) -> None:
+    """Refuse infinite values, and NaN unless ``remedy``, what to do about them, is None."""
+    if np.isinf(data).any():
+        raise InvalidInputError(f"expected finite {what}, got infinite values: replace or drop them first")
+    if remedy is not None and np.isnan(data).any():
+        raise InvalidInputError(f"expected finite {what}, got NaN: {remedy}")
+
+
+def _pad(parts: Sequence[npt.NDArray[np.float64]]) -> Sequences:
+    """Return matrices of shape (n_steps_i, n_features) as sequences, padded with zeros."""
     lengths = np.array([len(part) for part in parts])
-    if lengths.min() == 0:
-        raise InvalidInputError(
-            f"expected at least one step per sequence, got none in sequence {int(lengths.argmin())}"
-        )
-    padded = np.zeros((len(parts), int(lengths.max()), features.pop()))
+    padded = np.zeros((len(parts), int(lengths.max()), parts[0].shape[1]))
     for row, part in zip(padded, parts, strict=True):
         row[: len(part)] = part
     return Sequences(torch.from_numpy(_as_float64(padded)), torch.from_numpy(lengths))
 
 
-def _as_matrix(number: int, part: Any) -> npt.NDArray[np.float64]:
+def as_matrix(key: Any, part: Any) -> npt.NDArray[np.float64]:
+    """Return one sequence as numbers of shape (n_steps, n_features); ``key`` names it in messages."""
+    matrix: npt.NDArray[np.float64]
     try:
-        matrix = np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part, dtype=np.float64)
+        if hasattr(part, "iloc"):  # a DataFrame, whose missing values may be pandas' own
+            matrix = part.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            matrix = np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"expected sequence {number} to be numbers of shape (n_steps, n_features), got other things or steps of "
+            f"expected sequence {key!r} to be numbers of shape (n_steps, n_features), got other things or steps of "
             "unequal size"
         ) from None
     if matrix.ndim != 2:
-        raise InvalidInputError(f"expected sequence {number} to have shape (n_steps, n_features), got {matrix.shape}")
+        raise InvalidInputError(f"expected sequence {key!r} to have shape (n_steps, n_features), got {matrix.shape}")
     return matrix
 
 
-def _as_float64(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _as_real(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if data.dtype.kind not in "biuf":
         raise InvalidInputError(f"expected sequences of real numbers, got {data.dtype}")
     if 0 in data.shape:
         raise InvalidInputError(f"expected non-empty sequences, got shape {data.shape}")
-    if not np.isfinite(data).all():
-        raise InvalidInputError("expected finite sequences, got NaN or infinite values: impute or drop them first")
     return data.astype(np.float64, copy=False)
+
+
+def _as_float64(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    values = _as_real(data)
+    check_finite(values, "sequences", FILL_SEQUENCES)
+    return values

@@ -1,12 +1,19 @@
-"""The scikit-learn estimators, and their files."""
+"""The scikit-learn estimators, transformers of sequences, forecasts, and model files."""
 
 from .classifier import SpikingClassifier
 from .files import load, save
+from .forecasting import forecast, make_windows
+from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
 from .regressor import SpikingRegressor
 
 __all__ = [
+    "SequenceImputer",
+    "SequenceResampler",
+    "SequenceScaler",
     "SpikingClassifier",
     "SpikingRegressor",
+    "forecast",
     "load",
+    "make_windows",
     "save",
 ]

@@ -2,10 +2,10 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from numbers import Real
 from typing import Any, Self
@@ -14,34 +14,39 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
 from ..convex import Certificate, solve
 from ..convex.objective import Objective
-from ..core.checks import check_choice, check_device, check_positive_int
+from ..core.checks import check_choice, check_device, check_positive_int, relative_weights
 from ..core.errors import InvalidInputError
-from ..core.progress import ProgressBar
-from ..data.sequences import Sequences, TrainingSet
+from ..core.progress import ShownProgress
+from ..core.seeds import child_generator
+from ..data.sequences import Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary import Readout
 from ..dictionary.packed import parse_readout
+from ..network.energy import count_operations
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
+from ..network.summary import summarise
 from ..neurons import NEURON_MODELS
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
 from ..training.methods import METHODS, Settings, Stage, train
-from ..training.mixture import Mixing, MixtureFit, fit_mixture
+from ..training.mixture import HELD_OUT, Mixing, MixtureFit, MixtureTrial, fit_mixture
 from ..training.scores import Score
 from ..training.search import Tuning
 from ..training.selection import Sparsity
 from ..training.stages import ConvexSettings, Split
 from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, Normal, Uniform, WitnessSet
-from ..witnesses.family import is_reproducible
-from .history import History, StageSummary
+from ..witnesses.delayed import N_CALIBRATION, log_calibration
+from ..witnesses.family import has_delays, is_reproducible
+from .history import History, StageSummary, TrialSummary
+from .inputs import read_inputs, refuse_long_table
 from .pickling import PickledNetwork, PickledProof
+from .summary import ModelSummary
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -96,6 +101,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The base of classifier and regressor."""
 
     _proof: Proof | None
+    _is_sequential: bool
     network_: SpikingNetwork
     certificate_: Certificate | None
     history_: History
@@ -125,6 +131,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         l2_strength: float | str = "auto",
         sparsity: int | str | None = None,
         intercept: bool = True,
+        layout: str | None = None,
         standardize: bool = True,
         validation_fraction: float = 0.2,
         tol: float = 1e-6,
@@ -132,7 +139,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         device: str = "cpu",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
+        verbose: bool | str = "auto",
     ) -> None:
         self.method = method
         self.hidden = hidden
@@ -156,6 +163,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.l2_strength = l2_strength
         self.sparsity = sparsity
         self.intercept = intercept
+        self.layout = layout
         self.standardize = standardize
         self.validation_fraction = validation_fraction
         self.tol = tol
@@ -239,6 +247,30 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         twin.certificate_ = twin._proof.certificate
         return twin
 
+    def summary(self, X: Any = None) -> ModelSummary:
+        """Tell what was tried, what was chosen and why, what is proven, and what an answer costs.
+
+        Parameters
+        ----------
+        X : array or list of arrays, optional
+            Sequences on which to count spikes and synaptic operations. A few hundred are enough.
+
+        Returns
+        -------
+        ModelSummary
+            The summary, which prints as text.
+        """
+        check_is_fitted(self)
+        return ModelSummary(
+            name=type(self).__name__,
+            history=self.history_,
+            certificate=self.certificate_,
+            network=summarise(self.network_),
+            n_read=self.network_.n_active,
+            n_sampled=None if self._proof is None else self._proof.witnesses.n_witnesses,
+            operations=None if X is None else count_operations(self.network_, self._inputs(X, reset=False)),
+        )
+
     @property
     def proof_(self) -> Proof:
         """The certified read-out with all that it takes to certify it again, except for the data."""
@@ -311,28 +343,33 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _fit(self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None) -> None:
         """Train on the data; what is held out for validation is stratified by ``labels``."""
+        with ShownProgress(self.verbose) as progress:
+            self._train(data, objective, labels, progress)
+
+    def _train(
+        self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None, progress: ShownProgress
+    ) -> None:
         check_choice("method", self.method, tuple(METHODS))
         if not 0 < self.validation_fraction < 1:
             raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
         seed, family, sparsity = self._seed(), None, self._sparsity()
+        earlier: tuple[StageSummary, ...] = ()
         if self._is_mixed:
-            found = self._fit_mixture(data, seed, sparsity)
+            found = self._fit_mixture(data, seed, sparsity, progress)
             if self._is_ridge:
                 return
-            family = found.solution.problem.dictionary.witnesses
+            family, earlier = found.solution.problem.dictionary.witnesses, self.history_[:1]
             objective = replace(objective, readout=found.readout)
         settings = self._settings(objective, self._family(data) if family is None else family, seed)
         has_gradients = "gradient" in METHODS[self.method].stages
         needs_validation = has_gradients or not settings.convex.is_fixed or isinstance(settings.family, Tuning)
         train_set, held_out = self._divide(data, labels, settings.seed) if needs_validation else (data, data)
         split = Split(train_set, lambda network: self._validate(network, held_out))
-        if self.verbose:
-            with ProgressBar() as bar:
-                trained = train(self.method, split, settings, callback=bar, n_jobs=self.n_jobs)
-        else:
-            trained = train(self.method, split, settings, n_jobs=self.n_jobs)
-        self.network_, self.history_ = trained.network, History(tuple(map(_summarise, trained.history)))
+        trained = train(self.method, split, settings, callback=progress, n_jobs=self.n_jobs)
+        if isinstance(trained.settings.family, Mapping) and has_delays(trained.settings.family):
+            log_calibration(len(train_set), trained.settings.family.get("n_calibration", N_CALIBRATION))
+        self.network_, self.history_ = trained.network, History((*earlier, *map(_summarise, trained.history)))
         solution, objective = trained.solution, trained.settings.objective
         if solution is not None and train_set is not data:
             # Validation has chosen the strengths; the read-out itself may learn from all data.
@@ -341,7 +378,9 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.certificate_ = None if solution is None else solution.certificate
         self._proof = None if solution is None else Proof.of(solution, objective)
 
-    def _fit_mixture(self, data: TrainingSet, seed: int, sparsity: Sparsity | None) -> MixtureFit:
+    def _fit_mixture(
+        self, data: TrainingSet, seed: int, sparsity: Sparsity | None, progress: ShownProgress
+    ) -> MixtureFit:
         """Choose a mixture of neurons with delays, and read them by ridge regression."""
         mixing = Mixing(
             self._n_neurons(),
@@ -354,9 +393,8 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         targets = self._real_targets(np.asarray(data.targets[UNNAMED_HEAD]))
         real = TrainingSet(data.sequences, {UNNAMED_HEAD: targets}, data.sample_weight)
         begin = time.perf_counter()
-        with ProgressBar() if self.verbose else nullcontext() as bar:
-            notify = None if bar is None else lambda done, total: bar("fit", done, total)
-            found = fit_mixture(real, Objective("squared"), mixing, seed=seed, callback=notify)
+        notify = partial(progress, "fit (%)")
+        found = fit_mixture(real, Objective("squared"), mixing, seed=seed, callback=notify)
         self.network_ = reconstruct(found.solution)
         self.history_ = History(summarise_mixture(found, time.perf_counter() - begin))
         self.certificate_ = found.solution.certificate
@@ -513,53 +551,43 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
-        n_held = int(np.ceil(self.validation_fraction * len(data)))
-        counts = np.unique(labels, return_counts=True)[1] if labels is not None else np.array([len(data)])
-        if counts.min() < 2 or n_held < len(counts) or len(data) - n_held < len(counts):
+        n_classes = 1 if labels is None else len(np.unique(labels))
+        n_held = min(int(np.ceil(self.validation_fraction * len(data))), len(data) - max(n_classes, 2))
+        if n_held < n_classes:
             return data, data
-        kept, held = train_test_split(np.arange(len(data)), test_size=n_held, random_state=seed, stratify=labels)
-        return data.take(torch.from_numpy(np.sort(kept))), data.take(torch.from_numpy(np.sort(held)))
+        order = stratified_order(labels, child_generator(seed, "validation"), len(data))
+        return data.take(order[:-n_held].sort().values), data.take(order[-n_held:].sort().values)
 
     def _inputs(self, X: Any, reset: bool, sample_weight: FloatArray | None = None) -> Sequences:
-        """Return standardised sequences; ``reset`` learns number and scale of the features from them."""
-        is_sequential = not is_tabular(X)
-        if is_sequential:
-            sequences = Sequences.from_raw(X)
-        else:
-            X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
-            sequences = Sequences(validate_data(self, X, reset=reset, dtype=np.float64)[:, None, :])
+        """Return standardised sequences; ``reset`` learns names and scale of the features from them."""
+        sequences = read_inputs(self, X, reset=reset)
         if reset:
-            self.n_features_in_ = sequences.n_features
-            self._is_sequential = is_sequential
             self._mean, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
             if self.standardize:
                 self._mean, self._scale = feature_scale(sequences, sample_weight)
-        if sequences.n_features != self.n_features_in_ or is_sequential != self._is_sequential:
-            expected = "sequences with" if self._is_sequential else "rows of"
-            got = "sequences with" if is_sequential else "rows of"
-            raise InvalidInputError(
-                f"expected {expected} {self.n_features_in_} features as in fit, got {got} {sequences.n_features} "
-                "features"
-            )
         scaled = (sequences.inputs.numpy() - self._mean) / self._scale
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
     def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
         """Return checked data as a training set; ``reset`` learns what to expect of them later."""
+        refuse_long_table(X, y)
         weight = self._weights(X, y, sample_weight)
+        if weight is not None and y is not None and not weight.all():
+            check_lengths(_num_samples(X), _num_samples(y))
+            counted = np.flatnonzero(weight)  # the others are as good as not there
+            X = list(X.values()) if isinstance(X, Mapping) else X
+            X, y, weight = _safe_indexing(X, counted), _safe_indexing(y, counted), weight[counted]
         sequences = self._inputs(X, reset, weight)
         targets = self._targets(y, reset)
         check_lengths(len(sequences), len(targets))
         return TrainingSet(sequences, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight))
 
     def _weights(self, X: Any, y: Any, sample_weight: Any) -> FloatArray | None:
-        """Return the weights of the samples; None weighs all alike."""
+        """Return the weights of the samples, the largest of them one; None weighs all alike."""
         if sample_weight is None:
             return None
         weight = np.asarray(_check_sample_weight(sample_weight, np.empty((_num_samples(X), 1))), dtype=np.float64)
-        if weight.min() < 0 or weight.sum() == 0:
-            raise InvalidInputError("expected sample_weight to be non-negative and not all zero")
-        return weight
+        return relative_weights("sample_weight", torch.tensor(weight)).numpy()
 
     @abstractmethod
     def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
@@ -575,24 +603,6 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
         """Return the score of a network on held-out data; higher is better."""
-
-
-def is_tabular(data: Any) -> bool:
-    """Return whether data are one row per sample, in any form that scikit-learn accepts, rather than sequences."""
-    if isinstance(data, (np.ndarray, torch.Tensor)) and data.dtype != object:
-        return data.ndim != 3
-    if not isinstance(data, (Sequence, np.ndarray)) or isinstance(data, str):
-        return True
-    return not any(_depth(part) == 2 for part in data)
-
-
-def _depth(part: Any) -> int:
-    """Return how many levels of numbers in lists there are."""
-    if hasattr(part, "ndim"):
-        return int(part.ndim)
-    if not isinstance(part, Sequence) or isinstance(part, str):
-        return 0
-    return 1 + (_depth(part[0]) if len(part) else 0)
 
 
 def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
@@ -645,7 +655,25 @@ def summarise_mixture(found: MixtureFit, seconds: float) -> tuple[StageSummary, 
         l2_strength=solution.problem.l2_strength,
         gaps=tuple(moment.relative_gap for moment in solution.history),
     )
-    return replace(tuning, family={"mixture": trial.mixture}, readout=found.readout), convex
+    trials = tuple(_summarise_trial(own, own is trial) for own in found.trials)
+    chosen: dict[str, Any] = {"family": {"mixture": trial.mixture}, "readout": found.readout}
+    return replace(tuning, **chosen, trials=trials, reason=found.reason), convex
+
+
+def _summarise_trial(trial: MixtureTrial, is_chosen: bool) -> TrialSummary:
+    accuracy = trial.validation.accuracy
+    return TrialSummary(
+        trial.mixture,
+        trial.readout,
+        trial.n_witnesses,
+        trial.n_rows,
+        trial.validation.method == HELD_OUT,
+        trial.loss,
+        None if accuracy is None else float(trial.validation.mean("accuracy")[0]),
+        trial.ratio,
+        trial.seconds,
+        is_chosen,
+    )
 
 
 def _summarise(stage: Stage) -> StageSummary:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples, column_or_1d
 
 from ..convex.losses import LOSSES, Loss, Softmax
 from ..convex.objective import Objective, weighted_loss
-from ..core.checks import check_choice
+from ..core.checks import check_choice, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
@@ -37,8 +37,8 @@ _CLASS_WEIGHT = """
 class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc]
     __doc__ = f"""A spiking network that classifies sequences, or rows of features as sequences of one step.
 
-    ``X`` may be an array (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or anything of
-    shape (n_samples, n_features). Labels may be numbers or strings.
+    ``X`` may be an array (n_samples, n_steps, n_features), a list with an array (n_steps_i, n_features) or a table of
+    pandas per sequence, or anything of shape (n_samples, n_features). Labels may be numbers or strings.
 {PARAMETERS.format(loss=_LOSS, class_weight=_CLASS_WEIGHT)}    classes_ : array
         The labels, sorted.
 
@@ -80,6 +80,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         l2_strength: float | str = "auto",
         sparsity: int | str | None = None,
         intercept: bool = True,
+        layout: str | None = None,
         standardize: bool = True,
         validation_fraction: float = 0.2,
         tol: float = 1e-6,
@@ -88,7 +89,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         device: str = "cpu",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
+        verbose: bool | str = "auto",
     ) -> None:
         super().__init__(
             method,
@@ -113,6 +114,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             l2_strength=l2_strength,
             sparsity=sparsity,
             intercept=intercept,
+            layout=layout,
             standardize=standardize,
             validation_fraction=validation_fraction,
             tol=tol,
@@ -130,8 +132,8 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         Parameters
         ----------
         X : array or list of arrays
-            Sequences of shape (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or rows of
-            shape (n_samples, n_features).
+            Sequences of shape (n_samples, n_steps, n_features), a list of arrays or tables (n_steps_i, n_features), or
+            rows of shape (n_samples, n_features).
         y : array of shape (n_samples,)
             The labels.
         sample_weight : array of shape (n_samples,), optional
@@ -233,8 +235,10 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             return weight
         labels = column_or_1d(y)
         check_lengths(_num_samples(X), len(labels))
-        own: FloatArray = compute_sample_weight(self.class_weight, labels)
-        return own if weight is None else weight * own
+        weight = np.ones(len(labels)) if weight is None else weight
+        counted = np.flatnonzero(weight)
+        weight[counted] *= compute_sample_weight(self.class_weight, labels[counted])
+        return relative_weights("sample_weight times class_weight", torch.from_numpy(weight)).numpy()
 
     _probability_scale: float | None = None
 
@@ -290,5 +294,6 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         # The loss decides between networks with equally many right answers.
         heads, row_weight = Objective(self._loss()).heads(held_out)
         loss = float(weighted_loss(heads, row_weight, scores))
-        share = (weight * (predicted == truth)).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
-        return float(share), -loss
+        share = float((weight * (predicted == truth)).sum() / weight.sum())
+        # Rounding may not decide between networks whose right answers have the same weight.
+        return round(share * 2**40) / 2**40, -loss

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from ..convex import Certificate
@@ -31,9 +32,10 @@ from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, p
 from ..witnesses.family import is_reproducible
 from .base import FittedState
 from .classifier import SpikingClassifier
+from .pipeline_files import steps_in, steps_out
 from .regressor import SpikingRegressor
 
-Model = SpikingNetwork | SpikingClassifier | SpikingRegressor
+Model: TypeAlias = SpikingNetwork | SpikingClassifier | SpikingRegressor | Pipeline
 
 _MAX_WEIGHTS = 2**30
 """Weights that the witnesses of a file may have, recurrent ones included."""
@@ -60,10 +62,11 @@ def save(model: Model, path: Path | str) -> None:
 
     Parameters
     ----------
-    model : SpikingNetwork, SpikingClassifier or SpikingRegressor
-        The network or the fitted estimator. The data and ``history_`` are not saved, and neither are witnesses that
-        were passed as a parameter but cannot be drawn again without data: in their place the loaded estimator has
-        ``witnesses="auto"``.
+    model : SpikingNetwork, SpikingClassifier, SpikingRegressor or Pipeline
+        The network or the fitted estimator; or a fitted pipeline that consists of ``SequenceImputer``,
+        ``SequenceScaler`` or ``SequenceResampler`` and, at last, a spiking estimator. The data and ``history_`` are not
+        saved, and neither are witnesses that were passed as a parameter but cannot be drawn again without data: in
+        their place the loaded estimator has ``witnesses="auto"``.
     path : Path or str
         Where to write the file.
 
@@ -81,34 +84,7 @@ def save(model: Model, path: Path | str) -> None:
     >>> bool((loaded.predict(X) == model.predict(X)).all())
     True
     """
-    if isinstance(model, SpikingNetwork):
-        tensors, network = _network_out(model)
-        write_tensors(path, "model", tensors, {"class": "network", "network": network})
-        return
-    kind = next((name for name, known in _ESTIMATORS.items() if isinstance(model, known)), None)
-    if kind is None:
-        raise InvalidInputError(f"expected a network or a spiking estimator, got {type(model).__name__}")
-    if not hasattr(model, "network_"):
-        raise InvalidInputError(f"expected a fitted {type(model).__name__}, got one that is not: call fit first")
-    state = model._state()
-    tensors, network = _network_out(state.network)
-    tensors |= {"scale.mean": torch.from_numpy(state.mean), "scale.spread": torch.from_numpy(state.scale)}
-    header: dict[str, Any] = {
-        "class": kind,
-        "network": network,
-        "parameters": {name: _parameter_out(name, value) for name, value in model.get_params().items()},
-        "is_sequential": state.is_sequential,
-    }
-    if state.feature_names is not None:
-        header["feature_names"] = state.feature_names.tolist()
-    if state.classes is not None:
-        header["classes"] = _labels_out(state.classes)
-        header["probability_scale"] = state.probability_scale
-    else:
-        header["is_flat"] = state.is_flat
-    if state.proof is not None:
-        proof_tensors, header["proof"] = _proof_out(state.proof)
-        tensors |= proof_tensors
+    tensors, header = _model_out(model)
     write_tensors(path, "model", tensors, header)
 
 
@@ -122,7 +98,7 @@ def load(path: Path | str) -> Model:
 
     Returns
     -------
-    SpikingNetwork, SpikingClassifier or SpikingRegressor
+    SpikingNetwork, SpikingClassifier, SpikingRegressor or Pipeline
         What was saved.
 
     Examples
@@ -148,18 +124,66 @@ def load(path: Path | str) -> Model:
         ) from None
 
 
-def _scale_in(value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise InvalidInputError(f"expected a probability_scale above zero in the file, got {value!r}")
-    return float(value)
+def _model_out(model: Model) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    if isinstance(model, SpikingNetwork):
+        tensors, network = _network_out(model)
+        return tensors, {"class": "network", "network": network}
+    if isinstance(model, Pipeline):
+        # Nested, so that no reader takes the last step for the whole.
+        *steps, (name, last) = model.steps
+        tensors, header = _estimator_out(last)
+        own_tensors, headers = steps_out(steps)
+        return tensors | own_tensors, {"class": "pipeline", "steps": headers, "name": name, "model": header}
+    return _estimator_out(model)
 
 
 def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model:
-    network = _network_in(tensors, header["network"])
     if header["class"] == "network":
-        return network
+        return _network_in(tensors, header["network"])
+    if header["class"] != "pipeline":
+        return _estimator_in(tensors, header)
+    last = _estimator_in(tensors, header["model"])
+    steps = [*steps_in(tensors, header["steps"], last.n_features_in_), (header["name"], last)]
+    if len(steps) > 1 and not last._is_sequential:
+        raise InvalidInputError("expected a model of sequences at the end of a pipeline, got one of rows")
+    names = [name for name, _ in steps]
+    if not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
+        raise InvalidInputError(f"expected different names for the steps of a pipeline, got {names}")
+    return Pipeline(steps)
+
+
+def _estimator_out(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    kind = next((name for name, known in _ESTIMATORS.items() if isinstance(model, known)), None)
+    if kind is None:
+        raise InvalidInputError(
+            f"expected a network, a spiking estimator or a pipeline with one at its end, got {type(model).__name__}"
+        )
+    if not hasattr(model, "network_"):
+        raise InvalidInputError(f"expected a fitted {type(model).__name__}, got one that is not: call fit first")
+    state = model._state()
+    tensors, network = _network_out(state.network)
+    tensors |= {"scale.mean": torch.from_numpy(state.mean), "scale.spread": torch.from_numpy(state.scale)}
+    header: dict[str, Any] = {
+        "class": kind,
+        "network": network,
+        "parameters": {name: _parameter_out(name, value) for name, value in model.get_params().items()},
+        "is_sequential": state.is_sequential,
+    }
+    if state.feature_names is not None:
+        header["feature_names"] = state.feature_names.tolist()
+    if state.classes is not None:
+        header["classes"] = _labels_out(state.classes)
+        header["probability_scale"] = state.probability_scale
+    else:
+        header["is_flat"] = state.is_flat
+    if state.proof is not None:
+        proof_tensors, header["proof"] = _proof_out(state.proof)
+        tensors |= proof_tensors
+    return tensors, header
+
+
+def _estimator_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> SpikingClassifier | SpikingRegressor:
+    network = _network_in(tensors, header["network"])
     model = _ESTIMATORS[header["class"]](**{name: _value_in(value) for name, value in header["parameters"].items()})
     is_classifier = isinstance(model, SpikingClassifier)
     state = FittedState(
@@ -368,6 +392,14 @@ def _value_in(value: Any) -> Any:
     if "family" in value:
         return {name: _value_in(own) for name, own in value["family"].items()}
     return parse_distribution(value)
+
+
+def _scale_in(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise InvalidInputError(f"expected a probability_scale above zero in the file, got {value!r}")
+    return float(value)
 
 
 def _labels_out(labels: Any) -> dict[str, Any]:

@@ -12,6 +12,46 @@ _MAX_LINES = 10
 
 
 @dataclass(frozen=True)
+class TrialSummary:
+    """One mixture of families, judged on samples that were left out of its fit.
+
+    Parameters
+    ----------
+    mixture : str
+        The families (:func:`cvxsnn.witnesses.mixture_families`).
+    readout : str
+        What was read of the spikes.
+    n_neurons : int
+        Number of neurons.
+    n_samples : int
+        Number of samples that were left out.
+    is_held_out : bool
+        Whether they were left out all at once, rather than each in turn or in folds.
+    loss : float
+        Their mean loss, half the squared error.
+    accuracy : float or None
+        The share of them that is classified correctly; None for real targets.
+    ratio : float
+        The strength of ridge that did best, relative to the mean eigenvalue of the products of rows.
+    seconds : float
+        How long the trial took.
+    is_chosen : bool
+        Whether the network has these neurons.
+    """
+
+    mixture: str
+    readout: str
+    n_neurons: int
+    n_samples: int
+    is_held_out: bool
+    loss: float
+    accuracy: float | None
+    ratio: float
+    seconds: float
+    is_chosen: bool
+
+
+@dataclass(frozen=True)
 class StageSummary:
     """One stage of training.
 
@@ -44,6 +84,10 @@ class StageSummary:
         The training losses of the epochs of a gradient stage.
     scores : tuple of Score
         The validation scores of the epochs of a gradient stage, beginning with that of the start.
+    trials : tuple of TrialSummary
+        The mixtures that were tried, in order.
+    reason : str
+        Why a mixture was chosen.
     """
 
     name: str
@@ -59,6 +103,8 @@ class StageSummary:
     gaps: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     scores: tuple[Score, ...] = ()
+    trials: tuple[TrialSummary, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, repr=False)

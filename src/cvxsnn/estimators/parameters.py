@@ -64,6 +64,10 @@ PARAMETERS = """
         Other penalties become sparse by ``l1_strength``.
     intercept : bool
         Whether the read-out has an unpenalised constant.
+    layout : "channels-last" or "channels-first", optional
+        How arrays are read: (n_samples, n_steps, n_features), the default, or (n_samples, n_channels, n_steps) as in
+        aeon and sktime, where a channel is a feature; likewise each array of a list. Tables always have one row per
+        step.
     standardize : bool
         Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data; to a smaller
         variance if it hardly ever differs from one value. ``network_`` reads the result.
@@ -81,8 +85,10 @@ PARAMETERS = """
         is one per core. The model does not depend on it.
     random_state : int, RandomState or None
         Seed of neurons, held-out data and batches. None gives another model at every call of ``fit``.
-    verbose : bool
-        Whether to show a progress bar.
+    verbose : bool or "auto"
+        Whether to show progress: True from the start, False never, and "auto" if ``fit`` takes more than three seconds.
+        In a terminal, and in a notebook with ``ipywidgets``, it is a bar on standard error. Elsewhere it is lines of
+        level INFO of the logger "cvxsnn".
 
     Attributes
     ----------
@@ -91,7 +97,9 @@ PARAMETERS = """
     certificate_ : Certificate or None
         The certificate of the read-out; None if it was not found by convex optimisation: nothing is proven then.
     history_ : History
-        One summary per stage of training; prints as a table.
+        One summary per stage of training; prints as a table. :meth:`summary` tells more.
     n_features_in_ : int
         Number of features per step.
+    feature_names_in_ : array of str
+        Names of the features, if ``X`` has tables whose columns have names.
 """

@@ -42,8 +42,8 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or list of arrays
-            Sequences of shape (n_samples, n_steps, n_features), a list of arrays (n_steps_i, n_features), or rows of
-            shape (n_samples, n_features).
+            Sequences of shape (n_samples, n_steps, n_features), a list of arrays or tables (n_steps_i, n_features), or
+            rows of shape (n_samples, n_features).
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             The targets.
         sample_weight : array of shape (n_samples,), optional
@@ -100,4 +100,4 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
             scores = network(held_out.sequences).cpu()
         truth = torch.tensor(held_out.targets[UNNAMED_HEAD]).reshape(scores.shape)  # a copy: data may be read-only
         weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
-        return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum().clamp_min(1e-300))
+        return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum())

@@ -35,12 +35,13 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.libraries import import_library
 from ..core.storage import write_atomically
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import LIFLayer
 from .delays import with_delays, without_delays
 from .dynamics import silent_start, tilt
-from .libraries import import_library, warn_lossy
+from .lossy import warn_lossy
 from .merging import MAX_WEIGHTS, lif_layers, merge_subnetworks
 from .nir_modules import DT, whole_steps
 from .nir_network import NIRNetwork

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInputError
-from .libraries import import_library
+from ..core.libraries import import_library
 
 DT = 1e-4
 """Seconds per step, as in snnTorch and SpikingJelly."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError, first_line
-from .libraries import import_library
+from ..core.libraries import import_library
 from .nir_modules import nirtorch_node_map
 
 

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInputError
+from ..core.libraries import import_library
 from ..dictionary import Readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..neurons.lif import fire
 from ..witnesses import WitnessSet
 from .dynamics import consistent_start, tilt
-from .libraries import import_library
 from .peer_network import PeerLayer, PeerNetwork, make_linear, shared
 from .stack import Library, probe_tie, read_stack
 

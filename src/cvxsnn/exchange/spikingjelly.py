@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInputError
+from ..core.libraries import import_library
 from ..dictionary import Readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..witnesses import WitnessSet
 from .dynamics import reset_within_step, silent_start, tilt
-from .libraries import import_library, warn_lossy
+from .lossy import warn_lossy
 from .peer_network import PeerLayer, PeerNetwork, make_linear
 from .stack import Library, probe_tie, read_stack
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ..convex import Certificate, certify_with_bound
+from ..convex.certificate import checked_certificate
 from ..convex.problem import check_prices
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
@@ -95,7 +96,8 @@ def certify_complete(
         for column in proof.dual_point.T
     )
     dual = certify_with_bound(problem, proof.dual_point, [found.bound for found in prices])
-    return CompleteCertificate(Certificate(primal, dual, "complete"), family, prices)
+    certificate = checked_certificate(problem, Certificate(primal, dual, "complete"))
+    return CompleteCertificate(certificate, family, prices)
 
 
 def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily:

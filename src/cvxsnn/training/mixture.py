@@ -2,9 +2,11 @@
 
 Ridge regression has leave-one-out errors in closed form, so that all rows are used to train and to judge. They choose
 what is read of the spikes, the mixture, the number of neurons and the strength of the penalty. A choice other than the
-default must be better by more than the standard error of the difference, and so must a larger number of neurons.
+default must be better by more than the standard error of the difference; twice as many neurons must lower the error
+noticeably.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +27,11 @@ from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout, build_dictionary
 from ..witnesses import WitnessSet
+from ..witnesses.delayed import log_calibration
 from ..witnesses.mixture import Mixture, mixed_witnesses, mixtures_for
 from .selection import CONSTANT, Sparsity, select_neurons
+
+_LOGGER = logging.getLogger("cvxsnn")
 
 RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(3, -5.1, -0.5)).tolist())
 """Strengths of ridge to choose from, relative to the mean eigenvalue of the products of rows."""
@@ -40,6 +45,11 @@ SIZES, ROWS_GROWN = (8192, 16_384), 2000
 _MAX_ROWS, _MOST_BEYOND = 5000, 8192
 """Rows up to which errors are those of leaving one out. Beyond, they are those of leaving a fifth out, and there are at
 most so many neurons."""
+
+HELD_OUT = "held out"
+"""Method of a validation with rows that were left out all at once."""
+
+_PER_CENT = 100
 
 _ROUGHLY = 1e-4
 """Relative gap of solutions that are only compared."""
@@ -146,6 +156,8 @@ class MixtureFit:
         Which rows these are.
     n_sampled : int
         Number of neurons that were sampled, of which the solution may read few.
+    reason : str
+        Why these neurons were chosen, on one line.
     """
 
     solution: Solution
@@ -155,6 +167,7 @@ class MixtureFit:
     scores: Tensor
     rows: Tensor
     n_sampled: int
+    reason: str
 
 
 def fit_mixture(
@@ -178,7 +191,7 @@ def fit_mixture(
     seed : int
         The seed of all draws.
     callback : callable, optional
-        Called as ``callback(done, total)`` after each trial.
+        Called as ``callback(done, total)`` after each trial, in per cent of the work: neurons times rows.
 
     Returns
     -------
@@ -213,18 +226,33 @@ class _MixtureSearch:
         self._sizes: Sequence[int] = (mixing.n_witnesses,) if mixing.n_witnesses is not None else SIZES
         if mixing.n_witnesses is None and len(data) > _MAX_ROWS:
             self._sizes = [size for size in SIZES if size <= _MOST_BEYOND]
-        self._total = len(mixing.readouts) + len(self._mixtures) - 1 + len(self._sizes) + 1
+        self._reasons: list[str] = []
+        n_rows, largest = len(data), self._sizes[-1]
+        n_compared = len(mixing.readouts) + len(self._mixtures) - 1
+        self._done, self._planned = 0, 0
+        self._expect(
+            n_compared * min(self._sizes[0], N_COMPARED) * min(n_rows, ROWS_COMPARED) * (n_compared > 1),
+            sum(self._sizes) * min(n_rows, ROWS_GROWN) * (len(self._sizes) > 1),
+            largest * n_rows * (1 + (n_rows > ROWS_GROWN or len(self._sizes) == 1)),
+        )
 
     def run(self) -> MixtureFit:
         """Compare read-outs and mixtures, then numbers of neurons; choose the strength with all rows, and solve."""
+        n_rows = len(self._data)
+        log_calibration(n_rows)
+        self._callback(0, _PER_CENT)
         mixture, readout = self._compare()
         n_witnesses, tried = self._grow(mixture, readout)
+        self._expect(n_witnesses * n_rows * (1 + (tried is None)))
         if tried is None:
-            tried = self._try(self._problem(self._data, mixture, readout, n_witnesses), mixture, readout, n_witnesses)
-        problem, trial, scores, rows = tried if self._mixing.sparsity is None else self._select(tried)
+            tried = self._try(self._data, mixture, readout, n_witnesses)
+        if self._mixing.sparsity is not None:
+            tried = self._select(tried)
+        problem, trial, scores, rows = tried
         solution = solve(problem.with_strength(0.0, trial.ratio * _scale(problem)), self._mixing.tol)
-        self._callback(self._total, self._total)
-        return MixtureFit(solution, readout, tuple(self._trials), trial, scores, rows, n_witnesses)
+        self._callback(_PER_CENT, _PER_CENT)
+        reason = "; ".join(self._reasons)
+        return MixtureFit(solution, readout, tuple(self._trials), trial, scores, rows, n_witnesses, reason)
 
     def _select(self, tried: "_Tried") -> "_Tried":
         """Return the trial with few of its neurons, or as it is if all of them are to be read."""
@@ -232,7 +260,8 @@ class _MixtureSearch:
         begin, sparsity, weight = time.perf_counter(), self._mixing.sparsity, problem.row_weight
         assert sparsity is not None
         assert problem.dictionary.witnesses is not None
-        if len(weight) > _MAX_ROWS:
+        is_large = len(weight) > _MAX_ROWS
+        if is_large:
             dense = tried.scores
             fold_of_row = torch.full(weight.shape, -1, device=weight.device).index_fill_(0, rows, 0)
         else:
@@ -246,14 +275,18 @@ class _MixtureSearch:
             dense = ridge_fold_scores(problem, trial.ratio * _scale(problem), fold_of_row)
         found = select_neurons(problem, sparsity, fold_of_row, dense, RATIOS)
         if found is None:
+            why = "fewer have a clearly higher error" if sparsity == "few" else f"no more than {sparsity:,} differ"
+            self._reasons.append(f"all neurons are read: {why}")
             return tried
+        why = "the fewest within one standard error of the best" if sparsity == "few" else "as given"
+        self._reasons.append(f"{len(found.neurons):,} neurons are read: {why}")
         problem = self._ridge(self._data, problem.dictionary.witnesses.take_neurons(found.neurons), trial.readout)
         few = replace(
             trial,
             n_witnesses=len(found.neurons),
             n_rows=len(found.rows),
             ratio=found.ratio,
-            validation=found.validation,
+            validation=replace(found.validation, method=trial.validation.method if is_large else f"{_FOLDS} folds"),
             seconds=time.perf_counter() - begin,
         )
         self._trials.append(few)
@@ -263,41 +296,48 @@ class _MixtureSearch:
         """Return mixture and read-out, those that come first unless others are clearly better."""
         mixtures, readouts = self._mixtures, self._mixing.readouts
         if len(mixtures) == len(readouts) == 1:
+            self._reasons.append(f"mixture {mixtures[0]!r} and read-out {readouts[0]!r}: no choice was left open")
             return mixtures[0], readouts[0]
-        data, n_witnesses = self._subset(ROWS_COMPARED), min(self._sizes[0], N_COMPARED)
-
-        def trial(mixture: Mixture, readout: Readout) -> MixtureTrial:
-            return self._try(self._problem(data, mixture, readout, n_witnesses), mixture, readout, n_witnesses).trial
-
-        best = trial(mixtures[0], readouts[0])
-        for readout in readouts[1:]:
-            if not self._is_late() and (other := trial(best.mixture, readout)).is_clearly_better(best):
+        data, n_witnesses = self._subset(ROWS_COMPARED, "mixtures and read-outs"), min(self._sizes[0], N_COMPARED)
+        first = best = self._try(data, mixtures[0], readouts[0], n_witnesses).trial
+        others = [(None, readout) for readout in readouts[1:]] + [(mixture, None) for mixture in mixtures[1:]]
+        for mixture, readout in others:
+            if self._is_late():
+                break
+            other = self._try(data, mixture or best.mixture, readout or best.readout, n_witnesses).trial
+            if other.is_clearly_better(best):
                 best = other
-        for mixture in mixtures[1:]:
-            if not self._is_late() and (other := trial(mixture, best.readout)).is_clearly_better(best):
-                best = other
+        is_default = "the default, and nothing else that was tried was clearly better"
+        why = is_default if best is first else "clearly better than the default"
+        self._reasons.append(f"mixture {best.mixture!r} and read-out {best.readout!r}: {why}")
         return best.mixture, best.readout
 
     def _grow(self, mixture: Mixture, readout: Readout) -> "tuple[int, _Tried | None]":
         """Return the number of neurons, and the trial with all rows if that was tried."""
-        data = self._subset(ROWS_GROWN)
-        best: _Tried | None = None
-        for n_witnesses in self._sizes if len(self._sizes) > 1 else ():
+        if len(self._sizes) == 1:
+            why = "as given" if self._mixing.n_witnesses is not None else f"for more than {_MAX_ROWS:,} samples"
+            self._reasons.append(f"{self._sizes[0]:,} neurons: {why}")
+            return self._sizes[0], None
+        data, best, why = self._subset(ROWS_GROWN, "numbers of neurons"), None, "the largest number that is tried"
+        for n_witnesses in self._sizes:
             if best is not None and self._is_late():
+                why = "no time was left to try more"
                 break
-            tried = self._try(self._problem(data, mixture, readout, n_witnesses), mixture, readout, n_witnesses)
+            tried = self._try(data, mixture, readout, n_witnesses)
             if best is not None and best.trial.loss - tried.trial.loss < _WORTH * _null_loss(tried.problem):
+                why = f"{n_witnesses:,} do not lower the error noticeably"
                 break
             best = tried
-        if best is None:
-            return self._sizes[0], None
+        assert best is not None
+        self._reasons.append(f"{best.trial.n_witnesses:,} neurons: {why}")
         return best.trial.n_witnesses, best if data is self._data else None
 
-    def _subset(self, n_most: int) -> TrainingSet:
-        """Return a random part of the data."""
+    def _subset(self, n_most: int, compared: str) -> TrainingSet:
+        """Return a random part of the data, with which something is compared."""
         n_rows = len(self._data)
         if n_rows <= n_most:
             return self._data
+        _LOGGER.info("%s are compared on %d of %d samples", compared, n_most, n_rows)
         chosen = child_generator(self._seed, "mixture", "rows").choice(n_rows, n_most, replace=False)
         return self._data.take(torch.from_numpy(np.sort(chosen)))
 
@@ -320,9 +360,10 @@ class _MixtureSearch:
             intercept=self._mixing.intercept,
         )
 
-    def _try(self, problem: ConvexProblem, mixture: Mixture, readout: Readout, n_witnesses: int) -> "_Tried":
+    def _try(self, data: TrainingSet, mixture: Mixture, readout: Readout, n_witnesses: int) -> "_Tried":
         """Return the best strength with its errors."""
-        whole, begin = problem, time.perf_counter()
+        begin = time.perf_counter()
+        whole = problem = self._problem(data, mixture, readout, n_witnesses)
         strengths = [ratio * _scale(problem) for ratio in RATIOS]
         if problem.dictionary.n_rows > _MAX_ROWS:
             problem, scores, rows = self._hold_out(problem, strengths)
@@ -331,7 +372,7 @@ class _MixtureSearch:
         validation = validation_of(problem, scores)
         place = int(validation.mean().argmin())
         own = Validation(
-            validation.method,
+            validation.method if problem is whole else HELD_OUT,
             validation.loss[place : place + 1],
             None if validation.accuracy is None else validation.accuracy[place : place + 1],
             validation.weight,
@@ -339,7 +380,8 @@ class _MixtureSearch:
         seconds = time.perf_counter() - begin
         trial = MixtureTrial(mixture, readout, n_witnesses, len(rows), RATIOS[place], own, seconds)
         self._trials.append(trial)
-        self._callback(len(self._trials), self._total)
+        self._done += n_witnesses * len(data)
+        self._callback(min(_PER_CENT * self._done // self._planned, _PER_CENT - 1), _PER_CENT)
         return _Tried(whole, trial, scores[place], rows)
 
     def _hold_out(self, problem: ConvexProblem, strengths: Sequence[float]) -> tuple[ConvexProblem, Tensor, Tensor]:
@@ -348,10 +390,15 @@ class _MixtureSearch:
         order = torch.from_numpy(child_generator(self._seed, "mixture", "held out").permutation(n_rows))
         order = order.to(problem.row_weight.device)
         n_held = min(n_rows // 5, _MAX_ROWS)
+        _LOGGER.info("strengths are compared on %d of %d samples, held out all at once", n_held, n_rows)
         held, kept = order[:n_held].sort().values, order[n_held:].sort().values
         path = solve_path(problem.take_rows(kept), [0.0], l2_strengths=strengths, tol=_ROUGHLY)
         left = problem.take_rows(held)
         return left, torch.stack([left.dictionary.matvec(own.coef) + own.intercept for own in path]), held
+
+    def _expect(self, *work: int) -> None:
+        """Plan the work, in neurons times rows, from here on."""
+        self._planned = self._done + sum(work)
 
     def _is_late(self) -> bool:
         return time.perf_counter() - self._begin > self._mixing.max_seconds

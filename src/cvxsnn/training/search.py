@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.parallel import Shared, one_thread, run_tasks
 from ..core.seeds import child_generator, child_seed
-from ..data.sequences import Sequences, TrainingSet
+from ..data.sequences import Sequences, TrainingSet, stratified_order
 from ..dictionary import Readout
 from ..network.spiking_network import OutputHead, SpikingNetwork, read_spikes
 from ..neurons import HiddenLayer
@@ -235,7 +236,8 @@ class _FamilySearch:
         can_have_delays = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
         self._max_delay = sequences.n_steps - 1 if can_have_delays else 0
         self._n_jobs = n_jobs if data.inputs.device.type == "cpu" else 1
-        order = torch.from_numpy(child_generator(seed, "tuning", "rows").permutation(len(data)))
+        labels = _labels(data) if len(data) > tuning.min_rows else None  # else every trial uses all sequences
+        order = stratified_order(labels, child_generator(seed, "tuning", "rows"), len(data))
         self._bench = Shared(_Bench(data, objective, score, tuning, seed, order))
         self._notify = callback or (lambda *_: None)
         self._generator = child_generator(seed, "tuning", "families")
@@ -317,6 +319,13 @@ class _Bench:
         """Return one in so many sequences, but not too few."""
         n_rows = min(len(self.data), max(self.tuning.min_rows, len(self.data) // share))
         return self.data if n_rows == len(self.data) else self.data.take(self.order[:n_rows].sort().values)
+
+
+def _labels(data: TrainingSet) -> npt.NDArray[Any] | None:
+    """Return the class of each sequence, that is its targets if many sequences have the same; else None."""
+    targets = [torch.as_tensor(own).cpu().numpy().reshape(len(data), -1) for own in data.targets.values()]
+    values, classes = np.unique(np.concatenate(targets, axis=1), axis=0, return_inverse=True)
+    return classes.ravel() if len(values) <= len(data) // 10 else None
 
 
 def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) -> Trial:

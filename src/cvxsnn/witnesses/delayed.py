@@ -1,6 +1,7 @@
 """Sampling witnesses with synaptic delays, whose thresholds and weights may come from training inputs."""
 
 import hashlib
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from .witness_set import Provenance, WitnessSet
 
 Geometry = Literal["scattered", "box", "dilated"]
 Weights = Literal["gaussian", "centred", "two-valued", "differences"]
+
+_LOGGER = logging.getLogger("cvxsnn")
 
 N_CALIBRATION = 256
 """Training sequences that thresholds are taken from, unless the caller says otherwise."""
@@ -424,6 +427,12 @@ def calibration_subset(sequences: Sequences, n_calibration: int, seed: int) -> S
         chosen = np.sort(generator.choice(len(sequences), n_calibration, replace=False))
     own = sequences.take(torch.from_numpy(chosen).to(sequences.device)).to("cpu")
     return Sequences(snap_inputs(own.inputs), own.lengths)
+
+
+def log_calibration(n_sequences: int, n_calibration: int = N_CALIBRATION) -> None:
+    """Tell the log if thresholds and weights are taken from a subset."""
+    if n_sequences > n_calibration:
+        _LOGGER.info("thresholds and weights are taken from %d of %d samples", n_calibration, n_sequences)
 
 
 def fingerprint(sequences: Sequences) -> str:

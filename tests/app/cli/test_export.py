@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.pipeline import make_pipeline
 from small_models import classes_of, classifier, make_sequences
 from tolerances import FLOAT64_SUM
 from typer.testing import CliRunner
 
-from cvxsnn import load, save
+from cvxsnn import SequenceScaler, load, save
 from cvxsnn.app import cli
 from cvxsnn.exchange import from_nir
 
@@ -80,3 +81,14 @@ def test_an_absent_library_is_asked_for_in_one_sentence(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nir", None)
     fail(r'pip install "cvxsnn\[nir\]"', "export", "model", "-o", "out.nir")
+
+
+def test_the_network_of_a_pipeline_is_exported_with_a_note_about_the_other_steps():
+    pipeline = make_pipeline(SequenceScaler("common"), classifier()).fit(SEQUENCES, classes_of(SEQUENCES))
+    save(pipeline, "pipeline")
+    exported = succeed("export", "pipeline", "-o", "out.nir")
+    assert "X is what the pipeline's other steps return: SequenceScaler" in exported.stdout
+    metadata = nir.read("out.nir").metadata
+    inputs = (pipeline[0].transform(SEQUENCES) - metadata["input_mean"]) / metadata["input_scale"]
+    scores = from_nir("out.nir")(torch.from_numpy(inputs)).detach().numpy()[:, 0]
+    np.testing.assert_allclose(scores, pipeline.decision_function(SEQUENCES), rtol=0, atol=FLOAT64_SUM)

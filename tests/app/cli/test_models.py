@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 from small_models import CONVEX_METHODS, OTHER_METHODS, classes_of, classifier, make_lists, make_sequences, sums
 from tolerances import REFITTED, ROUNDING
 from typer.testing import CliRunner
 
-from cvxsnn import SpikingClassifier, SpikingRegressor, load, save
+from cvxsnn import SequenceImputer, SequenceScaler, SpikingClassifier, SpikingRegressor, load, save
 from cvxsnn.app import cli
 
 SEQUENCES = make_sequences()
@@ -178,7 +179,7 @@ BAD_FITS = {
     "objects": (["objects.npz", "-o", "new"], "of numbers or strings, but objects.npz is something else"),
     "text": (["text.npz", "-o", "new"], "expected a NumPy archive"),
     "NaN": (["nan.npz", "-o", "new"], "finite sequences"),
-    "NaN in rows": (["nan_rows.npz", "-o", "new"], "Input X contains NaN"),
+    "NaN in rows": (["nan_rows.npz", "-o", "new"], "expected finite rows, got NaN"),
     "one class": (["one.npz", "-o", "new"], "at least two classes"),
     "strings to regress": (["data.npz", "-o", "new", "--regress"], "expected numeric targets"),
     "hidden": (["data.npz", "-o", "new", "--hidden", "many"], "expected widths such as 256,512, got 'many'"),
@@ -194,7 +195,7 @@ BAD_FITS = {
         "l2_strength to be a finite number, zero or above, got -1",
     ),
     "second strength of the L1 norm": (
-        ["data.npz", "-o", "new", "--l2-strength", "0.1"],
+        ["data.npz", "-o", "new", "--l2-strength", "0.1", "--penalty", "l1"],
         "l2_strength=0 for the penalty 'l1', got 0.1: use penalty='elastic-net'",
     ),
     "no strength": (
@@ -289,3 +290,16 @@ def test_a_full_disk_leaves_the_old_model(monkeypatch):
 def test_the_commands_are_listed():
     shown = run("--help").stdout
     assert all(command in shown for command in ("demo", "fit", "predict", "certify"))
+
+
+def test_a_pipeline_predicts_from_data_with_gaps_and_is_certified_again():
+    gaps = np.where(SEQUENCES > 1.5, np.nan, SEQUENCES)
+    np.savez("gaps.npz", X=gaps, y=LABELS)
+    model = make_pipeline(SequenceImputer(), SequenceScaler(), classifier()).fit(gaps, LABELS)
+    save(model, "pipeline")
+    predicted = succeed("predict", "pipeline", "gaps.npz")
+    assert predicted.stdout.split() == model.predict(gaps).tolist()
+    assert f"score against y: {model.score(gaps, LABELS):.4f}" in predicted.stderr
+    assert "proven: no other read-out" in succeed("certify", "pipeline", "gaps.npz").stdout
+    save(classifier().fit(SEQUENCES, LABELS), "model")
+    fail("fill the gaps with SequenceImputer first", "predict", "model", "gaps.npz")

@@ -19,7 +19,7 @@ from tolerances import ROUNDING
 from torch import nn
 
 from cvxsnn import InvalidInputError, reconstruct_readout
-from cvxsnn.exchange.libraries import import_library
+from cvxsnn.core.libraries import import_library
 
 logging.getLogger("torch._library.triton").setLevel(logging.ERROR)  # SpikingJelly asks for a GPU's compiler
 

@@ -20,7 +20,7 @@ def export(
     """Write a saved model in a format of other libraries."""
     from ...estimators.files import load
     from ...exchange.nir import to_nir, write_nir
-    from ..models import input_scale, network_of
+    from ..models import input_scale, network_of, split_pipeline
 
     with plain_errors():
         if to != "nir":
@@ -28,12 +28,15 @@ def export(
                 f"expected --to nir, got {to!r}: other libraries have no file format, so use cvxsnn.exchange in Python"
             )
         check_folder(output)
-        found = load(model)
+        transformers, found = split_pipeline(load(model))
         graph = to_nir(network_of(found), lossy=lossy, dt=dt)
         note, scale = "", input_scale(found)
         if scale is not None:
             graph.metadata |= {"input_mean": scale[0], "input_scale": scale[1]}
             note = "; it reads (X − input_mean) / input_scale, see its metadata"
+        if transformers:
+            names = ", ".join(type(transformer).__name__ for transformer in transformers)
+            note += f"; X is what the pipeline's other steps return: {names}"
         write_nir(graph, output)
         kind = "lossy" if lossy else "exact"
         say(f"saved: {output}, {kind} graph of {len(graph.nodes)} nodes, dt {dt:g} s{note}")

@@ -1,23 +1,33 @@
 """``cvxsnn fit``, ``predict`` and ``certify``: models in files."""
 
+import csv
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 import typer
 from rich.console import Console
 
 from ...core.errors import InvalidInputError
 from .common import ModelFile, app, check_folder, parse_widths, plain_errors, say, show
-
-DataFile = Annotated[Path, typer.Argument(help="A .npz file with arrays X and y (np.savez).")]
+from .data_files import DataFile, FeatureColumns, IdColumn, IsSeries, LabelColumn, TimeColumn, read_data
 
 
 @app.command()
 def fit(
     data: DataFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
+    id_column: IdColumn = None,
+    time: TimeColumn = None,
+    label: LabelColumn = None,
+    features: FeatureColumns = None,
+    series: IsSeries = False,
+    layout: Annotated[
+        str | None, typer.Option(help="channels-first if X of an .npz file is (n_samples, n_channels, n_steps).")
+    ] = None,
     method: Annotated[str, typer.Option(help="cvx, sg, sg-cvx, sg-sg, cvx-sg, r or r-cvx.")] = "cvx",
     hidden: Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 256,512.")] = None,
     subnetworks: Annotated[int | None, typer.Option(min=1, help="Parallel subnetworks.")] = None,
@@ -39,14 +49,15 @@ def fit(
     regress: Annotated[bool, typer.Option("--regress", help="Predict real numbers instead of classes.")] = False,
 ) -> None:
     """Train a spiking network on a data file and save it."""
-    from ...data.npz import read_data
     from ...estimators import SpikingClassifier, SpikingRegressor
     from ...estimators.files import save
     from ...training.surrogate.settings import SurrogateSettings
 
     with plain_errors():
-        X, y, weight = read_data(data, needs_targets=True)
         check_folder(output)
+        found = read_data(data, id_column, time, label, features, series, needs_targets=True)
+        if found.is_table:
+            say(f"read: {found}")
         kind = SpikingRegressor if regress else SpikingClassifier
         model = kind(
             method,
@@ -63,15 +74,16 @@ def fit(
             penalty=penalty,
             l1_strength=_strength("--strength", strength),
             l2_strength=_strength("--l2-strength", l2_strength),
+            layout=layout,
             surrogate=SurrogateSettings(epochs=epochs, seed=seed),
             random_state=seed,
             verbose=True,
         )
-        model.fit(X, y, sample_weight=weight)
+        model.fit(found.X, found.y, sample_weight=found.weight)
         save(model, output)
         show(model.network_)
         name = "R²" if regress else "accuracy"
-        say(f"{name} on the training data: {model.score(X, y):.4f}")
+        say(f"{name} on the training data: {model.score(found.X, found.y):.4f}")
         say(f"certificate: {model.certificate_ or f'none, method {method} proves nothing'}")
         say(f"saved: {output}")
 
@@ -79,27 +91,47 @@ def fit(
 @app.command()
 def predict(
     model: ModelFile,
-    data: Annotated[Path, typer.Argument(help="A .npz file with an array X.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .npz file to write; else text.")] = None,
+    data: DataFile,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A .npz or .csv file to write; else text.")
+    ] = None,
+    id_column: IdColumn = None,
+    time: TimeColumn = None,
+    label: LabelColumn = None,
+    features: FeatureColumns = None,
+    series: IsSeries = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Also write the probabilities of the classes.")] = False,
 ) -> None:
-    """Predict with a saved model: one prediction per line, or an array `y` in a file."""
+    """Predict with a saved model: one prediction per line, or a file with an array `y` or a table."""
     from ...core.storage import write_atomically
-    from ...data.npz import read_data
 
     with plain_errors():
         estimator = _load_estimator(model)
-        X, y, _ = read_data(data, needs_targets=False)
-        predicted = estimator.predict(X)
-        if output is None:
+        if proba and not hasattr(estimator, "predict_proba"):
+            raise InvalidInputError("expected a classifier that predicts probabilities for --proba, got another model")
+        found = read_data(data, id_column, time, label, features, series, needs_targets=False, model=estimator)
+        predicted = estimator.predict(found.X)
+        shares = estimator.predict_proba(found.X) if proba else None
+        if output is not None and output.suffix != ".csv":
+            arrays = {"y": predicted, "ids": found.ids, "proba": shares}
+            write_atomically(output, _archive({name: array for name, array in arrays.items() if array is not None}))
+        elif output is None and found.ids is None and not proba:
             for value in predicted.tolist():
                 typer.echo(value)
         else:
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, y=predicted.astype(str) if predicted.dtype == object else predicted)
-            write_atomically(output, buffer.getvalue())
+            ids = {} if found.ids is None else {id_column or "id": found.ids}
+            columns = ids | _columns("y", None, predicted)
+            if shares is not None:
+                columns |= _columns("probability", estimator.classes_, shares)
+            text = _csv(columns)
+            if output is None:
+                typer.echo(text, nl=False)
+            else:
+                write_atomically(output, text.encode())
+        if output is not None:
             say(f"saved: {output}")
-        if y is not None:
-            Console(stderr=True).print(f"score against y: {estimator.score(X, y):.4f}")
+        if found.y is not None:
+            Console(stderr=True).print(f"score against y: {estimator.score(found.X, found.y):.4f}")
 
 
 @app.command()
@@ -110,14 +142,23 @@ def certify(
         bool, typer.Option("--complete", help="Also over all neurons, not only the sampled ones.")
     ] = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time for --complete, for each output.")] = 60.0,
+    id_column: IdColumn = None,
+    time: TimeColumn = None,
+    label: LabelColumn = None,
+    features: FeatureColumns = None,
+    series: IsSeries = False,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
-    from ...data.npz import read_data
+    from ..models import split_pipeline
 
     with plain_errors():
-        estimator = _load_estimator(model)
-        X, y, weight = read_data(data, needs_targets=True)
-        found = estimator.certify(X, y, weight)
+        loaded = _load_estimator(model)
+        transformers, estimator = split_pipeline(loaded)
+        given = read_data(data, id_column, time, label, features, series, needs_targets=True, model=loaded)
+        X = given.X
+        for transformer in transformers:
+            X = transformer.transform(X)
+        found = estimator.certify(X, given.y, given.weight)
         stated = estimator.certificate_
         say(f"found now:  {found}")
         say(f"as saved:   {stated}")
@@ -132,7 +173,7 @@ def certify(
         if not complete:
             say("not proven: anything about other neurons (see --complete), or about new data")
             return
-        whole = estimator.certify_complete(X, y, weight, max_seconds=seconds)
+        whole = estimator.certify_complete(X, given.y, given.weight, max_seconds=seconds)
         say(f"over all:   {whole.certificate}")
         say(f"proven: no read-out of any {whole.family}, however many, has an objective lower by more than that")
         if not whole.is_finished:
@@ -157,3 +198,30 @@ def _strength(option: str, text: str) -> float | str:
         return float(text)
     except ValueError:
         raise InvalidInputError(f"expected a number or auto for {option}, got {text!r}") from None
+
+
+def _archive(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return arrays as the content of a NumPy archive, without objects."""
+    buffer = io.BytesIO()
+    plain: dict[str, Any] = {
+        name: array.astype(str) if array.dtype == object else array for name, array in arrays.items()
+    }
+    np.savez_compressed(buffer, **plain)
+    return buffer.getvalue()
+
+
+def _columns(name: str, labels: Any, values: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Return an array as named columns; ``labels`` tell columns apart, by default numbers."""
+    if values.ndim == 1:
+        return {name: values}
+    labels = range(values.shape[1]) if labels is None else labels
+    return {f"{name}_{label}": column for label, column in zip(labels, values.T, strict=True)}
+
+
+def _csv(columns: Mapping[str, npt.NDArray[Any]]) -> str:
+    """Return columns as text, with their names in the first line."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    return buffer.getvalue()

@@ -33,6 +33,7 @@ class Status(Enum):
     CONVERGED = "the certified relative gap is within the tolerance"
     ITERATION_LIMIT = "the solver used up its iterations"
     STALLED = "the solver could not improve further in float64"
+    ROUNDED = "float64 cannot tell targets apart that differ so little from their mean, so subtract the mean from them"
     STOPPED = "it was stopped before the end"
 
 

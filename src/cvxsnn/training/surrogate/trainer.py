@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...convex.objective import Objective
+from ...convex.objective import Head, Objective
 from ...core.errors import InvalidInputError
 from ...core.seeds import child_generator, child_seed
 from ...core.storage import read_tensors, write_tensors
@@ -32,6 +32,9 @@ from .settings import Epoch, SurrogateRun, SurrogateSettings, target_scale
 from .simultaneous import score_simultaneously
 from .single import SingleAdam
 from .stacked import StackedAdam
+
+_RESOLUTION = 0.01
+"""Rounding of real targets, relative to their spread, above which gradients would fit it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +236,8 @@ class _BatchData:
         self._lengths = torch.stack(lengths) if lengths else None
         parts = [job.objective.heads(own) for job, own in zip(jobs, sets, strict=True)]
         self.scales = [target_scale(heads, weight) for heads, weight in parts]
+        for (heads, _), scale in zip(parts, self.scales, strict=True):
+            _check_resolution(heads, scale, dtype)
         self._heads = parts[0][0]
         rows = self.inputs.shape[:2]
         self._row_weight = torch.stack([weight for _, weight in parts]).to(dtype).view(*rows, -1)
@@ -257,6 +262,16 @@ class _BatchData:
             values = head.loss.value(scores[..., head.columns].flatten(0, 1), self._targets[h][own].flatten(0, 2))
             total = total + self._head_weights[:, h] * (values.view(n_networks, -1) * weight).sum(1)
         return total
+
+
+def _check_resolution(heads: Sequence[Head], scale: float, dtype: torch.dtype) -> None:
+    """Refuse real targets whose differences would be lost in the arithmetic of training."""
+    largest = max((float(head.targets.abs().max()) for head in heads if head.loss.is_regression), default=0.0)
+    if largest * torch.finfo(dtype).eps > _RESOLUTION * scale:
+        raise InvalidInputError(
+            f"expected targets whose differences {dtype} can hold, to train by gradients, got values up to "
+            f"{largest:.3g} with a spread of {scale:.3g}: subtract their mean first"
+        )
 
 
 class _TrainingBatch:

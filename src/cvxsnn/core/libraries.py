@@ -1,10 +1,10 @@
-"""Optional libraries: imported on demand, with one sentence where one is missing or an exchange is lossy."""
+"""Optional libraries: imported on demand, with one sentence where one is missing."""
 
 import importlib
 import warnings
 from typing import Any
 
-from ..core.errors import LossyExchangeWarning, MissingLibraryError, first_line
+from .errors import MissingLibraryError, first_line
 
 
 def import_library(module: str, extra: str) -> Any:
@@ -32,8 +32,3 @@ def import_library(module: str, extra: str) -> Any:
             f"expected {module.partition('.')[0]} to be installed, got {first_line(error)!r}: "
             f'pip install "cvxsnn[{extra}]"'
         ) from None
-
-
-def warn_lossy(what: str) -> None:
-    """Warn of what an exchange has lost."""
-    warnings.warn(f"lossy: {what}", LossyExchangeWarning, stacklevel=3)

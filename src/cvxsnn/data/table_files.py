@@ -1,0 +1,233 @@
+"""Data on disk for the command line: CSV and Parquet tables, read with pandas."""
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.errors import DataFileError, InvalidInputError, first_line
+from ..core.libraries import import_library
+from .tables import TableSequences, check_columns, list_names, numbers_of, sequences_from_table, show_key
+
+_CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
+_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
+
+_UNREADABLE = (ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, ValueError, Warning)
+"""What pandas and pyarrow raise on damaged or other files."""
+
+
+def is_table_file(path: Path) -> bool:
+    """Return whether the name of a file says that it is a CSV or Parquet table."""
+    return _kind(path) in (*_CSV, *_PARQUET)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the options of a command say about the columns of a table.
+
+    Parameters
+    ----------
+    id, time, label : str or None
+        Names of columns.
+    features : sequence of str or None
+        Names of columns; None for all others.
+    is_series : bool
+        Whether each row is a sequence, and its columns are the steps of one feature.
+    """
+
+    id: str | None = None
+    time: str | None = None
+    label: str | None = None
+    features: Sequence[str] | None = None
+    is_series: bool = False
+
+
+def read_samples(
+    path: Path,
+    columns: Columns,
+    *,
+    needs_targets: bool,
+    is_sequential: bool | None = None,
+    has_gaps: bool = False,
+) -> Any:
+    """Return inputs, targets and ids of a table in a file; the latter two may be None.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    columns : Columns
+        Which columns are what.
+    needs_targets : bool
+        Whether a column of labels is needed.
+    is_sequential : bool, optional
+        Whether sequences are expected, or rows. By default a table with times or repeated ids has one row per step.
+    has_gaps : bool
+        Whether cells may be empty, because they are filled later.
+
+    Returns
+    -------
+    X, y, ids : list of DataFrame or of arrays, or DataFrame; array or None; array or None
+        A table per sequence, an array per series, or a table with one row per sample.
+    """
+    if columns.time is not None and columns.id is None:
+        raise InvalidInputError("expected --id with --time, got none: name the column that tells sequences apart")
+    table = read_table(path, columns.id)
+    if needs_targets and columns.label is None:
+        raise InvalidInputError(
+            f"expected --label to name the column to predict, got none: choose among {list_names(table.columns)}"
+        )
+    if columns.is_series:
+        return _read_series(table, columns, has_gaps)
+    if columns.id is None:
+        if is_sequential:
+            raise InvalidInputError("expected --id and --time, or --series, for a model of sequences, got none of them")
+        return _read_rows(table, columns, has_gaps)
+    check_columns(table, [columns.id])
+    if is_sequential or columns.time is not None or not table[columns.id].is_unique:
+        return _read_long(table, columns, has_gaps)
+    return _read_rows(table, columns, has_gaps)
+
+
+def read_table(path: Path, text: str | None = None) -> Any:
+    """Return the table in a CSV or Parquet file.
+
+    Parameters
+    ----------
+    path : Path
+        The file. A CSV file has the names of the columns in its first line; commas, semicolons or tabs separate them.
+    text : str, optional
+        A column that is read as text, so that 007 does not become 7.
+
+    Returns
+    -------
+    DataFrame
+        The table, with at least one row. Columns without a name, such as an index that pandas has written, are left
+        out.
+    """
+    pandas = import_library("pandas", "tables")
+    is_parquet = _kind(path) in _PARQUET
+    if is_parquet:
+        import_library("pyarrow", "tables")
+    try:
+        table = pandas.read_parquet(path) if is_parquet else _read_csv(pandas, path, text)
+    except FileNotFoundError:
+        raise DataFileError(f"expected a data file at {path}, found nothing") from None
+    except _UNREADABLE as error:
+        kind = "a Parquet table" if is_parquet else "a CSV table with the names of its columns in the first line"
+        raise DataFileError(f"expected {kind}, but {path} cannot be read as one: {first_line(error)}") from None
+    if not len(table):
+        raise DataFileError(f"expected a table with rows in {path}, got {len(table.columns)} columns and no rows")
+    return table
+
+
+def _read_long(table: Any, columns: Columns, has_gaps: bool) -> TableSequences:
+    """Return the sequences of a table with one row per step."""
+    assert columns.id is not None
+    found = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
+    for name, part in () if has_gaps else zip(found.ids, found.X, strict=True):
+        _check_filled(part, f"sequence {show_key(name)}")
+    return found
+
+
+def _read_rows(table: Any, columns: Columns, has_gaps: bool) -> tuple[Any, Any, Any]:
+    """Return the samples of a table with one row each."""
+    X, y, ids = _divide(table, columns)
+    if not has_gaps:
+        _check_filled(X)
+    return X, y, ids
+
+
+def _read_series(table: Any, columns: Columns, has_gaps: bool) -> tuple[Any, Any, Any]:
+    """Return rows as sequences of one feature, up to their last number."""
+    X, y, ids = _divide(table, columns)
+    if columns.features is None:
+        _check_alike(list(X.columns))
+    values = numbers_of(X, "row")
+    lengths = [int(np.flatnonzero(row)[-1]) + 1 if row.any() else 1 for row in ~np.isnan(values)]
+    for number, length in () if has_gaps else enumerate(lengths):
+        _check_filled(X.iloc[number : number + 1, :length], f"row {number}")
+    return [row[:length, None] for row, length in zip(values, lengths, strict=True)], y, ids
+
+
+def _check_alike(names: Sequence[str]) -> None:
+    """Refuse names that differ in more than numbers: a label that was not named would be read as a step."""
+    stems = [re.sub(r"\d+", "", str(name)) for name in names]
+    usual = max(stems, key=stems.count)
+    others = [name for name, stem in zip(names, stems, strict=True) if stem != usual]
+    if others:
+        raise InvalidInputError(
+            "expected columns of steps with names that differ in their numbers, such as "
+            f"{names[stems.index(usual)]!r}, got {list_names(others)} too: name a label with --label, an id with --id, "
+            "or choose columns with --features"
+        )
+
+
+def _divide(table: Any, columns: Columns) -> tuple[Any, npt.NDArray[Any] | None, npt.NDArray[Any] | None]:
+    """Return features, labels and ids of a table with one row per sample."""
+    special = [name for name in (columns.id, columns.label) if name is not None]
+    check_columns(table, [*special, *(columns.features or [])])
+    chosen = columns.features or [name for name in table.columns if name not in special]
+    if not chosen:
+        raise InvalidInputError(f"expected columns of numbers beside {list_names(special)}, got none")
+    ids = None if columns.id is None else table[columns.id].to_numpy()
+    if columns.label is None:
+        return table[list(chosen)], None, ids
+    labels = table[columns.label]
+    if labels.isna().any():
+        row = int(labels.isna().argmax())
+        raise InvalidInputError(f"expected a label in every row of column {columns.label!r}, got none in row {row}")
+    return table[list(chosen)], labels.to_numpy(), ids
+
+
+def _check_filled(table: Any, where: str | None = None) -> None:
+    """Refuse cells without a finite number."""
+    gaps = np.argwhere(~np.isfinite(numbers_of(table, "row")))
+    if len(gaps):
+        row, column = map(int, gaps[0])
+        raise InvalidInputError(
+            f"expected a number in every cell, got a gap in column {table.columns[column]!r} of "
+            f"{where or f'row {row}'}: fill or drop gaps first"
+        )
+
+
+def _kind(path: Path) -> str:
+    """Return the suffix of a file, in front of that of a compression."""
+    suffix = path.suffix.lower()
+    return path.with_suffix("").suffix.lower() if suffix in _COMPRESSIONS else suffix
+
+
+def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
+    separator = "\t" if _kind(path) == ".tsv" else ","
+    header = str(pandas.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns[0])
+    other = max(",;\t", key=header.count)
+    separator = other if other in header else separator
+    # Where a comma is the decimal point, semicolons separate the cells.
+    tables = [_parse(pandas, path, separator, decimal, text) for decimal in (".,"[: 2 if separator == ";" else 1])]
+    table = max(tables, key=lambda table: sum(dtype.kind in "biuf" for dtype in table.dtypes))
+    is_unnamed = table.columns.str.startswith("Unnamed:")
+    if is_unnamed.any():
+        warnings.warn(f"{path} has columns without a name: they are left out", stacklevel=3)
+    return table.loc[:, ~is_unnamed]
+
+
+def _parse(pandas: Any, path: Path, separator: str, decimal: str, text: str | None) -> Any:
+    with warnings.catch_warnings():
+        # Rows with more cells than there are names would be cut.
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
+        return pandas.read_csv(
+            path,
+            sep=separator,
+            decimal=decimal,
+            index_col=False,
+            dtype={} if text is None else {text: str},
+            skipinitialspace=True,
+            low_memory=False,  # one type for a whole column
+            float_precision="round_trip",  # the same bits as in the program that wrote them
+            encoding="utf-8-sig",
+        )

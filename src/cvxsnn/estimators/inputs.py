@@ -1,0 +1,268 @@
+"""What users pass as X, read as sequences: arrays, lists of arrays or of tables, rows."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.utils.validation import _get_feature_names, _num_samples, validate_data
+
+from ..core.checks import check_choice
+from ..core.errors import InvalidInputError
+from ..data.sequences import FILL_SEQUENCES, Sequences, as_matrix, check_finite
+from ..data.tables import is_frame, list_names, numbers_of, show_key
+
+_LAYOUTS = ("channels-last", "channels-first")
+
+_MANY_FEATURES = 10
+"""From how many numbers on a single step of arrays is more likely a series of a single channel."""
+
+_TIME_NAMES = ("time", "timestamp", "date", "datetime", "step", "time_step", "timestep", "t")
+
+
+def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
+    """Return what was passed as X as sequences, and check it against what was learned in ``fit``.
+
+    Parameters
+    ----------
+    estimator : SpikingEstimator
+        Its ``layout`` says how to read arrays.
+    X : array, list of arrays or of tables, table
+        Sequences, or rows.
+    reset : bool
+        Whether to learn ``n_features_in_``, ``feature_names_in_`` and whether there are sequences or rows, rather than
+        to check them.
+
+    Returns
+    -------
+    Sequences
+        The values in float64.
+    """
+    if estimator.layout is not None:
+        check_choice("layout", estimator.layout, _LAYOUTS)
+    is_sequential = not is_tabular(X)
+    sequences = (_read_sequences if is_sequential else _read_rows)(estimator, X, reset)
+    if reset:
+        estimator._is_sequential = is_sequential
+    return sequences
+
+
+def is_tabular(data: Any) -> bool:
+    """Return whether data are one row per sample, in any form that scikit-learn accepts, rather than sequences."""
+    if isinstance(data, (np.ndarray, torch.Tensor)) and data.dtype != object:
+        return data.ndim != 3
+    if isinstance(data, Mapping):
+        data = list(data.values())
+    elif _is_series(data):
+        data = data.tolist()
+    if not isinstance(data, (Sequence, np.ndarray)) or isinstance(data, str):
+        return True
+    return not any(_depth(part) == 2 for part in data)
+
+
+def refuse_long_table(X: Any, y: Any) -> None:
+    """Refuse a table with one row per step where one row per sample is expected; warn of what looks like one."""
+    if isinstance(X, np.ndarray) or not is_frame(X) or not hasattr(y, "__len__"):
+        return
+    names = [name for name in X.columns if isinstance(name, str)]
+    time = next((name for name in names if name.lower() in _TIME_NAMES), None)
+    ids = sorted((name for name in names if name != time), key=lambda name: not _is_id(name))
+    n_targets = _num_samples(y)
+    if n_targets != len(X):
+        found = next((name for name in ids if _n_different(X[name]) == n_targets), None)
+        if found is not None:
+            raise InvalidInputError(
+                f"expected one row per target, got {len(X)} rows for {n_targets} targets and as many values of "
+                f"{found!r}: if X has one row per step, pass the sequences that cvxsnn.data.sequences_from_table(X, "
+                f"id={found!r}, time={time!r}) returns"
+            )
+    elif time is not None and ids and _is_id(ids[0]) and _n_different(X[ids[0]]) < len(X):
+        warnings.warn(
+            f"each row of X is read as a sample of its own, but values of {ids[0]!r} repeat and there is a column "
+            f"{time!r}: if X has one row per step, pass the sequences that cvxsnn.data.sequences_from_table returns, "
+            "and if not, drop these columns",
+            stacklevel=4,
+        )
+
+
+def _is_id(name: str) -> bool:
+    return name.lower() in ("id", "sequence", "series", "case") or name.lower().endswith("_id")
+
+
+def _n_different(column: Any) -> int:
+    """Return the number of different values of a column; values that cannot be compared are all different."""
+    try:
+        return int(column.nunique())
+    except (TypeError, ValueError):
+        return len(column)
+
+
+def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
+    """Return rows as sequences of one step."""
+    if not reset and estimator._is_sequential:
+        raise InvalidInputError(_sequences_expected(estimator, X))
+    if estimator.layout == "channels-first":
+        raise InvalidInputError(
+            "expected an array (n_samples, n_channels, n_steps) or a list of arrays (n_channels, n_steps_i) for "
+            "layout='channels-first', got rows: pass X[:, None, :] if each row is a series of one channel"
+        )
+    if is_frame(X):
+        numbers_of(X, "row")
+    X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
+    rows = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    check_finite(rows, "rows", "impute them first, for example with SimpleImputer of scikit-learn")
+    return Sequences(rows[:, None, :])
+
+
+def _sequences_expected(estimator: Any, X: Any) -> str:
+    """Return a sentence for rows that are passed to a model of sequences."""
+    n_features = estimator.n_features_in_
+    width = X.shape[1] if getattr(X, "ndim", 0) == 2 else None
+    rows = "rows of features" if width is None else f"rows of {width} features"
+    text = f"expected sequences with {n_features} features as in fit, got {rows}"
+    if width == n_features:
+        return f"{text}: if this is one sequence, pass it in a list, [x]"
+    if is_frame(X) and set(getattr(estimator, "feature_names_in_", ())) < set(X.columns):
+        return f"{text}: if this table has one row per step, pass what sequences_from_table of cvxsnn.data returns"
+    return f"{text}: pass an array (n_samples, n_steps, n_features) or a list with one array or table per sequence"
+
+
+def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:
+    """Return sequences in the layout of the estimator, with their names learned or checked."""
+    keys, parts = _parts(X)
+    has_names = parts is not None and any(map(is_frame, parts))
+    if parts is None:
+        sequences = Sequences.from_raw(_with_steps_first(X, estimator.layout))
+    else:
+        read = _read_frames if has_names else _read_matrices
+        sequences = Sequences.from_raw(read(keys, parts, estimator.layout))
+    example = parts[0] if parts is not None and has_names else sequences.inputs[0].numpy()
+    if reset and estimator.layout is None and not has_names:
+        _refuse_one_long_step(sequences)
+    _names_of(example)
+    if not reset:
+        _check_as_in_fit(estimator, sequences, example)
+    validate_data(estimator, example, reset=reset, skip_check_array=True)
+    return sequences
+
+
+def _parts(X: Any) -> tuple[Sequence[Any], list[Any] | None]:
+    """Return names and values of the sequences of a list or mapping; no values for an array."""
+    if isinstance(X, Mapping):
+        return list(X), list(X.values())
+    if _is_series(X):
+        return X.index.tolist(), X.tolist()
+    is_array = isinstance(X, (np.ndarray, torch.Tensor)) and X.dtype != object
+    return range(len(X)), None if is_array else list(X)
+
+
+def _with_steps_first(X: Any, layout: str | None) -> Any:
+    """Return an array (n_samples, n_steps, n_features)."""
+    if layout != "channels-first":
+        return X
+    return np.ascontiguousarray(np.swapaxes(X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X, 1, 2))
+
+
+def _read_matrices(keys: Sequence[Any], parts: list[Any], layout: str | None) -> list[npt.NDArray[np.float64]]:
+    """Return arrays (n_steps_i, n_features)."""
+    matrices = [as_matrix(key, part) for key, part in zip(keys, parts, strict=True)]
+    if layout == "channels-first":
+        return [matrix.T for matrix in matrices]
+    heights, widths = ({matrix.shape[axis] for matrix in matrices} for axis in (0, 1))
+    if len(widths) > 1 and len(heights) == 1:
+        n_rows = heights.pop()
+        raise InvalidInputError(
+            f"expected arrays (n_steps_i, n_features) with equally many features, got {n_rows} rows and from "
+            f"{min(widths)} to {max(widths)} columns: if they are (n_channels, n_steps_i), give the estimator "
+            "layout='channels-first'"
+        )
+    return matrices
+
+
+def _read_frames(keys: Sequence[Any], frames: list[Any], layout: str | None) -> list[npt.NDArray[np.float64]]:
+    """Return the values of tables with the same columns."""
+    if layout == "channels-first":
+        raise InvalidInputError(
+            "expected arrays for layout='channels-first', got tables, whose columns are the features: leave layout out"
+        )
+    if not all(map(is_frame, frames)):
+        raise InvalidInputError("expected a list of tables or a list of arrays, got both: use one or the other")
+    columns = list(frames[0].columns)
+    values = []
+    for key, frame in zip(keys, frames, strict=True):
+        if list(frame.columns) != columns:
+            raise InvalidInputError(
+                f"expected the columns of sequence {show_key(keys[0])}, {list_names(columns)}, in every sequence, got "
+                f"{_difference(columns, list(frame.columns))} in sequence {show_key(key)}: select the "
+                "same columns in one order"
+            )
+        values.append(numbers_of(frame, f"sequence {show_key(key)}"))
+        for column, numbers in zip(columns, values[-1].T, strict=True):
+            check_finite(numbers, f"numbers in column {column!r} of sequence {show_key(key)}", FILL_SEQUENCES)
+    return values
+
+
+def _refuse_one_long_step(sequences: Sequences) -> None:
+    if sequences.n_steps == 1 and sequences.n_features >= _MANY_FEATURES:
+        raise InvalidInputError(
+            "expected sequences (n_samples, n_steps, n_features), got a single step of "
+            f"{sequences.n_features} features each: give the estimator layout='channels-first' if X is "
+            "(n_samples, n_channels, n_steps), or layout='channels-last' if there is indeed one step"
+        )
+
+
+def _check_as_in_fit(estimator: Any, sequences: Sequences, example: Any) -> None:
+    """Refuse sequences with other features than those of ``fit``, or for a model of rows."""
+    learned = getattr(estimator, "feature_names_in_", None)
+    names = _names_of(example)
+    if learned is not None and names is not None and list(names) != list(learned):
+        raise InvalidInputError(
+            f"expected the columns of fit, {list_names(learned)}, got {_difference(list(learned), list(names))}: "
+            "select the columns model.feature_names_in_ in this order"
+        )
+    n_features = estimator.n_features_in_
+    if sequences.n_features == n_features and estimator._is_sequential:
+        return
+    expected = "sequences with" if estimator._is_sequential else "rows of"
+    is_swapped = estimator._is_sequential and sequences.lengths is None and sequences.n_steps == n_features
+    hint = f" and {n_features} steps: swap the axes of steps and features" if is_swapped else ""
+    raise InvalidInputError(
+        f"expected {expected} {n_features} features as in fit, got sequences with {sequences.n_features} features{hint}"
+    )
+
+
+def _names_of(table: Any) -> npt.NDArray[Any] | None:
+    """Return the names of the columns as scikit-learn understands them; None for numbers and for arrays."""
+    try:
+        names: npt.NDArray[Any] | None = _get_feature_names(table)
+    except TypeError:
+        raise InvalidInputError(
+            "expected names of columns that are all strings, got others too: frame.columns = frame.columns.astype(str)"
+        ) from None
+    return names
+
+
+def _difference(expected: list[Any], found: list[Any]) -> str:
+    """Return what differs between two lists of columns, in words."""
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected]
+    if missing and extra:
+        return f"{list_names(extra)} but no {list_names(missing)}"
+    if missing or extra:
+        return f"no {list_names(missing)}" if missing else f"{list_names(extra)} too"
+    return f"the order {list_names(found)}"
+
+
+def _is_series(data: Any) -> bool:
+    return hasattr(data, "iloc") and data.ndim == 1
+
+
+def _depth(part: Any) -> int:
+    """Return how many levels of numbers in lists there are."""
+    if hasattr(part, "ndim"):
+        return int(part.ndim)
+    if not isinstance(part, Sequence) or isinstance(part, str):
+        return 0
+    return 1 + (_depth(part[0]) if len(part) else 0)

@@ -1,0 +1,7 @@
+"""Transformers of sequences: gaps filled, values scaled, lengths changed."""
+
+from .imputer import SequenceImputer
+from .resampler import SequenceResampler
+from .scaler import SequenceScaler
+
+__all__ = ["SequenceImputer", "SequenceResampler", "SequenceScaler"]

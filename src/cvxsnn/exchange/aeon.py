@@ -1,0 +1,185 @@
+"""Our estimators as estimators of aeon.
+
+aeon puts channels before time points, we put steps before features; all else is passed on. This module needs aeon, and
+``cvxsnn.exchange`` does not import it: ``from cvxsnn.exchange.aeon import AeonSpikingClassifier``.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from ..convex import Certificate
+from ..core.errors import InvalidInputError
+from ..core.libraries import import_library
+from ..estimators import SpikingClassifier, SpikingRegressor
+
+__all__ = ["AeonSpikingClassifier", "AeonSpikingRegressor"]
+
+_BaseClassifier: Any = import_library("aeon.classification", "aeon").BaseClassifier
+_BaseRegressor: Any = import_library("aeon.regression", "aeon").BaseRegressor
+
+_TAGS = {
+    "X_inner_type": ["np-list", "numpy3D"],
+    "capability:multivariate": True,
+    "capability:unequal_length": True,
+}
+_SMALL: dict[str, Any] = {"hidden": (16,), "witnesses": "gaussian", "random_state": 0}
+"""Parameters for aeon's checks: quick, and not the defaults."""
+
+
+def _steps_first(X: Any) -> Any:
+    """Return series of shape (n_channels, n_timepoints) as sequences of shape (n_steps, n_features)."""
+    if isinstance(X, np.ndarray):
+        return np.ascontiguousarray(X.transpose(0, 2, 1))
+    return [np.ascontiguousarray(series.T) for series in X]
+
+
+class _Wrapper:
+    """What classifier and regressor have in common."""
+
+    _wrapped: type[SpikingClassifier] | type[SpikingRegressor]
+    estimator: Any
+    random_state: Any
+    estimator_: Any
+
+    def certify(self, X: Any, y: Any) -> Certificate:
+        """Certify again, from the data that the model was fitted to, how good its read-out is.
+
+        Parameters
+        ----------
+        X : array of shape (n_cases, n_channels, n_timepoints) or list of arrays
+            The series that the model was fitted to.
+        y : array of shape (n_cases,)
+            Their targets.
+
+        Returns
+        -------
+        Certificate
+            Bounds on the optimum over the sampled neurons.
+        """
+        own: Any = self
+        own._check_is_fitted()
+        certificate: Certificate = self.estimator_.certify(
+            _steps_first(own._preprocess_collection(X, store_metadata=False)), y
+        )
+        return certificate
+
+    def _fit(self, X: Any, y: Any) -> Self:
+        estimator = self._wrapped() if self.estimator is None else clone(self.estimator)
+        if not isinstance(estimator, self._wrapped):
+            raise InvalidInputError(
+                f"expected estimator to be a {self._wrapped.__name__} or None, got {type(estimator).__name__}"
+            )
+        if self.random_state is not None:
+            estimator.set_params(random_state=self.random_state)
+        self.estimator_ = estimator.fit(_steps_first(X), y)
+        return self
+
+    def _predict(self, X: Any) -> npt.NDArray[Any]:
+        predicted: npt.NDArray[Any] = self.estimator_.predict(_steps_first(X))
+        return predicted
+
+
+class AeonSpikingClassifier(_Wrapper, _BaseClassifier):  # type: ignore[misc]
+    """A :class:`cvxsnn.SpikingClassifier` with the conventions of aeon's classifiers.
+
+    Series are arrays of shape (n_cases, n_channels, n_timepoints), or lists of arrays (n_channels, n_timepoints_i) if
+    they differ in length.
+
+    Parameters
+    ----------
+    estimator : SpikingClassifier, optional
+        The classifier with its parameters; it is copied, not fitted. By default ``SpikingClassifier()``.
+    random_state : int, RandomState or None
+        Replaces the ``random_state`` of ``estimator``, unless it is None.
+
+    Attributes
+    ----------
+    estimator_ : SpikingClassifier
+        The fitted classifier, with ``certificate_`` and ``network_``.
+    classes_ : array
+        The labels, sorted.
+    n_classes_ : int
+        Number of labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import SpikingClassifier
+    >>> from cvxsnn.exchange.aeon import AeonSpikingClassifier
+    >>> X = np.random.default_rng(0).normal(size=(60, 2, 5))
+    >>> y = np.where(X[:, 0].sum(1) > X[:, 1].sum(1), "up", "down")
+    >>> model = AeonSpikingClassifier(SpikingClassifier(hidden=(64,), n_trials=4), random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:3]).shape
+    (3, 2)
+    """
+
+    _tags = _TAGS
+    _wrapped = SpikingClassifier
+
+    def __init__(
+        self,
+        estimator: SpikingClassifier | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.random_state = random_state
+        super().__init__()
+
+    def _predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        has_probabilities = hasattr(self.estimator_, "predict_proba")  # some losses have none
+        predicted: npt.NDArray[np.float64] = (
+            self.estimator_.predict_proba(_steps_first(X)) if has_probabilities else super()._predict_proba(X)
+        )
+        return predicted
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        return {"estimator": SpikingClassifier(**_SMALL)}
+
+
+class AeonSpikingRegressor(_Wrapper, _BaseRegressor):  # type: ignore[misc]
+    """A :class:`cvxsnn.SpikingRegressor` with the conventions of aeon's regressors.
+
+    Series are as for :class:`AeonSpikingClassifier`.
+
+    Parameters
+    ----------
+    estimator : SpikingRegressor, optional
+        The regressor with its parameters; it is copied, not fitted. By default ``SpikingRegressor()``.
+    random_state : int, RandomState or None
+        Replaces the ``random_state`` of ``estimator``, unless it is None.
+
+    Attributes
+    ----------
+    estimator_ : SpikingRegressor
+        The fitted regressor, with ``certificate_`` and ``network_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import SpikingRegressor
+    >>> from cvxsnn.exchange.aeon import AeonSpikingRegressor
+    >>> X = np.random.default_rng(0).normal(size=(60, 2, 5))
+    >>> model = AeonSpikingRegressor(SpikingRegressor(hidden=(64,), n_trials=4), random_state=0).fit(X, X.sum((1, 2)))
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+
+    _tags = _TAGS
+    _wrapped = SpikingRegressor
+
+    def __init__(
+        self,
+        estimator: SpikingRegressor | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.random_state = random_state
+        super().__init__()
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        return {"estimator": SpikingRegressor(**_SMALL)}

@@ -1,0 +1,87 @@
+"""Probabilities from the scores of a least-squares read-out."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tolerances import CALIBRATED, ROUNDING
+
+from cvxsnn import SpikingClassifier
+from cvxsnn.estimators.calibration import fit_scale, logits
+
+SHARE_KEPT = 0.7
+"""Of the labels of the noisy task; the others are replaced by another class."""
+
+
+def noisy_task(n_samples, n_classes, seed):
+    """Sequences whose class is obvious, and labels of which some are wrong."""
+    rng = np.random.default_rng(seed)
+    classes = rng.integers(n_classes, size=n_samples)
+    X = 2 * classes[:, None, None] + 0.1 * rng.normal(size=(n_samples, 2, 1))
+    is_wrong = rng.random(n_samples) > SHARE_KEPT
+    return X, (classes + is_wrong * rng.integers(1, n_classes, n_samples)) % n_classes
+
+
+def calibration_error(probability, labels, n_bins=10):
+    """Mean difference of confidence and accuracy, over bins of the confidence."""
+    confidence, hits = probability.max(1), probability.argmax(1) == labels
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    return sum(abs((confidence - hits)[bins == one].sum()) for one in range(n_bins)) / len(labels)
+
+
+@pytest.fixture(scope="module", params=[2, 3], ids=["two classes", "three classes"])
+def fitted(request):
+    X, y = noisy_task(2000, request.param, 0)
+    return SpikingClassifier(n_neurons=60, random_state=0).fit(X, np.array(["a", "b", "c"])[y])
+
+
+def test_probabilities_are_as_high_as_the_share_of_right_predictions(fitted):
+    X, y = noisy_task(4000, len(fitted.classes_), 1)
+    probability = fitted.predict_proba(X)
+    assert calibration_error(probability, y) < CALIBRATED
+    assert probability.max(1).mean() == pytest.approx(SHARE_KEPT, abs=CALIBRATED)
+    for factor in (0.5, 2.0):  # another scale would show
+        other = torch.softmax(factor * torch.from_numpy(np.log(probability)), 1).numpy()
+        assert calibration_error(other, y) > 1.5 * CALIBRATED
+
+
+@settings(max_examples=30)
+@given(arrays(np.float64, (5, 2, 1), elements=st.floats(-100, 100)))
+def test_probabilities_sum_to_one_and_the_highest_is_that_of_the_prediction(fitted, inputs):
+    probability = fitted.predict_proba(inputs)
+    assert (probability >= 0).all()
+    np.testing.assert_allclose(probability.sum(1), 1.0, rtol=ROUNDING)
+    places = np.searchsorted(fitted.classes_, fitted.predict(inputs))
+    assert (probability[np.arange(5), places] == probability.max(1)).all()
+
+
+@given(st.floats(0.01, 100), st.integers(0, 2**32 - 1))
+def test_the_scale_undoes_that_of_the_scores(factor, seed):
+    rng = np.random.default_rng(seed)
+    scores, labels = rng.normal(size=(50, 3)), rng.integers(3, size=50)
+    scores[np.arange(50), labels] += 1
+    weight = torch.full((50,), 1 / 50, dtype=torch.float64)
+    first, other = (fit_scale(torch.from_numpy(own), labels, weight) for own in (scores, factor * scores))
+    assert other * factor == pytest.approx(first, rel=1e-3)
+
+
+def test_the_scale_has_the_least_log_loss_of_all():
+    rng = np.random.default_rng(0)
+    scores, labels = torch.from_numpy(rng.normal(size=(200, 1))), (rng.random(200) < 0.5).astype(np.int64)
+    scores[:, 0] += torch.from_numpy(labels - 0.5)
+    weight = torch.full((200,), 1 / 200, dtype=torch.float64)
+    scale = fit_scale(scores, labels, weight)
+
+    def loss(factor):
+        return -float(torch.log_softmax(logits(scores, factor), 1)[torch.arange(200), labels].mean())
+
+    assert all(loss(scale) <= loss(factor * scale) for factor in (0.5, 0.9, 1.1, 2.0))
+
+
+def test_labels_that_are_all_predicted_correctly_do_not_make_probabilities_certain():
+    scores, labels = torch.tensor([[-1.0], [1.0]] * 10, dtype=torch.float64), np.array([0, 1] * 10)
+    scale = fit_scale(scores, labels, torch.full((20,), 1 / 20, dtype=torch.float64))
+    probability = torch.softmax(logits(scores, scale), 1).max()
+    assert float(probability) == pytest.approx(1 - 1 / 22, abs=1e-4)
