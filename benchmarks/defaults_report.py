@@ -84,7 +84,7 @@ def render(records: Sequence[Record]) -> None:
     names = [name for name in CONTENDERS if any((task, name) in found for task in TASKS)]
     ranks, n_ranked = mean_ranks(found, names)
     parts = [METHOD.strip(), "Test accuracy:", markdown_table(quantity_rows(found, names, "accuracy", ".4f"))]
-    if ranks:
+    if len(ranks) > 1:
         listed = ", ".join(f"{name} {rank:.2f}" for name, rank in ranks.items())
         parts.append(f"Mean ranks over the {n_ranked} tasks that all of these have learned: {listed}.")
     if few := [f"{name} on {task}" for (task, name), own in found.items() if len({r["seed"] for r in own}) < N_SEEDS]:
