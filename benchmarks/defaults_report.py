@@ -82,11 +82,11 @@ def render(records: Sequence[Record]) -> None:
     for record in sorted(records, key=key_of):
         found.setdefault((record["task"], record["contender"]), []).append(record)
     names = [name for name in CONTENDERS if any((task, name) in found for task in TASKS)]
-    ranks = mean_ranks(found, names)
+    ranks, n_ranked = mean_ranks(found, names)
     parts = [METHOD.strip(), "Test accuracy:", markdown_table(quantity_rows(found, names, "accuracy", ".4f"))]
-    if ranks:
+    if len(ranks) > 1:
         listed = ", ".join(f"{name} {rank:.2f}" for name, rank in ranks.items())
-        parts.append(f"Mean ranks of those that have learned all of these tasks: {listed}.")
+        parts.append(f"Mean ranks over the {n_ranked} tasks that all of these have learned: {listed}.")
     if few := [f"{name} on {task}" for (task, name), own in found.items() if len({r["seed"] for r in own}) < N_SEEDS]:
         parts.append(f"Fewer than {N_SEEDS} seeds so far: {', '.join(few)}.")
     if skipped := [task for task in TASKS if any("skipped" in own for own in found.get((task, "surrogate"), []))]:
@@ -99,7 +99,7 @@ def render(records: Sequence[Record]) -> None:
     if len(rows := fact_rows(found)) > 1:
         parts += ["The networks of the default:", markdown_table(rows)]
     if any((task, DEFAULT) in found for task in TASKS) and ranks:
-        draw(found, ranks)
+        draw(found, ranks, n_ranked)
         picture = Path("..", PICTURE.relative_to(ROOT)).as_posix()
         parts.append(f"![Accuracy against MiniRocket's, and mean ranks]({picture})")
     for part in parts:
@@ -132,15 +132,18 @@ def fact_rows(found: Found) -> list[list[str]]:
     return rows
 
 
-def mean_ranks(found: Found, names: Sequence[str]) -> dict[str, float]:
-    """The mean ranks by accuracy, best first, of those that have learned all tasks that any of them has learned."""
-    tasks = [task for task in TASKS if any((task, name) in found for name in names)]
-    scores = {name: [mean_of(found, task, name, "accuracy") for task in tasks] for name in names}
-    scores = {name: values for name, values in scores.items() if not np.isnan(values).any()}
-    if not scores:
-        return {}
-    ranks = rankdata(-np.array(list(scores.values())), axis=0).mean(1)
-    return dict(sorted(zip(scores, map(float, ranks), strict=True), key=lambda item: item[1]))
+def mean_ranks(found: Found, names: Sequence[str]) -> tuple[dict[str, float], int]:
+    """The mean ranks by accuracy, best first, and over how many tasks: those that all have learned.
+
+    Ranked are those that have learned every set of aeon.
+    """
+    ranked = [name for name in names if all((task, name) in found for task in AEON)]
+    tasks = [task for task in TASKS if all((task, name) in found for name in ranked)]
+    if not ranked:
+        return {}, 0
+    scores = [[mean_of(found, task, name, "accuracy") for task in tasks] for name in ranked]
+    ranks = rankdata(-np.array(scores), axis=0).mean(1)
+    return dict(sorted(zip(ranked, map(float, ranks), strict=True), key=lambda item: item[1])), len(tasks)
 
 
 def critical_difference(n_contenders: int, n_tasks: int, level: float = 0.05) -> float:
@@ -149,11 +152,11 @@ def critical_difference(n_contenders: int, n_tasks: int, level: float = 0.05) ->
     return float(quantile * math.sqrt(n_contenders * (n_contenders + 1) / (6 * n_tasks)))
 
 
-def draw(found: Found, ranks: Mapping[str, float]) -> None:
+def draw(found: Found, ranks: Mapping[str, float], n_ranked: int) -> None:
     """Our accuracy against MiniRocket's, and the mean ranks."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     _draw_scatter(left, found)
-    _draw_ranks(right, ranks, len({task for task, _ in found}))
+    _draw_ranks(right, ranks, n_ranked)
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, dpi=120)
     plt.close(figure)
