@@ -1,11 +1,13 @@
 """Sequences with their targets, and where they come from."""
 
 from .encoders import encode_delta, encode_latency, encode_rate
+from .events import Events, sequences_from_events
 from .sequences import Sequences, TrainingSet
 from .tables import TableSequences, sequences_from_table
 from .tasks import SequenceData, Task
 
 __all__ = [
+    "Events",
     "SequenceData",
     "Sequences",
     "TableSequences",
@@ -14,5 +16,6 @@ __all__ = [
     "encode_delta",
     "encode_latency",
     "encode_rate",
+    "sequences_from_events",
     "sequences_from_table",
 ]

@@ -66,6 +66,14 @@ def test_a_certified_model_is_fitted_predicts_and_is_certified_again(method):
     assert "not proven: anything about other neurons" in certified.stdout
 
 
+def test_a_mixture_is_fitted_with_few_neurons():
+    fitted = succeed("fit", "data.npz", "-o", "model", "--neurons", 60, "--sparsity", 12, "--seconds", 0)
+    assert "12 neurons read → 3" in fitted.stdout
+    assert load("model").sparsity == 12
+    fail("sparsity", "fit", "data.npz", "-o", "new", "--sparsity", "some")
+    fail("n_neurons", "fit", "data.npz", "-o", "new", "--neurons", "some")
+
+
 def test_a_model_reads_windows_of_time():
     fitted = succeed("fit", "data.npz", "-o", "model", "--windows", 2, *QUICK)
     assert "windows of neurons read → 3, windows-2" in fitted.stdout.replace("\n", "")  # lines may be wrapped

@@ -32,8 +32,15 @@ def fit(
     hidden: Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 256,512.")] = None,
     subnetworks: Annotated[int | None, typer.Option(min=1, help="Parallel subnetworks.")] = None,
     neuron: Annotated[str, typer.Option(help="lif or threshold.")] = "lif",
-    witnesses: Annotated[str, typer.Option(help="auto (search for a family of neurons) or gaussian.")] = "auto",
-    trials: Annotated[int | None, typer.Option(min=1, help="Families that the search tries.")] = None,
+    neurons: Annotated[str, typer.Option(help="Number of hidden neurons of a mixture of families, or auto.")] = "auto",
+    sparsity: Annotated[
+        str | None, typer.Option(help="Most neurons that are read, or few: as few as nearly the best accuracy needs.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Time after which no more mixtures are tried.")] = None,
+    witnesses: Annotated[
+        str, typer.Option(help="auto or mixed (a mixture of families with delays), search, gaussian or delayed.")
+    ] = "auto",
+    trials: Annotated[int | None, typer.Option(min=1, help="Families that a search tries.")] = None,
     decay: Annotated[float | None, typer.Option(help="Decay of all neurons; then nothing is searched for.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Threshold of all neurons, likewise.")] = None,
     readout: Annotated[str | None, typer.Option(help="mean or last; whichever is better by default.")] = None,
@@ -63,6 +70,9 @@ def fit(
             method,
             None if hidden is None else parse_widths(hidden),
             subnetworks,
+            n_neurons=_number_or_word(neurons),
+            sparsity=None if sparsity is None else _number_or_word(sparsity),
+            max_seconds=seconds,
             witnesses=witnesses,
             n_trials=trials,
             neuron=neuron,
@@ -189,6 +199,11 @@ def _load_estimator(path: Path) -> Any:
     if isinstance(model, SpikingNetwork):
         raise InvalidInputError(f"expected a fitted classifier or regressor in {path}, got a bare network")
     return model
+
+
+def _number_or_word(text: str) -> int | str:
+    """Return a whole number if the text is one; the estimator judges words."""
+    return int(text) if text.isdecimal() else text
 
 
 def _strength(option: str, text: str) -> float | str:
