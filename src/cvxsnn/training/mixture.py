@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..convex import ConvexProblem, Solution, solve, solve_path
+from ..convex import ConvexProblem, Solution, solve
 from ..convex.folds import deal_rows
 from ..convex.leave_one_out import mean_eigenvalue, ridge_fold_scores, ridge_scores, validation_of
 from ..convex.objective import Objective
@@ -53,6 +53,9 @@ _PER_CENT = 100
 
 _ROUGHLY = 1e-4
 """Relative gap of solutions that are only compared."""
+
+_PATIENCE = 3
+"""Strengths in a row that are no better than the best, after which held-out rows are not tried with weaker ones."""
 
 _CLEARLY = 1.0
 """Standard errors by which a choice must be better than the default."""
@@ -381,20 +384,35 @@ class _MixtureSearch:
         trial = MixtureTrial(mixture, readout, n_witnesses, len(rows), RATIOS[place], own, seconds)
         self._trials.append(trial)
         self._done += n_witnesses * len(data)
-        self._callback(min(_PER_CENT * self._done // self._planned, _PER_CENT - 1), _PER_CENT)
+        self._report()
         return _Tried(whole, trial, scores[place], rows)
 
     def _hold_out(self, problem: ConvexProblem, strengths: Sequence[float]) -> tuple[ConvexProblem, Tensor, Tensor]:
-        """Return held-out rows as a problem, their scores at each strength, and which rows these are."""
-        n_rows = problem.dictionary.n_rows
+        """Return held-out rows as a problem, their scores at each strength, and which rows these are.
+
+        Strengths fall. Those after several that were no better than the best are not tried.
+        """
+        n_rows, n_columns = problem.dictionary.n_rows, problem.dictionary.n_columns
         order = torch.from_numpy(child_generator(self._seed, "mixture", "held out").permutation(n_rows))
         order = order.to(problem.row_weight.device)
         n_held = min(n_rows // 5, _MAX_ROWS)
         _LOGGER.info("strengths are compared on %d of %d samples, held out all at once", n_held, n_rows)
         held, kept = order[:n_held].sort().values, order[n_held:].sort().values
-        path = solve_path(problem.take_rows(kept), [0.0], l2_strengths=strengths, tol=_ROUGHLY)
-        left = problem.take_rows(held)
-        return left, torch.stack([left.dictionary.matvec(own.coef) + own.intercept for own in path]), held
+        left, fitted, scores, best, n_idle = problem.take_rows(held), problem.take_rows(kept), [], inf, 0
+        for number, strength in enumerate(strengths, 1):
+            solution = solve(fitted.with_strength(0.0, strength), _ROUGHLY)
+            scores.append(left.dictionary.matvec(solution.coef) + solution.intercept)
+            loss = float(validation_of(left, scores[-1:]).mean()[0])
+            best, n_idle = min(best, loss), 0 if loss < best else n_idle + 1
+            self._report(n_columns * n_rows * number / len(strengths))
+            if n_idle == _PATIENCE:
+                break
+        return left, torch.stack(scores), held
+
+    def _report(self, more: float = 0.0) -> None:
+        """Report progress, with some work done of the trial that is going on."""
+        share = int(_PER_CENT * (self._done + more) / self._planned)
+        self._callback(min(share, _PER_CENT - 1), _PER_CENT)
 
     def _expect(self, *work: int) -> None:
         """Plan the work, in neurons times rows, from here on."""
