@@ -30,7 +30,7 @@ from tolerances import EASY_SCORE, REFITTED, ROUNDING
 
 from cvxsnn import InvalidInputError, SpikingClassifier, SpikingRegressor, gaussian_witnesses, load, save
 from cvxsnn.data import Sequences
-from cvxsnn.estimators.base import feature_scale
+from cvxsnn.estimators.inputs import feature_scale
 from cvxsnn.training import train
 from cvxsnn.witnesses import Normal, Provenance, Uniform, regenerate
 

@@ -7,57 +7,43 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
 from ..convex import Certificate, solve
 from ..convex.objective import Objective
-from ..core.checks import check_choice, check_device, check_positive_int, relative_weights
+from ..core.checks import check_choice, check_device, relative_weights
 from ..core.errors import InvalidInputError
 from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
 from ..data.sequences import Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
-from ..dictionary import Readout
 from ..dictionary.packed import parse_readout
 from ..network.energy import count_operations
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..network.summary import summarise
-from ..neurons import NEURON_MODELS
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
-from ..training.methods import METHODS, Settings, Stage, train
-from ..training.mixture import HELD_OUT, Mixing, MixtureFit, MixtureTrial, fit_mixture
+from ..training.methods import METHODS, train
+from ..training.mixture import Mixing, MixtureFit, fit_mixture
 from ..training.scores import Score
 from ..training.search import Tuning
 from ..training.selection import Sparsity
-from ..training.stages import ConvexSettings, Split
-from ..training.surrogate.settings import SurrogateSettings
-from ..witnesses import Distribution, Normal, Uniform, WitnessSet
+from ..training.stages import Split
 from ..witnesses.delayed import N_CALIBRATION, log_calibration
 from ..witnesses.family import has_delays, is_reproducible
-from .history import History, StageSummary, TrialSummary
-from .inputs import read_inputs, refuse_long_table
+from .choices import EstimatorChoices
+from .history import History, StageSummary, summarise_mixture, summarise_stage
+from .inputs import feature_scale, read_inputs, refuse_long_table
 from .pickling import PickledNetwork, PickledProof
 from .summary import ModelSummary
 
 FloatArray = npt.NDArray[np.float64]
-
-_NEURONS, _FEWER_NEURONS = 4096, 1024
-"""Sampled by default: LIF neurons for a read-out alone; and those to train, or that read each other."""
-_TRIALS = (64, 192)
-_TUNING_NEURONS, _TUNING_SHARES = 1024, (8, 2, 1)
-"""With which families are compared: on few sequences, a few dozen neurons tell them badly apart."""
-
-_DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
-_PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +83,7 @@ class FittedState:
     probability_scale: float | None = None
 
 
-class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class SpikingEstimator(EstimatorChoices, ABC):
     """The base of classifier and regressor."""
 
     _proof: Proof | None
@@ -105,73 +91,6 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     network_: SpikingNetwork
     certificate_: Certificate | None
     history_: History
-
-    def __init__(
-        self,
-        method: str = "cvx",
-        hidden: tuple[int, ...] | None = None,
-        n_subnetworks: int | None = None,
-        *,
-        n_neurons: int | str = "auto",
-        max_seconds: float | None = None,
-        witnesses: str | Mapping[str, Any] | WitnessSet = "auto",
-        n_trials: int | None = None,
-        max_tuning_seconds: float | None = None,
-        neuron: str = "lif",
-        decay: Distribution | float | None = None,
-        threshold: Distribution | float | None = None,
-        bias: Distribution | float | None = None,
-        gain: Distribution | float | None = None,
-        fan_in: int | None = None,
-        readout: str | None = None,
-        windows: int | None = None,
-        loss: str | None = None,
-        penalty: str = "auto",
-        l1_strength: float | str = "auto",
-        l2_strength: float | str = "auto",
-        sparsity: int | str | None = None,
-        intercept: bool = True,
-        layout: str | None = None,
-        standardize: bool = True,
-        validation_fraction: float = 0.2,
-        tol: float = 1e-6,
-        surrogate: SurrogateSettings | None = None,
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool | str = "auto",
-    ) -> None:
-        self.method = method
-        self.hidden = hidden
-        self.n_subnetworks = n_subnetworks
-        self.n_neurons = n_neurons
-        self.max_seconds = max_seconds
-        self.witnesses = witnesses
-        self.n_trials = n_trials
-        self.max_tuning_seconds = max_tuning_seconds
-        self.neuron = neuron
-        self.decay = decay
-        self.threshold = threshold
-        self.bias = bias
-        self.gain = gain
-        self.fan_in = fan_in
-        self.readout = readout
-        self.windows = windows
-        self.loss = loss
-        self.penalty = penalty
-        self.l1_strength = l1_strength
-        self.l2_strength = l2_strength
-        self.sparsity = sparsity
-        self.intercept = intercept
-        self.layout = layout
-        self.standardize = standardize
-        self.validation_fraction = validation_fraction
-        self.tol = tol
-        self.surrogate = surrogate
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     def certify(self, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
         """Certify again, from the data that the model was fitted to, how good its read-out is.
@@ -369,7 +288,7 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         trained = train(self.method, split, settings, callback=progress, n_jobs=self.n_jobs)
         if isinstance(trained.settings.family, Mapping) and has_delays(trained.settings.family):
             log_calibration(len(train_set), trained.settings.family.get("n_calibration", N_CALIBRATION))
-        self.network_, self.history_ = trained.network, History((*earlier, *map(_summarise, trained.history)))
+        self.network_, self.history_ = trained.network, History((*earlier, *map(summarise_stage, trained.history)))
         solution, objective = trained.solution, trained.settings.objective
         if solution is not None and train_set is not data:
             # Validation has chosen the strengths; the read-out itself may learn from all data.
@@ -401,153 +320,6 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._proof = Proof.of(found.solution, Objective("squared", found.readout))
         self._calibrate(found, real)
         return found
-
-    def _seed(self) -> int:
-        seed = self.random_state
-        return int(seed if isinstance(seed, (int, np.integer)) else check_random_state(seed).randint(2**31))
-
-    def _settings(self, objective: Objective, family: Mapping[str, Any] | WitnessSet | Tuning, seed: int) -> Settings:
-        """Return the settings of training that the parameters stand for."""
-        surrogate = None
-        if "gradient" in METHODS[self.method].stages:
-            surrogate = self.surrogate or SurrogateSettings(epochs=50, seed=seed)
-        convex = ConvexSettings(
-            self._strength("l1_strength"),
-            l2_strength=self._strength("l2_strength"),
-            penalty=self._penalty,
-            intercept=self.intercept,
-            tol=self.tol,
-        )
-        return Settings(objective, family, convex, surrogate=surrogate, seed=seed)
-
-    @property
-    def _is_mixed(self) -> bool:
-        """Whether neurons of several families are sampled together, because nothing else was asked for."""
-        others = (self.decay, self.threshold, self.bias, self.gain, self.fan_in, self.n_subnetworks)
-        is_open = all(value is None for value in others) and self.method == "cvx" and self.neuron == "lif"
-        has_one_layer = self.hidden is None or np.size(np.asarray(self.hidden, dtype=object)) == 1
-        is_searched = self.n_trials is not None or self.max_tuning_seconds is not None
-        named = isinstance(self.witnesses, str) and self.witnesses in ("auto", "mixed")
-        return named and is_open and has_one_layer and not is_searched
-
-    @property
-    def _is_ridge(self) -> bool:
-        """Whether the read-out is that of ridge regression, at the strength that leave-one-out errors choose."""
-        is_plain = self.penalty == "auto" and self.l1_strength == "auto" and self.l2_strength == "auto"
-        return self._is_mixed and is_plain and self.loss in (None, "squared")
-
-    @property
-    def _penalty(self) -> str:
-        if self.penalty != "auto":
-            return self.penalty
-        return "elastic-net" if self._is_mixed and self.l1_strength == "auto" else "l1"
-
-    def _family(self, data: TrainingSet) -> Mapping[str, Any] | WitnessSet | Tuning:
-        """Return the witnesses or the family that was named, or how to search for one if none was."""
-        given = {"decay": self.decay, "threshold": self.threshold, "bias": self.bias, "gain": self.gain}
-        named = {name: value for name, value in given.items() if value is not None}
-        if isinstance(self.witnesses, (Mapping, WitnessSet)) and named:
-            raise InvalidInputError(
-                f"expected dynamics in witnesses or as parameters, got both: drop {', '.join(named)}"
-            )
-        if isinstance(self.witnesses, WitnessSet):
-            return self.witnesses
-        hidden, n_subnetworks = self._widths()
-        sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
-        fan_in = {} if self.fan_in is None else {"fan_in": self.fan_in}
-        if isinstance(self.witnesses, Mapping):
-            return {**sizes, "neuron": self.neuron, **fan_in, **self.witnesses}
-        if self.witnesses not in ("auto", "mixed", "search", "gaussian", "delayed"):
-            raise InvalidInputError(
-                "expected witnesses to be 'auto', 'mixed', 'search', 'gaussian', 'delayed', a family (a mapping of "
-                f"arguments of gaussian_witnesses or delayed_witnesses) or a WitnessSet, got {self.witnesses!r}"
-            )
-        if self.witnesses == "mixed":
-            raise InvalidInputError(
-                "expected method 'cvx' and one layer of LIF neurons, without dynamics, for mixed witnesses, got other "
-                "parameters: pass witnesses='search' or a family"
-            )
-        if self.witnesses == "delayed":
-            return {"geometry": "scattered", **named, **sizes, "neuron": self.neuron, **fan_in}
-        is_open = self.witnesses in ("auto", "search") and not named and self.fan_in is None and self.neuron == "lif"
-        if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
-            is_free = self.hidden is None and self.n_subnetworks is None and self.method == "cvx"
-            return Tuning(
-                n_witnesses=hidden[-1],
-                n_trials=self._n_trials(len(data)),
-                max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
-                readouts=self._readouts(data.sequences.n_steps),
-                hidden=None if self.hidden is None else hidden,
-                n_subnetworks="auto" if is_free else n_subnetworks,
-                n_compared=_TUNING_NEURONS,
-                shares=_TUNING_SHARES,
-            )
-        family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
-        if self.neuron != "lif":
-            own = {"bias", "gain", *NEURON_MODELS.find(self.neuron).sampled}
-            family = {name: value for name, value in family.items() if name in own}
-        return {**family, **sizes, "neuron": self.neuron, **fan_in}
-
-    def _sparsity(self) -> Sparsity | None:
-        """Return at most how many neurons are read; None reads all."""
-        sparsity = "accuracy" if self.sparsity is None else self.sparsity
-        if isinstance(sparsity, str):
-            check_choice("sparsity", sparsity, ("accuracy", "few"))
-        else:
-            sparsity = check_positive_int("sparsity", sparsity)
-        if sparsity == "accuracy":
-            return None
-        if not self._is_ridge:
-            raise InvalidInputError(
-                f"expected mixed witnesses with their default penalty and loss for sparsity={sparsity!r}, got other "
-                "parameters: pass l1_strength instead, which makes other read-outs sparse"
-            )
-        return "few" if isinstance(sparsity, str) else sparsity
-
-    def _n_neurons(self) -> int | None:
-        """Return the number of neurons of a mixture; None leaves it open."""
-        if self.hidden is not None:
-            return self._widths()[0][0]
-        if isinstance(self.n_neurons, str):
-            check_choice("n_neurons", self.n_neurons, ("auto",))
-            return None
-        return check_positive_int("n_neurons", self.n_neurons)
-
-    def _widths(self) -> tuple[tuple[int, ...], int]:
-        """Return the widths of the hidden layers, and the number of subnetworks."""
-        n_subnetworks = 1 if self.n_subnetworks is None else check_positive_int("n_subnetworks", self.n_subnetworks)
-        if self.hidden is None:
-            n_neurons = _NEURONS if self.method == "cvx" and self.neuron == "lif" else _FEWER_NEURONS
-            return (max(1, n_neurons // n_subnetworks),), n_subnetworks
-        widths = tuple(np.ravel(np.asarray(self.hidden, dtype=object)))
-        if not widths:
-            raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
-        return tuple(check_positive_int("hidden", width) for width in widths), n_subnetworks
-
-    def _n_trials(self, n_samples: int) -> int:
-        """Return the number of trials: as given, or as many as held-out data can tell apart, lest luck decide."""
-        if self.n_trials is not None:
-            return self.n_trials
-        fewest, most = _TRIALS
-        return min(max(int(self.validation_fraction * n_samples) // 2, fewest), most)
-
-    def _readout(self) -> Readout:
-        """Return the given read-out; by default the mean, unless a search finds the last step to be better."""
-        parsed = parse_readout("mean" if self.readout is None else self.readout, self.windows)
-        if parsed.kind == "all":
-            check_choice("readout", "all", ("last", "mean", "windows-4"))
-        return str(parsed)
-
-    def _readouts(self, n_steps: int) -> tuple[Readout, ...]:
-        """Return the read-outs that a search chooses from; none if there is no choice."""
-        return ("mean", "last") if self.readout is None and self.windows is None and n_steps > 1 else ()
-
-    def _strength(self, name: str) -> Any:
-        """Return a strength that was given as a number, or "auto"."""
-        strength = getattr(self, name)
-        if isinstance(strength, Real) and not isinstance(strength, bool):
-            return float(strength)
-        return check_choice(name, strength, ("auto",))
 
     def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
@@ -605,95 +377,9 @@ class SpikingEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the score of a network on held-out data; higher is better."""
 
 
-def feature_scale(sequences: Sequences, sample_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Return mean and spread of each feature over all steps but padding; a spread of 1 where nothing varies.
-
-    A feature that hardly ever differs from one value, such as a pixel at the border of an image, has a small standard
-    deviation for its range. Its spread is raised, so that the ratio of range to spread is at most twice the median.
-    """
-    values: FloatArray = sequences.inputs.numpy()
-    n_samples, n_steps, n_features = values.shape
-    weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
-    inside = sequences.is_inside()
-    if inside is not None:
-        weight = weight * inside.numpy()
-    if weight.sum() == 0:
-        return np.zeros(n_features), np.ones(n_features)
-    share = (weight / weight.sum())[:, :, None]
-    mean = (share * values).sum((0, 1))
-    spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
-    varies = spread > 1e-12 * (1 + abs(mean))
-    counted = np.where(weight[:, :, None] > 0, values, mean)
-    extent = counted.max((0, 1)) - counted.min((0, 1))
-    if varies.any():
-        spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
-    return mean, np.where(varies, spread, 1.0)
-
-
 def check_lengths(n_samples: int, n_targets: int) -> None:
     """Refuse data and targets of unequal length."""
     if n_targets != n_samples:
         raise InvalidInputError(
             f"expected one target for each of {n_samples} samples, got {n_targets}: X and y differ in length"
         )
-
-
-def summarise_mixture(found: MixtureFit, seconds: float) -> tuple[StageSummary, StageSummary]:
-    """Return what is worth keeping of a mixture: how it was chosen, and the read-out."""
-    trial, solution = found.chosen, found.solution
-    score: Score = -trial.loss
-    if trial.validation.accuracy is not None:
-        score = (float(trial.validation.mean("accuracy")[0]), -trial.loss)
-    tuning = StageSummary("tuning", score, seconds - solution.seconds, found.n_sampled, n_trials=len(found.trials))
-    convex = StageSummary(
-        "convex",
-        score,
-        solution.seconds,
-        trial.n_witnesses,
-        certificate=solution.certificate,
-        l1_strength=solution.problem.l1_strength,
-        l2_strength=solution.problem.l2_strength,
-        gaps=tuple(moment.relative_gap for moment in solution.history),
-    )
-    trials = tuple(_summarise_trial(own, own is trial) for own in found.trials)
-    chosen: dict[str, Any] = {"family": {"mixture": trial.mixture}, "readout": found.readout}
-    return replace(tuning, **chosen, trials=trials, reason=found.reason), convex
-
-
-def _summarise_trial(trial: MixtureTrial, is_chosen: bool) -> TrialSummary:
-    accuracy = trial.validation.accuracy
-    return TrialSummary(
-        trial.mixture,
-        trial.readout,
-        trial.n_witnesses,
-        trial.n_rows,
-        trial.validation.method == HELD_OUT,
-        trial.loss,
-        None if accuracy is None else float(trial.validation.mean("accuracy")[0]),
-        trial.ratio,
-        trial.seconds,
-        is_chosen,
-    )
-
-
-def _summarise(stage: Stage) -> StageSummary:
-    """Return what is worth keeping of a stage: numbers, and none of the data."""
-    if stage.tuned is not None:
-        family = stage.tuned.family
-        summary = StageSummary(stage.name, stage.score, stage.seconds, family["n_subnetworks"] * family["hidden"][-1])
-        return replace(summary, n_trials=len(stage.tuned.trials), family=family, readout=stage.tuned.readout)
-    assert stage.network is not None
-    summary = StageSummary(stage.name, stage.score, stage.seconds, stage.network.n_active)
-    if stage.solution is not None:
-        return replace(
-            summary,
-            certificate=stage.solution.certificate,
-            l1_strength=stage.solution.problem.l1_strength,
-            l2_strength=stage.solution.problem.l2_strength,
-            gaps=tuple(moment.relative_gap for moment in stage.solution.history),
-        )
-    if stage.run is not None:
-        epochs = stage.run.history
-        losses, scores = tuple(epoch.loss for epoch in epochs[1:]), tuple(epoch.score for epoch in epochs)
-        return replace(summary, losses=losses, scores=scores)
-    return summary

@@ -1,11 +1,13 @@
 """What an estimator remembers of its training: numbers, and none of the data."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from ..convex import Certificate
 from ..core.text_table import align
+from ..training.methods import Stage
+from ..training.mixture import HELD_OUT, MixtureFit, MixtureTrial
 from ..training.scores import Score, main_score
 
 _MAX_LINES = 10
@@ -144,3 +146,64 @@ class History(Sequence[StageSummary]):
             for stage in self.stages[: _MAX_LINES - 1]
         ]
         return align(("stage", "score", "seconds", "neurons"), rows)
+
+
+def summarise_mixture(found: MixtureFit, seconds: float) -> tuple[StageSummary, StageSummary]:
+    """Return what is worth keeping of a mixture: how it was chosen, and the read-out."""
+    trial, solution = found.chosen, found.solution
+    score: Score = -trial.loss
+    if trial.validation.accuracy is not None:
+        score = (float(trial.validation.mean("accuracy")[0]), -trial.loss)
+    tuning = StageSummary("tuning", score, seconds - solution.seconds, found.n_sampled, n_trials=len(found.trials))
+    convex = StageSummary(
+        "convex",
+        score,
+        solution.seconds,
+        trial.n_witnesses,
+        certificate=solution.certificate,
+        l1_strength=solution.problem.l1_strength,
+        l2_strength=solution.problem.l2_strength,
+        gaps=tuple(moment.relative_gap for moment in solution.history),
+    )
+    trials = tuple(_summarise_trial(own, own is trial) for own in found.trials)
+    chosen: dict[str, Any] = {"family": {"mixture": trial.mixture}, "readout": found.readout}
+    return replace(tuning, **chosen, trials=trials, reason=found.reason), convex
+
+
+def _summarise_trial(trial: MixtureTrial, is_chosen: bool) -> TrialSummary:
+    accuracy = trial.validation.accuracy
+    return TrialSummary(
+        trial.mixture,
+        trial.readout,
+        trial.n_witnesses,
+        trial.n_rows,
+        trial.validation.method == HELD_OUT,
+        trial.loss,
+        None if accuracy is None else float(trial.validation.mean("accuracy")[0]),
+        trial.ratio,
+        trial.seconds,
+        is_chosen,
+    )
+
+
+def summarise_stage(stage: Stage) -> StageSummary:
+    """Return what is worth keeping of a stage: numbers, and none of the data."""
+    if stage.tuned is not None:
+        family = stage.tuned.family
+        summary = StageSummary(stage.name, stage.score, stage.seconds, family["n_subnetworks"] * family["hidden"][-1])
+        return replace(summary, n_trials=len(stage.tuned.trials), family=family, readout=stage.tuned.readout)
+    assert stage.network is not None
+    summary = StageSummary(stage.name, stage.score, stage.seconds, stage.network.n_active)
+    if stage.solution is not None:
+        return replace(
+            summary,
+            certificate=stage.solution.certificate,
+            l1_strength=stage.solution.problem.l1_strength,
+            l2_strength=stage.solution.problem.l2_strength,
+            gaps=tuple(moment.relative_gap for moment in stage.solution.history),
+        )
+    if stage.run is not None:
+        epochs = stage.run.history
+        losses, scores = tuple(epoch.loss for epoch in epochs[1:]), tuple(epoch.score for epoch in epochs)
+        return replace(summary, losses=losses, scores=scores)
+    return summary

@@ -266,3 +266,30 @@ def _depth(part: Any) -> int:
     if not isinstance(part, Sequence) or isinstance(part, str):
         return 0
     return 1 + (_depth(part[0]) if len(part) else 0)
+
+
+def feature_scale(
+    sequences: Sequences, sample_weight: npt.NDArray[np.float64] | None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return mean and spread of each feature over all steps but padding; a spread of 1 where nothing varies.
+
+    A feature that hardly ever differs from one value, such as a pixel at the border of an image, has a small standard
+    deviation for its range. Its spread is raised, so that the ratio of range to spread is at most twice the median.
+    """
+    values: npt.NDArray[np.float64] = sequences.inputs.numpy()
+    n_samples, n_steps, n_features = values.shape
+    weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
+    inside = sequences.is_inside()
+    if inside is not None:
+        weight = weight * inside.numpy()
+    if weight.sum() == 0:
+        return np.zeros(n_features), np.ones(n_features)
+    share = (weight / weight.sum())[:, :, None]
+    mean = (share * values).sum((0, 1))
+    spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
+    varies = spread > 1e-12 * (1 + abs(mean))
+    counted = np.where(weight[:, :, None] > 0, values, mean)
+    extent = counted.max((0, 1)) - counted.min((0, 1))
+    if varies.any():
+        spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
+    return mean, np.where(varies, spread, 1.0)
