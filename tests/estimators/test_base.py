@@ -43,6 +43,21 @@ def test_features_are_scaled_over_steps_that_count():
     assert (mean.tolist(), spread.tolist()) == ([5.0], [1.0])
 
 
+def test_a_feature_that_hardly_varies_is_not_blown_up():
+    rng = np.random.default_rng(0)
+    values = rng.uniform(size=(500, 4, 4))
+    values[:, :, 3] = (rng.random((500, 4)) < 0.001) * 0.5  # like a pixel at the border of an image
+    _, spread = feature_scale(Sequences(values), None)
+    deviation = values.std((0, 1))
+    assert spread[:3] == pytest.approx(deviation[:3])
+    ratio = np.median(np.ptp(values, axis=(0, 1)) / deviation)
+    assert spread[3] == pytest.approx(0.5 / (2 * ratio))
+    assert spread[3] > 2 * deviation[3]
+    units = np.array([1e6, 1.0, 1e-6, 10.0])  # units change the spreads and nothing else
+    assert feature_scale(Sequences(units * values), None)[1] == pytest.approx(units * spread)
+    assert feature_scale(Sequences(values[:, :, 3:]), None)[1] == pytest.approx(deviation[3:])
+
+
 # What may be handed over.
 
 
@@ -459,6 +474,12 @@ def test_as_many_families_are_tried_as_held_out_data_can_tell_apart(searched, n_
     assert searched(X, y, n_trials=7).n_trials == 7
 
 
+def test_the_number_of_neurons_is_that_of_any_family():
+    for options in ({}, {"witnesses": "gaussian"}, {"witnesses": "delayed"}, {"decay": 0.5}):
+        model = SpikingClassifier(n_neurons=10, l1_strength=0.1, random_state=0, **options).fit(SEQUENCES, LABELS)
+        assert model._proof.witnesses.n_witnesses == 10
+
+
 def test_a_family_that_is_not_searched_for_has_as_many_neurons():
     for options, hidden, n_subnetworks in (
         ({"witnesses": "gaussian"}, (4096,), 1),
@@ -540,6 +561,11 @@ def test_a_family_is_sampled_at_its_own_widths_or_at_those_of_the_estimator():
         ({"witnesses": "delayed", "gain": 2.0}, r"a family of \[.*'quantiles'.*\], got \['gain'\] too"),
         ({"witnesses": "delayed", "bias": 2.0}, "no bias beside quantiles"),
         ({"witnesses": {"geometry": "box", "max_delay": 99}}, "max_delay below the .* steps"),
+        ({"max_seconds": "soon"}, "max_seconds to be a finite number, got 'soon'"),
+        ({"max_seconds": -1}, "max_seconds to be zero or above, got -1"),
+        ({"n_neurons": 8, "hidden": (9,)}, r"hidden or n_neurons, got hidden=\(9,\) and n_neurons=8"),
+        ({"n_neurons": 8, "hidden": (9, 4)}, r"hidden or n_neurons, got hidden=\(9, 4\)"),
+        ({"n_neurons": 2.5}, "n_neurons to be a positive integer, got 2.5"),
         ({"n_trials": 2, "n_jobs": "two"}, "n_jobs to be None or an integer other than 0, .* got 'two'"),
         ({"n_trials": 2, "n_jobs": 0}, "n_jobs to be None or an integer other than 0, .* got 0"),
     ],

@@ -509,6 +509,18 @@ def test_a_file_from_before_there_were_elastic_nets_has_no_second_strength(tmp_p
     assert_close_certificates(found.certify(SEQUENCES, NAMES), found.certificate_)
 
 
+def test_the_scale_of_probabilities_comes_back_and_is_checked(tmp_path):
+    model = SpikingClassifier(n_neurons=20, random_state=0).fit(SEQUENCES, NAMES)
+    found = round_trip(model, tmp_path)
+    assert np.array_equal(found.predict_proba(SEQUENCES), model.predict_proba(SEQUENCES))
+    assert not np.allclose(model.predict_proba(SEQUENCES), 1 / len(model.classes_), atol=0.1)
+    save(model, tmp_path / "whole")
+    tensors, header = storage.read_tensors(tmp_path / "whole", "model")
+    for number, wrong in enumerate((0.0, -1.0, "1", True, [1.0])):
+        storage.write_tensors(tmp_path / f"wrong-{number}", "model", tensors, {**header, "probability_scale": wrong})
+        assert_refused(tmp_path / f"wrong-{number}", "probability_scale above zero")
+
+
 def test_both_strengths_of_an_elastic_net_come_back(tmp_path):
     model = classifier(penalty="elastic-net", l2_strength="auto").fit(SEQUENCES, NAMES)
     found = round_trip(model, tmp_path)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from typing import Any, Self
 
 import numpy as np
@@ -306,7 +305,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             self._readouts(data.sequences.n_steps) or (self._readout(),),
             self.intercept,
             self.tol,
-            inf if self.max_seconds is None else self.max_seconds,
+            self._seconds(),
             sparsity,
         )
         targets = self._real_targets(np.asarray(data.targets[UNNAMED_HEAD]))

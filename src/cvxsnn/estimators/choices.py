@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ..convex.objective import Objective
-from ..core.checks import check_choice, check_positive_int
+from ..core.checks import check_choice, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
@@ -206,24 +206,33 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         return "few" if isinstance(sparsity, str) else sparsity
 
     def _n_neurons(self) -> int | None:
-        """Return the number of neurons of a mixture; None leaves it open."""
-        if self.hidden is not None:
-            return self._widths()[0][0]
+        """Return the number of neurons that was asked for; None leaves it open."""
         if isinstance(self.n_neurons, str):
             check_choice("n_neurons", self.n_neurons, ("auto",))
-            return None
+            return None if self.hidden is None else self._widths()[0][0]
+        if self.hidden is not None:
+            raise InvalidInputError(
+                f"expected hidden or n_neurons, got hidden={self.hidden!r} and n_neurons={self.n_neurons!r}: drop one"
+            )
         return check_positive_int("n_neurons", self.n_neurons)
 
     def _widths(self) -> tuple[tuple[int, ...], int]:
         """Return the widths of the hidden layers, and the number of subnetworks."""
         n_subnetworks = 1 if self.n_subnetworks is None else check_positive_int("n_subnetworks", self.n_subnetworks)
-        if self.hidden is None:
-            n_neurons = _NEURONS if self.method == "cvx" and self.neuron == "lif" else _FEWER_NEURONS
-            return (max(1, n_neurons // n_subnetworks),), n_subnetworks
+        if self.hidden is None or self.n_neurons != "auto":
+            default = _NEURONS if self.method == "cvx" and self.neuron == "lif" else _FEWER_NEURONS
+            return (max(1, (self._n_neurons() or default) // n_subnetworks),), n_subnetworks
         widths = tuple(np.ravel(np.asarray(self.hidden, dtype=object)))
         if not widths:
             raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
         return tuple(check_positive_int("hidden", width) for width in widths), n_subnetworks
+
+    def _seconds(self) -> float:
+        """Return the time after which nothing more is tried."""
+        seconds = inf if self.max_seconds is None else check_number("max_seconds", self.max_seconds)
+        if seconds < 0:
+            raise InvalidInputError(f"expected max_seconds to be zero or above, got {self.max_seconds!r}")
+        return seconds
 
     def _n_trials(self, n_samples: int) -> int:
         """Return the number of trials: as given, or as many as held-out data can tell apart, lest luck decide."""

@@ -7,13 +7,13 @@ PARAMETERS = """
         How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all layers by surrogate
         gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
     hidden : tuple of int, optional
-        Widths of the hidden layers of one subnetwork. One width is the same as ``n_neurons``. By default other methods
-        than "cvx" and threshold neurons have one layer of 1,024.
+        Widths of the hidden layers of one subnetwork, instead of ``n_neurons``.
     n_subnetworks : int, optional
         Number of subnetworks. By default one, but four if a search decides for two layers.
     n_neurons : int or "auto"
-        Number of hidden neurons for ``witnesses="mixed"``. "auto" is 8,192, or 16,384 if that
-        lowers the leave-one-out error noticeably and there are at most 5,000 samples.
+        Number of neurons of one hidden layer, in all subnetworks together. For mixed witnesses "auto" is 8,192, or
+        16,384 if that lowers the leave-one-out error noticeably and there are at most 5,000 samples. For others it is
+        4,096, but 1,024 for other methods than "cvx" and for threshold neurons.
     max_seconds : float, optional
         Time after which ``witnesses="mixed"`` tries nothing more and solves with the best choice so far.
     witnesses : "auto", "mixed", "search", "gaussian", "delayed", mapping or WitnessSet

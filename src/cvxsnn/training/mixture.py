@@ -225,6 +225,7 @@ class _MixtureSearch:
         self._data, self._objective, self._mixing, self._seed = data, objective, mixing, seed
         self._callback, self._begin = callback, time.perf_counter()
         self._trials: list[MixtureTrial] = []
+        self._witnesses: dict[tuple[Mixture, int], WitnessSet] = {}
         self._mixtures = mixtures_for(data.sequences.n_steps, data.sequences.n_features)
         self._sizes: Sequence[int] = (mixing.n_witnesses,) if mixing.n_witnesses is not None else SIZES
         if mixing.n_witnesses is None and len(data) > _MAX_ROWS:
@@ -346,9 +347,13 @@ class _MixtureSearch:
 
     def _problem(self, data: TrainingSet, mixture: Mixture, readout: Readout, n_witnesses: int) -> ConvexProblem:
         """Return ridge over a sample of a mixture."""
-        sequences, seed = data.sequences, child_seed(self._seed, "mixture", mixture)
-        witnesses = mixed_witnesses(self._data.sequences, n_witnesses, mixture, seed=seed, device=sequences.device)
-        return self._ridge(data, witnesses, readout)
+        drawn = mixture, n_witnesses
+        if drawn not in self._witnesses:
+            sequences, seed = self._data.sequences, child_seed(self._seed, "mixture", mixture)
+            self._witnesses[drawn] = mixed_witnesses(
+                sequences, n_witnesses, mixture, seed=seed, device=sequences.device
+            )
+        return self._ridge(data, self._witnesses[drawn], readout)
 
     def _ridge(self, data: TrainingSet, witnesses: WitnessSet, readout: Readout) -> ConvexProblem:
         """Return ridge over witnesses."""
