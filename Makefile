@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint smoke bench gpu clean
+.PHONY: demo test lint smoke fuzz bench gpu clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cvxsnn demo --output out/demo
@@ -26,6 +26,10 @@ lint: $(VENV)/.installed-lint
 smoke: $(VENV)/.installed
 	$(BIN)/cvxsnn reproduce --scale smoke --output out/results
 	$(BIN)/cvxsnn report --records out/results --scale smoke --output out/report.html
+
+# Every hostile case: about an hour on two cores. `make test` runs the first ones of each kind.
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python -m fuzz
 
 # Peers get LIMIT seconds for each problem: `make bench LIMIT=30` takes half an hour, the default most of a day.
 LIMIT ?= 600

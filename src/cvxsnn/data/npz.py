@@ -1,6 +1,7 @@
 """Data on disk for the command line: NumPy archives with sequences, labels and the like."""
 
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -21,6 +22,7 @@ _UNREADABLE = (
     SyntaxError,
     ValueError,
     struct.error,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
