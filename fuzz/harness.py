@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -204,7 +204,7 @@ def main(package: str, modules: Sequence[str], arguments: Sequence[str] | None =
             shown = "\n".join(finding.splitlines()[-_LINES:])
             print(f"\npython -m {package} {record.hunt} --first {number} --cases 1\n{shown}", file=sys.stderr)
         if options.record:
-            line = asdict(record) | {"package": package, "findings": len(record.findings)}
+            line = vars(record) | {"package": package, "findings": len(record.findings)}
             with options.record.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
     Console().print(_table(records))

@@ -45,7 +45,7 @@ def test_findings_other_exceptions_and_late_cases_are_reported() -> None:
 
     record = run_hunt(_hunt(case, seconds=0.05), cases=30)
     found = Counter(
-        next(word for word in ("KeyError", "SystemExit", "within 0.05 s", "finding") if word in text)
+        next(word for word in ("within 0.05 s", "KeyError", "SystemExit", "finding") if word in text)
         for text in record.findings.values()
     )
     assert set(found) == {"KeyError", "SystemExit", "within 0.05 s", "finding"}
