@@ -13,9 +13,9 @@ Both numbers of a certificate account for the rounding of their own evaluation: 
 objective in exact arithmetic, and the dual one never above the optimum, so that no gap is negative, and the true one is
 at most the one stated. With γ_n = nu / (1 − nu), u = 2⁻⁵³, of :func:`.losses.gamma`:
 
-* A score is a sum over the k active atoms and an intercept, wrong by at most γ_{k+16} (max|D| ‖w‖₁ + |b|). The loss
+* A score is a sum over the k active atoms and an intercept, wrong by at most γ_{k+8} (max|D| ‖w‖₁ + |b|). The loss
   says what this does to it (:meth:`.losses.Loss.value_error`). What is left are sums of non-negative numbers.
-* An entry of DᵀΘ is a sum over n rows, wrong by at most δ = γ_{n+16} max|D| Σ_i ω_i|u_i|. Points are shrunk until the
+* An entry of DᵀΘ is a sum over n rows, wrong by at most δ = γ_{n+8} max|D| Σ_i ω_i|u_i|. Points are shrunk until the
   constraint holds for every value that DᵀΘ may have. Since prox is a contraction, ‖prox(DᵀΘ)‖ is larger by no more
   than the norm of all these errors.
 * The candidate is balanced, and in the domain of ℓ*, up to rounding. A point that is so exactly is near it, and
@@ -56,7 +56,7 @@ _SMALLEST = 2.0**-900
 _ZERO_GAP = 1e-13
 """Relative gap that is nothing but the rounding of float64."""
 
-_OPERATIONS = 16
+_OPERATIONS = 8
 """Roundings beside those of a sum, at most: weights, scales, and the error bounds themselves."""
 
 _VANISHED = 2.0**-1040
