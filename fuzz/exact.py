@@ -80,8 +80,15 @@ class ExactProblem:
         return total
 
     def imbalance(self, dual_point: Matrix) -> Decimal:
-        """Return the largest sum of a dual point over the rows, as a share of its mass."""
-        shares = [abs(sum(own, ZERO)) / (sum(map(abs, own), ZERO) or ONE) for own in dual_point]
+        """Return the largest sum of a dual point over the rows, as a share of its mass, or of that of a class."""
+        shares, start = [ZERO], 0
+        for head in self.heads:
+            for own, targets in zip(dual_point[start:], head.targets, strict=False):
+                mass = sum(map(abs, own), ZERO)
+                if head.loss == "softmax":
+                    mass += head.weight * dot(self.row_weight, targets)
+                shares.append(abs(sum(own, ZERO)) / (mass or ONE))
+            start += len(head.targets)
         return max(shares) if self.intercept else ZERO
 
     def violation(self, dual_point: Matrix) -> Decimal:
@@ -196,7 +203,7 @@ def loss_conjugate(loss: str, u: Numbers, y: Numbers) -> Decimal:
         elif loss == "squared_hinge":
             total += a * b + a * a / 4
         else:
-            total += xlogx(-a * b) + xlogx(1 + a * b)
+            total += xlogx(-a * b) + (1 + a * b) * log1p(a * b) if 1 + a * b else ZERO
     return total
 
 
@@ -212,7 +219,7 @@ def exp(x: Decimal) -> Decimal:
 
 def log1p(x: Decimal) -> Decimal:
     """Return log(1 + x), by its series where 1 + x would lose digits."""
-    return (1 + x).ln() if x > Decimal("1e-40") else x - x * x / 2 + x**3 / 3
+    return (1 + x).ln() if abs(x) > Decimal("1e-40") else x - x * x / 2 + x**3 / 3
 
 
 def norm(numbers: Sequence[Decimal]) -> Decimal:

@@ -59,7 +59,7 @@ _ZERO_GAP = 1e-13
 _OPERATIONS = 8
 """Roundings beside those of a sum, at most: weights, scales, and the error bounds themselves."""
 
-_VANISHED = 2.0**-1040
+VANISHED = 2.0**-1040
 """What underflow may have done to a sum of up to 2³⁴ terms."""
 
 
@@ -384,7 +384,7 @@ def _minus_conjugate(problem: ConvexProblem, unit_dual: Tensor) -> float:
         errors = torch.where(is_weighted, head.loss.conjugate_error(dual, targets), 0.0)
         lost = (float(share) + gamma(n_rows + 2 * _OPERATIONS)) * (weight @ rows.abs()) + weight @ errors
         total -= head.weight * float(weight @ rows + (1 + gamma(n_rows + _OPERATIONS)) * lost)
-    return total - gamma(len(problem.heads)) * abs(total) - _VANISHED
+    return total - gamma(len(problem.heads)) * abs(total) - VANISHED
 
 
 def _by_head(problem: ConvexProblem, unit_dual: Tensor) -> list[tuple[Head, tuple[Tensor, Tensor, Tensor]]]:
@@ -407,4 +407,4 @@ def upper_bound(problem: ConvexProblem, coef: Tensor, scores: Tensor, intercept:
         total += head.weight * float(problem.row_weight @ rows)
     total += float(problem.penalty.value(coef, problem.l1_strength, problem.l2_strength))
     is_zero = total == 0 and not bool(coef.any() or problem.unit_dual(scores).any())
-    return 0.0 if is_zero else total * (1 + gamma(len(scores) + coef.numel() + 2 * _OPERATIONS)) + _VANISHED
+    return 0.0 if is_zero else total * (1 + gamma(len(scores) + coef.numel() + 2 * _OPERATIONS)) + VANISHED

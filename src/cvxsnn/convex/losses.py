@@ -386,8 +386,10 @@ class Squared(Loss):
         return dual
 
     def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """Return the point minus its weighted mean."""
-        return dual - (row_weight @ dual) / row_weight.sum()
+        """Return the point minus its weighted mean, and minus the mean that rounding leaves of a large one."""
+        for _ in range(2):
+            dual = dual - (row_weight @ dual) / row_weight.sum()
+        return dual
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return ones."""
@@ -646,10 +648,12 @@ class Softmax(Loss):
 
     def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
         """Return the point with probability moved from classes that have too much to those that have too little."""
-        probability, surplus = dual + targets, row_weight @ dual
-        freed = probability * _ratio(surplus.clamp_min(0), row_weight @ probability).clamp_max(1.0)
-        lacking = (-surplus).clamp_min(0)
-        return dual - freed + freed.sum(1, keepdim=True) * _ratio(lacking, lacking.sum())
+        for _ in range(2):  # the second time for what rounding leaves
+            probability, surplus = dual + targets, row_weight @ dual
+            freed = probability * _ratio(surplus.clamp_min(0), row_weight @ probability).clamp_max(1.0)
+            lacking = (-surplus).clamp_min(0)
+            dual = dual - freed + freed.sum(1, keepdim=True) * _ratio(lacking, lacking.sum())
+        return dual
 
     def _closed(self, probability: Tensor, targets: Tensor) -> Tensor:
         """Return p − e_y from the probabilities of the other classes alone, so that its sum over the classes is zero."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ...core.errors import InvalidInputError
-from ..certificate import Certificate, checked_certificate
-from ..losses import gamma
+from ..certificate import VANISHED, Certificate, checked_certificate
+from ..losses import SMALLEST, gamma
 from .problem import StatisticsProblem
 
 
@@ -79,7 +79,7 @@ def certify_statistics(
         residual = (residual - n_rows * mean.square()).clamp_min(0.0)
         alignment = alignment - mean * cross[-1]
         gradient = gradient - gram[:, -1:] * mean
-    largest = (gradient[:-1].abs() + rounding * norms[:-1, None] * size) / n_rows
+    largest = (gradient[:-1].abs() + rounding * norms[:-1, None] * size) / n_rows + n_rows * SMALLEST
     scale = (problem.l1_strength / largest.amax(0).clamp_min(torch.finfo(largest.dtype).tiny)).clamp_max(1.0)
     dual = -(0.5 * scale.square() * residual + scale * alignment) / n_rows
     if problem.l2_strength:
@@ -90,6 +90,7 @@ def certify_statistics(
         scale = torch.where(unshrunk > dual, 1.0, scale)
         dual = torch.maximum(unshrunk, dual)
     doubt = rounding * (size.square() / n_rows + primal)
+    doubt = torch.where((squares > 0) | cross.any(0), doubt + VANISHED, doubt)
     dual = dual - 1.5 * doubt
     scale = torch.where(dual > 0, scale, 0.0)  # without residuals the bound is zero
     share = gamma(problem.n_outputs + 8)
