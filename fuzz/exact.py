@@ -108,7 +108,10 @@ class ExactProblem:
     def _feasible(self, head: ExactHead, dual_point: Matrix) -> Matrix:
         """Return u = −λ / (weight ω), in the domain of the conjugate and balanced."""
         units = [
-            [-dual / (head.weight * weight) if weight else ZERO for dual, weight in zip(own, self.row_weight, strict=True)]
+            [
+                -dual / (head.weight * weight) if weight else ZERO
+                for dual, weight in zip(own, self.row_weight, strict=True)
+            ]
             for own in dual_point
         ]
         if head.loss == "softmax":
@@ -240,4 +243,3 @@ def decimals(values: np.ndarray) -> Numbers:
 def by_columns(values: np.ndarray) -> Matrix:
     """Return the columns of a matrix."""
     return [decimals(column) for column in np.asarray(values, dtype=np.float64).T]
-

@@ -241,9 +241,9 @@ class Loss(ABC):
         return (error * steepest).sum(1) + gamma(_OPERATIONS + targets.shape[1]) * self.value(scores, targets)
 
     def conjugate_error(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Return a bound on what is wrong with :meth:`conjugate`, also at points that differ by a few units of rounding.
+        """Return a bound on what is wrong with :meth:`conjugate`, also at points a few units of rounding away.
 
-        This one is that of a conjugate whose terms are at most u², |uy| and |u|.
+        This one is that of a conjugate whose terms are at most u² and |uy|.
 
         Parameters
         ----------
@@ -257,12 +257,10 @@ class Loss(ABC):
         Tensor of shape (n_rows,)
             A bound on the difference between the number computed and ℓ*, nearest to the point in the domain.
         """
-        size = (dual.abs() * (1 + dual.abs() + targets.abs())).sum(1)
+        size = (dual.abs() * (dual.abs() + targets.abs())).sum(1)
         return (gamma(_OPERATIONS + targets.shape[1]) + 2 * _PERTURBED) * size
 
-    def repair(
-        self, dual: Tensor, targets: Tensor, row_weight: Tensor, *, is_balanced: bool
-    ) -> tuple[Tensor, Tensor]:
+    def repair(self, dual: Tensor, targets: Tensor, row_weight: Tensor, *, is_balanced: bool) -> tuple[Tensor, Tensor]:
         """Return what it takes to make a point feasible exactly, which rounding has left nearly so.
 
         If the sum over the rows is off by e, the entries of the sign that has more mass m are shrunk by a share e/m.
@@ -624,9 +622,7 @@ class Softmax(Loss):
         changed = _entropy(_PERTURBED * dual.abs()).sum(1)
         return gamma(_OPERATIONS + n_classes) * entropy + 2 * self._excess(dual, targets) * (1 + entropy) + changed
 
-    def repair(
-        self, dual: Tensor, targets: Tensor, row_weight: Tensor, *, is_balanced: bool
-    ) -> tuple[Tensor, Tensor]:
+    def repair(self, dual: Tensor, targets: Tensor, row_weight: Tensor, *, is_balanced: bool) -> tuple[Tensor, Tensor]:
         """Return what it takes to divide probabilities by their sums, and to move them between classes.
 
         If at most a share of each class is moved, the entropy falls by at most that share of it, as it is concave.
@@ -656,7 +652,7 @@ class Softmax(Loss):
         return dual
 
     def _closed(self, probability: Tensor, targets: Tensor) -> Tensor:
-        """Return p − e_y from the probabilities of the other classes alone, so that its sum over the classes is zero."""
+        """Return p − e_y from the probabilities of the other classes alone, so that it sums to zero."""
         others = torch.where(targets > 0, 0.0, probability)
         return others - targets * others.sum(1, keepdim=True)
 

@@ -353,5 +353,3 @@ def _conjugate_gradients(
             break
         direction, size = z + following / size * direction, following
     return x
-
-
