@@ -196,7 +196,7 @@ class _Draw:
 
     def __str__(self) -> str:
         return (
-            f"{self.kind}, edge {self.edge}, {self.n_rows} × {self.n_columns} {'spikes' if self.is_binary else 'reals'}, "
+            f"{self.kind}, edge {self.edge}, {self.n_rows} × {self.n_columns} {'0/1' if self.is_binary else 'real'}, "
             f"{'+'.join(self.losses)} with {self.penalty}, intercept {self.intercept}, ratio {self.ratio:.2g}, "
             f"quadratic {self.l2_ratio:.2g}{' alone' if self.is_ridge else ''}, solver {self.solver}"
         )

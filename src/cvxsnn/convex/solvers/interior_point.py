@@ -187,7 +187,7 @@ def _polish(
     wanted = strength * torch.where(is_free, 0.0, coef.sign())[active] - margin[:, active].T @ alpha
     try:
         pseudo_inverse = torch.linalg.pinv(block, rtol=1e-11)
-    except torch._C._LinAlgError:  # the iteration for the singular values may not converge
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values may not converge
         return coef, alpha
     coef, alpha = coef.clone(), alpha.clone()
     coef[active] += pseudo_inverse @ short[corner]
