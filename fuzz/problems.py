@@ -328,6 +328,6 @@ HUNT = Hunt(
     purpose="Convex programs at the edges of float64, certificates recomputed with 120 digits.",
     case=case,
     cases=100_000,
-    short=60,
+    short=40,
     seconds=30.0,
 )
