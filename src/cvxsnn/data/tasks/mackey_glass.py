@@ -63,7 +63,7 @@ class ForecastTask:
 def mackey_glass(
     tau: int, *, start: float = 0.0, n_train: int = 10 * POINTS, n_test: int = 10 * POINTS
 ) -> ForecastTask:
-    """Return a series of the Mackey–Glass equation, with a point to learn from followed by points to forecast.
+    """Return a series of the Mackey–Glass equation: points to learn from, and points to forecast.
 
     Parameters
     ----------
@@ -132,12 +132,13 @@ def _sample(tau: int, n_points: int) -> FloatArray:
     fine = np.array(_integrate(tau, initial, int(place[-1]) + 3))
     left = np.clip(place.astype(np.int64), 1, None)
     s = place - left
-    return (
+    series: FloatArray = (
         -s * (s - 1) * (s - 2) / 6 * fine[left - 1]
         + (s + 1) * (s - 1) * (s - 2) / 2 * fine[left]
         - (s + 1) * s * (s - 2) / 2 * fine[left + 1]
         + (s + 1) * s * (s - 1) / 6 * fine[left + 2]
     )
+    return series
 
 
 def _integrate(tau: int, initial: float, n_steps: int) -> list[float]:
