@@ -272,7 +272,8 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
         return bound_at(problem, domain, largest)[0]
     # Atoms that are not in the dictionary add nothing once they satisfy the constraint; those in it need not.
     for columns in problem.independent_outputs():
-        domain[:, columns] *= _shrinkage(problem.part(columns), domain[:, columns], largest[:, columns])
+        part = problem.part(columns)
+        domain[:, columns] *= _shrinkage(part, domain[:, columns], largest[:, columns], problem.intercept)
     return bound_at(problem, domain, problem.correlation(domain))[0]
 
 
@@ -330,56 +331,64 @@ def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tenso
     return bound_at(problem, unit_dual, problem.correlation(unit_dual))
 
 
-def bound_at(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
-    """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known."""
+def bound_at(
+    problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, *, must_balance: bool = True
+) -> tuple[float, Tensor]:
+    """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known.
+
+    It is no bound for a point that an intercept requires to be balanced, if it does not have to be.
+    """
     total, chosen, parts = 0.0, unit_dual.clone(), problem.independent_outputs()
     for columns in parts:
         bound, chosen[:, columns] = _bound_of_part(
-            problem.part(columns), unit_dual[:, columns], correlation[:, columns]
+            problem.part(columns), unit_dual[:, columns], correlation[:, columns], problem.intercept and must_balance
         )
         total += bound
     return total * (1 - gamma(len(parts))), chosen
 
 
-def _bound_of_part(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
+def _bound_of_part(
+    problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, is_balanced: bool
+) -> tuple[float, Tensor]:
     """Return the best of −F*(tΘ), with tΘ inside the constraint, for r > 0 −F*(Θ) − P*(DᵀΘ), and zero, for Θ = 0."""
-    inside = unit_dual * _shrinkage(problem, unit_dual, correlation)
-    bounds = [(0.0, torch.zeros_like(unit_dual)), (_minus_conjugate(problem, inside), inside)]
+    inside = unit_dual * _shrinkage(problem, unit_dual, correlation, is_balanced)
+    bounds = [(0.0, torch.zeros_like(unit_dual)), (_minus_conjugate(problem, inside, is_balanced), inside)]
     if problem.l2_strength:
-        everywhere = sqrt(problem.dictionary.n_atoms) * _correlation_error(problem, unit_dual).norm()
+        everywhere = sqrt(problem.dictionary.n_atoms) * _correlation_error(problem, unit_dual, is_balanced).norm()
         outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
         outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)
-        bounds.append((_minus_conjugate(problem, unit_dual) - 0.5 * outside * outside, unit_dual))
+        bounds.append((_minus_conjugate(problem, unit_dual, is_balanced) - 0.5 * outside * outside, unit_dual))
     return max(bounds, key=lambda found: -inf if isnan(found[0]) else found[0])
 
 
-def _shrinkage(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> float:
+def _shrinkage(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, is_balanced: bool) -> float:
     """Return a factor for a dual point at which the constraint holds, whatever rounding did to the correlation."""
     dual_norm = problem.penalty.dual_norm
-    largest = float(dual_norm(correlation) + dual_norm(_correlation_error(problem, unit_dual).expand_as(correlation)))
+    error = _correlation_error(problem, unit_dual, is_balanced).expand_as(correlation)
+    largest = float(dual_norm(correlation) + dual_norm(error))
     largest *= 1 + gamma(problem.n_outputs + _OPERATIONS)
     if largest <= problem.l1_strength:
         return 1.0
     return problem.l1_strength / largest if isfinite(largest) else 0.0  # what is not a number is no proof
 
 
-def _correlation_error(problem: ConvexProblem, unit_dual: Tensor) -> Tensor:
+def _correlation_error(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool) -> Tensor:
     """Return δ of each output: a bound on the error of an atom's correlation with a feasible point near this one."""
     n_rows, entry = problem.dictionary.n_rows, problem.dictionary.largest_entry
     error = gamma(n_rows + _OPERATIONS) * (problem.row_weight @ unit_dual.abs()) + n_rows * SMALLEST
     moved = [
-        head.weight * head.loss.repair(*of_head, is_balanced=problem.intercept)[1]
+        head.weight * head.loss.repair(*of_head, is_balanced=is_balanced)[1]
         for head, of_head in _by_head(problem, unit_dual)
     ]
     return entry * (error + torch.cat(moved))
 
 
-def _minus_conjugate(problem: ConvexProblem, unit_dual: Tensor) -> float:
+def _minus_conjugate(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool) -> float:
     """Return a lower bound on −F* at a feasible point near one that is feasible up to rounding."""
     is_weighted, n_rows = problem.row_weight > 0, len(unit_dual)
     total = 0.0
     for head, (dual, targets, weight) in _by_head(problem, unit_dual):
-        share, _ = head.loss.repair(dual, targets, weight, is_balanced=problem.intercept)
+        share, _ = head.loss.repair(dual, targets, weight, is_balanced=is_balanced)
         rows = torch.where(is_weighted, head.loss.conjugate(dual, targets), 0.0)
         errors = torch.where(is_weighted, head.loss.conjugate_error(dual, targets), 0.0)
         lost = (float(share) + gamma(n_rows + 2 * _OPERATIONS)) * (weight @ rows.abs()) + weight @ errors

@@ -151,7 +151,7 @@ class RidgeSteps:
         With an intercept the gradient is no dual point before it is balanced, but tells whether that is worth it: a gap
         above the tolerance is that of the gradient as it is.
         """
-        bound, _ = bound_at(problem, self.dual, self.correlation)
+        bound, _ = bound_at(problem, self.dual, self.correlation, must_balance=False)
         if problem.intercept and primal - bound <= tolerance * primal:
             bound, _ = lower_bound(problem, self.dual)
         return bound
