@@ -30,7 +30,7 @@ AGREEMENT = Decimal("1e-9")
 EXACT, LOST = Decimal("1e-60"), Decimal("1e-110")
 """What decimal numbers of 120 digits may lose, relative to the objective and to the weights of classes."""
 
-_SECONDS, _HURRIED, _LATE = 0.25, 0.005, 5.0
+_SECONDS, _HURRIED, _LATE = 0.5, 0.005, 5.0
 """Times that most solves and a few are given, and how much longer a busy machine may take."""
 
 
