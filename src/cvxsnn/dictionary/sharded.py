@@ -18,7 +18,7 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
-from ..core.storage import read_tensors, write_tensors
+from ..core.storage import make_folder, read_tensors, write_tensors
 from ..witnesses import WitnessSet
 from .base import Readout
 from .blocks import Batch, Block, iterate_blocks, map_in_order
@@ -391,7 +391,7 @@ def stream_dictionary(
     readout = str(parsed)
     check_positive_int("shard_rows", shard_rows)
     folder = Path(folder)
-    _prepare(folder)
+    make_folder(folder, "a dictionary")
     origin = fingerprint([fingerprint_witnesses(witnesses), readout, str(shard_rows)])
     targets: list[Tensor] = []
 
@@ -505,18 +505,6 @@ def _finished(path: Path, source: str, restart: bool) -> _Shard | None:
         f"expected a new folder or one that was begun with these witnesses and sequences, but {path} is of others: "
         "choose another folder, or pass restart=True to overwrite it"
     )
-
-
-def _prepare(folder: Path) -> None:
-    """Make the folder, and clear away what an interrupted process had half written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for leftover in (*folder.glob(".shard-*"), *folder.glob(f".{_INDEX}.*")):
-            leftover.unlink()
-    except OSError as error:
-        raise DataFileError(
-            f"expected a folder at {folder}, got: {error.strerror or error}; choose another place"
-        ) from error
 
 
 def _shard_name(number: int) -> str:
