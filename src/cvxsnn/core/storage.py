@@ -18,7 +18,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack_tensors
-from torch import Tensor, uint8
+from torch import Tensor, contiguous_format, uint8
 
 from .errors import DataFileError, InvalidInputError, first_line
 
@@ -119,7 +119,7 @@ def write_tensors(path: Path | str, kind: str, tensors: Mapping[str, Tensor], he
     tensors : mapping of names to tensors
     header : mapping of plain values, as JSON knows them
     """
-    plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    plain = {name: value.detach().cpu().clone(memory_format=contiguous_format) for name, value in tensors.items()}
     text = json.dumps(header, sort_keys=True)
     metadata = {"format": _FORMAT, "version": str(VERSION), "kind": kind, "header": text}
     metadata["checksum"] = _checksum(metadata, plain)
@@ -270,7 +270,9 @@ def _check_version(path: Path, version: str) -> None:
 def _checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name in sorted(tensors):
-        value = tensors[name].contiguous()
+        value = tensors[name]
         digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(uint8).numpy().data)
+        flat = value.reshape(-1)
+        flat = flat if flat.stride(0) == 1 else flat.clone(memory_format=contiguous_format)  # a single one may have any
+        digest.update(flat.view(uint8).numpy().data)
     return digest.hexdigest()
