@@ -24,7 +24,19 @@ _CELLS = (
     *("2024-01-01", "12:30", "=1+1", '"', '""', "'", "\0", "\r", "\n", "é", "x" * 5000, "9" * 400, "-0", "+1", "1_0"),
 )
 _OBJECTS: tuple[Any, ...] = (
-    *(None, True, "text", b"bytes", 1.5, 10**18, float("inf"), datetime(2024, 1, 1), Decimal("1.5"), [1.0, 2.0], {"a": 1}),
+    *(
+        None,
+        True,
+        "text",
+        b"bytes",
+        1.5,
+        10**18,
+        float("inf"),
+        datetime(2024, 1, 1),
+        Decimal("1.5"),
+        [1.0, 2.0],
+        {"a": 1},
+    ),
 )
 _NAMES = ("", "a", "id", "time", "label", "Unnamed: 0", "x,y", "ä", "1", " a", "index", "__index_level_0__")
 

@@ -38,7 +38,16 @@ _VALUES: tuple[Any, ...] = (
     *([], [[]], [0], [1, 2], ["a", "b"], [0] * 5000, {}, {"a": 1}, {"distribution": "normal", "mean": 0, "sd": 1e308}),
 )
 _SIZES = (0, 1, 2, 1000, 23_000, 2**20, 10**12)
-_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.bool, torch.complex64)
+_TYPES = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+    torch.complex64,
+)
 _NUMBERS = (float("nan"), float("inf"), -float("inf"), 1e308, 1e38, -1.0, 0.0, 1e-320, 0.5)
 _INTEGERS = (-1, 0, 7, 2**20, 2**30)
 
@@ -168,7 +177,9 @@ def _change_header(rng: np.random.Generator, tensors: dict[str, Tensor], header:
             other, name, _ = places[rng.integers(len(places))]
             parent[key] = json.loads(json.dumps(other[name])) if name in _keys(other) else None
         case 2 if isinstance(parent, dict):
-            parent[str(rng.choice(["surprise", "neurons", "n_sources", "device", "recipe", "feature_names"]))] = _value(rng)
+            parent[str(rng.choice(["surprise", "neurons", "n_sources", "device", "recipe", "feature_names"]))] = _value(
+                rng
+            )
         case 3 if isinstance(parent, list):
             parent.insert(int(rng.integers(len(parent) + 1)), _value(rng))
         case 4 if isinstance(parent[key], (int, float)):
@@ -237,7 +248,10 @@ def _classifier(**options: Any) -> Any:
 def _network() -> cs.SpikingNetwork:
     source, delay = torch.arange(24).view(1, 3, 8) % 3, torch.arange(24).view(1, 3, 8) % 4
     weight = torch.from_numpy(np.random.default_rng(1).normal(size=(1, 3, 8))).float()
-    layers = [cs.LIFLayer(weight, source=source, delay=delay, n_sources=3), cs.LIFLayer(weight[:, :1].mT @ weight[:, 1:2])]
+    layers = [
+        cs.LIFLayer(weight, source=source, delay=delay, n_sources=3),
+        cs.LIFLayer(weight[:, :1].mT @ weight[:, 1:2]),
+    ]
     heads = [OutputHead("sum", "softmax", 0, 2), OutputHead("carry", "logistic", 2, 3)]
     return cs.SpikingNetwork(layers, torch.ones(16, 3), heads, readout="windows-2")
 
@@ -249,7 +263,10 @@ _MODELS: tuple[Callable[[], Any], ...] = (
     lambda: _classifier(method="r", hidden=(4,), surrogate=SurrogateSettings(epochs=1)).fit(_X, _LABELS),
     lambda: cs.SpikingRegressor(witnesses="gaussian", hidden=(9,), penalty="group", **_PLAIN).fit(_X, _X[:, 0, :2]),
     lambda: make_pipeline(
-        cs.SequenceImputer(), cs.SequenceScaler(), cs.SequenceResampler(n_steps=5), _classifier(witnesses="gaussian", hidden=(6,))
+        cs.SequenceImputer(),
+        cs.SequenceScaler(),
+        cs.SequenceResampler(n_steps=5),
+        _classifier(witnesses="gaussian", hidden=(6,)),
     ).fit(_X, _LABELS),
     _network,
 )

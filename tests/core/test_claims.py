@@ -76,8 +76,9 @@ def test_every_claim_is_granted_where_there_are_no_locks(tmp_path, monkeypatch):
 
 
 def test_a_place_that_cannot_be_claimed_is_one_sentence(tmp_path):
-    with pytest.raises(DataFileError, match="expected to claim work by .*missing/claim") as caught, claim(
-        tmp_path / "missing" / "claim"
+    with (
+        pytest.raises(DataFileError, match=r"expected to claim work by .*missing/claim") as caught,
+        claim(tmp_path / "missing" / "claim"),
     ):
         pass
     assert_one_sentence(caught.value)

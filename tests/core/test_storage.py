@@ -140,7 +140,7 @@ def test_a_folder_that_does_not_reach_the_disk_is_told_unless_the_system_cannot(
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", fail_on_folders)
-    with nullcontext() if number == errno.EINVAL else pytest.raises(DataFileError, match="no luck; .* may be lost"):
+    with nullcontext() if number == errno.EINVAL else pytest.raises(DataFileError, match=r"no luck; .* may be lost"):
         storage.write_atomically(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
 
@@ -264,7 +264,7 @@ def test_equal_contents_are_equal_bytes(tmp_path):
     tensors = {name: torch.full((3,), float(number)) for number, name in enumerate("abcdefgh")}
     header = {name: name for name in "abcdefgh"}
     contents = set()
-    for number in range(20):  # safetensors orders metadata by chance
+    for _ in range(20):  # safetensors orders metadata by chance
         storage.write_tensors(tmp_path / "file", "thing", tensors, header)
         contents.add((tmp_path / "file").read_bytes())
         tensors, header = dict(reversed(tensors.items())), dict(reversed(header.items()))
@@ -288,7 +288,7 @@ def test_headers_that_are_too_large_are_refused_before_they_are_parsed(tmp_path,
     assert_one_sentence(caught.value)
     storage.write_tensors(tmp_path / "file", "thing", {str(n): torch.zeros(0) for n in range(5)}, {})
     monkeypatch.setattr(storage, "MAX_TENSORS", 4)
-    with pytest.raises(DataFileError, match="at most 4 tensors in .*file, got 5"):
+    with pytest.raises(DataFileError, match=r"at most 4 tensors in .*file, got 5"):
         storage.read_tensors(tmp_path / "file", "thing")
 
 
@@ -309,7 +309,8 @@ def test_a_header_that_cannot_be_read_is_one_sentence(monkeypatch, tmp_path, hea
 
 
 @pytest.mark.parametrize(
-    ("version", "complaint"), [("2", "update cvxsnn"), ("x", "altered or damaged"), ("", "altered"), ("²", "altered"), ("9" * 5000, "altered")]
+    ("version", "complaint"),
+    [("2", "update cvxsnn"), ("x", "altered or damaged"), ("", "altered"), ("²", "altered"), ("9" * 5000, "altered")],
 )
 def test_a_file_of_a_newer_version_says_to_update(tmp_path, version, complaint):
     metadata = {"format": "cvxsnn", "version": version, "kind": "thing", "header": json.dumps({})}
@@ -339,3 +340,18 @@ def test_no_source_file_reads_a_format_that_can_run_code():
         assert not forbidden.search(re.sub(r"\.eval\(", "", source.read_text())), source
         for call in re.findall(r"np\.load\([^)]*\)", source.read_text()):
             assert "allow_pickle=False" in call, source
+
+
+def test_no_other_source_file_writes_a_file():
+    writing = re.compile(
+        r"""\.write_(text|bytes)\(|\bopen\([^)]*["'][rbt]*[wax+]|\.to_(csv|parquet|json)\(|\bsave_file\(|torch\.save\("""
+        r"""|np\.save\w*\((?!buffer)|\.savefig\((?!buffer)|\.mkdir\(|\.(unlink|rename|touch|symlink_to)\(|shutil|tempfile"""
+        r"""|os\.(replace|rename|remove|makedirs|mkdir)\(|os\.open\("""
+    )
+    # Claims make empty files, which hold locks.
+    sources = [source for source in SOURCE.rglob("*.py") if source.name not in ("storage.py", "claims.py")]
+    for source in sources:
+        code = "\n".join(
+            line for line in source.read_text().splitlines() if not line.lstrip().startswith((">>>", "..."))
+        )
+        assert not writing.search(code), (source, writing.search(code))

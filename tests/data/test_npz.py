@@ -139,7 +139,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
 def test_an_archive_that_does_not_fit_into_memory_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     path = write(tmp_path, X=X, y=Y)
     monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 500)
-    with pytest.raises(BudgetError, match=r"what is packed in .*data.npz to fit into .* needs 608 B") as caught:
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 400)
+    with pytest.raises(BudgetError, match=r"what is packed in .*data.npz to fit into .* needs 480 B") as caught:
         read_data(path, needs_targets=True)
     assert_one_sentence(caught.value)

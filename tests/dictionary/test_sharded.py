@@ -343,7 +343,9 @@ TAMPERED_INDEX = {
     "atoms of fractions": lambda tensors, header: tensors.update(atom_of_witness=tensors["atom_of_witness"] + 0.5),
     "atoms out of range": lambda tensors, header: tensors["atom_of_witness"].add_(10**6),
     "negative columns": lambda tensors, header: tensors["witness_of_atom"].sub_(10**6),
-    "columns of other atoms": lambda tensors, header: tensors.update(witness_of_atom=tensors["witness_of_atom"].flip(0)),
+    "columns of other atoms": lambda tensors, header: tensors.update(
+        witness_of_atom=tensors["witness_of_atom"].flip(0)
+    ),
 }
 TAMPERED_SHARD = {
     "no source": lambda tensors, header: header.pop("source"),
@@ -370,7 +372,9 @@ def test_files_that_were_altered_with_their_checksum_are_refused_or_made_again(t
     written, _ = stream_dictionary(witnesses, batches(data), tmp_path, "mean", shard_rows=64)
     expected = written.columns()
     path = tmp_path / f"{file}.safetensors"
-    kind, tampered = ("sharded dictionary", TAMPERED_INDEX) if file == "dictionary" else ("dictionary shard", TAMPERED_SHARD)
+    kind, tampered = (
+        ("sharded dictionary", TAMPERED_INDEX) if file == "dictionary" else ("dictionary shard", TAMPERED_SHARD)
+    )
     tensors, header = storage.read_tensors(path, kind)
     tampered[case](tensors, header)
     storage.write_tensors(path, kind, tensors, header)

@@ -402,7 +402,7 @@ def enlarge(header, **sizes):
 
 EMPTY_HEAD = {"name": "none", "loss": "squared", "start": 0, "stop": 0}
 TWINS = [{"name": "label", "loss": "softmax", "start": start, "stop": start + 1} for start in range(3)]
-LARGE_RECIPE = dict(n_features=3, hidden=[10**6], n_subnetworks=1, neuron="lif", seed=0, dtype="float32")
+LARGE_RECIPE = {"n_features": 3, "hidden": [10**6], "n_subnetworks": 1, "neuron": "lif", "seed": 0, "dtype": "float32"}
 DEEP_RECIPE = LARGE_RECIPE | {"hidden": [1] * 10_000}
 RECIPE = ("proof", "witnesses", "recipe")
 TAMPERED = {
@@ -503,7 +503,9 @@ TAMPERED = {
     "head weights are NaN": change("proof", "objective", "head_weights", to={"label": float("nan")}),
     "head weights are a list": change("proof", "objective", "head_weights", to=[["label", 1.0]]),
     "unknown weights of steps": change("proof", "objective", "timestep_weighting", to="random"),
-    "loss of absurdly many classes": change("proof", "objective", "loss", to=[{"name": "softmax", "n_classes": 10**12}]),
+    "loss of absurdly many classes": change(
+        "proof", "objective", "loss", to=[{"name": "softmax", "n_classes": 10**12}]
+    ),
     "loss of fractional classes": change("proof", "objective", "loss", to=[{"name": "softmax", "n_classes": 2.5}]),
     "intercept is text": change("proof", "has_intercept", to="no"),
     "support of fractions": lambda tensors, header: tensors.update({"proof.support": tensors["proof.support"] + 0.5}),

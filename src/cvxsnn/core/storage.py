@@ -239,8 +239,8 @@ def _pack(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     header += b" " * (-len(header) % 8)
     if len(header) > MAX_HEADER_BYTES or len(tensors) > MAX_TENSORS:
         raise InvalidInputError(
-            f"expected at most {MAX_TENSORS:,} tensors and a header of {MAX_HEADER_BYTES:,} bytes, got {len(tensors):,} "
-            f"and {len(header):,}: such a file could not be read again"
+            f"expected at most {MAX_TENSORS:,} tensors and a header of {MAX_HEADER_BYTES:,} bytes, got "
+            f"{len(tensors):,} and {len(header):,}: such a file could not be read again"
         )
     return b"".join((len(header).to_bytes(8, "little"), header, packed[start:]))
 

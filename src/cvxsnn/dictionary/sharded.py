@@ -462,7 +462,8 @@ def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> 
             targets.append(shard["targets"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DataFileError(
-            f"expected a part of one dictionary in {path}, got another file ({first_line(error)}): write the folder anew"
+            f"expected a part of one dictionary in {path}, got another file ({first_line(error)}): write the folder "
+            "anew"
         ) from None
     dictionary = ShardedDictionary(
         folder,
@@ -506,7 +507,9 @@ def _check_shard(tensors: Mapping[str, Tensor], header: Mapping[str, Any], n_col
 def _check_places(name: str, value: Tensor, size: int, limit: int) -> None:
     """Refuse what is not so many whole numbers from 0 to ``limit - 1``."""
     if tuple(value.shape) != (size,) or value.dtype != torch.int64 or not size:
-        raise InvalidInputError(f"expected {name} to be {size} whole numbers, got {value.dtype} of {tuple(value.shape)}")
+        raise InvalidInputError(
+            f"expected {name} to be {size} whole numbers, got {value.dtype} of {tuple(value.shape)}"
+        )
     if not 0 <= int(value.min()) <= int(value.max()) < limit:
         raise InvalidInputError(f"expected {name} from 0 to {limit - 1}, got others")
 

@@ -170,7 +170,10 @@ def test_a_checkpoint_that_does_not_fit_together_is_one_sentence(tmp_path, case)
     train(checkpoint=tmp_path / "run")
     tensors, header = storage.read_tensors(tmp_path / "run", "checkpoint")
     name = "best.weight"
-    tensors |= {"other shape": {name: torch.ones(1)}, "NaN": {"best.layers.0.weight": tensors["best.layers.0.weight"] * torch.nan}}.get(case, {})
+    tensors |= {
+        "other shape": {name: torch.ones(1)},
+        "NaN": {"best.layers.0.weight": tensors["best.layers.0.weight"] * torch.nan},
+    }.get(case, {})
     if case == "no tensor":
         del tensors[name]
     storage.write_tensors(tmp_path / "run", "checkpoint", tensors, header | TAMPERED.get(case, {}))
@@ -511,7 +514,9 @@ def test_an_interrupted_run_with_delays_goes_on_as_if_nothing_had_happened(tmp_p
     with pytest.raises(InterruptedTrainingError):
         train(network=network, callback=interrupt, checkpoint=file)
     assert_same_run(train(network=network, checkpoint=file), train(network=network))
-    with pytest.raises(InvalidInputError, match="expected a checkpoint of the same training, got one with other network"):
+    with pytest.raises(
+        InvalidInputError, match="expected a checkpoint of the same training, got one with other network"
+    ):
         train(network=delayed(network, max_delay=1), checkpoint=file)
 
 

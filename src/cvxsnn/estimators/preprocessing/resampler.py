@@ -12,7 +12,6 @@ from ...core.memory import check_fits, dense_bytes
 from ..base import FloatArray
 from .base import SequenceTransformer
 
-
 _COPIES = 4
 """Arrays of the size of a resampled sequence that are held at once."""
 

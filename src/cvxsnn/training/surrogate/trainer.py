@@ -96,6 +96,7 @@ class SurrogateJob:
         """Fingerprints of all that decides how training goes, except for the score, by what they are of."""
         network, sequences = self.network, self.data.sequences
         heads, row_weight = self.objective.heads(self.data)
+        read: list[Tensor | str | None]
         read = [network.weight, network.intercept, network.columns, network.readout, repr(network.heads)]
         return {
             "network": fingerprint([fingerprint_layers(network.layers), *read]),
