@@ -247,13 +247,15 @@ def _layers_out(prefix: str, layers: tuple[HiddenLayer, ...]) -> tuple[dict[str,
 
 def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[str, Any]]) -> tuple[HiddenLayer, ...]:
     layers = []
+    of_layer: dict[str, dict[str, Any]] = {}
+    for name, value in tensors.items():
+        if name.startswith(f"{prefix}."):
+            number, _, parameter = name.removeprefix(f"{prefix}.").partition(".")
+            of_layer.setdefault(number, {})[parameter] = value
     for depth, header in enumerate(headers):
         settings = dict(header)
         kind = NEURON_MODELS.find(settings.pop("neuron")).layer
-        start = f"{prefix}.{depth}."
-        own: dict[str, Any] = {
-            name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
-        }
+        own = of_layer.get(str(depth), {})
         without_delays = set() if "n_sources" in settings else {"source", "delay"}
         missing = {*tensor_names(kind)} - without_delays - set(own)
         if missing:  # a layer would fill it in, at a size that the file does not account for
