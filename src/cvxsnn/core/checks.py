@@ -32,6 +32,14 @@ def check_positive_int(name: str, value: Any) -> int:
     return int(value)
 
 
+def check_n_jobs(n_jobs: Any) -> None:
+    """Refuse what is no number of workers."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
+        raise InvalidInputError(
+            f"expected n_jobs to be None or an integer other than 0, -1 for one worker per core, got {n_jobs!r}"
+        )
+
+
 def check_number(name: str, value: Any) -> float:
     """Return ``value`` if it is a finite real number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not isfinite(value):
@@ -65,6 +73,8 @@ def as_array(name: str, data: Any) -> Any:
         return [as_array(name, part) if isinstance(part, special) else part for part in data]
     if isinstance(data, torch.Tensor):
         return _tensor_as_array(name, data)
+    if isinstance(data, np.ndarray) and not data.dtype.isnative:
+        data = data.astype(data.dtype.newbyteorder("="))  # torch knows no other order of bytes
     if not isinstance(data, np.ma.MaskedArray):
         return data
     if np.ma.is_masked(data):
@@ -112,13 +122,13 @@ def as_real(name: str, data: Any) -> npt.NDArray[np.float64]:
             f"expected {name} to be real numbers, got {_KINDS.get(kind, values.dtype)}: convert them first"
         )
     with np.errstate(over="ignore"):  # wider floats become infinite, which is refused where it matters
-        return values.astype(np.float64, copy=False)
+        return np.asarray(values, dtype=np.float64, order="C")  # torch knows no negative strides
 
 
 def as_tensor(name: str, data: Any) -> torch.Tensor:
     """Return real numbers as a tensor of their own type, where they are, and other data than tensors as a copy."""
     try:
-        tensor = data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(as_array(name, data)))
+        tensor = data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(as_array(name, data), order="C"))
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, InvalidInputError):
             raise

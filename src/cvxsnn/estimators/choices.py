@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ..convex.objective import Objective
-from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
+from ..core.checks import check_bool, check_choice, check_n_jobs, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
@@ -118,8 +118,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             self._seconds(name)
         if self.n_trials is not None:
             check_positive_int("n_trials", self.n_trials)
-        if self.n_jobs is not None and (check_int_at_least("n_jobs", self.n_jobs, -(2**31)) == 0):
-            raise InvalidInputError("expected n_jobs to be a number of workers, -1 or None, got 0")
+        check_n_jobs(self.n_jobs)
         if self.surrogate is not None and not isinstance(self.surrogate, SurrogateSettings):
             raise InvalidInputError(f"expected surrogate to be SurrogateSettings, got {type(self.surrogate).__name__}")
         seed = self.random_state
