@@ -42,9 +42,12 @@ def check_n_jobs(n_jobs: Any) -> None:
 
 def check_number(name: str, value: Any) -> float:
     """Return ``value`` if it is a finite real number."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not isfinite(value):
-        raise InvalidInputError(f"expected {name} to be a finite number, got {value!r}")
-    return float(value)
+    try:
+        if not isinstance(value, (bool, np.bool_)) and isinstance(value, Real) and isfinite(value):
+            return float(value)
+    except OverflowError:  # an integer above all floats
+        pass
+    raise InvalidInputError(f"expected {name} to be a finite number, got {value!r}")
 
 
 def check_bool(name: str, value: Any) -> bool:

@@ -536,7 +536,10 @@ def _as_real(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         raise InvalidInputError(f"expected sequences of real numbers, got {data.dtype}")
     if 0 in data.shape:
         raise InvalidInputError(f"expected non-empty sequences, got shape {data.shape}")
-    return data.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):  # wider floats become infinite, which is refused
+        return np.require(
+            data, np.float64, ["C", "W"]
+        )  # torch knows no negative strides, and warns of read-only arrays
 
 
 def _as_float64(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

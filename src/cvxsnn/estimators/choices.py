@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ..convex.objective import Objective
+from ..convex.penalties import make_penalty
 from ..core.checks import check_bool, check_choice, check_n_jobs, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
@@ -106,6 +107,10 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         """Refuse parameters of a type or size that means nothing; combinations are checked where they are used."""
         check_choice("method", self.method, tuple(METHODS))
+        NEURON_MODELS.find(self.neuron)
+        if not isinstance(self.penalty, str) or self.penalty != "auto":
+            make_penalty(self.penalty)
+        self._n_neurons()
         check_bool("intercept", self.intercept)
         check_bool("standardize", self.standardize)
         for name in ("l1_strength", "l2_strength"):
@@ -280,7 +285,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         """Return a strength that was given as a number, or "auto"."""
         strength = getattr(self, name)
         if isinstance(strength, Real) and not isinstance(strength, bool):
-            return float(strength)
+            return check_number(name, strength)
         return check_choice(name, strength, ("auto",))
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ..convex.losses import LOSSES, Loss, Softmax
 from ..convex.objective import Objective, weighted_loss
-from ..core.checks import as_array, check_choice, foreign_errors, relative_weights
+from ..core.checks import as_array, check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
@@ -229,6 +229,14 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         """
         logarithms: FloatArray = np.log(self.predict_proba(X))
         return logarithms
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.class_weight, Mapping):
+            for label, weight in self.class_weight.items():
+                check_number(f"class_weight[{label!r}]", weight)
+        elif self.class_weight is not None:
+            check_choice("class_weight", self.class_weight, ("balanced",))
 
     def _weights(self, X: Any, y: npt.NDArray[Any], sample_weight: Any) -> FloatArray | None:
         weight = super()._weights(X, y, sample_weight)
