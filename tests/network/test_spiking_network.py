@@ -410,7 +410,7 @@ def snapshot(state):
     readout=st.sampled_from([*READOUTS, "windows-3"]),
     kind=st.sampled_from([*NEURONS, "delays"]),
 )
-@settings(max_examples=40)
+@settings(max_examples=12)
 def test_a_step_leaves_the_state_it_was_given_as_it_is(seed, readout, kind):
     heads = [OutputHead("first", "logistic", 0, 1), OutputHead("second", "softmax", 1, 3)]
     if kind == "delays":

@@ -536,10 +536,9 @@ def _as_real(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         raise InvalidInputError(f"expected sequences of real numbers, got {data.dtype}")
     if 0 in data.shape:
         raise InvalidInputError(f"expected non-empty sequences, got shape {data.shape}")
-    with np.errstate(over="ignore"):  # wider floats become infinite, which is refused
-        return np.require(
-            data, np.float64, ["C", "W"]
-        )  # torch knows no negative strides, and warns of read-only arrays
+    # Wider floats become infinite, which is refused. Torch knows no negative strides, and warns of read-only arrays.
+    with np.errstate(over="ignore"):
+        return np.require(data, np.float64, ["C", "W"])
 
 
 def _as_float64(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

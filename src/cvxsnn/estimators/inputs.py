@@ -341,4 +341,5 @@ def standardise(
 
 def power_of_two(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the largest powers of two that are not above positive values; divided by them, no number is rounded."""
-    return np.ldexp(1.0, np.frexp(values)[1] - 1)
+    powers: npt.NDArray[np.float64] = np.ldexp(1.0, np.frexp(values)[1] - 1)
+    return powers

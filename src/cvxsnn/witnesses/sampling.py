@@ -390,7 +390,8 @@ def gaussian_witnesses(
 
 def per_layer(name: str, value: PerLayer, n_layers: int) -> list[Distribution]:
     """Return one distribution per layer."""
-    each = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value] * n_layers
+    is_single = not isinstance(value, Sequence) or isinstance(value, (str, bytes))
+    each: list[Any] = [value] * n_layers if is_single else list(value)  # type: ignore[arg-type]
     if len(each) != n_layers:
         raise InvalidInputError(f"expected one {name} for each of {n_layers} layers, got {len(each)}")
     return [as_distribution(name, one) for one in each]
