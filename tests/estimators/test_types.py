@@ -61,10 +61,10 @@ def test_targets_and_weights_may_be_tensors_of_bfloat16_or_have_gradients():
 
 
 REFUSED = {
-    "masked values": (lambda: fit_x(MASKED), "sequences without masked values, got [0-9]+ of them"),
+    "masked values": (lambda: fit_x(MASKED), "sequences without masked values, got some"),
     "masked values in a list": (lambda: fit_x(list(MASKED)), "sequence [0-9]+ without masked values"),
     "masked rows": (lambda: fit_x(MASKED[:, 0]), "X without masked values"),
-    "masked labels": (lambda: fit_y(np.ma.array(LABELS, mask=LABELS > 0)), "labels without masked values, got 12"),
+    "masked labels": (lambda: fit_y(np.ma.array(LABELS, mask=LABELS > 0)), "labels without masked values, got some"),
     "masked targets": (
         lambda: regressor(**QUICK).fit(SEQUENCES, np.ma.array(TARGETS, mask=TARGETS > 0)),
         "targets without masked values",

@@ -82,7 +82,7 @@ def as_array(name: str, data: Any) -> Any:
         return data
     if np.ma.is_masked(data):
         raise InvalidInputError(
-            f"expected {name} without masked values, got {int(np.ma.getmaskarray(data).sum())} of them: drop or fill them first, "
+            f"expected {name} without masked values, got some: drop or fill them first, "
             "for example with NaN by np.ma.filled"
         )
     return data.data
