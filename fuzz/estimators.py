@@ -230,7 +230,7 @@ _STEPS: tuple[tuple[Any, ...], ...] = (
     (cs.SequenceImputer(),),
     (cs.SequenceImputer("forward"), cs.SequenceScaler()),
     (cs.SequenceResampler(3),),
-    (cs.SequenceResampler(factor=0.5),),
+    (cs.SequenceResampler(factor=1.5),),
 )
 
 
@@ -537,6 +537,6 @@ HUNT = Hunt(
     "Tiny fits to data of every type, shape, scale and weight, with one odd thing at a time.",
     case,
     cases=14_000,
-    short=40,
+    short=20,
     seconds=60.0,
 )
