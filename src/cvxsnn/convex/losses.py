@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, Registry
+from ..core.checks import Array, Registry, as_array, check_tensor
 from ..core.errors import InvalidInputError
 
 _SEARCH_STEPS = 200
@@ -695,10 +695,15 @@ def make_loss(loss: str | Loss) -> Loss:
 def as_numbers(targets: Array | Sequence[object]) -> Tensor:
     """Return targets of any kind as a tensor of real numbers."""
     if isinstance(targets, Tensor):
+        targets = check_tensor("targets", targets)
+        if targets.is_complex():
+            raise InvalidInputError(f"expected numeric targets, got {targets.dtype}: encode labels as numbers first")
         return targets
     try:
-        array = np.array(targets)
-    except ValueError:
+        array = np.array(as_array("targets", targets))
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
         raise InvalidInputError(
             "expected targets that form an array, got rows of unequal length: give every row as many entries"
         ) from None

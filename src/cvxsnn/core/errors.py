@@ -17,6 +17,10 @@ class InvalidInputError(CvxsnnError, ValueError):
     """An argument or a data array cannot mean anything here."""
 
 
+class InvalidTypeError(InvalidInputError, TypeError):
+    """An argument or a data array has a type that cannot mean anything here."""
+
+
 class DataFileError(CvxsnnError, OSError):
     """A data file is missing, corrupt, or could not be fetched."""
 
@@ -47,6 +51,10 @@ class MissingLibraryError(CvxsnnError, ImportError):
 
 class ConvergenceWarning(UserWarning):
     """A solve stopped before its certificate reached the tolerance."""
+
+
+class OtherDataWarning(UserWarning):
+    """A model was certified on other data than those that it was fitted to."""
 
 
 class LossyExchangeWarning(UserWarning):

@@ -18,7 +18,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 
-from .errors import InvalidInputError
+from .checks import check_n_jobs
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -87,10 +87,7 @@ def run_tasks(
     should_stop : function
         Once it returns True, no further task is submitted; those that were are finished.
     """
-    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
-        raise InvalidInputError(
-            f"expected n_jobs to be None or an integer other than 0, -1 for one worker per core, got {n_jobs!r}"
-        )
+    check_n_jobs(n_jobs)
     if effective_n_jobs(n_jobs) == 1:
         for number, task in enumerate(tasks):
             if should_stop():

@@ -23,6 +23,7 @@ from ..convex.problem import check_strengths
 from ..core.checks import check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
+from ..data.sequences import DataFingerprint
 from ..network.reconstruction import Proof
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer
@@ -178,6 +179,8 @@ def _estimator_out(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "parameters": {name: _parameter_out(name, value) for name, value in model.get_params().items()},
         "is_sequential": state.is_sequential,
     }
+    if state.fingerprint is not None:
+        header["training_data"] = asdict(state.fingerprint)
     if state.feature_names is not None:
         header["feature_names"] = state.feature_names.tolist()
     if state.classes is not None:
@@ -208,6 +211,7 @@ def _estimator_in(
         classes=check_labels(header["classes"]["kind"], header["classes"]["values"]) if is_classifier else None,
         is_flat=is_classifier or check_flag("is_flat", header["is_flat"]),
         probability_scale=_scale_in(header.get("probability_scale")),
+        fingerprint=DataFingerprint(**header["training_data"]) if "training_data" in header else None,
     )
     check_state(state)
     model._restore(state)

@@ -458,7 +458,7 @@ def _values_below(layers: list[HiddenLayer], sequences: Sequences) -> Tensor:
 
 
 def _each(name: str, value: Any, n_layers: int) -> list[Any]:
-    each = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * n_layers
+    each = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value] * n_layers
     if len(each) != n_layers:
         raise InvalidInputError(f"expected one {name} for each of {n_layers} layers, got {len(each)}")
     return each
@@ -502,7 +502,7 @@ def _checked_shapes(
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:
     """Return positive whole numbers as a tuple; an empty one for anything else."""
-    each = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    each = tuple(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else ()
     is_whole = all(isinstance(own, (int, np.integer)) and not isinstance(own, bool) and own > 0 for own in each)
     return tuple(int(own) for own in each) if is_whole else ()
 

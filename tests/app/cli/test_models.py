@@ -189,7 +189,7 @@ BAD_FITS = {
     "NaN": (["nan.npz", "-o", "new"], "finite sequences"),
     "NaN in rows": (["nan_rows.npz", "-o", "new"], "expected finite rows, got NaN"),
     "one class": (["one.npz", "-o", "new"], "at least two classes"),
-    "strings to regress": (["data.npz", "-o", "new", "--regress"], "expected numeric targets"),
+    "strings to regress": (["data.npz", "-o", "new", "--regress"], "expected targets to be real numbers"),
     "hidden": (["data.npz", "-o", "new", "--hidden", "many"], "expected widths such as 256,512, got 'many'"),
     "no hidden": (["data.npz", "-o", "new", "--hidden", ""], "expected widths such as 256,512, got ''"),
     "zero hidden": (["data.npz", "-o", "new", "--hidden", "8,0"], "positive integer, got 0"),

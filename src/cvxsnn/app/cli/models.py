@@ -2,6 +2,7 @@
 
 import csv
 import io
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import typer
 from rich.console import Console
 
-from ...core.errors import InvalidInputError
+from ...core.errors import InvalidInputError, OtherDataWarning
 from .common import ModelFile, app, check_folder, parse_widths, plain_errors, say, show
 from .data_files import DataFile, FeatureColumns, IdColumn, IsSeries, LabelColumn, TimeColumn, read_data
 
@@ -168,6 +169,7 @@ def certify(
         X = given.X
         for transformer in transformers:
             X = transformer.transform(X)
+        warnings.simplefilter("always", OtherDataWarning)
         found = estimator.certify(X, given.y, given.weight)
         stated = estimator.certificate_
         say(f"found now:  {found}")
