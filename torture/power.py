@@ -25,6 +25,7 @@ from .work import WORKS, finish, undisturbed
 
 _CALLS = "openat,creat,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,close"
 _CALLS += ",link,linkat,symlink,symlinkat,ftruncate,truncate,writev,pwritev,sendfile,copy_file_range,fallocate"
+_STEP = "step of work stored"
 _LINE = re.compile(r"^(?:\[pid\s+\d+\] |\d+\s+)?(\w+)\((.*)\)\s+= (-?\d+)")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 
@@ -58,14 +59,17 @@ def case(rng: np.random.Generator, folder: Path) -> str:
 
     def replay(report: object) -> list[int]:
         """Look at the disk after each call, in one process."""
-        own, count = np.random.default_rng(seed), 0
+        own, count, steps = np.random.default_rng(seed), 0, 0
         for number, call in enumerate(calls):
             _apply(disk, call)
             _cut(own, disk, after)
             try:
-                WORKS[name].look(after)
+                found = WORKS[name].look(after)
             except Exception as error:
                 raise Finding(f"power lost in {name} after call {number}, {call[:2]}: {error!r}") from error
+            steps = int(call[1]) if call[0] == _STEP else steps
+            if WORKS[name].count(found) < steps:
+                raise Finding(f"power lost in {name} after {steps} steps were stored: {call[:2]} leaves {found}")
             shutil.rmtree(after)
             count += 1
         return [count]
@@ -108,7 +112,8 @@ def _traced(name: str, folder: Path, log: Path) -> None:
         select.select([tracer.stderr], [], [])
         if "attached" not in tracer.stderr.readline():
             raise PermissionError("may not trace")
-        WORKS[name].do(folder, lambda steps: None)
+        with open(os.devnull, "wb", buffering=0) as null:
+            WORKS[name].do(folder, lambda steps: null.write(b"%s %d" % (_STEP.encode(), steps)))
         tracer.terminate()
         tracer.communicate()
 
@@ -125,13 +130,15 @@ def _parse(text: str, folder: str) -> list[tuple[str, ...]]:
         kind, arguments, result = match.groups()
         strings = [bytes.fromhex(value.replace("\\x", "")) for value in _TEXT.findall(arguments)]
         if kind in ("write", "fsync", "fdatasync", "close", "ftruncate", "pwrite64"):
-            handle = re.match(r"(\d+)<((?:\\x[0-9a-f]{2})*)>", arguments)
+            handle = re.match(r"(\d+)<((?:\\x[0-9a-f]{2})*)[<>]", arguments)
             if handle is None:
                 continue
             path = bytes.fromhex(handle[2].replace("\\x", "")).decode()
             if path.startswith(folder):
                 data = strings[0][: int(result)].hex() if kind == "write" else ""
                 calls.append((kind, path[len(folder) + 1 :], data))
+            elif strings and strings[0].startswith(_STEP.encode()):
+                calls.append((_STEP, strings[0].split()[-1].decode()))
             continue
         paths = [value.decode() for value in strings]
         if kind == "openat" and "O_CREAT" not in arguments and "O_TRUNC" not in arguments:
@@ -144,6 +151,8 @@ def _parse(text: str, folder: str) -> list[tuple[str, ...]]:
 
 def _apply(disk: _Disk, call: tuple[str, ...]) -> None:
     kind, path, *rest = call
+    if kind == _STEP:
+        return
     changes_names = True
     if kind in ("openat", "creat") and path not in disk.names:
         disk.files.append(_File())

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import cvxsnn as cs
-from cvxsnn.app.experiments import RecordStore
+from cvxsnn.app.experiments import RecordStore, all_runs, run_all
 from cvxsnn.convex import Objective
 from cvxsnn.core.errors import CvxsnnError
 from cvxsnn.core.storage import read_tensors
@@ -182,6 +182,12 @@ def _sweep(folder: Path, report: Report) -> None:
         raise KeyboardInterrupt
     if status:
         raise CvxsnnError(said.getvalue().strip())
+
+
+def run_sweep(folder: Path) -> None:
+    """Do the same work by the workers that joblib is configured for."""
+    runs = all_runs([str(Path(_experiment().name) / "tiny.toml")], "paper")
+    run_all(runs, RecordStore(folder / "out" / "paper"), n_jobs=None)
 
 
 def _look_at_records(folder: Path) -> dict[str, str]:
