@@ -11,10 +11,13 @@ from .work import WORKS, check_kept, finish, undisturbed
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
-    """Begin the same work twice."""
-    name = str(rng.choice(list(WORKS)))
-    seconds = undisturbed(name).seconds
+    """Do some work twice at the same time."""
+    return disturb(rng, str(rng.choice(list(WORKS))), folder)
 
+
+def disturb(rng: np.random.Generator, name: str, folder: Path) -> str:
+    """Begin, begin again, and wait for both."""
+    seconds = undisturbed(name).seconds
     first = Child(lambda report: WORKS[name].do(folder, report))
     first.wait_for(rng.choice([0, rng.uniform(0, seconds)]))
     second = Child(lambda report: WORKS[name].do(folder, report))

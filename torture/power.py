@@ -49,9 +49,13 @@ class _Disk:
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
+    """Cut the power under some work."""
+    return disturb(rng, str(rng.choice(["saves", "checkpoints", "shards", "sweep"])), folder)
+
+
+def disturb(rng: np.random.Generator, name: str, folder: Path) -> str:
     """Cut the power at every point in time, read what is left, and continue from one of them."""
-    name = str(rng.choice(["saves", "checkpoints", "shards", "sweep"]))
-    calls = _record(name)
+    calls = record_calls(name)
     disk = _Disk()
     chosen = int(rng.integers(len(calls)))
     seed = int(rng.integers(2**32))
@@ -85,7 +89,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
 
 
 @cache
-def _record(name: str) -> list[tuple[str, ...]]:
+def record_calls(name: str) -> list[tuple[str, ...]]:
     """Return the calls of undisturbed work that change its folder, with paths relative to it."""
     if shutil.which("strace") is None:
         raise Skip("no strace")

@@ -31,10 +31,8 @@ _REMOUNT = 32
 
 def case(rng: np.random.Generator, folder: Path) -> str:
     """Let some work run into a shortage, and then to its end."""
-    shortage = _SHORTAGES[rng.integers(len(_SHORTAGES))]
-    name = str(rng.choice(_STORING))
-    undisturbed(name)
-    return f"{shortage.__name__.strip('_').replace('_', ' ')}: {shortage(rng, name, folder)}"
+    shortage = str(rng.choice(list(SHORTAGES)))
+    return f"{shortage}: {SHORTAGES[shortage](rng, str(rng.choice(_STORING)), folder)}"
 
 
 def _full_disk(rng: np.random.Generator, name: str, folder: Path) -> str:
@@ -108,6 +106,7 @@ def _read_only_folder(rng: np.random.Generator, name: str, folder: Path) -> str:
 
 
 def _little_memory(rng: np.random.Generator, name: str, folder: Path) -> str:
+    undisturbed(name)  # what it imports takes memory, too
     spare = int(rng.integers(2**22))
 
     def work(report: Report) -> None:
@@ -171,12 +170,13 @@ def _check_manners(name: str, folder: Path, end: End, reason: str, before: Seque
         raise Finding(f"expected no temporary files after {end.text!r}, got {left}")
 
 
-_SHORTAGES: tuple[Callable[[np.random.Generator, str, Path], str], ...] = (
-    _full_disk,
-    _small_files,
-    _read_only_folder,
-    _little_memory,
-    _clock_set_back,
-)
+SHORTAGES: dict[str, Callable[[np.random.Generator, str, Path], str]] = {
+    "full disk": _full_disk,
+    "small files": _small_files,
+    "read-only folder": _read_only_folder,
+    "little memory": _little_memory,
+    "clock set back": _clock_set_back,
+}
+"""What there may be too little of: functions that let some work run into it, and then to its end."""
 
 HUNT = Hunt("shortages", "Too little disk, permission or memory; a clock set back.", case, 100, 3, seconds=120.0)

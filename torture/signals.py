@@ -15,8 +15,12 @@ _SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, sign
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
+    """Disturb some work by a signal."""
+    return disturb(rng, str(rng.choice(list(WORKS))), _SIGNALS[rng.integers(len(_SIGNALS))], folder)
+
+
+def disturb(rng: np.random.Generator, name: str, number: signal.Signals, folder: Path) -> str:
     """Send a signal at one to four moments, and continue after each."""
-    name, number = str(rng.choice(list(WORKS))), _SIGNALS[rng.integers(len(_SIGNALS))]
     seconds = undisturbed(name).seconds
     n_sent = 0
     for _ in range(rng.integers(1, 5)):

@@ -7,11 +7,13 @@ import argparse
 import gc
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import cvxsnn as cs
 from cvxsnn.core.progress import ShownProgress
@@ -23,6 +25,9 @@ _WARM_UP = 0.25
 
 _MOST_GROWTH = 20.0
 """Megabytes per hour that the memory may grow by, beside three standard errors of the slope."""
+
+_N_MEASUREMENTS = 100
+"""Measurements of memory, threads and handles that fit into the time."""
 
 _METHODS = ("cvx", "sg-cvx", "r")
 
@@ -40,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(report["faults"]))
 
 
-def soak(folder, seconds, progress=lambda done: None):
+def soak(folder: Path, seconds: float, progress: Callable[[float], None] = lambda done: None) -> dict[str, Any]:
     """Return counts, measurements and faults.
 
     Parameters
@@ -57,19 +62,24 @@ def soak(folder, seconds, progress=lambda done: None):
     dict of str to object
         "rounds", "megabytes", "growth", "threads", "handles" and "faults".
     """
-    begin, rounds, faults = time.perf_counter(), 0, []
+    begin, rounds = time.perf_counter(), 0
     expected: dict[str, str] = {}
-    times, sizes, counts = [], [], []
-    while rounds < 2 * len(_METHODS) or time.perf_counter() - begin < seconds:
+    faults: list[str] = []
+    times: list[float] = []
+    sizes: list[float] = []
+    counts: list[tuple[int, int]] = []
+    due = _WARM_UP * seconds
+    while rounds < 2 * len(_METHODS) or not counts or time.perf_counter() - begin < seconds:
         method = _METHODS[rounds % len(_METHODS)]
         found = _round(method, folder)
         if expected.setdefault(method, found) != found:
             faults.append(f"round {rounds}, {method}: expected {expected[method]}, got {found}")
         rounds += 1
-        gc.collect()
         gone = time.perf_counter() - begin
         progress(gone)
-        if gone > _WARM_UP * seconds and rounds > len(_METHODS):
+        if gone > due and rounds > len(_METHODS):
+            due = gone + seconds / _N_MEASUREMENTS
+            gc.collect()
             times.append(gone / 3600)
             sizes.append(_resident_megabytes())
             counts.append((_count("task"), _count("fd")))
@@ -107,7 +117,7 @@ def _round(method: str, folder: Path) -> str:
     return f"{network} {digest(predicted)} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
 
 
-def _slope(times, sizes) -> tuple[float, float]:
+def _slope(times: NDArray[np.float64], sizes: NDArray[np.float64]) -> tuple[float, float]:
     """Return the slope of a line through points, and its standard error."""
     if len(times) < 3 or np.ptp(times) == 0:
         return 0.0, 0.0
