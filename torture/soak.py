@@ -6,6 +6,7 @@ Memory must not grow, equal models must be equal files, and no thread or file ha
 import argparse
 import gc
 import hashlib
+import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ import cvxsnn as cs
 from cvxsnn.core.progress import ShownProgress
 
 from .work import digest
+
+_PURPOSE = "One process fits, predicts, saves and loads for a long time."
 
 _WARM_UP = 0.25
 """Share of the time before memory is measured: caches and the allocator settle."""
@@ -36,12 +39,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Work for some minutes, and return 1 if something grew, was left, or came out differently."""
     parser = argparse.ArgumentParser(prog="python -m torture soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to work")
-    seconds = 60 * parser.parse_args(arguments).minutes
+    parser.add_argument("--record", type=Path, help="file of JSON lines to add the counts to")
+    options = parser.parse_args(arguments)
+    seconds = 60 * options.minutes
     with TemporaryDirectory(prefix="cvxsnn-soak-") as folder, ShownProgress(True) as progress:
         report = soak(Path(folder), seconds, lambda done: progress("soak", round(done), round(seconds)))
     print("\n".join(f"{name}: {value}" for name, value in report.items() if name != "faults"))
     for fault in report["faults"]:
         print(f"FAULT: {fault}")
+    if options.record:
+        outcomes = {f"rounds, memory {report['growth']}": report["rounds"]}
+        line = {"package": "torture", "hunt": "soak", "purpose": _PURPOSE, "first": 0, "cases": report["rounds"]}
+        with options.record.open("a") as stream:
+            stream.write(json.dumps(line | {"seconds": seconds, "outcomes": outcomes, "findings": len(report["faults"])}))
+            stream.write("\n")
     return int(bool(report["faults"]))
 
 

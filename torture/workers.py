@@ -35,7 +35,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     for number in range(_N_ROUNDS):
         if (found := look(name, folder / str(number))) != expected.found:
             raise Finding(f"expected {name} to come to {expected.found} with workers of {backend}, got {found}")
-    return f"{name}, {backend}, workers killed: {end.values[0]}"
+    return f"{name}, worker of {backend} killed × {end.values[0]}"
 
 
 def _lose_workers(backend: str, name: str, folder: Path, delays: list[float]) -> int:

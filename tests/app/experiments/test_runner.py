@@ -16,6 +16,7 @@ from cvxsnn.app.experiments.metrics import read_metric
 from cvxsnn.app.experiments.run import execute, execute_together
 from cvxsnn.app.experiments.runner import _group
 from cvxsnn.core.errors import DataFileError
+from cvxsnn.training.surrogate import trainer
 
 TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
 PARTS = {
@@ -280,3 +281,16 @@ def test_a_bad_run_among_good_ones_fails_alone(place, parts, complaint):
     assert bad["status"] == "failed"
     assert complaint in bad["error"]
     assert list(map(untimed, records)) == [untimed(execute(changed("sg", seed))) for seed in (0, 1)]
+
+
+def test_a_stage_that_cannot_be_stored_is_no_failure_of_the_run(tmp_path, monkeypatch):
+    def write(path, *_):
+        raise DataFileError(f"expected to write {path}, got: No space left on device; nothing was changed")
+
+    store = RecordStore(tmp_path / "paper")
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(trainer, "write_tensors", write)
+        with pytest.raises(DataFileError, match=r"No space left on device.*; then run the same command again"):
+            run_all(tiny_runs(["sg"]), store, n_jobs=1)
+    assert store.read_all() == ({}, [])
+    assert run_all(tiny_runs(["sg"]), store, n_jobs=1).n_done == 2
