@@ -70,32 +70,53 @@ def test_files_that_are_not_written_whole_are_found(monkeypatch: pytest.MonkeyPa
                 file.write(data[place : place + 256])
             time.sleep(0.002)
 
-    monkeypatch.setattr(storage, "write_atomically", write)
-    with pytest.raises(Finding, match=r"truncated|damaged"):
+    def kill_often() -> None:
         for number in range(20):
             (tmp_path / str(number)).mkdir()
             signals.disturb(np.random.default_rng(number), "shards", signal.SIGKILL, tmp_path / str(number))
 
+    monkeypatch.setattr(storage, "write_atomically", write)
+    with pytest.raises(Finding, match=r"truncated|damaged"):
+        kill_often()
 
+
+@pytest.fixture
+def quick_soak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak.gc, "collect", lambda: 0)  # takes longer than these rounds
+
+
+@pytest.mark.usefixtures("quick_soak")
 def test_a_soak_finds_what_grows_and_what_differs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    kept: list[object] = []
+    handles, arrays = [], []
 
     def leak(method: str, folder: Path) -> str:
-        kept.append(open(folder / "left", "w"))  # noqa: SIM115
-        kept.append(np.ones(2**15))
-        return str(len(kept)) if method == "r" else method
+        handles.append(os.open(folder / "left", os.O_CREAT))
+        arrays.append(np.ones(2**15))
+        time.sleep(0.001)
+        return str(len(handles)) if method == "r" else method
 
     monkeypatch.setattr(soak, "_round", leak)
-    faults = "\n".join(soak.soak(tmp_path, 0.1)["faults"])
+    faults = "\n".join(soak.soak(tmp_path, 0.2)["faults"])
+    for handle in handles:
+        os.close(handle)
     assert "memory grows" in faults
     assert "file handles were left" in faults
     assert "r: expected" in faults
-    for stream in kept[::2]:
-        stream.close()
+    assert "cvx: expected" not in faults
 
 
+@pytest.mark.usefixtures("quick_soak")
 def test_a_soak_without_leaks_has_no_faults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(soak, "_round", lambda method, folder: method)
     report = soak.soak(tmp_path, 0.1)
     assert report["faults"] == []
     assert report["rounds"] > 6
+
+
+def test_the_slope_of_a_line() -> None:
+    times = np.linspace(0, 2, 9)
+    slope, error = soak._slope(times, 5 + 3 * times)
+    assert slope == pytest.approx(3)
+    assert error < 1e-6
+    slope, error = soak._slope(times, 5 + np.array([1, -1, 1, -1, 0, -1, 1, -1, 1]))
+    assert abs(slope) < error

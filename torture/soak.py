@@ -50,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.record:
         outcomes = {f"rounds, memory {report['growth']}": report["rounds"]}
         line = {"package": "torture", "hunt": "soak", "purpose": _PURPOSE, "first": 0, "cases": report["rounds"]}
+        line |= {"seconds": seconds, "outcomes": outcomes, "findings": len(report["faults"])}
         with options.record.open("a") as stream:
-            stream.write(json.dumps(line | {"seconds": seconds, "outcomes": outcomes, "findings": len(report["faults"])}))
-            stream.write("\n")
+            stream.write(json.dumps(line) + "\n")
     return int(bool(report["faults"]))
 
 

@@ -95,8 +95,8 @@ def _models() -> list[cs.SpikingClassifier]:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(48, 4, 3))
     labels = (inputs.sum((1, 2)) > 0).astype(int)
-    options = {"hidden": (24,), "l1_strength": 0.003}
-    return [cs.SpikingClassifier("cvx", random_state=seed, **options).fit(inputs, labels) for seed in range(3)]
+    models = [cs.SpikingClassifier("cvx", hidden=(24,), l1_strength=0.003, random_state=seed) for seed in range(3)]
+    return [model.fit(inputs, labels) for model in models]
 
 
 def _save(folder: Path, report: Report) -> None:
@@ -175,9 +175,9 @@ def _experiment() -> TemporaryDirectory[str]:
 def _sweep(folder: Path, report: Report) -> None:
     from cvxsnn.app.cli import app
 
-    where = ["-o", str(folder / "out"), "--scale", "paper"]
+    command = ["reproduce", str(Path(_experiment().name) / "tiny.toml"), "-o", str(folder / "out"), "--scale", "paper"]
     with redirect_stderr(StringIO()) as said:
-        status = app(["reproduce", str(Path(_experiment().name) / "tiny.toml"), *where, "--jobs", "1", "--device", "cpu"], standalone_mode=False)
+        status = app([*command, "--jobs", "1", "--device", "cpu"], standalone_mode=False)
     if status == 130:
         raise KeyboardInterrupt
     if status:

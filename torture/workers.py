@@ -92,10 +92,8 @@ def _workers(backend: str) -> Iterator[None]:
         return
     from distributed import Client, LocalCluster
 
-    with (
-        LocalCluster(_N_WORKERS, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL) as cluster,
-        Client(cluster) as client,
-    ):
+    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    with LocalCluster(_N_WORKERS, **options) as cluster, Client(cluster) as client:
         client.wait_for_workers(_N_WORKERS, timeout=60)
         with parallel_config("dask"):
             yield

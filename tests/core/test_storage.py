@@ -114,6 +114,32 @@ def test_a_file_of_another_kind_is_named(tmp_path):
         storage.read_tensors(tmp_path / "file", "model")
 
 
+@pytest.mark.parametrize("name", ["version", "kind", "header", "format", "checksum"])
+@pytest.mark.parametrize("change", ["absent", "altered"])
+def test_what_a_file_says_about_itself_is_part_of_its_checksum(tmp_path, name, change):
+    metadata = {"format": "cvxsnn", "version": "1", "kind": "thing", "header": json.dumps({"a": 1})}
+    tensors = {"x": torch.arange(3.0)}
+    metadata["checksum"] = storage._checksum(metadata, tensors)
+    (tmp_path / "file").write_bytes(storage.pack_tensors(tensors, metadata))
+    assert storage.read_tensors(tmp_path / "file", "thing")[1] == {"a": 1}
+    other = {"version": "0", "kind": "other", "header": json.dumps({"a": 2}), "format": "x", "checksum": "0" * 64}
+    changed = metadata | {name: other[name]}
+    if change == "absent":
+        del changed[name]
+    (tmp_path / "file").write_bytes(storage.pack_tensors(tensors, changed))
+    with pytest.raises(DataFileError) as caught:
+        storage.read_tensors(tmp_path / "file", changed.get("kind", "thing"))
+    assert_one_sentence(caught.value)
+
+
+def test_tensors_of_equal_bytes_have_different_checksums():
+    same = torch.zeros(4, dtype=torch.int32)
+    others = {"x": same.view(torch.float32)}, {"x": same.view(2, 2)}, {"y": same}, {"x": same + 1}, {}
+    sums = [storage._checksum({}, tensors) for tensors in ({"x": same}, *others)]
+    assert len(set(sums)) == len(sums)
+    assert storage._checksum({}, {"a": same, "b": same + 1}) == storage._checksum({}, {"b": same + 1, "a": same})
+
+
 def test_no_source_file_reads_a_format_that_can_run_code():
     forbidden = re.compile(
         r"import\s+(\w+,\s*)*(pickle|dill|cloudpickle|marshal|shelve)\b|from\s+(pickle|dill|cloudpickle)|joblib\.load"
