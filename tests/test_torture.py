@@ -108,6 +108,7 @@ def test_a_soak_finds_what_grows_and_what_differs(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.usefixtures("quick_soak")
 def test_a_soak_without_leaks_has_no_faults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(soak, "_round", lambda method, folder: method)
+    monkeypatch.setattr(soak, "_resident_megabytes", lambda: 100.0)
     report = soak.soak(tmp_path, 0.1)
     assert report["faults"] == []
     assert report["rounds"] > 6

@@ -68,11 +68,16 @@ class Child:
         os.kill(self.pid, number)
 
     def wait(self) -> End:
-        """Wait until the process has ended, and return how."""
-        while self._read(None):
-            pass
-        os.close(self._pipe)
-        os.waitpid(self.pid, 0)
+        """Wait until the process has ended, and return how; it is killed if waiting is interrupted."""
+        try:
+            while self._read(None):
+                pass
+        except BaseException:
+            self.send(signal.SIGKILL)
+            raise
+        finally:
+            os.close(self._pipe)
+            os.waitpid(self.pid, 0)
         end = End()
         for line in self._text.split(b"\n")[:-1]:  # a line that was cut off was not said
             kind, value = json.loads(line)
