@@ -95,6 +95,19 @@ def test_what_is_recorded_is_not_run_again(tmp_path, finished, monkeypatch):
     assert without_timings(store.read_all()[0]) == without_timings(finished)
 
 
+def test_a_stage_that_cannot_be_stored_is_no_failure_of_the_run(tmp_path, monkeypatch):
+    def write(path, *_):
+        raise DataFileError(f"expected to write {path}, got: No space left on device; nothing was changed")
+
+    store = RecordStore(tmp_path / "paper")
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(trainer, "write_tensors", write)
+        with pytest.raises(DataFileError, match=r"No space left on device.*; then run the same command again"):
+            run_all(tiny_runs(["sg"]), store, n_jobs=1)
+    assert store.read_all() == ({}, [])
+    assert run_all(tiny_runs(["sg"]), store, n_jobs=1).n_done == 2
+
+
 @pytest.mark.parametrize("damage", ["cut", "altered", "empty", "nonsense"])
 def test_a_damaged_record_is_named_and_made_again(tmp_path, finished, damage):
     store = RecordStore(tmp_path / "paper")
@@ -281,16 +294,3 @@ def test_a_bad_run_among_good_ones_fails_alone(place, parts, complaint):
     assert bad["status"] == "failed"
     assert complaint in bad["error"]
     assert list(map(untimed, records)) == [untimed(execute(changed("sg", seed))) for seed in (0, 1)]
-
-
-def test_a_stage_that_cannot_be_stored_is_no_failure_of_the_run(tmp_path, monkeypatch):
-    def write(path, *_):
-        raise DataFileError(f"expected to write {path}, got: No space left on device; nothing was changed")
-
-    store = RecordStore(tmp_path / "paper")
-    with monkeypatch.context() as full_disk:
-        full_disk.setattr(trainer, "write_tensors", write)
-        with pytest.raises(DataFileError, match=r"No space left on device.*; then run the same command again"):
-            run_all(tiny_runs(["sg"]), store, n_jobs=1)
-    assert store.read_all() == ({}, [])
-    assert run_all(tiny_runs(["sg"]), store, n_jobs=1).n_done == 2
