@@ -106,7 +106,7 @@ def _worker_pids() -> list[int]:
     for pid in chain.from_iterable(children):
         with suppress(OSError):
             command = Path(f"/proc/{pid}/cmdline").read_text()
-            if ("spawn_main" in command or "popen_loky" in command) and "tracker" not in command:
+            if ("spawn_main" in command or "popen_loky" in command) and "resource_tracker" not in command:
                 found.append(int(pid))
     return found
 
