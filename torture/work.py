@@ -291,8 +291,8 @@ def finish(name: str, folder: Path) -> None:
     found, expected = look(name, folder), undisturbed(name)
     if found != expected.found:
         raise Finding(f"expected {name} to come to {expected.found}, got {found}; it continued from {before}")
-    if missing := expected.files.keys() - set(list_files(folder)):
-        raise Finding(f"expected the files of undisturbed work, {sorted(missing)} are missing")
+    if differing := expected.files.keys() ^ set(list_files(folder)):
+        raise Finding(f"expected the files of undisturbed {name}, {sorted(differing)} are missing or left over")
 
 
 def check_kept(name: str, folder: Path, steps: int) -> int:
