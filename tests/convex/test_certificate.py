@@ -1,3 +1,7 @@
+import ast
+from decimal import Decimal, localcontext
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +11,11 @@ from hypothesis import strategies as st
 from tolerances import ROUNDING
 from torch import Tensor
 
-from cvxsnn import Certificate, ConvexProblem, certify, solve
+from cvxsnn import Certificate, ConvexProblem, certify, convex, solve
 from cvxsnn.convex.certificate import Candidate, certify_all, certify_with_bound
 from cvxsnn.convex.losses import Squared
 from cvxsnn.core.errors import CertificateError, InvalidInputError
+from fuzz.exact import DIGITS, ExactHead, ExactProblem, by_columns, decimals
 
 KINDS = st.builds(
     Kind,
@@ -268,3 +273,47 @@ def test_a_bound_over_more_atoms_is_that_of_the_dictionary_with_these_atoms(loss
     assert inside == pytest.approx(solution.certificate.dual, rel=1e-6)
     with pytest.raises(InvalidInputError, match="domain of the loss"):
         certify_with_bound(problem_of(4), solution.dual_point + 1.0, [1.0])
+
+
+def test_every_certificate_passes_the_guard() -> None:
+    """A function that makes a certificate calls the guard, too; only files hold certificates that were made before."""
+    root = Path(convex.__file__).parent.parent
+    makers = set()
+    for path in root.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                calls = {call.func.id for call in _calls(function) if isinstance(call.func, ast.Name)}
+                if "Certificate" in calls and "checked_certificate" not in calls:
+                    makers.add(str(path.relative_to(root)))
+    assert makers == {"estimators/files.py"}
+
+
+def _calls(function: ast.FunctionDef) -> list[ast.Call]:
+    return [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_certificates_bound_what_decimal_numbers_of_many_digits_say(loss: str, intercept: bool) -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.random((9, 4)) < 0.5
+    targets = rng.normal(size=9) if loss == "squared" else np.arange(9) % 2
+    problem = ConvexProblem(columns, targets, loss, 1.0, intercept=intercept)
+    problem = problem.with_strength(1e-3 * problem.critical_strength)
+    solution = solve(problem, 1e-9)
+    kept = columns[:, problem.dictionary.column_of_atom.numpy()]
+    encoded = problem.heads[0].targets.numpy()
+    with localcontext(DIGITS):
+        exact = ExactProblem(
+            by_columns(kept),
+            decimals(problem.row_weight.numpy()),
+            [ExactHead(loss, Decimal(1), by_columns(encoded))],
+            False,
+            intercept,
+            Decimal(problem.l1_strength),
+            Decimal(0),
+        )
+        objective = exact.objective(by_columns(solution.coef.numpy()), decimals(solution.intercept.numpy()))
+        bound = exact.bound(by_columns(solution.dual_point.numpy()))
+        assert objective <= Decimal(solution.certificate.primal)
+        assert Decimal(solution.certificate.dual) <= bound <= objective
