@@ -101,6 +101,46 @@ def test_the_longest_name_there_is_can_be_written(tmp_path):
     assert os.listdir(tmp_path) == ["ä" * 127]
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+def test_an_existing_file_keeps_its_owner(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    os.chown(path, 1234, 4321)
+    storage.write_atomically(path, b"new")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321)
+    assert path.read_bytes() == b"new"
+
+
+def test_a_file_whose_owner_may_not_be_kept_is_written(tmp_path, monkeypatch):
+    path, given = tmp_path / "file", []
+    path.write_bytes(OLD)
+
+    def refuse(*arguments):
+        given.append(arguments[1:])
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    storage.write_atomically(path, b"new")
+    assert (path.read_bytes(), given) == (b"new", [])  # it is ours already
+    state = os.stat_result([0o100644, 0, 0, 1, 1234, 4321, 0, 0, 0, 0])
+    monkeypatch.setattr(storage, "_regular_file", lambda _: state)
+    storage.write_atomically(path, b"newer")
+    assert (path.read_bytes(), given) == (b"newer", [(1234, 4321)])
+
+
+def test_as_many_tensors_and_bytes_as_allowed_are_read(tmp_path, monkeypatch):
+    tensors = {str(n): torch.zeros(0) for n in range(5)}
+    storage.write_tensors(tmp_path / "file", "thing", tensors, {})
+    size = int.from_bytes((tmp_path / "file").read_bytes()[:8], "little")
+    monkeypatch.setattr(storage, "MAX_TENSORS", 5)
+    monkeypatch.setattr(storage, "MAX_HEADER_BYTES", size)
+    storage.write_tensors(tmp_path / "file", "thing", tensors, {})
+    assert storage.read_tensors(tmp_path / "file", "thing")[0].keys() == tensors.keys()
+    monkeypatch.setattr(storage, "MAX_HEADER_BYTES", size - 1)
+    with pytest.raises(DataFileError, match="header has at most"):
+        storage.read_tensors(tmp_path / "file", "thing")
+
+
 def test_data_reach_the_disk_before_their_name_and_the_name_before_the_end(tmp_path, monkeypatch):
     steps = []
     fsync, replace = os.fsync, os.replace
@@ -325,6 +365,32 @@ def test_a_file_of_another_kind_is_named(tmp_path):
     storage.write_tensors(tmp_path / "file", "checkpoint", {}, {})
     with pytest.raises(DataFileError, match="expected a model file, got a checkpoint file"):
         storage.read_tensors(tmp_path / "file", "model")
+
+
+@pytest.mark.parametrize("name", ["version", "kind", "header", "format", "checksum"])
+@pytest.mark.parametrize("change", ["absent", "altered"])
+def test_what_a_file_says_about_itself_is_part_of_its_checksum(tmp_path, name, change):
+    metadata = {"format": "cvxsnn", "version": "1", "kind": "thing", "header": json.dumps({"a": 1})}
+    tensors = {"x": torch.arange(3.0)}
+    metadata["checksum"] = storage._checksum(metadata, tensors)
+    (tmp_path / "file").write_bytes(storage.pack_tensors(tensors, metadata))
+    assert storage.read_tensors(tmp_path / "file", "thing")[1] == {"a": 1}
+    other = {"version": "0", "kind": "other", "header": json.dumps({"a": 2}), "format": "x", "checksum": "0" * 64}
+    changed = metadata | {name: other[name]}
+    if change == "absent":
+        del changed[name]
+    (tmp_path / "file").write_bytes(storage.pack_tensors(tensors, changed))
+    with pytest.raises(DataFileError) as caught:
+        storage.read_tensors(tmp_path / "file", changed.get("kind", "thing"))
+    assert_one_sentence(caught.value)
+
+
+def test_tensors_of_equal_bytes_have_different_checksums():
+    same = torch.zeros(4, dtype=torch.int32)
+    others = {"x": same.view(torch.float32)}, {"x": same.view(2, 2)}, {"y": same}, {"x": same + 1}, {}
+    sums = [storage._checksum({}, tensors) for tensors in ({"x": same}, *others)]
+    assert len(set(sums)) == len(sums)
+    assert storage._checksum({}, {"a": same, "b": same + 1}) == storage._checksum({}, {"b": same + 1, "a": same})
 
 
 def test_no_source_file_reads_a_format_that_can_run_code():

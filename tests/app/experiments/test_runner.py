@@ -18,6 +18,7 @@ from cvxsnn.app.experiments.run import execute, execute_together
 from cvxsnn.app.experiments.runner import _group
 from cvxsnn.core.claims import claim
 from cvxsnn.core.errors import DataFileError
+from cvxsnn.training.surrogate import trainer
 
 TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
 PARTS = {
@@ -94,6 +95,19 @@ def test_what_is_recorded_is_not_run_again(tmp_path, finished, monkeypatch):
     outcome = run_all(tiny_runs(), store, n_jobs=1)
     assert (outcome.n_done, outcome.n_skipped) == (2, 4)
     assert without_timings(store.read_all()[0]) == without_timings(finished)
+
+
+def test_a_stage_that_cannot_be_stored_is_no_failure_of_the_run(tmp_path, monkeypatch):
+    def write(path, *_):
+        raise DataFileError(f"expected to write {path}, got: No space left on device; nothing was changed")
+
+    store = RecordStore(tmp_path / "paper")
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(trainer, "write_tensors", write)
+        with pytest.raises(DataFileError, match=r"No space left on device.*; then run the same command again"):
+            run_all(tiny_runs(["sg"]), store, n_jobs=1)
+    assert store.read_all() == ({}, [])
+    assert run_all(tiny_runs(["sg"]), store, n_jobs=1).n_done == 2
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "empty", "nonsense"])
