@@ -146,7 +146,10 @@ def test_the_time_step_is_in_the_metadata_and_does_not_change_spikes():
         graph = to_nir(network, dt=dt)
         assert graph.metadata["dt"] == dt
         torch.testing.assert_close(run_in_nirtorch(graph, INPUTS, dt), network(INPUTS).detach())
-    with pytest.raises(InvalidInputError, match="expected dt to be a positive number of seconds, got 0"):
+    for dt in (0, -1.0, float("nan"), float("inf"), 1e-320, 1e308, 10**400, "fast", None):
+        with pytest.raises(InvalidInputError, match="expected dt to be a number of seconds from 1e-12 to 1e"):
+            to_nir(network, dt=dt)
+    with pytest.raises(InvalidInputError, match="expected dt to be a number of seconds from 1e-12 to 1e.*, got 0"):
         to_nir(network, dt=0)
 
 

@@ -25,7 +25,6 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ from .delays import with_delays, without_delays
 from .dynamics import silent_start, tilt
 from .lossy import warn_lossy
 from .merging import MAX_WEIGHTS, lif_layers, merge_subnetworks
-from .nir_modules import DT, whole_steps
+from .nir_modules import DT, check_step, whole_steps
 from .nir_network import NIRNetwork
 
 _GENERATOR, _FORMAT = "cvxsnn", 1
@@ -70,8 +69,7 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
         The graph, for :func:`write_nir` or ``nir.write``.
     """
     nir = import_library("nir", "nir")
-    if not 0 < dt < inf:
-        raise InvalidInputError(f"expected dt to be a positive number of seconds, got {dt!r}")
+    dt = check_step(dt)
     merged = merge_subnetworks(network, "NIR")
     if merged.n_windows > 1:
         raise InvalidInputError(
@@ -140,7 +138,7 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
     if not isinstance(graph, nir.NIRGraph):
         raise InvalidInputError(f"expected a NIR graph or the path of one, got {type(graph).__name__}")
     metadata = graph.metadata
-    step = float(metadata.get("dt", DT)) if dt is None else dt
+    step = check_step(metadata.get("dt", DT) if dt is None else dt)
     if metadata.get("generator") == _GENERATOR and not metadata.get("lossy"):
         try:
             return _network_in(graph.nodes, json.loads(metadata["network"]), step)

@@ -14,6 +14,8 @@ from ..core.libraries import import_library
 DT = 1e-4
 """Seconds per step, as in snnTorch and SpikingJelly."""
 
+_SHORTEST, _LONGEST = 1e-12, 1e6
+
 NodeMap = dict[type, Callable[[Any], nn.Module]]
 
 
@@ -33,6 +35,7 @@ def nirtorch_node_map(dt: float = DT) -> NodeMap:
     dict of type to callable
         For each type of node, a function that converts it to a module.
     """
+    check_step(dt)
     nir = import_library("nir", "nir")
     return {
         nir.Affine: _affine,
@@ -159,6 +162,17 @@ class Scale(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the scaled values."""
         return inputs * self.scale
+
+
+def check_step(dt: Any) -> float:
+    """Return the seconds per step, or refuse a number with which time constants lose digits or overflow."""
+    try:
+        step = float(dt)
+    except (OverflowError, TypeError, ValueError):
+        step = np.nan
+    if not _SHORTEST <= step <= _LONGEST:
+        raise InvalidInputError(f"expected dt to be a number of seconds from {_SHORTEST:g} to {_LONGEST:g}, got {dt!r}")
+    return step
 
 
 def whole_steps(delay: Any, dt: float) -> npt.NDArray[np.int64]:
