@@ -125,7 +125,10 @@ def _plain(command: str, rng: np.random.Generator) -> tuple[list[str], str]:
 
 def _spoil(command: str, arguments: list[str], output: str, folder: Path, rng: np.random.Generator) -> str:
     """Make one bad change to arguments or files, and return the output that is left."""
-    kind = rng.choice(("option", "name", "file", "output", "flag", "drop"), p=(0.3, 0.15, 0.35, 0.1, 0.06, 0.04))
+    if command == "demo":
+        kind = rng.choice(("option", "flag"))
+    else:
+        kind = rng.choice(("option", "name", "file", "output", "flag", "drop"), p=(0.3, 0.15, 0.35, 0.1, 0.06, 0.04))
     if kind == "option":
         arguments += [str(rng.choice(_OPTIONS[command])), str(rng.choice(_VALUES))]
     elif kind == "flag":
@@ -258,7 +261,7 @@ def _judge(
         return f"{command} done"
     if seconds > _LIMIT:
         raise Finding(f"expected a refusal within {_LIMIT:g} s, it took {seconds:.1f} s")
-    if outcome.exit_code == 2 and "Usage: " in outcome.stderr:
+    if outcome.exit_code == 2 and re.search("^Usage: |─ Error ─", outcome.stderr, re.MULTILINE):
         _check_unchanged(after, before)
         return "usage"
     if outcome.exit_code == 2 and command == "certify" and "the objectives differ" in outcome.stdout:

@@ -74,6 +74,8 @@ def check_fits(
 
 def format_bytes(n_bytes: float) -> str:
     """Return a number of bytes as text, in binary units."""
+    if n_bytes > 2**100:
+        return "far more than any machine has"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if n_bytes < 1024:
             return f"{n_bytes:.3g} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
