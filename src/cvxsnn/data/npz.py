@@ -76,8 +76,8 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
 
 
 def _check_array(name: str, array: npt.NDArray[Any], kinds: str, content: str, remedy: str) -> None:
-    """Refuse an array of another kind, or a single value."""
-    if array.dtype.kind not in kinds or array.ndim == 0:
+    """Refuse an array of another kind, a single value, or nothing."""
+    if array.dtype.kind not in kinds or array.ndim == 0 or array.size == 0:
         raise InvalidInputError(
             f"expected an array {name} of {content}, one or more per sample, got {array.dtype} of shape {array.shape}: "
             f"{remedy}"

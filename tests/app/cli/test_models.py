@@ -305,6 +305,8 @@ def test_a_full_disk_leaves_the_old_model(monkeypatch):
         ({"X": np.zeros(SEQUENCES.shape, [("a", float)])}, "expected an array X of numbers"),
         ({"X": SEQUENCES.astype(complex)}, "expected an array X of numbers"),
         ({"X": np.zeros(SEQUENCES.shape, "datetime64[s]")}, "expected an array X of numbers"),
+        ({"y": np.array([])}, r"expected an array y of numbers or text, .* of shape \(0,\)"),
+        ({"X": np.zeros((0, 4, 3))}, r"expected an array X of numbers .* of shape \(0, 4, 3\)"),
         ({"X": np.array(1.0)}, r"expected an array X of numbers .* of shape \(\)"),
         ({"sample_weight": LABELS}, "expected an array sample_weight of numbers"),
     ],

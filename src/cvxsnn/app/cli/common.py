@@ -82,13 +82,13 @@ def parse_widths(text: str) -> tuple[int, ...]:
         raise InvalidInputError(f"expected widths such as 256,512, got {text!r}") from None
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder for output, or refuse its path before the work starts."""
+def make_folder(path: Path, option: str = "--output") -> None:
+    """Make a folder for output, or refuse the path that an option gives before the work starts."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataFileError(
-            f"expected a folder for output at {path}, got: {error.strerror or first_line(error)}; choose another --output"
+            f"expected a folder for output at {path}, got: {error.strerror or first_line(error)}; choose another {option}"
         ) from None
 
 
