@@ -244,7 +244,7 @@ def _run_by_hand(graph: Any, inputs: np.ndarray, dt: float) -> np.ndarray:
         values: dict[str, Any] = {}
         for name in order:
             node = graph.nodes[name]
-            sources = [values[start] for start, end in graph.edges if end == name]
+            sources = [values[start] for start, end in sorted({*graph.edges}) if end == name]
             given = step if type(node).__name__ == "Input" else sum(sources[1:], sources[0]) if sources else None
             values[name] = given if given is None else _step_node(node, given, state.setdefault(name, {}), dt)
         outputs.append(values["output"])
