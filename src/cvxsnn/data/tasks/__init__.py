@@ -4,6 +4,8 @@ from .addition import addition
 from .digits_seq import digits_seq
 from .ecg_qtdb import ecg_qtdb
 from .first_last_xor import first_last_xor
+from .mackey_glass import ForecastTask, mackey_glass, smape
+from .mnist_pixels import mnist_pixels
 from .mnist_seq import mnist_seq
 from .registry import TASKS, make_task
 from .speech_files import read_wav
@@ -13,6 +15,7 @@ from .task import Feedback, SequenceData, Targets, Task
 __all__ = [
     "TASKS",
     "Feedback",
+    "ForecastTask",
     "SequenceData",
     "Targets",
     "Task",
@@ -20,8 +23,11 @@ __all__ = [
     "digits_seq",
     "ecg_qtdb",
     "first_last_xor",
+    "mackey_glass",
     "make_task",
+    "mnist_pixels",
     "mnist_seq",
     "read_wav",
+    "smape",
     "spoken_digits",
 ]

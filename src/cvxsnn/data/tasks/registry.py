@@ -11,6 +11,7 @@ from .addition import addition
 from .digits_seq import digits_seq
 from .ecg_qtdb import ecg_qtdb
 from .first_last_xor import first_last_xor
+from .mnist_pixels import mnist_pixels
 from .mnist_seq import mnist_seq
 from .spoken_digits import spoken_digits
 from .task import Task
@@ -40,6 +41,7 @@ for _task in (
     RegisteredTask(first_last_xor),
     RegisteredTask(digits_seq),
     RegisteredTask(mnist_seq, files="MNIST"),
+    RegisteredTask(mnist_pixels, files="MNIST"),
     RegisteredTask(spoken_digits, files="Free Spoken Digit Dataset"),
     RegisteredTask(ecg_qtdb, files="ECG-QTDB"),
 ):

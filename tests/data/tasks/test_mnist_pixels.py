@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+from small_models import assert_one_sentence
+
+from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.data.tasks import make_task, mnist_files, mnist_pixels, mnist_seq
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Sixteen training and ten test images of noise, read in place of the files."""
+    generator = np.random.default_rng(0)
+    parts = {
+        part: (generator.integers(256, size=(size, 784), dtype=np.uint8), np.arange(size, dtype=np.uint8) % 10)
+        for part, size in (("train", 16), ("t10k", 10))
+    }
+    monkeypatch.setattr(mnist_files, "N_IMAGES", {"train": 16, "t10k": 10})
+    monkeypatch.setattr(mnist_files, "read_mnist", lambda part, directory: parts[part])
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_all_images_are_used_and_the_last_are_for_validation():
+    task = mnist_pixels(n_val=4)
+    assert [len(data) for data in (task.train, task.val, task.test)] == [12, 4, 10]
+    assert list(task.splits) == ["train", "val", "test"]
+    assert task.train.inputs.shape[1:] == (784, 1)
+    raster = mnist_seq(1, n_train=12, n_val=4, n_test=10)
+    np.testing.assert_array_equal(task.val.inputs[:, :, 0], raster.val.inputs[:, 0])
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_seed_decides_the_order_and_zero_is_one():
+    raster, zero, one = (mnist_pixels(seed, n_val=4).test.inputs for seed in (False, 0, 1))
+    assert not np.array_equal(zero, raster)
+    assert not np.array_equal(zero, one)
+    np.testing.assert_array_equal(np.sort(zero, axis=1), np.sort(raster, axis=1))
+    np.testing.assert_array_equal(make_task("mnist_pixels", permuted=1, n_val=4).test.inputs, one)
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("arguments", [{"permuted": True}, {"n_val": 16}, {"n_val": 0}])
+def test_bad_arguments_are_refused(arguments):
+    with pytest.raises(InvalidInputError) as error:
+        mnist_pixels(**arguments)
+    assert_one_sentence(error.value)
