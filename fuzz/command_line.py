@@ -37,7 +37,8 @@ _NAMES = (
 """Names of files, none of which a command can make outside of its folder: missing, unusual, and of another kind."""
 
 _VALUES = (
-    "", "nan", "inf", "-inf", "-1", "0", "-0.0", "1e308", "1e-320", "-1e308", "1e400", "0.5", "1.5", "abc", "None", "auto",
+    "", "nan", "inf", "-inf", "-1", "0", "-0.0", "1e308", "1e-320", "-1e308", "1e400", "0.5", "1.5", "abc",
+    "None", "auto",
     "true", "é☃🐍", "\udcff", "a\nb", "--", ",", "8,", "8,0", "8,-3", "1e3", "0x10", "1_000", "٣", "few", "last", "all",
     "windows-3", "windows-0", "windows-9999999999", "[red]", "9" * 19, "9" * 31, "9" * 400, "9" * 5000, "x" * 5000,
 )  # fmt: skip
@@ -45,15 +46,18 @@ _VALUES = (
 
 _OPTIONS = {
     "fit": (
-        "--id", "--time", "--label", "--features", "--layout", "--method", "--hidden", "--subnetworks", "--neuron", "--neurons",
-        "--sparsity", "--seconds", "--witnesses", "--trials", "--decay", "--threshold", "--readout", "--windows", "--loss",
+        "--id", "--time", "--label", "--features", "--layout", "--method", "--hidden", "--subnetworks",
+        "--neuron", "--neurons",
+        "--sparsity", "--seconds", "--witnesses", "--trials", "--decay", "--threshold", "--readout",
+        "--windows", "--loss",
         "--penalty", "--strength", "--l2-strength", "--epochs", "--seed",
     ),
     "predict": ("--id", "--time", "--label", "--features"),
     "certify": ("--id", "--time", "--label", "--features", "--seconds"),
     "export": ("--to", "--dt"),
     "plan": (
-        "--rows", "--columns", "--steps", "--outputs", "--features", "--hidden", "--taps", "--loss", "--readout", "--windows",
+        "--rows", "--columns", "--steps", "--outputs", "--features", "--hidden", "--taps", "--loss",
+        "--readout", "--windows",
         "--strength-ratio", "--active", "--device", "--memory", "--machines",
     ),
     "report": ("--scale", "--records", "--tables"),
@@ -226,7 +230,22 @@ def _odd_text(text: str, rng: np.random.Generator) -> str:
     """Return an experiment with one value replaced."""
     places = [(found.start(1), found.end(1)) for found in re.finditer(r"= (\[?[\w\".]+\]?)", text)]
     start, end = places[rng.integers(len(places))]
-    values = ("nan", "inf", "-1", "0", "1.5", '"abc"', '""', "[]", "[[]]", "{}", "true", "99999999999999999999", "1979-05-27", '"☃"')
+    values = (
+        "nan",
+        "inf",
+        "-1",
+        "0",
+        "1.5",
+        '"abc"',
+        '""',
+        "[]",
+        "[[]]",
+        "{}",
+        "true",
+        "99999999999999999999",
+        "1979-05-27",
+        '"☃"',
+    )
     return text[:start] + str(rng.choice(values)) + text[end:]  # fmt: skip
 
 
@@ -400,7 +419,10 @@ def _files() -> dict[str, bytes]:
             (folder / file).touch()
         kept = _contents(folder)
         with _inside(folder):
-            for command in (_plain("reproduce", np.random.default_rng(0))[0], ["report", "mine.toml", "--records", "new", "-o", "page.html"]):
+            for command in (
+                _plain("reproduce", np.random.default_rng(0))[0],
+                ["report", "mine.toml", "--records", "new", "-o", "page.html"],
+            ):
                 outcome = CliRunner().invoke(cli.app, command)  # the second also fills the caches of matplotlib
                 assert outcome.exit_code == 0, outcome.output
         records = {f"records/{path}": content for path, content in _contents(folder / "new").items()}

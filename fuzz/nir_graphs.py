@@ -2,6 +2,7 @@
 
 import copy
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def _draw_network(rng: np.random.Generator) -> SpikingNetwork:
     """Return a network of neurons of any kind, with whole weights, so that sums and ties are exact."""
     n_subnetworks, sizes = int(rng.integers(1, 4)), rng.integers(1, 5, size=rng.integers(2, 4))
     layers = []
-    for depth, (n_inputs, width) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for depth, (n_inputs, width) in enumerate(pairwise(sizes)):
         shape = (n_subnetworks, int(width))
 
         def pick(*choices: float, shape: tuple[int, int] = shape) -> Tensor:
@@ -234,7 +235,11 @@ def _draw_node(rng: np.random.Generator, width: int, dt: float) -> Any:
         "lif": lambda: nir.LIF(tau, ones, zeros, threshold, zeros),
         "cubali": lambda: nir.CubaLI(tau, tau[::-1].copy(), ones, zeros, ones),
         "cubalif": lambda: nir.CubaLIF(tau, tau[::-1].copy(), ones, zeros, threshold, zeros, ones),
-    }[str(rng.choice(["affine", "linear", "scale", "threshold", "delay", "i", "li", "if", "lif", "cubali", "cubalif"]))]()
+    }[
+        str(
+            rng.choice(["affine", "linear", "scale", "threshold", "delay", "i", "li", "if", "lif", "cubali", "cubalif"])
+        )
+    ]()
 
 
 def _run_by_hand(graph: Any, inputs: np.ndarray, dt: float) -> np.ndarray:
@@ -299,7 +304,21 @@ def _order(graph: Any) -> list[str]:
 def _has_order(graph: Any) -> bool:
     """Return whether a graph has no cycle, an input, an output, and only nodes that are read by the reference."""
     kinds = {type(node).__name__ for node in graph.nodes.values()}
-    known = {"Input", "Output", "Affine", "Linear", "Scale", "Threshold", "Delay", "I", "LI", "IF", "LIF", "CubaLI", "CubaLIF"}
+    known = {
+        "Input",
+        "Output",
+        "Affine",
+        "Linear",
+        "Scale",
+        "Threshold",
+        "Delay",
+        "I",
+        "LI",
+        "IF",
+        "LIF",
+        "CubaLI",
+        "CubaLIF",
+    }
     read = {end for _, end in graph.edges} | {"input"}
     return bool(_order(graph)) and kinds <= known and {"Input", "Output"} <= kinds and set(graph.nodes) <= read
 

@@ -563,7 +563,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 class OwnClassifier(SpikingClassifier):
     """Predicts something else."""
 
-    def predict(self, X):
+    def predict(self, X):  # noqa: N803 - as scikit-learn calls it
         return super().predict(X)[::-1]
 
 
@@ -579,7 +579,9 @@ def test_subclasses_with_code_of_their_own_are_refused(tmp_path):
     own = OwnClassifier(**classifier().get_params()).fit(SEQUENCES, classes_of(SEQUENCES, 2))
     other = OwnNetwork(network.layers, network.weight, network.heads, neurons=network.neurons, readout=network.readout)
     for model in (own, other, make_pipeline(SequenceScaler(), own).fit(SEQUENCES, classes_of(SEQUENCES, 2))):
-        with pytest.raises(InvalidInputError, match="got Own.*, a subclass with code that a file cannot hold") as caught:
+        with pytest.raises(
+            InvalidInputError, match=r"got Own.*, a subclass with code that a file cannot hold"
+        ) as caught:
             save(model, tmp_path / "model")
         assert_one_sentence(caught.value)
     assert not list(tmp_path.iterdir())

@@ -16,8 +16,8 @@ from exchange.cases import (
     neuron,
     snntorch,
 )
-from tolerances import FLOAT64_SUM
 from small_models import assert_one_sentence
+from tolerances import FLOAT64_SUM
 from torch import nn
 
 from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, build_dictionary
@@ -150,7 +150,7 @@ def test_the_time_step_is_in_the_metadata_and_does_not_change_spikes():
     for dt in (0, -1.0, float("nan"), float("inf"), 1e-320, 1e308, 10**400, "fast", None):
         with pytest.raises(InvalidInputError, match="expected dt to be a number of seconds from 1e-12 to 1e"):
             to_nir(network, dt=dt)
-    with pytest.raises(InvalidInputError, match="expected dt to be a number of seconds from 1e-12 to 1e.*, got 0"):
+    with pytest.raises(InvalidInputError, match=r"expected dt to be a number of seconds from 1e-12 to .*, got 0"):
         to_nir(network, dt=0)
 
 
@@ -343,7 +343,11 @@ def tied_network(**settings):
 @pytest.mark.parametrize("dt", [1e-4, 0.3, 1e-9])
 @pytest.mark.parametrize(
     "settings",
-    [{"decay": 0.75, "threshold": 1.0, "initial_spikes": 1.0}, {"decay": 1.0, "bias": 0.25}, {"decay": 0.1, "bias": 0.1}],
+    [
+        {"decay": 0.75, "threshold": 1.0, "initial_spikes": 1.0},
+        {"decay": 1.0, "bias": 0.25},
+        {"decay": 0.1, "bias": 0.1},
+    ],
 )
 def test_a_network_comes_back_to_the_bit_and_its_nodes_agree_at_ties(settings, dt):
     inputs = torch.randint(-4, 5, (20, 12, 4), generator=torch.Generator().manual_seed(6)) / 4
@@ -353,7 +357,9 @@ def test_a_network_comes_back_to_the_bit_and_its_nodes_agree_at_ties(settings, d
         assert all(torch.equal(value, its.tensors()[name]) for name, value in own.tensors().items())
     torch.testing.assert_close(back(inputs), network(inputs))
     if settings["decay"] != 0.1:  # a tenth is rounded in another way by a graph's readers
-        torch.testing.assert_close(run_in_nirtorch(to_nir(network, dt=dt), inputs.double(), dt), network(inputs).detach())
+        torch.testing.assert_close(
+            run_in_nirtorch(to_nir(network, dt=dt), inputs.double(), dt), network(inputs).detach()
+        )
 
 
 def altered(change):

@@ -372,6 +372,6 @@ def test_more_neurons_than_memory_holds_are_refused_at_once(width):
         lambda: delayed_witnesses(inputs, (width * 10,)),
         lambda: mixed_witnesses(inputs, width * 1000),
     ):
-        with pytest.raises(BudgetError, match="to fit into the memory of cpu, but it needs .* use fewer") as caught:
+        with pytest.raises(BudgetError, match=r"to fit into the memory of cpu, but it needs .* use fewer") as caught:
             draw()
         assert_one_sentence(caught.value)

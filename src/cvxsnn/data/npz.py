@@ -66,8 +66,8 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
         lengths = found["lengths"]
         if inputs.ndim != 3 or not len(inputs) or lengths.shape != inputs.shape[:1] or lengths.dtype.kind not in "iu":
             raise InvalidInputError(
-                f"expected one integer length for each sequence of X, got {lengths.dtype} of shape {lengths.shape} for X of "
-                f"shape {inputs.shape}"
+                f"expected one integer length for each sequence of X, got {lengths.dtype} of shape {lengths.shape} for "
+                f"X of shape {inputs.shape}"
             )
         if lengths.min() < 1 or lengths.max() > inputs.shape[1]:
             raise InvalidInputError(f"expected lengths from 1 to {inputs.shape[1]}, got up to {lengths.max()}")

@@ -49,7 +49,16 @@ _GENERATOR, _FORMAT = "cvxsnn", 1
 _TINY = torch.finfo(torch.float32).tiny  # survives readers that work in float32
 _EXACT = {"bias": "bias", "decay": "decay", "membrane": "initial_membrane", "spikes": "initial_spikes"}
 """Parameters of neurons that are in the metadata of their nodes, and their names there."""
-_MISFITS = (ArithmeticError, AttributeError, CvxsnnError, LookupError, RecursionError, RuntimeError, TypeError, ValueError)
+_MISFITS = (
+    ArithmeticError,
+    AttributeError,
+    CvxsnnError,
+    LookupError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 """What parts of a graph that do not fit together may raise."""
 _LOSS = "neurons of the NIR graph reset to zero instead of by subtraction, start at rest, and do not fire on ties"
 
@@ -164,7 +173,9 @@ def _check_same(graph: Any, expected: Any) -> None:
         own = graph.nodes.get(name)
         values = {key: value for key, value in vars(node).items() if isinstance(value, np.ndarray)}
         # Time constants are rounded when they are written, and again when they are read.
-        if type(own) is not type(node) or not all(_is_close(getattr(own, key), own_value) for key, own_value in values.items()):
+        if type(own) is not type(node) or not all(
+            _is_close(getattr(own, key), own_value) for key, own_value in values.items()
+        ):
             raise InvalidInputError(f"expected the node {name!r} of the network, got another")
     if len(graph.nodes) > len(expected.nodes):
         raise InvalidInputError("expected the nodes of the network, got more")
@@ -202,7 +213,8 @@ def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Bu
         "4_spikes": nir.Threshold(
             _numpy(tilt(-start.to(dtype), layer.tie, _TINY)),
             # What the nodes have rounded, so that a network comes back to the bit.
-            metadata={"initial_membrane": _numpy(start)} | {name: _numpy(getattr(layer, key)[0]) for name, key in _EXACT.items()},
+            metadata={"initial_membrane": _numpy(start)}
+            | {name: _numpy(getattr(layer, key)[0]) for name, key in _EXACT.items()},
         ),
         "5_reset": nir.Scale(_numpy(-layer.threshold[0])),
     }
@@ -267,7 +279,9 @@ def _network_in(nodes: dict[str, Any], header: dict[str, Any], dt: float) -> Spi
     layers = [_layer_in(nodes, depth, own, dt).to(dtype=dtype) for depth, own in enumerate(header["layers"], 1)]
     heads = [OutputHead(**head) for head in header["heads"]]
     readout = nodes["readout"]
-    return SpikingNetwork(layers, parameter_of(readout.weight).T, heads, parameter_of(readout.bias), readout=header["readout"])
+    return SpikingNetwork(
+        layers, parameter_of(readout.weight).T, heads, parameter_of(readout.bias), readout=header["readout"]
+    )
 
 
 def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: float) -> LIFLayer:
@@ -292,7 +306,11 @@ def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: f
         raise InvalidInputError(f"expected shorter delays, got {max(weights)} steps")
     missing = torch.zeros_like(weights[0])
     weight = torch.cat([weights.get(delay, missing) for delay in range(max(weights), -1, -1)])
-    rounded = {"bias": parameter_of(affine.bias) + (1 - decay) * start, "decay": decay, "initial_membrane": start}
+    rounded: dict[str, Any] = {
+        "bias": parameter_of(affine.bias) + (1 - decay) * start,
+        "decay": decay,
+        "initial_membrane": start,
+    }
     layer = LIFLayer(weight[None], threshold=-parameter_of(reset.scale), **{**rounded, **known}, **settings)
     return layer if delays is None else with_delays(layer, n_inputs)
 

@@ -133,8 +133,8 @@ def _check_linear(module: nn.Module, library: Library) -> None:
     """Refuse a linear layer that may compute something else than its weights say."""
     if not _acts_as(module, (nn.Linear, library.linear_type)):
         raise InvalidInputError(
-            f"expected torch.nn.Linear layers, got {type(module).__name__} with a forward of its own, which may compute "
-            "something else: replace it by a plain one with the same effect"
+            f"expected torch.nn.Linear layers, got {type(module).__name__} with a forward of its own, which may "
+            "compute something else: replace it by a plain one with the same effect"
         )
     if not isinstance(module.weight, nn.Parameter):
         raise InvalidInputError(

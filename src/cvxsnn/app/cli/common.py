@@ -88,7 +88,8 @@ def make_folder(path: Path, option: str = "--output") -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataFileError(
-            f"expected a folder for output at {path}, got: {error.strerror or first_line(error)}; choose another {option}"
+            f"expected a folder for output at {path}, got: {error.strerror or first_line(error)}; choose another "
+            f"{option}"
         ) from None
 
 

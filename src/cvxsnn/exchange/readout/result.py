@@ -144,8 +144,8 @@ class ReadoutResult:
         if outputs.shape != expected.shape or not distance <= _SAME * (1 + float(expected.abs().max())):
             raise InvalidInputError(
                 f"expected the outputs of the model's layer {self.layer!r} from its layers in their order, read as "
-                f"{self.readout!r}, got others: the model uses them in a way of its own, so keep using result.model, or "
-                "solve with readout= as the model reads them"
+                f"{self.readout!r}, got others: the model uses them in a way of its own, so keep using result.model, "
+                "or solve with readout= as the model reads them"
             )
 
     def __str__(self) -> str:
