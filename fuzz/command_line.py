@@ -434,6 +434,6 @@ HUNT = Hunt(
     "Every command with hostile files, names and options.",
     case,
     cases=10_000,
-    short=15,
+    short=8,
     seconds=30.0,
 )
