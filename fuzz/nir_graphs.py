@@ -94,7 +94,7 @@ def _import_damaged(graph: Any, what: str, rng: np.random.Generator, folder: Pat
                     what = f"{what}, bytes changed"
         else:
             path = graph
-        module = from_nir(path, dt=None if "network" in graph.metadata else dt)
+        module = from_nir(path, dt=None if graph.metadata.get("generator") == "cvxsnn" else dt)
         outputs = _scores(module, inputs) if isinstance(module, SpikingNetwork) else module(inputs)
     except CvxsnnError as error:
         if "\n" in str(error) or len(str(error)) < 20:
@@ -270,7 +270,7 @@ def _step_node(node: Any, x: np.ndarray, state: dict[str, Any], dt: float) -> np
         past = state.setdefault("past", [])
         past.append(x)
         steps = np.rint(node.delay / dt).astype(int)
-        columns = [past[-1 - n][:, i] if n < len(past) else 0 * x[:, i] for i, n in enumerate(steps)]
+        columns = [past[-1 - n][:, i] if n < len(past) else np.zeros(len(x)) for i, n in enumerate(steps)]
         return np.stack(columns, 1)
     if kind.startswith("Cuba"):
         state["synapse"] = state.get("synapse", 0.0) + dt / node.tau_syn * (node.w_in * x - state.get("synapse", 0.0))
