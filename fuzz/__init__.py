@@ -1,4 +1,4 @@
 """Hostile cases by the thousand: files, commands, data and problems that nobody would make on purpose."""
 
-HUNTS: tuple[str, ...] = ("npz_files", "command_line", "strangers", "nir_graphs")
+HUNTS: tuple[str, ...] = ("command_line", "data_files", "model_files", "nir_graphs", "npz_files", "strangers")
 """Modules of this package that have a HUNT."""

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import DataFileError, InvalidInputError, first_line
+from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.memory import check_fits
 
 _NAMES = {"X": ("X", "inputs"), "y": ("y", "targets", "labels"), "lengths": ("lengths",), "weight": ("sample_weight",)}
 
@@ -41,11 +42,13 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise DataFileError(f"expected an archive with arrays X and y in {path}, got a single array")
+            needed = sum(member.file_size for member in archive.zip.infolist())
+            check_fits(needed, "cpu", f"what is packed in {path}", "divide it")
             members = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
     except _UNREADABLE as error:
-        if isinstance(error, DataFileError):
+        if isinstance(error, CvxsnnError):
             raise
         raise DataFileError(
             f"expected a NumPy archive (np.savez) of numbers or strings, but {path} is something else: "

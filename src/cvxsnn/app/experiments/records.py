@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import DataFileError
-from ...core.storage import write_atomically
+from ...core.storage import make_folder, write_atomically
 
 _KINDS: Mapping[str, type] = {"config": dict, "scores": dict, "machine": dict, "versions": dict, "stages": list}
 """The entries of a record that are not single values; a record of a failed run has fewer."""
@@ -33,10 +33,7 @@ class RecordStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataFileError(f"expected a folder for records at {folder}, got: {error.strerror}") from error
+        make_folder(folder, "records")
 
     def write(self, run_id: str, record: Mapping[str, Any]) -> None:
         """Write the record of a finished run."""
@@ -53,6 +50,13 @@ class RecordStore:
         if isinstance(found, Damaged):
             raise DataFileError(f"expected a whole record in {path}, got {found.reason}")
         return found
+
+    def find(self, run_id: str) -> dict[str, Any] | None:
+        """Return a record, or None where there is none or a damaged one."""
+        try:
+            return self.read(run_id)
+        except DataFileError:
+            return None
 
     def read_all(self) -> tuple[dict[str, dict[str, Any]], list[Damaged]]:
         """Return every record by its id, and the damaged ones."""
