@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from layers import draw_layer, draw_stack
 from safetensors import safe_open
 from safetensors.torch import save_file
+from sklearn.pipeline import make_pipeline
 from small_models import (
     CONVEX_METHODS,
     OTHER_METHODS,
@@ -31,6 +32,7 @@ from tolerances import ROUNDING
 from cvxsnn import (
     InvalidInputError,
     LIFLayer,
+    SequenceScaler,
     SpikingClassifier,
     SpikingNetwork,
     SpikingRegressor,
@@ -655,3 +657,30 @@ def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(DataFileError, match=r"write .*missing/model, got: No such file"):
         save(classifier().fit(SEQUENCES, LABELS), Path(tmp_path / "missing" / "model"))
+
+
+class OwnClassifier(SpikingClassifier):
+    """Predicts something else."""
+
+    def predict(self, X):  # noqa: N803 - as scikit-learn calls it
+        return super().predict(X)[::-1]
+
+
+class OwnNetwork(SpikingNetwork):
+    """Computes something else."""
+
+    def forward(self, inputs):
+        return -super().forward(inputs)
+
+
+def test_subclasses_with_code_of_their_own_are_refused(tmp_path):
+    network = classifier().fit(SEQUENCES, classes_of(SEQUENCES, 2)).network_
+    own = OwnClassifier(**classifier().get_params()).fit(SEQUENCES, classes_of(SEQUENCES, 2))
+    other = OwnNetwork(network.layers, network.weight, network.heads, neurons=network.neurons, readout=network.readout)
+    for model in (own, other, make_pipeline(SequenceScaler(), own).fit(SEQUENCES, classes_of(SEQUENCES, 2))):
+        with pytest.raises(
+            InvalidInputError, match=r"got Own.*, a subclass with code that a file cannot hold"
+        ) as caught:
+            save(model, tmp_path / "model")
+        assert_one_sentence(caught.value)
+    assert not list(tmp_path.iterdir())

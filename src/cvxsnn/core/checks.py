@@ -14,6 +14,9 @@ from .errors import InvalidInputError, InvalidTypeError, first_line
 
 T = TypeVar("T")
 
+_MOST_DIVISORS = 1000
+"""Largest number that a message lists as a divisor."""
+
 Array = npt.NDArray[Any] | torch.Tensor
 """What users hand over: a NumPy array or a tensor."""
 
@@ -190,10 +193,11 @@ def relative_weights(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 def check_divides(name: str, value: Any, total: int, unit: str) -> int:
     """Return ``value`` if it shares ``total`` things, called ``unit``, out equally."""
-    divisors = [divisor for divisor in range(1, total + 1) if total % divisor == 0]
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value not in divisors:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1 or total % int(value):
+        divisors = [str(divisor) for divisor in range(1, min(total, _MOST_DIVISORS) + 1) if total % divisor == 0]
+        more = [] if total <= _MOST_DIVISORS else ["..."]
         raise InvalidInputError(
-            f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {', '.join(map(str, divisors))}"
+            f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {', '.join(divisors + more)}"
         )
     return int(value)
 

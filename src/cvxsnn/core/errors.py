@@ -6,7 +6,7 @@ A message is one sentence: what was expected, what came, what to do next.
 
 def first_line(error: BaseException) -> str:
     """Return the first line of another library's error, so that a message of ours stays one sentence."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class CvxsnnError(Exception):

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
 import cloudpickle
@@ -25,6 +26,8 @@ Result = TypeVar("Result")
 
 _MAX_FAILURES = 3
 """Failures of workers in a row, with no result in between, after which tasks are not submitted again."""
+
+_setting_threads = Lock()
 
 
 class Shared(Generic[Value]):
@@ -136,9 +139,17 @@ def _make_parallel(n_jobs: int | None) -> Parallel:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread, so that floating-point sums have one order on every machine."""
+    """Use one thread, so that floating-point sums have one order on every machine; other threads keep theirs."""
     n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if n_threads == 1:
+        yield
+        return
+    with _setting_threads:
+        torch.set_num_threads(1)
+        # torch has a number for each thread that has computed, and one for all that have not: the second is put back.
+        helper = Thread(target=torch.set_num_threads, args=(n_threads,))
+        helper.start()
+        helper.join()
     try:
         yield
     finally:

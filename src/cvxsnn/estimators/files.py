@@ -135,7 +135,7 @@ def load(path: Path | str, *, max_drawn: int = MAX_DRAWN) -> Model:
 
 
 def _model_out(model: Model) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    if isinstance(model, SpikingNetwork):
+    if type(model) is SpikingNetwork:
         tensors, network = _network_out(model)
         return tensors, {"class": "network", "network": network}
     if isinstance(model, Pipeline):
@@ -163,10 +163,13 @@ def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any], max_draw
 
 
 def _estimator_out(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    kind = next((name for name, known in _ESTIMATORS.items() if isinstance(model, known)), None)
+    kind = next((name for name, known in _ESTIMATORS.items() if type(model) is known), None)
     if kind is None:
+        is_own = isinstance(model, (SpikingNetwork, *_ESTIMATORS.values()))
+        remedy = ", a subclass with code that a file cannot hold" if is_own else ""
         raise InvalidInputError(
-            f"expected a network, a spiking estimator or a pipeline with one at its end, got {type(model).__name__}"
+            "expected a network, a spiking estimator or a pipeline with one at its end, got "
+            f"{type(model).__name__}{remedy}"
         )
     if not hasattr(model, "network_"):
         raise InvalidInputError(f"expected a fitted {type(model).__name__}, got one that is not: call fit first")

@@ -122,7 +122,8 @@ def _check_rows(X: Any) -> None:
     """Refuse arrays that scikit-learn would read as numbers silently, and those without two axes in one sentence."""
     if not isinstance(X, np.ndarray):
         is_array = any(hasattr(X, name) for name in ("__len__", "__array__", "shape"))
-        if isinstance(X, (str, bytes, Mapping)) or not is_array:
+        is_sparse = hasattr(X, "tocsr")  # one of them is a mapping; scikit-learn has a sentence for all
+        if isinstance(X, (str, bytes)) or (isinstance(X, Mapping) and not is_sparse) or not is_array:
             raise InvalidTypeError(f"expected sequences or rows of numbers, got {type(X).__name__}")
         return
     if X.dtype.kind in "MmSUV":

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
@@ -39,6 +40,9 @@ _N_MEMBRANES, _FEWEST_SEQUENCES = 1024, 32
 
 _BLOCK_BYTES = 2**28
 """Size of the membranes that are held at once."""
+
+_NEURON = 64
+"""Bytes that a neuron takes at least while it is drawn."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,7 @@ def delayed_witnesses(
     }
     layers: list[HiddenLayer] = []
     for depth, (plan, (n_inputs, width)) in enumerate(zip(plans, pairwise(sizes), strict=True), 1):
+        check_fits(_NEURON * n_subnetworks * width, "cpu", "the neurons of a hidden layer", "use fewer of them")
         sampler = _LayerSampler(
             plan, n_subnetworks, n_inputs, width, chosen, _values_below(layers, chosen), seed, depth
         )

@@ -14,10 +14,14 @@ from torch import Tensor
 
 from ..core.checks import check_number, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_weights
 from .witness_set import Provenance, WitnessSet
+
+_DRAWING, _FEWER = 16, "use fewer or narrower subnetworks"
+"""Bytes per weight while they are drawn, scaled and rounded, and what to do where there are too many."""
 
 
 class Distribution(ABC):
@@ -362,6 +366,7 @@ def gaussian_witnesses(
             )
 
         def weights(name: str, rows: int) -> Tensor:
+            check_fits(_DRAWING * n_subnetworks * rows * width, "cpu", "the weights of a hidden layer", _FEWER)
             generator = child_generator(seed, "witness", depth, name)
             normal = generator.standard_normal((n_subnetworks, rows, width), dtype=np.float32)
             kept = min(n_read[depth - 1] or rows, rows) if name == "weight" else rows

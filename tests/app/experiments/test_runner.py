@@ -143,6 +143,13 @@ def test_a_failure_is_a_record_that_may_be_tried_again(tmp_path):
     assert run_all({config.id: config}, store, n_jobs=1, retry_failed=True).n_failed == 1
 
 
+@pytest.mark.parametrize("hidden", [[[]], [], ["8"], [10**400], 8, [None, 3]])
+def test_sizes_that_are_no_numbers_are_failed_runs(tmp_path, hidden):
+    config = changed("cvx", family={"hidden": hidden})
+    assert run_all({config.id: config}, RecordStore(tmp_path), n_jobs=1).n_failed == 1
+    assert "Error: expected" in RecordStore(tmp_path).read(config.id)["error"]
+
+
 def test_a_full_disk_stops_the_runs_with_one_sentence_and_no_damage(tmp_path, finished, monkeypatch):
     store = RecordStore(tmp_path / "paper")
     name, record = next(iter(finished.items()))

@@ -123,6 +123,7 @@ def predict(
         found = read_data(data, id_column, time, label, features, series, needs_targets=False, model=estimator)
         predicted = estimator.predict(found.X)
         shares = estimator.predict_proba(found.X) if proba else None
+        score = None if found.y is None else estimator.score(found.X, found.y)
         if output is not None and output.suffix != ".csv":
             arrays = {"y": predicted, "ids": found.ids, "proba": shares}
             write_atomically(output, _archive({name: array for name, array in arrays.items() if array is not None}))
@@ -141,8 +142,8 @@ def predict(
                 write_atomically(output, text.encode())
         if output is not None:
             say(f"saved: {output}")
-        if found.y is not None:
-            Console(stderr=True).print(f"score against y: {estimator.score(found.X, found.y):.4f}")
+        if score is not None:
+            Console(stderr=True).print(f"score against y: {score:.4f}")
 
 
 @app.command()

@@ -10,6 +10,9 @@ from typing import Any
 from ...core.errors import DataFileError
 from ...core.storage import make_folder, write_atomically
 
+_KINDS: Mapping[str, type] = {"config": dict, "scores": dict, "machine": dict, "versions": dict, "stages": list}
+"""The entries of a record that are not single values; a record of a failed run has fewer."""
+
 
 @dataclass(frozen=True)
 class Damaged:
@@ -72,12 +75,15 @@ class RecordStore:
     def _read(self, path: Path) -> dict[str, Any] | Damaged:
         try:
             whole = json.loads(path.read_text(encoding="utf-8"))
-            record: dict[str, Any] = whole["record"]
+            record: dict[str, Any] = dict(whole["record"])
             text = json.dumps(record, sort_keys=True, ensure_ascii=False)
             is_whole = whole["checksum"] == _checksum(text)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             return Damaged(path, f"a file that is cut off or no record ({type(error).__name__})")
-        return record if is_whole else Damaged(path, "contents that do not match their checksum")
+        if not is_whole:
+            return Damaged(path, "contents that do not match their checksum")
+        misfit = next((name for name, kind in _KINDS.items() if not isinstance(record.get(name, kind()), kind)), None)
+        return record if misfit is None else Damaged(path, f"another kind of value than a record under {misfit!r}")
 
 
 def _checksum(text: str) -> str:

@@ -151,7 +151,10 @@ def _run(
 
 def _effort(config: RunConfig) -> float:
     """Return a rough guess of how long a run takes, for ordering only."""
-    widths: list[Any] = list(config.family.get("hidden", [1]))
-    depth_cost = sum(a * b for a, b in zip([widths[0], *widths], widths, strict=False))
-    gradient = 10.0 if "sg" in config.method else 1.0
-    return gradient * float(depth_cost) * float(config.task.get("n_train", 2000))
+    try:
+        widths: list[Any] = list(config.family.get("hidden", [1]))
+        depth_cost = sum(a * b for a, b in zip([widths[0], *widths], widths, strict=False))
+        gradient = 10.0 if "sg" in config.method else 1.0
+        return gradient * float(depth_cost) * float(config.task.get("n_train", 2000))
+    except (LookupError, OverflowError, TypeError, ValueError):
+        return 0.0  # sizes that are no numbers: the run itself says so
