@@ -97,6 +97,7 @@ def test_products_are_those_of_the_matrix():
         (dictionary.matvec(torch.zeros_like(coef)), torch.zeros(30, 2, dtype=torch.float64)),
         (dictionary.rmatvec(rows), values.T @ rows),
         (dictionary.gram(), values.T @ values),
+        (dictionary.row_gram(), values @ values.T),
     ):
         torch.testing.assert_close(ours, plain, rtol=0, atol=FLOAT64_SUM)
 

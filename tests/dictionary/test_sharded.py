@@ -78,6 +78,7 @@ def test_products_and_health_are_those_in_memory(tmp_path, witnesses, data, read
     assert torch.equal(found.columns(), expected.columns())
     assert torch.equal(found.columns(slice(2, 5), torch.float32), expected.columns(slice(2, 5), torch.float32))
     torch.testing.assert_close(found.gram(), expected.gram(), rtol=0 if readout != "mean" else ROUNDING, atol=0)
+    torch.testing.assert_close(found.row_gram(), expected.row_gram(), rtol=0 if readout != "mean" else ROUNDING, atol=0)
     rng = np.random.default_rng(1)
     coef = torch.from_numpy(rng.normal(size=(expected.n_atoms, 2)) * (rng.random((expected.n_atoms, 1)) < 0.3))
     rows = torch.from_numpy(rng.normal(size=(expected.n_rows, 2)))

@@ -170,6 +170,16 @@ class Dictionary(Protocol):
         """
         ...
 
+    def row_gram(self) -> Tensor:
+        """Return the products of rows DDᵀ.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_rows), dtype float64
+            The products of all pairs of rows.
+        """
+        ...
+
     def take_rows(self, rows: Tensor) -> "Dictionary":
         """Return the dictionary restricted to some rows; atoms keep their places, even where they become equal.
 
@@ -209,3 +219,16 @@ class Dictionary(Protocol):
             The counts; as a string, one line.
         """
         ...
+
+
+def add_row_products(dictionary: Dictionary, n_atoms: int = 4096) -> Tensor:
+    """Return the products of all pairs of rows, added up over blocks of so many columns in float64."""
+    total = torch.zeros(dictionary.n_rows, dictionary.n_rows, dtype=torch.float64, device=dictionary.device)
+    for start in range(0, dictionary.n_atoms, n_atoms):
+        block = dictionary.columns(slice(start, start + n_atoms))
+        if block.device.type == "cpu":
+            numbers = block.numpy()
+            total += torch.from_numpy(numbers @ numbers.T)  # NumPy sees that this is symmetric, and does half the work
+        else:
+            total.addmm_(block, block.T)
+    return total

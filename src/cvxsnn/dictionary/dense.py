@@ -10,7 +10,7 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
-from .base import Readout
+from .base import Readout, add_row_products
 from .health import DictionaryHealth
 
 MEMORY_BUDGET = 8 * 2**30
@@ -196,6 +196,16 @@ class DenseDictionary:
             return self.values.T @ self.values
         numbers = self.values.numpy()
         return torch.from_numpy(numbers.T @ numbers)  # NumPy sees that this is symmetric, and does half the work
+
+    def row_gram(self) -> Tensor:
+        """Return the products of rows DDᵀ.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_rows), dtype float64
+            The products of all pairs of rows.
+        """
+        return add_row_products(self)
 
     def take_rows(self, rows: Tensor) -> "DenseDictionary":
         """Return the dictionary restricted to some rows.

@@ -57,8 +57,13 @@ def row_products(packed: Tensor, n_rows: int) -> Tensor:
     """
     most, in_bytes = _arithmetic(packed)
     n_atoms = _block_size(packed.device, 8 * packed.shape[2], most, in_bytes)
-    blocks = torch.split(packed, max(32, n_atoms // 32 * 32))
-    return _sum(_integer_gram(_as_rows(join_counts(own, _dtype(in_bytes))[:, :n_rows]), most) for own in blocks)
+    if in_bytes:
+        blocks = torch.split(packed, max(32, n_atoms // 32 * 32))
+        return _sum(_integer_gram(_as_rows(join_counts(own, torch.uint8)[:, :n_rows]), most) for own in blocks)
+    # Sums over few atoms would stay exact in float32; those over all atoms do in float64.
+    blocks = torch.split(packed, 4096)
+    counts = (join_counts(own, torch.uint8)[:, :n_rows].double().numpy(force=True) for own in blocks)
+    return _sum(torch.from_numpy(own.T @ own) for own in counts).to(packed.device)
 
 
 def _arithmetic(packed: Tensor) -> tuple[int, bool]:

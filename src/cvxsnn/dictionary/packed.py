@@ -12,7 +12,7 @@ from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..witnesses import WitnessSet
-from .base import Readout
+from .base import Readout, add_row_products
 from .health import DictionaryHealth
 from .integer_products import column_products, join_counts, row_products
 
@@ -331,10 +331,7 @@ class SpikeDictionary:
             The products of all pairs of rows.
         """
         if not self._is_product_whole:
-            total = torch.zeros(self.n_rows, self.n_rows, dtype=torch.float64, device=self.device)
-            for _, numbers in self._iterate_atoms(torch.arange(self.n_atoms, device=self.device)):
-                total.addmm_(numbers.T, numbers)
-            return total
+            return add_row_products(self)
         return self._scaled(row_products(self.packed, self.n_rows))
 
     @property

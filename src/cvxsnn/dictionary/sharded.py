@@ -20,7 +20,7 @@ from ..core.checks import check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
 from ..core.storage import make_folder, read_tensors, write_tensors
 from ..witnesses import WitnessSet
-from .base import Readout
+from .base import Readout, add_row_products
 from .blocks import Batch, Block, iterate_blocks, map_in_order
 from .fingerprint import fingerprint, fingerprint_witnesses
 from .health import DictionaryHealth
@@ -233,6 +233,16 @@ class ShardedDictionary:
             for _, shard in self.iterate_shards():
                 total += shard.gram()
         return total
+
+    def row_gram(self) -> Tensor:
+        """Return the products of rows DDᵀ, for few rows.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_rows), dtype float64
+            The products of all pairs of rows.
+        """
+        return add_row_products(self)
 
     def take_rows(self, rows: Tensor) -> SpikeDictionary:
         """Return the dictionary of some rows, in memory; atoms keep their places, even where they become equal.

@@ -13,7 +13,6 @@ from ..losses import Squared
 from ..problem import ConvexProblem
 from .admm import alternate
 from .base import Callback, Solver, SolverResult, Status, is_late
-from .newton import self_product
 from .quadratic import factorise, minimise_l1_quadratics
 
 MAX_ATOMS, MAX_ATOMS_GPU = 10_000, 20_000
@@ -28,9 +27,6 @@ its time."""
 
 _FIRST, _GROWTH, _SLACK = 48, 2.0, 1e-9
 """Atoms of the first working set, by how much it grows, and the relative violation that rounding may leave."""
-
-_BLOCK = 4096
-"""Atoms whose products of rows are added at once."""
 
 _SIMULTANEOUS = 16
 """Outputs that a GPU solves for at once: each has a matrix of its active atoms."""
@@ -128,19 +124,14 @@ def _solve_by_rows(problem: ConvexProblem) -> Tensor:
 def row_products(problem: ConvexProblem) -> Tensor:
     """Return S = Ω½DDᵀΩ½, the weighted products of rows, of centred columns if there is an intercept."""
     weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
-    n_rows, n_atoms = problem.dictionary.shape
+    n_rows = problem.dictionary.n_rows
     check_fits(gram_bytes(n_rows), weight.device, f"the products of {n_rows:,} rows", "use fewer rows")
-    # Products of spikes are counts, which float32 holds exactly.
-    precision = torch.float32 if problem.dictionary.is_binary and n_atoms < 2**24 else torch.float64
-    products = torch.zeros(n_rows, n_rows, dtype=torch.float64, device=weight.device)
-    for start in range(0, n_atoms, _BLOCK):
-        atoms = torch.arange(start, min(start + _BLOCK, n_atoms), device=weight.device)
-        block = problem.dictionary.columns(atoms, precision)
-        products += self_product(block.T)
+    products = problem.dictionary.row_gram()
+    # In place: these are the largest matrices there are.
     if problem.intercept:
         mean = products @ weight
-        products = products - mean - mean[:, None] + weight @ mean
-    return root * products * root.T
+        products.sub_(mean).sub_(mean[:, None]).add_(weight @ mean)
+    return products.mul_(root).mul_(root.T)
 
 
 def gram_bytes(n_atoms: int) -> int:
