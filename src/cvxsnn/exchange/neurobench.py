@@ -1,0 +1,484 @@
+"""Our networks as models of NeuroBench, whose metrics count what they do.
+
+NeuroBench watches linear layers and neurons through hooks. :class:`NeuroBenchNetwork` is the network in such modules:
+every synaptic layer is a linear layer that reads whole sequences, every hidden layer a module of neurons that is called
+once per step, and the read-out is a linear layer that reads spikes. Scores are those of the network.
+
+What its metrics count:
+
+* *SynapticOperations*: the additions (ACs) and multiplications (MACs) of
+  :func:`cvxsnn.network.energy.count_operations`, with two differences. Inputs of -1 are ACs, and whether a layer
+  multiplies is decided batch by batch. A synapse with a delay is counted when the spike arrives. "Dense" counts all
+  steps of all synapses, less those at which a delayed synapse reads what was before the sequence; a mean over steps
+  counts every step.
+* *ConnectionSparsity*: synapses of weight zero, as a share of the synapses that exist. Between subnetworks there are
+  none, and of the inputs that a neuron with delays does not read there are none either. NeuroBench has no notion of
+  delays, so it cannot tell such a network from one without.
+* *Footprint*: the bytes of weights, of the parameters of the neurons, of sources and delays in the narrowest integers
+  that hold them, and of the past inputs that delays need for one sequence. A parameter that all neurons of a layer
+  share is one number.
+* *ActivationSparsity*: hidden neurons only.
+* *MembraneUpdates*: membranes that changed; neurons whose membranes stay as they are cost nothing.
+
+NeuroBench keeps all spikes and membranes of a batch: use small batches for large networks. This module needs
+NeuroBench, and ``cvxsnn.exchange`` does not import it: ``from cvxsnn.exchange.neurobench import NeuroBenchNetwork``.
+"""
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from ..core.checks import check_positive_int
+from ..core.errors import CvxsnnError, InvalidInputError
+from ..core.libraries import import_library
+from ..core.text_table import align
+from ..data.sequences import as_inputs, window_of_step
+from ..dictionary.packed import parse_readout
+from ..estimators import SpikingClassifier, SpikingRegressor
+from ..network.spiking_network import SpikingNetwork, check_network
+from ..neurons import HiddenLayer, LIFLayer, LayerState
+from ..neurons.exact import snap_inputs
+
+__all__ = ["LeaderboardRow", "NeuroBenchForecaster", "NeuroBenchNetwork", "leaderboard_row"]
+
+_Model: Any = import_library("neurobench.models", "neurobench").NeuroBenchModel
+_Neuron: Any = import_library("snntorch", "neurobench").SpikingNeuron
+
+_SYNAPSES = {"weight", "bias", "source", "delay", "recurrent_weight"}
+"""Parameters of a layer that its synapses hold; the others are those of its neurons."""
+
+_WIDEST = (torch.uint8, torch.int16, torch.int32, torch.int64)
+
+
+class Synapses(nn.Linear):
+    """Weighted sums over inputs or spikes, with or without delays, as a linear layer.
+
+    Sums are computed in float64, and rounded once to the type of the layer.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (n_neurons, n_taps)
+        The weights.
+    bias : Tensor of shape (n_neurons,) or None
+        A constant per neuron.
+    n_groups : int
+        The number of blocks of neurons that read different values; each block reads all values of its own.
+    past : Tensor of shape (max_delay, n_values) or None
+        Zeros: what delayed synapses read at first. None without delays.
+    source, delay : Tensor of shape (n_neurons, n_taps) or None
+        The value that each synapse reads, and its delay in steps.
+    """
+
+    bias: nn.Parameter | None  # type: ignore[assignment]
+    past: Tensor | None
+    source: Tensor | None
+    delay: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        n_groups: int = 1,
+        past: Tensor | None = None,
+        source: Tensor | None = None,
+        delay: Tensor | None = None,
+    ) -> None:
+        nn.Module.__init__(self)  # that of a linear layer would draw random weights
+        self.out_features, self.in_features = weight.shape
+        self.n_groups = n_groups
+        self.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+        self.bias = None if bias is None else nn.Parameter(bias.detach().clone(), requires_grad=False)
+        self.register_buffer("past", past)
+        self.register_buffer("source", None if source is None else _narrow(source))
+        self.register_buffer("delay", None if delay is None else _narrow(delay))
+
+    @classmethod
+    def of(cls, layer: HiddenLayer, depth: int) -> "Synapses":
+        """Return the synapses of a hidden layer; in the first, all subnetworks read the same inputs."""
+        weight, bias = _by_neuron(layer.weight), layer.bias.flatten()
+        n_groups = 1 if depth == 0 else layer.n_subnetworks
+        if not layer.has_delays:
+            return cls(weight, bias, n_groups)
+        offset = layer.n_inputs * torch.arange(n_groups, device=weight.device)
+        source = _by_neuron(layer.source.long() + offset[:, None, None])
+        # Synapses of weight zero may have longer delays than those that are read.
+        delay = _by_neuron(layer.delay * (layer.weight != 0))
+        kind = torch.float32 if depth == 0 else torch.bool
+        past = torch.zeros(layer.max_delay, n_groups * layer.n_inputs, dtype=kind, device=weight.device)
+        return cls(weight, bias, n_groups, past, source, delay)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return sums (..., n_neurons) for values (..., n_values), which have steps before the last axis for delays."""
+        values, weight = values.to(torch.float64), self.weight.to(torch.float64)
+        if self.past is None or self.source is None or self.delay is None:
+            grouped = values.unflatten(-1, (self.n_groups, -1))
+            sums = torch.einsum("...gi,goi->...go", grouped, weight.unflatten(0, (self.n_groups, -1))).flatten(-2)
+        else:
+            past = self.past.to(torch.float64).expand(len(values), -1, -1)
+            # A view: at each step, the values of that step and of those before it, the oldest first.
+            lifted = torch.cat((past, values), dim=1).unfold(1, len(self.past) + 1, 1)
+            place = len(self.past) - self.delay.long()
+            sums = values.new_zeros(*values.shape[:2], self.out_features)
+            for source, age, own in zip(self.source.long().T, place.T, weight.T, strict=True):
+                sums.addcmul_(lifted[:, :, source, age], own)
+        rounded = sums.to(self.weight.dtype)
+        # NeuroBench adds these up, in float64 without rounding.
+        return (rounded if self.bias is None else rounded + self.bias).to(torch.float64)
+
+    def extra_repr(self) -> str:
+        """Return the sizes on one line."""
+        delays = "" if self.past is None else f", delays up to {len(self.past)}"
+        return f"{self.in_features} synapses each of {self.out_features} neurons{delays}"
+
+
+class Neurons(_Neuron):  # type: ignore[misc]
+    """The neurons of one hidden layer, called once per step.
+
+    Parameters
+    ----------
+    layer : HiddenLayer
+        The layer.
+    """
+
+    def __init__(self, layer: HiddenLayer) -> None:
+        nn.Module.__init__(self)  # that of snnTorch's neurons would register parameters of its own
+        self.init_hidden, self.output = True, False  # NeuroBench: what is returned is the spikes alone
+        self._kind, self._settings = type(layer), layer.settings()
+        self._shape, self._dtype = (layer.n_subnetworks, layer.width), layer.weight.dtype
+        for name, value in layer.tensors().items():
+            if name not in _SYNAPSES:
+                is_shared = bool((value == value.flatten()[0]).all())
+                self.register_buffer(name, value[:1, :1].clone() if is_shared else value.clone())
+        recurrence = layer.recurrence
+        is_recurrent = recurrence is not None and bool(recurrence.any())
+        self.recurrent = Synapses(_by_neuron(recurrence), n_groups=layer.n_subnetworks) if is_recurrent else None
+
+    def start(self, n_samples: int) -> None:
+        """Begin a batch of sequences."""
+        tensors = {name: value.expand(self._shape) for name, value in self.named_buffers(recurse=False)}
+        device = tensors["initial_spikes"].device
+        n_subnetworks, width = self._shape
+        tensors["weight"] = torch.zeros((), dtype=self._dtype, device=device).expand(n_subnetworks, 1, width)
+        tensors["bias"] = torch.zeros((), dtype=self._dtype, device=device).expand(self._shape)
+        if "recurrent_weight" in self._kind.__dataclass_fields__:
+            tensors["recurrent_weight"] = (
+                torch.zeros(n_subnetworks, width, width, dtype=self._dtype, device=device)
+                if self.recurrent is None
+                else self.recurrent.weight.detach().unflatten(0, self._shape).transpose(1, 2)
+            )
+        self._layer = self._kind.from_valid(tensors, self._settings)
+        state = self._layer.initial_state(n_samples)
+        self.mem, self._spikes = state.membrane, state.spikes
+
+    def forward(self, drive: Tensor) -> Tensor:
+        """Return the spikes (n_samples, n_neurons) of one step, for weighted inputs of the same shape."""
+        if self.recurrent is not None:
+            self.recurrent(_flat(self._spikes))  # which is counted; the layer adds it up itself
+        state = LayerState(self.mem.clone(), self._spikes)  # hooks keep the membranes of all steps
+        self._layer.step(drive.to(self._dtype).unflatten(-1, self._shape).transpose(0, 1).contiguous(), state)
+        self.mem, self._spikes = state.membrane, state.spikes
+        return _flat(self._spikes != 0)
+
+
+class Leaky(Neurons):
+    """LIF neurons, under the name by which NeuroBench knows the operations of their updates."""
+
+    _reset_mechanism = "subtract"
+
+
+class _Modules(nn.Module):
+    """A network in modules that NeuroBench's hooks see."""
+
+    neurons: Tensor | None
+    windows: Tensor | None
+    mean: Tensor | None
+    scale: Tensor | None
+    window: Tensor | None
+
+    def __init__(self, network: SpikingNetwork, dtype: torch.dtype) -> None:
+        super().__init__()
+        stack = []
+        for depth, layer in enumerate(network.layers):
+            stack += [Synapses.of(layer, depth), (Leaky if isinstance(layer, LIFLayer) else Neurons)(layer)]
+        self.layers = nn.ModuleList(stack)
+        self.readout = Synapses(network.weight.detach().T.to(dtype))
+        self.intercept = nn.Parameter(network.intercept.detach().to(dtype, copy=True), requires_grad=False)
+        n_neurons = network.layers[-1].n_subnetworks * network.layers[-1].width
+        reads_all = torch.equal(network.neurons.cpu(), torch.arange(n_neurons))
+        self.register_buffer("neurons", None if reads_all else _narrow(network.neurons))
+        self.register_buffer("windows", None if network.windows_read is None else _narrow(network.windows_read))
+        for name in ("mean", "scale", "window"):
+            self.register_buffer(name, None)
+        self.n_features, self._parsed = network.n_features, parse_readout(network.readout)
+        self.eval()
+
+    @torch.no_grad()
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the scores of sequences (n_samples, n_steps, n_features)."""
+        values = as_inputs(inputs).to(self.intercept.device, torch.float64)
+        if values.shape[-1] != self.n_features:
+            raise InvalidInputError(f"expected {self.n_features} features per step, got {values.shape[-1]}")
+        if self.mean is not None and self.scale is not None:
+            values = (values - self.mean) / self.scale
+        block = snap_inputs(values)
+        for synapses, neurons in zip(self.layers[::2], self.layers[1::2], strict=True):
+            neurons.start(len(block))  # type: ignore[operator]
+            block = torch.stack([neurons(drive) for drive in synapses(block).unbind(1)], dim=1)
+        n_steps = block.shape[1]
+        read = block[:, -1] if self._parsed.kind == "last" else block
+        read = read if self.neurons is None else read[..., self.neurons.long()]
+        if self.windows is not None:
+            now = window_of_step(torch.arange(n_steps, device=block.device), self._parsed.n_windows, n_steps)
+            read = read & (now[:, None] == self.windows)
+        sums: Tensor = self.readout(read)
+        if self._parsed.kind == "mean":
+            sums = sums.sum(1) * self._parsed.scale(n_steps)
+        return sums + self.intercept
+
+
+class NeuroBenchNetwork(_Model):  # type: ignore[misc]
+    """A network or a fitted estimator as a model of NeuroBench.
+
+    Inputs are tensors (n_samples, n_steps, n_features). A network returns scores; pass a postprocessor such as
+    ``lambda scores: scores.argmax(-1)`` for classes. A classifier returns its labels, or if those are not numbers their
+    places in ``classes_``; a regressor returns what its ``predict`` returns.
+
+    Parameters
+    ----------
+    model : SpikingNetwork, SpikingClassifier or SpikingRegressor
+        The network, or a fitted estimator.
+    dtype : torch.dtype, default=torch.float64
+        The type of the read-out. In float32 it takes half of the memory, and its weights are rounded.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.utils.data import DataLoader, TensorDataset
+    >>> from neurobench.benchmarks import Benchmark
+    >>> from neurobench.metrics.static import Footprint
+    >>> from neurobench.metrics.workload import ActivationSparsity
+    >>> from cvxsnn import SpikingNetwork, gaussian_witnesses
+    >>> from cvxsnn.exchange.neurobench import NeuroBenchNetwork
+    >>> from cvxsnn.network import OutputHead
+    >>> witnesses = gaussian_witnesses(n_features=3, hidden=(8,), seed=0)
+    >>> network = SpikingNetwork(witnesses.layers, torch.ones(8, 1), [OutputHead("label", "logistic", 0, 1)])
+    >>> data = DataLoader(TensorDataset(torch.zeros(4, 5, 3), torch.zeros(4)), batch_size=2)
+    >>> metrics = [[Footprint], [ActivationSparsity]]
+    >>> sorted(Benchmark(NeuroBenchNetwork(network), data, [], [], metrics).run(quiet=True))
+    ['ActivationSparsity', 'Footprint']
+    """
+
+    def __init__(
+        self, model: SpikingNetwork | SpikingClassifier | SpikingRegressor, *, dtype: torch.dtype = torch.float64
+    ) -> None:
+        super().__init__()
+        if dtype not in (torch.float32, torch.float64):
+            raise InvalidInputError(f"expected dtype to be torch.float32 or torch.float64, got {dtype!r}")
+        self.estimator = model if isinstance(model, (SpikingClassifier, SpikingRegressor)) else None
+        if self.estimator is not None:
+            check_is_fitted(self.estimator)
+        network = model if self.estimator is None else self.estimator.network_
+        check_network(network)
+        self.net = _Modules(network, dtype)
+        if self.estimator is not None:
+            mean, scale = (torch.from_numpy(np.array(value)) for value in self.estimator.input_scale_)
+            if bool(mean.any()) or bool((scale != 1).any()):
+                self.net.mean, self.net.scale = mean.to(network.weight.device), scale.to(network.weight.device)
+        self.add_activation_module(Neurons)
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        """Return scores, labels or predictions of a batch of sequences."""
+        return self._answer(self.net(batch))
+
+    def __net__(self) -> nn.Module:
+        """Return the modules that NeuroBench counts."""
+        return self.net
+
+    def _answer(self, scores: Tensor) -> Tensor:
+        if isinstance(self.estimator, SpikingRegressor):
+            return scores[:, 0] if self.estimator._is_flat else scores
+        if self.estimator is None:
+            return scores
+        chosen = scores.argmax(1) if scores.shape[1] > 1 else (scores[:, 0] >= 0).long()
+        classes = np.asarray(self.estimator.classes_)
+        if classes.dtype.kind not in "biuf":
+            return chosen
+        return torch.from_numpy(classes).to(scores.device)[chosen]
+
+
+class NeuroBenchForecaster(NeuroBenchNetwork):
+    """A regressor that forecasts a series on its own, in the protocol of NeuroBench's task of chaotic functions.
+
+    A batch holds the values of successive times, (n_times, 1, n_features). Only the first is used: the model predicts
+    the next value from it and the history, then goes on from its own predictions, and returns (n_times, n_features).
+    Each prediction reads a window of the past anew, and that is what its operations are counted for.
+
+    Parameters
+    ----------
+    model : SpikingRegressor
+        A regressor that was fitted to :func:`cvxsnn.make_windows`.
+    history : array of shape (n_times,) or (n_times, n_features)
+        What came before the first value of a batch.
+    window : int
+        The number of steps that the regressor was fitted to.
+    dtype : torch.dtype, default=torch.float64
+        The type of the read-out.
+    """
+
+    def __init__(
+        self, model: SpikingRegressor, history: npt.ArrayLike, *, window: int, dtype: torch.dtype = torch.float64
+    ) -> None:
+        if not isinstance(model, SpikingRegressor):
+            raise InvalidInputError(f"expected a SpikingRegressor to forecast with, got {type(model).__name__}")
+        super().__init__(model, dtype=dtype)
+        window, past = check_positive_int("window", window), np.array(history, dtype=np.float64)
+        past = past[:, None] if past.ndim == 1 else past
+        if past.ndim != 2 or past.shape[1] != self.net.n_features or len(past) < window - 1:
+            raise InvalidInputError(
+                f"expected a history of at least {window - 1} steps of {self.net.n_features} features, which the "
+                f"window needs before the first value of a batch, got shape {past.shape}"
+            )
+        # The window is memory that the forecast needs, so it counts in the footprint.
+        self.net.window = torch.zeros(window, self.net.n_features, dtype=torch.float64)
+        self.net.window[: window - 1] = torch.from_numpy(past[len(past) - window + 1 :])
+        self.net.window = self.net.window.to(self.net.intercept.device)
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        """Return the forecast of as many values as the batch has times."""
+        assert self.net.window is not None
+        known = self.net.window.clone()
+        known[-1] = batch[0].reshape(-1)
+        found: list[Tensor] = []
+        while len(found) < len(batch):
+            predicted = self.net(known[None]).reshape(-1, self.net.n_features)
+            found.extend(predicted)
+            known = torch.cat((known, predicted))[-len(known) :]
+        return torch.stack(found[: len(batch)])
+
+
+@dataclass(frozen=True)
+class LeaderboardRow:
+    """What NeuroBench's leaderboards list of a model.
+
+    Parameters
+    ----------
+    task : str
+        The name of the task.
+    metric : str
+        The name of the metric of the task.
+    score : float
+        Its value.
+    footprint : int
+        Bytes.
+    connection_sparsity, activation_sparsity : float
+        Shares of zeros among synapses and among the spikes of all neurons and steps.
+    dense, effective_macs, effective_acs : float
+        Synaptic operations per sample: of a network in which nothing is zero, those of numbers, and those of spikes.
+    """
+
+    task: str
+    metric: str
+    score: float
+    footprint: int
+    connection_sparsity: float
+    activation_sparsity: float
+    dense: float
+    effective_macs: float
+    effective_acs: float
+
+    def __str__(self) -> str:
+        """Return the names of the columns and the row."""
+        sparsities = ("connection sparsity", "activation sparsity")
+        header = ("task", self.metric, "footprint (bytes)", *sparsities, "dense", "effective MACs", "effective ACs")
+        operations = (self.dense, self.effective_macs, self.effective_acs)
+        row = (self.task, f"{self.score:.4f}", f"{self.footprint:,}", f"{self.connection_sparsity:.4f}")
+        return align(header, [(*row, f"{self.activation_sparsity:.4f}", *(f"{own:,.1f}" for own in operations))])
+
+
+def leaderboard_row(
+    task: str,
+    model: NeuroBenchNetwork,
+    inputs: npt.ArrayLike,
+    targets: npt.ArrayLike,
+    *,
+    metric: str = "ClassificationAccuracy",
+    batch_size: int = 16,
+) -> LeaderboardRow:
+    """Run NeuroBench's harness on a model, and return its row for a leaderboard.
+
+    Parameters
+    ----------
+    task : str
+        The name of the task, as the row should show it.
+    model : NeuroBenchNetwork
+        The model.
+    inputs : array of shape (n_samples, n_steps, n_features)
+        The test data.
+    targets : array of shape (n_samples,), or that of what the model returns
+        Their targets.
+    metric : str, default="ClassificationAccuracy"
+        A metric of ``neurobench.metrics.workload``, such as "SMAPE" or "R2".
+    batch_size : int, default=16
+        Number of samples that are run at once. A forecast is one batch, whatever this says.
+
+    Returns
+    -------
+    LeaderboardRow
+        The row; as a string, a table.
+    """
+    if not isinstance(model, NeuroBenchNetwork):
+        raise InvalidInputError(f"expected a NeuroBenchNetwork, got {type(model).__name__}: wrap the model in one")
+    workload = import_library("neurobench.metrics.workload", "neurobench")
+    static = import_library("neurobench.metrics.static", "neurobench")
+    if metric not in workload.__all__:
+        raise InvalidInputError(f"expected metric to be one of {', '.join(workload.__all__)}, got {metric!r}")
+    values, truth = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets))
+    if len(values) != len(truth) or len(values) == 0:
+        raise InvalidInputError(f"expected one target or more, one per sample, got {len(truth)} for {len(values)}")
+    size = len(values) if isinstance(model, NeuroBenchForecaster) else check_positive_int("batch_size", batch_size)
+    metrics = [
+        [static.Footprint, static.ConnectionSparsity],
+        [getattr(workload, metric), workload.ActivationSparsity, workload.SynapticOperations],
+    ]
+    benchmark = import_library("neurobench.benchmarks", "neurobench").Benchmark
+    printed = io.StringIO()
+    # The harness prints errors of metrics and goes on with zeros; a row must not have such zeros.
+    with redirect_stdout(printed), redirect_stderr(io.StringIO()):
+        found = benchmark(model, DataLoader(TensorDataset(values, truth), size), [], [], metrics).run()
+    for line in printed.getvalue().splitlines():
+        if line.startswith("Error"):
+            raise CvxsnnError(f"expected NeuroBench to measure the model, got {line!r}")
+    operations = found["SynapticOperations"]
+    return LeaderboardRow(
+        task,
+        metric,
+        float(found[metric]),
+        int(found["Footprint"]),
+        float(found["ConnectionSparsity"]),
+        float(found["ActivationSparsity"]),
+        *(float(operations[name]) for name in ("Dense", "Effective_MACs", "Effective_ACs")),
+    )
+
+
+def _by_neuron(values: Tensor) -> Tensor:
+    """Return values (n_subnetworks, n_taps, width) as (n_neurons, n_taps)."""
+    return values.transpose(1, 2).flatten(0, 1)
+
+
+def _flat(values: Tensor) -> Tensor:
+    """Return values (n_subnetworks, n_samples, width) as (n_samples, n_neurons)."""
+    return values.transpose(0, 1).flatten(1)
+
+
+def _narrow(values: Tensor) -> Tensor:
+    """Return whole numbers of zero or more in the narrowest type that holds them."""
+    largest = int(values.max()) if values.numel() else 0
+    return values.to(next(kind for kind in _WIDEST if largest <= torch.iinfo(kind).max))
