@@ -43,8 +43,8 @@ from ..core.text_table import align
 from ..data.sequences import as_inputs, window_of_step
 from ..dictionary.packed import parse_readout
 from ..estimators import SpikingClassifier, SpikingRegressor
-from ..network.spiking_network import SpikingNetwork, check_network
-from ..neurons import HiddenLayer, LIFLayer, LayerState
+from ..network.spiking_network import SpikingNetwork
+from ..neurons import HiddenLayer, LayerState, LIFLayer
 from ..neurons.exact import snap_inputs
 
 __all__ = ["LeaderboardRow", "NeuroBenchForecaster", "NeuroBenchNetwork", "leaderboard_row"]
@@ -119,8 +119,10 @@ class Synapses(nn.Linear):
         """Return sums (..., n_neurons) for values (..., n_values), which have steps before the last axis for delays."""
         values, weight = values.to(torch.float64), self.weight.to(torch.float64)
         if self.past is None or self.source is None or self.delay is None:
-            grouped = values.unflatten(-1, (self.n_groups, -1))
-            sums = torch.einsum("...gi,goi->...go", grouped, weight.unflatten(0, (self.n_groups, -1))).flatten(-2)
+            grouped = values.reshape(*values.shape[:-1], self.n_groups, -1)
+            sums = torch.einsum("...gi,goi->...go", grouped, weight.view(self.n_groups, -1, weight.shape[1])).flatten(
+                -2
+            )
         else:
             past = self.past.to(torch.float64).expand(len(values), -1, -1)
             # A view: at each step, the values of that step and of those before it, the oldest first.
@@ -158,8 +160,9 @@ class Neurons(_Neuron):  # type: ignore[misc]
                 is_shared = bool((value == value.flatten()[0]).all())
                 self.register_buffer(name, value[:1, :1].clone() if is_shared else value.clone())
         recurrence = layer.recurrence
-        is_recurrent = recurrence is not None and bool(recurrence.any())
-        self.recurrent = Synapses(_by_neuron(recurrence), n_groups=layer.n_subnetworks) if is_recurrent else None
+        self.recurrent: Synapses | None = None
+        if recurrence is not None and bool(recurrence.any()):
+            self.recurrent = Synapses(_by_neuron(recurrence), n_groups=layer.n_subnetworks)
 
     def start(self, n_samples: int) -> None:
         """Begin a batch of sequences."""
@@ -172,7 +175,7 @@ class Neurons(_Neuron):  # type: ignore[misc]
             tensors["recurrent_weight"] = (
                 torch.zeros(n_subnetworks, width, width, dtype=self._dtype, device=device)
                 if self.recurrent is None
-                else self.recurrent.weight.detach().unflatten(0, self._shape).transpose(1, 2)
+                else self.recurrent.weight.detach().view(n_subnetworks, width, width).transpose(1, 2)
             )
         self._layer = self._kind.from_valid(tensors, self._settings)
         state = self._layer.initial_state(n_samples)
@@ -182,8 +185,8 @@ class Neurons(_Neuron):  # type: ignore[misc]
         """Return the spikes (n_samples, n_neurons) of one step, for weighted inputs of the same shape."""
         if self.recurrent is not None:
             self.recurrent(_flat(self._spikes))  # which is counted; the layer adds it up itself
-        state = LayerState(self.mem.clone(), self._spikes)  # hooks keep the membranes of all steps
-        self._layer.step(drive.to(self._dtype).unflatten(-1, self._shape).transpose(0, 1).contiguous(), state)
+        state = LayerState(self.mem.clone(), self._spikes.clone())  # hooks keep those of all steps
+        self._layer.step(drive.to(self._dtype).reshape(-1, *self._shape).transpose(0, 1).contiguous(), state)
         self.mem, self._spikes = state.membrane, state.spikes
         return _flat(self._spikes != 0)
 
@@ -205,7 +208,7 @@ class _Modules(nn.Module):
 
     def __init__(self, network: SpikingNetwork, dtype: torch.dtype) -> None:
         super().__init__()
-        stack = []
+        stack: list[nn.Module] = []
         for depth, layer in enumerate(network.layers):
             stack += [Synapses.of(layer, depth), (Leaky if isinstance(layer, LIFLayer) else Neurons)(layer)]
         self.layers = nn.ModuleList(stack)
@@ -282,16 +285,19 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
         super().__init__()
         if dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(f"expected dtype to be torch.float32 or torch.float64, got {dtype!r}")
-        self.estimator = model if isinstance(model, (SpikingClassifier, SpikingRegressor)) else None
+        if not isinstance(model, (SpikingNetwork, SpikingClassifier, SpikingRegressor)):
+            raise InvalidInputError(
+                "expected a SpikingNetwork or a fitted SpikingClassifier or SpikingRegressor, got "
+                f"{type(model).__name__}: of a pipeline, pass the last step, and transform the data before"
+            )
+        self.estimator = None if isinstance(model, SpikingNetwork) else model
+        self.net = _Modules(_network(model), dtype)
         if self.estimator is not None:
-            check_is_fitted(self.estimator)
-        network = model if self.estimator is None else self.estimator.network_
-        check_network(network)
-        self.net = _Modules(network, dtype)
-        if self.estimator is not None:
-            mean, scale = (torch.from_numpy(np.array(value)) for value in self.estimator.input_scale_)
+            mean, scale = (
+                torch.tensor(value, device=self.net.intercept.device) for value in self.estimator.input_scale_
+            )
             if bool(mean.any()) or bool((scale != 1).any()):
-                self.net.mean, self.net.scale = mean.to(network.weight.device), scale.to(network.weight.device)
+                self.net.mean, self.net.scale = mean, scale
         self.add_activation_module(Neurons)
 
     def __call__(self, batch: Tensor) -> Tensor:
@@ -307,11 +313,9 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
             return scores[:, 0] if self.estimator._is_flat else scores
         if self.estimator is None:
             return scores
-        chosen = scores.argmax(1) if scores.shape[1] > 1 else (scores[:, 0] >= 0).long()
-        classes = np.asarray(self.estimator.classes_)
-        if classes.dtype.kind not in "biuf":
-            return chosen
-        return torch.from_numpy(classes).to(scores.device)[chosen]
+        chosen, classes = self.estimator._decide(scores.cpu().numpy()), np.asarray(self.estimator.classes_)
+        labels = classes[chosen] if classes.dtype.kind in "biuf" else chosen
+        return torch.from_numpy(labels).to(scores.device)
 
 
 class NeuroBenchForecaster(NeuroBenchNetwork):
@@ -466,6 +470,14 @@ def leaderboard_row(
         float(found["ActivationSparsity"]),
         *(float(operations[name]) for name in ("Dense", "Effective_MACs", "Effective_ACs")),
     )
+
+
+def _network(model: SpikingNetwork | SpikingClassifier | SpikingRegressor) -> SpikingNetwork:
+    if isinstance(model, SpikingNetwork):
+        return model
+    check_is_fitted(model)
+    network: SpikingNetwork = model.network_
+    return network
 
 
 def _by_neuron(values: Tensor) -> Tensor:

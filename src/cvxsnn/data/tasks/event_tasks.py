@@ -3,7 +3,6 @@
 They are read by tonic, an extra: ``pip install "cvxsnn[events]"``.
 """
 
-from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -222,7 +221,8 @@ def _by_group(
     """Return a task whose validation data are of other speakers or users than the training data."""
     n_groups = check_positive_int(argument, n_groups)
     train, test = (EVENT_DATA[name].open(part, directory) for part in ("train", "test"))
-    groups: Sequence[int] = np.unique(train.groups)
+    assert train.groups is not None
+    groups = np.unique(train.groups)
     if n_groups >= len(groups):
         raise InvalidInputError(f"expected {argument} below {len(groups)}, those in the training data, got {n_groups}")
     drawn = child_generator(seed, name, "validation").permutation(groups)[:n_groups]
@@ -238,4 +238,11 @@ def _divide(bins: _Bins, recordings: EventRecordings, is_val: Any) -> dict[str, 
 
 
 def _make(name: str, splits: dict[str, SequenceData], settings: dict[str, Any]) -> Task:
-    return Task(name=name, **splits, n_classes={UNNAMED_HEAD: EVENT_DATA[name].n_classes}, settings=settings)
+    return Task(
+        name=name,
+        train=splits["train"],
+        val=splits["val"],
+        test=splits["test"],
+        n_classes={UNNAMED_HEAD: EVENT_DATA[name].n_classes},
+        settings=settings,
+    )
