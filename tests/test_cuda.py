@@ -137,13 +137,14 @@ def assert_same_gram(make, columns, n_steps):
     assert torch.equal(gram.cpu(), here.gram())
     whole = columns.double()
     assert torch.equal(gram.cpu(), whole.T @ whole / n_steps**2)
+    assert torch.equal(there.row_gram().cpu(), whole @ whole.T / n_steps**2)
 
 
 @pytest.mark.parametrize("block", [None, 2**14], ids=["at once", "in blocks"])
 @pytest.mark.parametrize("n_atoms", [1, 5, 16, 17, 63, 301, 777])
 def test_gram_matrices_of_any_number_of_atoms_are_exact(n_atoms, block, monkeypatch):
     if block is not None:
-        monkeypatch.setattr("cvxsnn.dictionary.packed._GRAM_BLOCK_GPU", block)
+        monkeypatch.setattr("cvxsnn.dictionary.integer_products._BLOCK_GPU", block)
     generator = torch.Generator().manual_seed(n_atoms)
     spikes = torch.rand(1003, n_atoms, generator=generator) < 0.3
     assert_same_gram(cs.build_dictionary, spikes, 1)

@@ -43,7 +43,7 @@ def test_columns_may_be_chosen(readout):
 @pytest.mark.parametrize("readout", READOUTS)
 def test_products_are_those_of_the_columns_however_they_are_cut(monkeypatch, readout, block):
     monkeypatch.setattr(cvxsnn.dictionary.packed, "_PRODUCT_BLOCK", block)
-    monkeypatch.setattr(cvxsnn.dictionary.packed, "_GRAM_BLOCK", block)
+    monkeypatch.setattr(cvxsnn.dictionary.integer_products, "_BLOCK", block)
     dictionary = build_dictionary(draw_witnesses(), draw_inputs(), readout)
     columns, generator = dictionary.columns(), torch.Generator().manual_seed(0)
     # Whole numbers, so that sums of spikes are exact in any order; a few atoms are not used at all.
@@ -54,6 +54,7 @@ def test_products_are_those_of_the_columns_however_they_are_cut(monkeypatch, rea
     torch.testing.assert_close(dictionary.matvec(coef), columns @ coef, **tolerance)
     torch.testing.assert_close(dictionary.rmatvec(rows), columns.T @ rows, **tolerance)
     torch.testing.assert_close(dictionary.gram(), columns.T @ columns, **tolerance)
+    torch.testing.assert_close(dictionary.row_gram(), columns @ columns.T, **tolerance)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -114,6 +115,7 @@ def test_blocks_products_and_rows_of_unequal_means_are_those_of_the_columns(monk
     torch.testing.assert_close(dictionary.matvec(coef), columns @ coef, **tolerance)
     torch.testing.assert_close(dictionary.rmatvec(rows), columns.T @ rows, **tolerance)
     torch.testing.assert_close(dictionary.gram(), columns.T @ columns, **tolerance)
+    torch.testing.assert_close(dictionary.row_gram(), columns @ columns.T, **tolerance)
     chosen = torch.tensor([70, 3, 3, 0, 64])
     assert torch.equal(dictionary.take_rows(chosen).columns(), columns[chosen])
 
@@ -143,9 +145,10 @@ import torch
 from cvxsnn.dictionary import count_dictionary
 
 counts = torch.randint(60, 128, (500, 40), generator=torch.Generator().manual_seed(0))
-gram = count_dictionary(counts, 127).gram()
-whole = counts.double()
+dictionary, whole = count_dictionary(counts, 127), counts.double()
+gram, rows = dictionary.gram(), dictionary.row_gram()
 assert torch.equal(gram, whole.T @ whole / 127**2), (gram - whole.T @ whole / 127**2).abs().max()
+assert torch.equal(rows, whole @ whole.T / 127**2), (rows - whole @ whole.T / 127**2).abs().max()
 """
 
 

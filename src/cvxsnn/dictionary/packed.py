@@ -3,33 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
-from ..core.memory import share_of
 from ..witnesses import WitnessSet
 from .base import Readout
 from .health import DictionaryHealth
+from .integer_products import column_products, join_counts, row_products
 
 _PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
 """Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
-
-_GRAM_TRIANGLE = 4
-"""Blocks per side in which a Gram matrix is formed, to make use of its symmetry."""
-
-_GRAM_BLOCK, _GRAM_BLOCK_GPU = 2**26, 2**30
-"""Numbers unpacked at once for a Gram matrix: 64 MiB of bytes, a GiB on a GPU."""
-
-_LARGEST_INT8, _LARGEST_UINT8, _LARGEST_SAFE = 127, 255, 79
-"""The largest count that a byte holds with and without a sign; and up to which every processor is exact: those without
-instructions for products of bytes add pairs of them in 16 bits."""
 
 MAX_LOOKUP_OUTPUTS = 4
 """Columns of a real matrix up to which look-ups are faster than BLAS, with room to spare."""
@@ -327,30 +315,44 @@ class SpikeDictionary:
         Tensor of shape (n_atoms, n_atoms), dtype float64
             The products of all pairs of columns.
         """
-        most = 2 ** self.packed.shape[1] - 1
-        if self.lengths is not None or most > _LARGEST_UINT8:
+        if not self._is_product_whole:
             total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
             for _, numbers in self.iterate_rows():
                 total.addmm_(numbers.T, numbers)
             return total
-        in_bytes = _multiplies_bytes(self.device, most)
-        # As many rows as memory has room for, and as no sum of products can overflow.
-        n_numbers = share_of(self.device, _GRAM_BLOCK_GPU) if self.packed.is_cuda else _GRAM_BLOCK
-        n_rows = min(n_numbers // self.n_atoms, (2**31 - 1 if in_bytes else 2**24) // most**2)
-        blocks = torch.split(self.packed, max(64, n_rows // 64 * 64) // 8, dim=2)
-        grams = (_integer_gram(_counts(own, torch.uint8 if in_bytes else torch.float32), most) for own in blocks)
-        total = next(grams)
-        for gram in grams:
-            total = total.double().add_(gram)
+        return self._scaled(column_products(self.packed))
+
+    def row_gram(self) -> Tensor:
+        """Return the products of rows DDᵀ: integers, free of rounding, over the squared scale where there is one.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_rows), dtype float64
+            The products of all pairs of rows.
+        """
+        if not self._is_product_whole:
+            total = torch.zeros(self.n_rows, self.n_rows, dtype=torch.float64, device=self.device)
+            for _, numbers in self._iterate_atoms(torch.arange(self.n_atoms, device=self.device)):
+                total.addmm_(numbers.T, numbers)
+            return total
+        return self._scaled(row_products(self.packed, self.n_rows))
+
+    @property
+    def _is_product_whole(self) -> bool:
+        """Whether products are whole numbers of bytes, over one scale."""
+        return self.lengths is None and self.packed.shape[1] <= 8
+
+    def _scaled(self, products: Tensor) -> Tensor:
+        """Divide products of counts by the squared scale, in place."""
         if not self._has_scale:
-            return total.double()
+            return products
         steps, windows = self.n_steps, self.n_windows
         if steps % windows:
-            total = total.double().mul_(windows**2)
+            products.mul_(windows**2)
         else:
             steps //= windows
         # Divided by an array: by a number, a GPU would multiply with its inverse, which rounds otherwise.
-        return total / torch.full((1, 1), float(steps**2), dtype=torch.float64, device=self.device)
+        return products.div_(torch.full((1, 1), float(steps**2), dtype=torch.float64, device=self.device))
 
     def take_rows(self, rows: Tensor) -> "SpikeDictionary":
         """Return the dictionary restricted to some rows; atoms keep their places, even where they become equal.
@@ -463,7 +465,7 @@ class SpikeDictionary:
         if packed.shape[1] == 1:
             numbers = bits.unpack(packed[:, 0], n_rows, dtype, buffer)
             return numbers.mul_(self._scale(rows, dtype)) if self._has_scale else numbers
-        counts = _counts(packed, torch.uint8 if packed.shape[1] <= 8 else torch.int32)[:, :n_rows]
+        counts = join_counts(packed, torch.uint8 if packed.shape[1] <= 8 else torch.int32)[:, :n_rows]
         numbers = counts.to(dtype) if buffer is None else buffer[: counts.numel()].view(counts.shape).copy_(counts)
         return numbers.mul_(self._scale(rows, dtype))
 
@@ -553,54 +555,3 @@ def lookup_product(packed: Tensor, values: Tensor) -> Tensor:
                 torch.index_select(table, 0, chosen, out=looked_up)
                 total.addmv_(looked_up.view(block.shape), ones[:n_tables])
     return product.T
-
-
-def _counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return entries of packed columns as integers, shape (n_atoms, 8 · n_bytes), with zeros for the padding."""
-    n_bits = 8 * packed.shape[2]
-    if packed.is_cuda and packed.shape[1] > 1 and dtype == torch.uint8:
-        from .count_kernel_gpu import can_join_planes, join_planes
-
-        if can_join_planes(packed.device):
-            return join_planes(packed)
-    total = bits.unpack(packed[:, 0], n_bits, dtype)
-    for plane in range(1, packed.shape[1]):
-        total.add_(bits.unpack(packed[:, plane], n_bits, dtype), alpha=2**plane)
-    return total
-
-
-def _multiplies_bytes(device: torch.device, most: int) -> bool:
-    """Return whether torch has products of bytes on this device that are exact for numbers up to ``most``."""
-    if not hasattr(torch, "_int_mm"):
-        return False
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (7, 5)
-    return device.type == "cpu" and most <= _LARGEST_SAFE
-
-
-def _integer_gram(columns: Tensor, most: int) -> Tensor:
-    """Return the products of columns, given as rows of a uint8 or float32 matrix of whole numbers up to ``most``."""
-    # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
-    in_bytes = columns.dtype == torch.uint8
-    n_columns, n_rows = columns.shape
-    n_padded = max(32, -(-n_columns // 8) * 8)
-    if in_bytes and columns.is_cuda and n_padded > n_columns:  # it requires tiles of 8, and at least 17 rows
-        columns = pad(columns, (0, 0, 0, n_padded - n_columns))
-    # Bytes with a sign hold x − h: a product xy is (x − h)(y − h) + hx + hy − h². Sums may overflow, but not the last.
-    shift = 128 if in_bytes and most > _LARGEST_INT8 else 0
-    if shift:
-        offset = shift * (columns.sum(1, dtype=torch.int32) - shift // 2 * n_rows)
-        columns = columns - shift
-    columns = columns.view(torch.int8) if in_bytes else columns
-    size = len(columns)
-    gram = torch.empty(size, size, dtype=torch.int32 if in_bytes else torch.float32, device=columns.device)
-    n_blocks = _GRAM_TRIANGLE if size > 64 * _GRAM_TRIANGLE else 1
-    edges = [*(size * k // n_blocks // 8 * 8 for k in range(n_blocks)), size]
-    for top, bottom in pairwise(edges):  # above the diagonal, mirrored below
-        product = (torch._int_mm if in_bytes else torch.mm)(columns[top:bottom], columns[top:].T)
-        if shift:
-            torch.add(product.add_(offset[top:bottom, None]), offset[top:], out=gram[top:bottom, top:])
-        else:
-            gram[top:bottom, top:] = product
-        gram[bottom:, top:bottom] = gram[top:bottom, bottom:].T
-    return gram[:n_columns, :n_columns]
