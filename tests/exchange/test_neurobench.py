@@ -27,7 +27,14 @@ from cvxsnn import (
 from cvxsnn.core.errors import CvxsnnError, MissingLibraryError
 from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import mackey_glass, smape
-from cvxsnn.exchange.neurobench import Leaky, NeuroBenchForecaster, NeuroBenchNetwork, Synapses, leaderboard_row
+from cvxsnn.exchange.neurobench import (
+    LeaderboardRow,
+    Leaky,
+    NeuroBenchForecaster,
+    NeuroBenchNetwork,
+    Synapses,
+    leaderboard_row,
+)
 from cvxsnn.network.energy import count_operations
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.network.summary import summarise
@@ -236,6 +243,28 @@ def test_the_row_of_a_forecast(series):
     assert "Mackey–Glass 17" in str(row)
 
 
+def test_a_network_forecasts_from_values_that_are_encoded_and_standardised():
+    network = as_network([draw_layer(0)], "mean", n_outputs=1)
+    history, (mean, spread), n_steps = np.array([2.0, 3.0, 2.5, 3.5]), (2.7, 0.5), 6
+
+    def encode(values):
+        return values.transpose(1, 2).expand(-1, n_steps, -1)
+
+    wrapped = NeuroBenchForecaster(network, history, window=3, encode=encode, standard=(mean, spread))
+    found = wrapped(torch.tensor([3.0, 0.0, 0.0])[:, None, None])
+    known = [(value - mean) / spread for value in (2.5, 3.5, 3.0)]
+    for _ in range(3):
+        with torch.no_grad():
+            known.append(float(network(torch.tensor(known[-3:], dtype=torch.float64).expand(1, n_steps, -1))[0, 0]))
+    np.testing.assert_allclose(found[:, 0], np.array(known[3:]) * spread + mean, rtol=1e-9)
+
+
+def test_rows_are_averaged():
+    rows = [LeaderboardRow("a", "SMAPE", 10.0, 7, 0.5, 0.25, 30.0, 1.0, 2.0)]
+    rows.append(LeaderboardRow("b", "SMAPE", 20.0, 8, 0.0, 0.75, 10.0, 3.0, 2.0))
+    assert LeaderboardRow.mean("both", rows) == LeaderboardRow("both", "SMAPE", 15.0, 8, 0.25, 0.5, 20.0, 2.0, 2.0)
+
+
 def test_an_error_inside_of_the_harness_is_not_a_zero():
     model = NeuroBenchNetwork(draw_network("plain"))
     with pytest.raises(CvxsnnError, match="must have the same shape") as caught:
@@ -249,7 +278,8 @@ def test_an_error_inside_of_the_harness_is_not_a_zero():
         (lambda: NeuroBenchNetwork("model.safetensors"), "expected a SpikingNetwork or a fitted .*, got str"),
         (lambda: NeuroBenchNetwork(draw_network("plain"), dtype=torch.float16), "expected dtype to be"),
         (lambda: NeuroBenchNetwork(draw_network("plain"))(torch.zeros(1, 2, 5)), "expected 3 features per step, got 5"),
-        (lambda: NeuroBenchForecaster(draw_network("plain"), [1.0], window=1), "expected a SpikingRegressor"),
+        (lambda: NeuroBenchForecaster(nn.Linear(1, 1), [1.0], window=1), "expected a SpikingRegressor or Spiking"),
+        (lambda: LeaderboardRow.mean("t", []), "expected rows of one metric"),
         (lambda: leaderboard_row("t", draw_network("plain"), [], []), "expected a NeuroBenchNetwork, got Spiking"),
         (
             lambda: leaderboard_row("t", NeuroBenchNetwork(draw_network("plain")), [0], [0], metric="accuracy"),
@@ -268,7 +298,7 @@ def test_misuse_is_one_sentence(make, complaint):
 
 
 def test_a_short_history_is_refused(series):
-    with pytest.raises(InvalidInputError, match="expected a history of at least 11 steps of 1 features"):
+    with pytest.raises(InvalidInputError, match="expected a history of at least 11 steps"):
         NeuroBenchForecaster(series[1], [1.0, 2.0], window=12)
 
 

@@ -25,8 +25,10 @@ NeuroBench, and ``cvxsnn.exchange`` does not import it: ``from cvxsnn.exchange.n
 """
 
 import io
+import math
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -319,7 +321,7 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
 
 
 class NeuroBenchForecaster(NeuroBenchNetwork):
-    """A regressor that forecasts a series on its own, in the protocol of NeuroBench's task of chaotic functions.
+    """A model that forecasts a series on its own, in the protocol of NeuroBench's task of chaotic functions.
 
     A batch holds the values of successive times, (n_times, 1, n_features). Only the first is used: the model predicts
     the next value from it and the history, then goes on from its own predictions, and returns (n_times, n_features).
@@ -327,45 +329,62 @@ class NeuroBenchForecaster(NeuroBenchNetwork):
 
     Parameters
     ----------
-    model : SpikingRegressor
-        A regressor that was fitted to :func:`cvxsnn.make_windows`.
+    model : SpikingRegressor or SpikingNetwork
+        A regressor that was fitted to :func:`cvxsnn.make_windows`, or a network whose outputs are the next values.
     history : array of shape (n_times,) or (n_times, n_features)
         What came before the first value of a batch.
     window : int
-        The number of steps that the regressor was fitted to.
+        The number of past values that a prediction is made from.
+    encode : callable, optional
+        Returns the inputs (1, n_steps, n_inputs) of the model, given the last values (1, window, n_features) as a
+        float64 tensor. By default the values themselves.
+    standard : pair of float, default=(0.0, 1.0)
+        Mean and spread of the values, by which they are standardised before and predictions are scaled back after. A
+        regressor standardises its inputs itself.
     dtype : torch.dtype, default=torch.float64
         The type of the read-out.
     """
 
     def __init__(
-        self, model: SpikingRegressor, history: npt.ArrayLike, *, window: int, dtype: torch.dtype = torch.float64
+        self,
+        model: SpikingRegressor | SpikingNetwork,
+        history: npt.ArrayLike,
+        *,
+        window: int,
+        encode: Callable[[Tensor], Tensor] | None = None,
+        standard: tuple[float, float] = (0.0, 1.0),
+        dtype: torch.dtype = torch.float64,
     ) -> None:
-        if not isinstance(model, SpikingRegressor):
-            raise InvalidInputError(f"expected a SpikingRegressor to forecast with, got {type(model).__name__}")
+        if not isinstance(model, (SpikingRegressor, SpikingNetwork)):
+            raise InvalidInputError(
+                f"expected a SpikingRegressor or SpikingNetwork to forecast with, got {type(model).__name__}"
+            )
         super().__init__(model, dtype=dtype)
         window, past = check_positive_int("window", window), np.array(history, dtype=np.float64)
         past = past[:, None] if past.ndim == 1 else past
-        if past.ndim != 2 or past.shape[1] != self.net.n_features or len(past) < window - 1:
+        if past.ndim != 2 or len(past) < window - 1:
             raise InvalidInputError(
-                f"expected a history of at least {window - 1} steps of {self.net.n_features} features, which the "
-                f"window needs before the first value of a batch, got shape {past.shape}"
+                f"expected a history of at least {window - 1} steps, which the window needs before the first value of "
+                f"a batch, got shape {past.shape}"
             )
+        self._encode, (self._mean, self._spread) = encode, standard
         # The window is memory that the forecast needs, so it counts in the footprint.
-        self.net.window = torch.zeros(window, self.net.n_features, dtype=torch.float64)
-        self.net.window[: window - 1] = torch.from_numpy(past[len(past) - window + 1 :])
-        self.net.window = self.net.window.to(self.net.intercept.device)
+        known = np.concatenate((past[len(past) - window + 1 :], np.zeros_like(past[:1])))
+        self.net.window = torch.tensor(known, device=self.net.intercept.device)
 
     def __call__(self, batch: Tensor) -> Tensor:
         """Return the forecast of as many values as the batch has times."""
         assert self.net.window is not None
         known = self.net.window.clone()
         known[-1] = batch[0].reshape(-1)
+        known = (known - self._mean) / self._spread
         found: list[Tensor] = []
         while len(found) < len(batch):
-            predicted = self.net(known[None]).reshape(-1, self.net.n_features)
+            inputs = known[None] if self._encode is None else self._encode(known[None])
+            predicted = self.net(inputs).reshape(-1, known.shape[1])
             found.extend(predicted)
             known = torch.cat((known, predicted))[-len(known) :]
-        return torch.stack(found[: len(batch)])
+        return torch.stack(found[: len(batch)]) * self._spread + self._mean
 
 
 @dataclass(frozen=True)
@@ -397,6 +416,27 @@ class LeaderboardRow:
     dense: float
     effective_macs: float
     effective_acs: float
+
+    @classmethod
+    def mean(cls, task: str, rows: "Sequence[LeaderboardRow]") -> "LeaderboardRow":
+        """Return the mean of several rows of one metric.
+
+        Parameters
+        ----------
+        task : str
+            The name of the task.
+        rows : sequence of LeaderboardRow
+            The rows, such as those of several series.
+
+        Returns
+        -------
+        LeaderboardRow
+            The row of their means; bytes are rounded up.
+        """
+        if not rows or len({row.metric for row in rows}) > 1:
+            raise InvalidInputError(f"expected rows of one metric, got {[row.metric for row in rows]}")
+        score, footprint, *others = np.mean([astuple(row)[2:] for row in rows], axis=0).tolist()
+        return cls(task, rows[0].metric, score, math.ceil(footprint), *others)
 
     def __str__(self) -> str:
         """Return the names of the columns and the row."""
