@@ -1,5 +1,6 @@
 """Our networks in NeuroBench's harness: its numbers are ours."""
 
+import doctest
 import importlib
 import sys
 
@@ -305,6 +306,11 @@ def test_a_short_history_is_refused(series):
 def test_an_estimator_must_be_fitted():
     with pytest.raises(NotFittedError):
         NeuroBenchNetwork(SpikingRegressor())
+
+
+def test_the_example_prints_what_it_shows():
+    [test] = [own for own in doctest.DocTestFinder().find(NeuroBenchNetwork, globs={}) if own.examples]
+    assert doctest.DocTestRunner().run(test).failed == 0
 
 
 def test_without_neurobench_there_is_one_sentence(monkeypatch):

@@ -175,6 +175,15 @@ def test_an_incomplete_folder_is_refused(digits):
     assert_one_sentence(caught.value)
 
 
+def test_events_outside_of_the_sensor_are_refused(digits):
+    folder = digits[0]
+    path = folder / "NMNIST" / "Test" / "5" / "00001.bin"
+    path.write_bytes(bytes([34, 0, 0, 0, 9]))  # a column that does not exist, which merging by 3 would hide
+    with pytest.raises(DataFileError, match=r"Test as test\.zip") as caught:
+        n_mnist(merge=3, n_val=2, directory=folder)
+    assert_one_sentence(caught.value)
+
+
 def test_gestures_are_validated_on_other_users_and_begin_with_their_first_event(tmp_path, monkeypatch):
     write_gestures(tmp_path / "DVSGesture" / "ibmGestureTrain", [1, 2, 3, 4, 5], 0)
     write_gestures(tmp_path / "DVSGesture" / "ibmGestureTest", [24, 25], 1)
