@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint smoke fuzz bench gpu clean
+.PHONY: demo test lint smoke fuzz torture mutation bench gpu clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cvxsnn demo --output out/demo
@@ -30,6 +30,16 @@ smoke: $(VENV)/.installed
 # Every hostile case: about an hour on two cores. `make test` runs the first ones of each kind.
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python -m fuzz
+
+# Work that is killed, starved or unplugged, in throw-away folders: about half an hour on two cores. The soak is apart:
+# python -m torture soak --minutes 60
+torture: $(VENV)/.installed-test
+	$(BIN)/python -m torture
+
+# Which changes of the library does no test notice? `make mutation FILES=core/storage` asks about one file, FILES=neurons
+# about a folder. All of it takes hours.
+mutation: $(VENV)/.installed-test $(VENV)/.installed-mutation
+	$(BIN)/python tools/mutation.py $(FILES)
 
 # Peers get LIMIT seconds for each problem: `make bench LIMIT=30` takes half an hour, the default most of a day.
 LIMIT ?= 600

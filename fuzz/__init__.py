@@ -1,4 +1,13 @@
 """Hostile cases by the thousand: files, commands, data and problems that nobody would make on purpose."""
 
-HUNTS: tuple[str, ...] = ("npz_files",)
+HUNTS: tuple[str, ...] = (
+    "command_line",
+    "data_files",
+    "estimators",
+    "model_files",
+    "nir_graphs",
+    "npz_files",
+    "problems",
+    "strangers",
+)
 """Modules of this package that have a HUNT."""

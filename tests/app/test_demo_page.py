@@ -2,6 +2,8 @@
 
 import os
 import struct
+import subprocess
+import sys
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -87,3 +89,12 @@ def test_a_full_disk_is_one_sentence(results, tmp_path, monkeypatch):
 def test_results_without_any_proof_are_refused(results, tmp_path):
     with pytest.raises(InvalidInputError, match="at least one result with a certificate, got none"):
         demo_page.write_demo_page(results[:1], tmp_path)
+
+
+def test_pages_leave_the_backend_of_matplotlib_alone():
+    """A program that shows figures in windows still does so after it has imported what writes pages."""
+    modules = "cvxsnn.app.demo_page, cvxsnn.app.experiments.report, cvxsnn.app.experiments.tables, cvxsnn.app.plots"
+    program = (
+        f"import matplotlib; matplotlib.use('pdf'); import {modules}; assert matplotlib.get_backend().lower() == 'pdf'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -53,6 +53,8 @@ def test_a_page_is_written_into_a_new_folder_or_refused_in_one_sentence(tmp_path
     path = write_page(tmp_path / "new" / "page.html", "<p>")
     assert path.read_text() == "<p>"
     assert os.listdir(path.parent) == ["page.html"]
-    with pytest.raises(DataFileError, match=r"expected to write the report into .*page\.html, got: .*; try again") as e:
+    with pytest.raises(
+        DataFileError, match=r"expected a folder for the report at .*page\.html, got: .*; try again"
+    ) as e:
         write_page(path / "page.html", "<p>", "try again")
     assert_one_sentence(e.value)

@@ -1,3 +1,7 @@
+import ast
+from decimal import Decimal, localcontext
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +11,11 @@ from hypothesis import strategies as st
 from tolerances import ROUNDING
 from torch import Tensor
 
-from cvxsnn import Certificate, ConvexProblem, certify, solve
-from cvxsnn.convex.certificate import Candidate, certify_all
+from cvxsnn import Certificate, ConvexProblem, certify, convex, solve
+from cvxsnn.convex.certificate import Candidate, certify_all, certify_with_bound
 from cvxsnn.convex.losses import Squared
 from cvxsnn.core.errors import CertificateError, InvalidInputError
+from fuzz.exact import DIGITS, ExactHead, ExactProblem, by_columns, decimals
 
 KINDS = st.builds(
     Kind,
@@ -222,3 +227,93 @@ def test_coefficients_may_be_numpy_arrays() -> None:
     solution = solve(problem)
     found, _ = certify(problem, solution.coef.numpy(), solution.intercept.numpy(), [solution.dual_point.numpy()])
     assert found == solution.certificate
+
+
+def test_an_explanation_says_what_is_proven_and_what_is_not() -> None:
+    lines = Certificate(0.25, 0.2).explain().splitlines()
+    assert lines[1] == "For this model it is 0.25."
+    assert "these witnesses (the sampled hidden neurons) give less than 0.2." in lines[2]
+    assert lines[3] == "At most 0.05, or 20 % of the objective, can still be gained."
+    assert "Sample more of them" in lines[4]
+    assert len(lines) == 6
+    assert "select more of them" in Certificate(0.25, 0.2, "selected").explain()
+    assert "A larger pool may hold better ones." in Certificate(0.25, 0.2, "pool", 8).explain()
+    complete = Certificate(0.25, 0.25, "complete").explain().splitlines()
+    assert "all witnesses (every hidden neuron of the family)" in complete[2]
+    assert complete[3] == "The two agree to the precision of float64: nothing can be gained."
+    assert len(complete) == 5
+    assert "can still be gained" in Certificate(0.25, 0.25 - 1e-13, "complete").explain()
+    assert "nothing can be gained" in Certificate(0.25, 0.25 - 1e-14).explain()
+    assert "At most 0.5, or 50 %" in Certificate(1.0, 0.5).explain()
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elastic-net"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_bound_over_more_atoms_is_that_of_the_dictionary_with_these_atoms(loss: str, penalty: str) -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, 2, (30, 8)).astype(float)
+    targets = rng.normal(size=30) if loss == "squared" else np.where(rng.normal(size=30) > 0, 1.0, -1.0)
+    l2_strength = 0.01 if penalty == "elastic-net" else 0.0
+
+    def problem_of(n_atoms: int) -> ConvexProblem:
+        return ConvexProblem(
+            columns[:, :n_atoms], targets, loss, 0.02, l2_strength=l2_strength, penalty=penalty, intercept=True
+        )
+
+    few, all_of_them = problem_of(4), solve(problem_of(8))
+    solution = solve(few)
+    prices = np.abs(columns.T @ solution.dual_point.numpy())
+    outside = float(prices[4:].max())
+    assert outside > few.l1_strength  # so that the other atoms matter
+    bound = certify_with_bound(few, solution.dual_point, [float(prices.max()) if penalty == "l1" else outside])
+    assert bound <= all_of_them.certificate.primal
+    assert bound < solution.certificate.dual
+    # Atoms that satisfy the constraint change nothing.
+    inside = certify_with_bound(few, solution.dual_point, [0.5 * few.l1_strength])
+    assert inside == pytest.approx(solution.certificate.dual, rel=1e-6)
+    with pytest.raises(InvalidInputError, match="domain of the loss"):
+        certify_with_bound(problem_of(4), solution.dual_point + 1.0, [1.0])
+
+
+def test_every_certificate_passes_the_guard() -> None:
+    """A function that makes a certificate calls the guard, too; only files hold certificates that were made before."""
+    root = Path(convex.__file__).parent.parent
+    makers = set()
+    for path in root.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                calls = {call.func.id for call in _calls(function) if isinstance(call.func, ast.Name)}
+                if "Certificate" in calls and "checked_certificate" not in calls:
+                    makers.add(str(path.relative_to(root)))
+    assert makers == {"estimators/files.py"}
+
+
+def _calls(function: ast.FunctionDef) -> list[ast.Call]:
+    return [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_certificates_bound_what_decimal_numbers_of_many_digits_say(loss: str, intercept: bool) -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.random((9, 4)) < 0.5
+    targets = rng.normal(size=9) if loss == "squared" else np.arange(9) % 2
+    problem = ConvexProblem(columns, targets, loss, 1.0, intercept=intercept)
+    problem = problem.with_strength(1e-3 * problem.critical_strength)
+    solution = solve(problem, 1e-9)
+    kept = columns[:, problem.dictionary.column_of_atom.numpy()]
+    encoded = problem.heads[0].targets.numpy()
+    with localcontext(DIGITS):
+        exact = ExactProblem(
+            by_columns(kept),
+            decimals(problem.row_weight.numpy()),
+            [ExactHead(loss, Decimal(1), by_columns(encoded))],
+            False,
+            intercept,
+            Decimal(problem.l1_strength),
+            Decimal(0),
+        )
+        objective = exact.objective(by_columns(solution.coef.numpy()), decimals(solution.intercept.numpy()))
+        bound = exact.bound(by_columns(solution.dual_point.numpy()))
+        assert objective <= Decimal(solution.certificate.primal)
+        assert Decimal(solution.certificate.dual) <= bound <= objective

@@ -112,14 +112,14 @@ def test_gap_of_zero_and_of_twice_the_solution_is_large(loss: str, intercept: bo
 
 
 def bound_by_definition(problem: ConvexProblem, unit_dual: Tensor) -> float:
-    """The better of two dual values: where the dual point is, and where it satisfies the constraint of the norm."""
+    """The best dual value of three points: the point, the one shrunk until the norm's constraint holds, and zero."""
     unit_dual = problem.dual_domain(unit_dual)
     weighted = (problem.row_weight[:, None] * unit_dual).numpy()
     norms = np.linalg.norm(problem.dictionary.columns().numpy().T @ weighted, axis=1)
     outside = (np.maximum(0, norms - problem.l1_strength) ** 2).sum()
     here = -float(problem.conjugate(unit_dual)) - outside / (2 * problem.l2_strength)
     shrunk = unit_dual * (problem.l1_strength / norms.max() if norms.max() > problem.l1_strength else 1.0)
-    return max(here, -float(problem.conjugate(shrunk)))
+    return max(here, -float(problem.conjugate(shrunk)), 0.0)
 
 
 @settings(max_examples=150)

@@ -1,3 +1,6 @@
+import math
+from decimal import Decimal
+
 import numpy as np
 import pytest
 import torch
@@ -312,3 +315,43 @@ def test_a_loss_that_no_solver_accepts_is_one_sentence() -> None:
     problem = ConvexProblem(np.eye(4) == 1, np.arange(4.0), Kinked(), 0.01)
     with pytest.raises(InvalidInputError, match=r"got loss 'kinked' .* 'newton' needs a smooth"):
         solve(problem)
+
+
+def test_the_logistic_loss_of_a_very_wrong_score_is_the_score() -> None:
+    scores, labels = torch.tensor([[-39.0], [-720.0], [-1e300]]).double(), torch.ones(3, 1).double()
+    torch.testing.assert_close(make_loss("logistic").value(scores, labels), -scores[:, 0], rtol=ROUNDING, atol=0)
+
+
+@pytest.mark.parametrize("share", [1e-300, 1e-20, 1.5e-16, 3e-9, 0.25])
+def test_conjugates_of_small_shares_keep_their_digits(share: float) -> None:
+    a = Decimal(share)
+    expected = float(a * a.ln() + (1 - a) * (1 - a).ln() if share > 1e-25 else a * a.ln() - a)
+    dual = torch.tensor([[-share]], dtype=torch.float64)
+    assert float(make_loss("logistic").conjugate(dual, torch.ones(1, 1).double())) == pytest.approx(expected, rel=1e-15)
+    dual, truth = torch.tensor([[-share, share]], dtype=torch.float64), torch.tensor([[1.0, 0.0]]).double()
+    assert float(Softmax().conjugate(dual, truth)) == pytest.approx(expected, rel=1e-15)
+
+
+def test_softmax_of_a_sure_and_right_score_keeps_the_digits_of_a_small_loss() -> None:
+    scores, truth = torch.tensor([[94.0, 0.0, 0.0]]).double(), torch.tensor([[1.0, 0.0, 0.0]]).double()
+    small = 2 * math.exp(-94.0)
+    assert float(Softmax().value(scores, truth)) == pytest.approx(small, rel=ROUNDING)
+    gradient = Softmax().gradient(scores, truth)[0]
+    assert gradient.tolist() == pytest.approx([-small, small / 2, small / 2], rel=ROUNDING)
+    assert float(gradient.sum()) == 0
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, power=st.integers(-20, 3))
+def test_error_bounds_cover_what_a_changed_score_or_dual_point_does(name: str, seed: int, power: int) -> None:
+    loss, targets, scores, dual, _ = draw(name, seed)
+    generator = torch.Generator().manual_seed(seed)
+    error = 10.0**power * torch.rand(scores.shape, generator=generator, dtype=torch.float64)
+    moved = scores + error * (2 * torch.rand(scores.shape, generator=generator, dtype=torch.float64) - 1)
+    change = (loss.value(moved, targets) - loss.value(scores, targets)).abs()
+    assert bool((change <= loss.value_error(scores, targets, error + scores.abs() * 2.0**-50)).all())
+    inside = loss.project(dual, targets)
+    nearby = loss.project(inside * (1 + 2.0**-51), targets)
+    change = (loss.conjugate(nearby, targets) - loss.conjugate(inside, targets)).abs()
+    assert bool((change <= loss.conjugate_error(inside, targets)).all())

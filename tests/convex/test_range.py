@@ -13,7 +13,7 @@ from tolerances import ROUNDING, UNMISTAKABLE
 
 from cvxsnn import Certificate, ConvexProblem, certify, solve, solve_path
 from cvxsnn.convex.certificate import checked_certificate
-from cvxsnn.core.errors import CertificateError, ConvergenceWarning, FactorisationError, InvalidInputError
+from cvxsnn.core.errors import CertificateError, ConvergenceWarning, InvalidInputError
 from cvxsnn.dictionary.dense import DenseDictionary
 
 SCALES = st.sampled_from([1e-320, 1e-308, 1e-200, 1e-154, 1e-100, 1.0, 1e100, 1e154, 1e200, 1e307])
@@ -50,7 +50,7 @@ def test_a_certificate_is_true_at_the_edge_of_float64_or_refused(
                 DenseDictionary(torch.from_numpy(columns)), targets, "squared", strength_scale, **options
             )
             solution = solve(problem)
-    except (InvalidInputError, CertificateError, FactorisationError):
+    except InvalidInputError:
         return
     certificate = solution.certificate
     at_found, at_zero = (
@@ -99,8 +99,44 @@ def test_correlations_that_are_not_numbers_are_no_proof():
     problem = ConvexProblem(DenseDictionary(columns), np.array([1e10, 1e10]), "squared", 1e9)
     with pytest.raises(InvalidInputError, match="whose squares and sums float64 can hold"):
         solve(problem)
-    with pytest.raises(CertificateError, match="whose squares and sums float64 can hold"):
-        certify(problem, torch.zeros(2, 1))
+    certificate, dual_point = certify(problem, torch.zeros(2, 1))
+    assert certificate.primal == pytest.approx(5e19)
+    assert certificate.dual == 0
+    assert not bool(dual_point.any())
+
+
+@pytest.mark.parametrize("excess", [5e-324, 1e-300])
+def test_a_dual_value_above_the_primal_one_is_an_error_however_small_the_difference(excess):
+    with pytest.raises(CertificateError, match="above primal value"):
+        checked_certificate("a problem", Certificate(primal=0.0, dual=excess))
+    with pytest.raises(CertificateError, match="above primal value"):
+        checked_certificate("a problem", Certificate(primal=1.0, dual=float(np.nextafter(1.0, 2.0))))
+
+
+@pytest.mark.parametrize("scale", [1e-130, 1e-40, 1e40, 1e150])
+@pytest.mark.parametrize("penalty", ALL_PENALTIES)
+def test_the_unit_of_the_targets_changes_nothing(penalty, scale):
+    rng = np.random.default_rng(0)
+    columns, targets = rng.random((12, 6)) < 0.5, rng.normal(size=(12, 2))
+    options = {"penalty": penalty, "intercept": True, "l2_strength": 0.01 if "net" in penalty else 0.0}
+    unit = 2.0 ** round(np.log2(scale))
+    plain = solve(ConvexProblem(columns, targets, "squared", 0.05, **options))
+    scaled = solve(ConvexProblem(columns, unit * targets, "squared", 0.05 * unit, **options))
+    assert scaled.has_converged
+    torch.testing.assert_close(scaled.coef / unit, plain.coef, rtol=0, atol=ROUNDING)
+    assert scaled.certificate.primal / unit**2 == pytest.approx(plain.certificate.primal, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("unit", [2.0**-400, 2.0**400])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_the_unit_of_real_columns_changes_nothing(loss, unit):
+    rng = np.random.default_rng(0)
+    columns, labels = torch.from_numpy(rng.normal(size=(12, 4))), np.arange(12) % 2
+    plain = solve(ConvexProblem(DenseDictionary(columns), labels, loss, 0.05))
+    scaled = solve(ConvexProblem(DenseDictionary(unit * columns), labels, loss, 0.05 * unit))
+    assert scaled.has_converged
+    difference = abs(scaled.certificate.primal - plain.certificate.primal)
+    assert difference <= scaled.certificate.gap + plain.certificate.gap
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, -1e6, 1e9, 1e12])

@@ -608,3 +608,57 @@ def test_solutions_that_do_not_converge_are_warned_about() -> None:
 def test_paths_that_mean_nothing_are_refused(call: Callable[[ConvexProblem], RegularizationPath], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call(Kind("logistic").draw(0))
+
+
+@pytest.mark.parametrize(
+    ("solver", "kind"),
+    [
+        ("active-set", Kind("squared")),
+        ("active-set", Kind("squared", "elastic-net", l2_strength=0.01)),
+        ("newton", Kind("logistic")),
+        ("newton-cg", Kind("softmax", "elastic-net", l2_strength=0.01)),
+        ("admm", Kind("logistic", "elastic-net", l2_strength=0.01)),
+        ("interior-point", Kind("hinge")),
+        ("group-newton", Kind("softmax", "group")),
+        ("proximal-gradient", Kind("hinge", "group")),
+    ],
+)
+def test_a_solve_that_is_out_of_time_ends_with_a_true_certificate(solver: str, kind: Kind) -> None:
+    problem = kind.draw(0, 1e-3)
+    problem = problem.with_strength(0.0) if solver == "newton-cg" else problem
+    with pytest.warns(ConvergenceWarning, match="the time was up; the best point found is returned"):
+        found = solve(problem, 1e-9, solver, max_seconds=1e-9)
+    assert found.status is Status.TIME_LIMIT
+    assert 0 <= found.certificate.gap <= found.certificate.primal
+    best = solve(problem, 1e-6).certificate
+    assert found.certificate.dual <= best.primal
+    assert found.certificate.primal >= best.dual
+
+
+def test_a_path_that_is_out_of_time_has_a_certificate_at_every_strength() -> None:
+    problem = Kind("logistic").draw(0)
+    with pytest.warns(ConvergenceWarning, match="the time was up"):
+        path = solve_path(problem, n_strengths=4, max_seconds=1e-9)
+    assert [solution.status for solution in path] == [Status.CONVERGED, *[Status.TIME_LIMIT] * 3]
+    assert all(solution.certificate.gap >= 0 for solution in path)
+
+
+@pytest.mark.parametrize("max_seconds", [0, -1.0, float("nan"), None, "1", True])
+def test_a_time_that_is_not_above_zero_is_refused(max_seconds: object) -> None:
+    with pytest.raises(InvalidInputError, match="expected max_seconds above zero, got"):
+        solve(Kind("logistic").draw(0), max_seconds=max_seconds)
+
+
+def test_a_solver_that_returns_what_is_not_a_number_leaves_the_start_and_a_certificate() -> None:
+    class Lost(Newton):
+        name = "lost"
+
+        def solve(self, problem, coef, intercept, **_):
+            return replace(super().solve(problem, coef, intercept, **_), coef=coef * torch.nan)
+
+    problem = Kind("logistic").draw(0, 0.1)
+    with pytest.warns(ConvergenceWarning, match="could not improve further"):
+        found = solve(problem, solver=Lost())
+    assert found.status is Status.STALLED
+    assert not bool(found.coef.any())
+    assert 0 < found.certificate.gap <= found.certificate.primal

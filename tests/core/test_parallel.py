@@ -5,6 +5,8 @@ import os
 import pickle
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pytest
@@ -140,6 +142,39 @@ def test_one_thread_is_for_a_while():
             assert torch.get_num_threads() == 1
             raise KeyError
         assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_one_thread_is_for_one_thread():
+    """Blocks that overlap leave later threads with the number there was before, and so does one that is still open."""
+
+    def in_a_fresh_thread(function):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(function).result()
+
+    def open_and_close():
+        with one_thread():
+            is_open.set()
+            assert may_close.wait(10)
+            return torch.get_num_threads()
+
+    before = torch.get_num_threads()
+    is_open, may_close = Event(), Event()
+    try:
+        torch.set_num_threads(2)
+        with ThreadPoolExecutor(1) as pool:
+            with one_thread():
+                assert in_a_fresh_thread(torch.get_num_threads) == 2
+                inside = pool.submit(open_and_close)
+                assert is_open.wait(10)
+                with one_thread():
+                    pass
+                assert torch.get_num_threads() == 1
+            may_close.set()
+            assert inside.result() == 1
+        assert torch.get_num_threads() == 2
+        assert in_a_fresh_thread(torch.get_num_threads) == 2
     finally:
         torch.set_num_threads(before)
 

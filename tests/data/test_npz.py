@@ -7,7 +7,8 @@ import pytest
 from small_models import assert_one_sentence
 
 from cvxsnn import CvxsnnError, InvalidInputError
-from cvxsnn.core.errors import DataFileError
+from cvxsnn.core import memory
+from cvxsnn.core.errors import BudgetError, DataFileError
 from cvxsnn.data.npz import read_data
 
 X = np.arange(24.0).reshape(4, 3, 2)
@@ -133,3 +134,12 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
         read_data(tmp_path / "missing.npz", needs_targets=True)
     with pytest.raises(DataFileError, match=r"something else: .*Is a directory"):
         read_data(tmp_path, needs_targets=True)
+
+
+def test_an_archive_that_does_not_fit_into_memory_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    path = write(tmp_path, X=X, y=Y)
+    monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 400)
+    with pytest.raises(BudgetError, match=r"what is packed in .*data.npz to fit into .* needs 480 B") as caught:
+        read_data(path, needs_targets=True)
+    assert_one_sentence(caught.value)

@@ -127,6 +127,19 @@ def test_a_damaged_parquet_file_is_refused_in_one_sentence(tmp_path):
     assert_one_sentence(caught.value)
 
 
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
+def test_a_damaged_compressed_file_is_refused_in_one_sentence(tmp_path, suffix):
+    path = tmp_path / f"a.csv.{suffix}"
+    TABLE.to_csv(path, index=False)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            read_table(path)
+        except CvxsnnError as error:
+            assert_one_sentence(error)
+
+
 @pytest.mark.parametrize(("library", "name"), [("pandas", "a.csv"), ("pyarrow", "a.parquet")])
 def test_a_missing_library_is_named_with_what_to_install(tmp_path, monkeypatch, library, name):
     def refuse(module):

@@ -386,8 +386,11 @@ def test_rows_that_are_not_finite_are_refused(bad, remedy):
 
 def test_nothing_to_fit_is_refused():
     for nothing in ([], np.zeros((0, 3)), None, "text"):
-        with pytest.raises(ValueError, match=r"array|convert"):
+        with pytest.raises(InvalidInputError, match="expected one label per sample, got none"):
             classifier().fit(nothing, [])
+        with pytest.raises(InvalidInputError, match=r"expected (sequences|X)|minimum of 1 is required") as caught:
+            classifier().fit(nothing, LABELS)
+        assert_one_sentence(caught.value)
 
 
 @pytest.mark.parametrize("kind", [SpikingClassifier, SpikingRegressor])

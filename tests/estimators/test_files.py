@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from layers import draw_layer, draw_stack
 from safetensors import safe_open
 from safetensors.torch import save_file
+from sklearn.pipeline import make_pipeline
 from small_models import (
     CONVEX_METHODS,
     OTHER_METHODS,
@@ -31,6 +32,7 @@ from tolerances import ROUNDING
 from cvxsnn import (
     InvalidInputError,
     LIFLayer,
+    SequenceScaler,
     SpikingClassifier,
     SpikingNetwork,
     SpikingRegressor,
@@ -41,6 +43,7 @@ from cvxsnn import (
 )
 from cvxsnn.core import storage
 from cvxsnn.core.errors import DataFileError
+from cvxsnn.estimators import files
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.training import SurrogateSettings
 from cvxsnn.witnesses import LogUniform, Normal, Provenance, Uniform
@@ -391,6 +394,18 @@ def wide_layer_without_recurrence(tensors, header):
         del tensors[name]
 
 
+def halve(tensors, start):
+    tensors.update({name: value.half() for name, value in tensors.items() if name.startswith(start)})
+
+
+def enlarge(header, **sizes):
+    header["proof"]["witnesses"]["recipe"].update(sizes)
+
+
+EMPTY_HEAD = {"name": "none", "loss": "squared", "start": 0, "stop": 0}
+TWINS = [{"name": "label", "loss": "softmax", "start": start, "stop": start + 1} for start in range(3)]
+LARGE_RECIPE = {"n_features": 3, "hidden": [10**6], "n_subnetworks": 1, "neuron": "lif", "seed": 0, "dtype": "float32"}
+DEEP_RECIPE = LARGE_RECIPE | {"hidden": [1] * 10_000}
 RECIPE = ("proof", "witnesses", "recipe")
 TAMPERED = {
     "no class": remove("class"),
@@ -454,6 +469,71 @@ TAMPERED = {
     "second strength is text": change("proof", "l2_strength", to="strong"),
     "second strength is a list": change("proof", "l2_strength", to=[0.1]),
     "second strength without a quadratic": change("proof", "l2_strength", to=0.1),
+    "neurons of fractions": put("neurons", torch.tensor([0.0, 1.5])),
+    "neurons of truths": put("neurons", torch.tensor([True, False])),
+    "neurons in a table": put("neurons", torch.zeros(2, 1, dtype=torch.int64)),
+    "bounds of heads are text": change("network", "heads", 0, "stop", to="3"),
+    "bounds of heads are fractions": change("network", "heads", 0, "stop", to=3.0),
+    "bounds of heads are truths": change("network", "heads", 0, "start", to=False),
+    "head without outputs": lambda tensors, header: header["network"]["heads"].insert(0, EMPTY_HEAD),
+    "heads of one name": lambda tensors, header: header["network"].update(heads=TWINS),
+    "name of a head is a number": change("network", "heads", 0, "name", to=1),
+    "windows without end": change("network", "readout", to="windows-9999999999"),
+    "an estimator that reads all steps": change("network", "readout", to="all"),
+    "weight with NaN": lambda tensors, header: tensors["weight"].fill_(torch.nan),
+    "endless weight": lambda tensors, header: tensors["weight"].fill_(torch.inf),
+    "intercept with NaN": lambda tensors, header: tensors["intercept"].fill_(torch.nan),
+    "layer of half precision": lambda tensors, header: halve(tensors, "network.0."),
+    "layer of complex numbers": put("network.0.bias", torch.zeros(1, 4, dtype=torch.complex64)),
+    "weight bits are a fraction": change("network", "layers", 0, "weight_bits", to=15.5),
+    "scale of zero": lambda tensors, header: tensors["scale.spread"].zero_(),
+    "scale below zero": lambda tensors, header: tensors["scale.spread"].neg_(),
+    "scale with NaN": lambda tensors, header: tensors["scale.mean"].fill_(torch.nan),
+    "scale of other type": lambda tensors, header: halve(tensors, "scale."),
+    "sequential is text": change("is_sequential", to="yes"),
+    "labels twice": change("classes", "values", to=["high", "high", "low"]),
+    "labels in disorder": change("classes", "values", to=["middle", "low", "high"]),
+    "labels of lists": change("classes", "values", to=[["a"], ["b"], ["c"]]),
+    "labels of all sorts": lambda tensors, header: header.update(classes={"kind": "O", "values": [1, "a", "b"]}),
+    "labels of NaN": lambda tensors, header: header.update(classes={"kind": "<f8", "values": [1, 2, float("nan")]}),
+    "labels of a table's kind": change("classes", "kind", to="(1000000000,)f8"),
+    "names of features are numbers": change("feature_names", to=[1, 2, 3]),
+    "names of features twice": change("feature_names", to=["a", "a", "b"]),
+    "too few names of features": change("feature_names", to=["a", "b"]),
+    "head weights are text": change("proof", "objective", "head_weights", to={"label": "1"}),
+    "head weights are negative": change("proof", "objective", "head_weights", to={"label": -1.0}),
+    "head weights are NaN": change("proof", "objective", "head_weights", to={"label": float("nan")}),
+    "head weights are a list": change("proof", "objective", "head_weights", to=[["label", 1.0]]),
+    "unknown weights of steps": change("proof", "objective", "timestep_weighting", to="random"),
+    "loss of absurdly many classes": change(
+        "proof", "objective", "loss", to=[{"name": "softmax", "n_classes": 10**12}]
+    ),
+    "loss of fractional classes": change("proof", "objective", "loss", to=[{"name": "softmax", "n_classes": 2.5}]),
+    "intercept is text": change("proof", "has_intercept", to="no"),
+    "support of fractions": lambda tensors, header: tensors.update({"proof.support": tensors["proof.support"] + 0.5}),
+    "support out of range": lambda tensors, header: tensors["proof.support"].add_(10**6),
+    "negative support": lambda tensors, header: tensors["proof.support"].sub_(10**6),
+    "coefficients with NaN": lambda tensors, header: tensors["proof.coef"].fill_(torch.nan),
+    "coefficients of other shape": put("proof.coef", torch.zeros(1, 1, dtype=torch.float64)),
+    "intercept of a proof of other shape": put("proof.intercept", torch.zeros(7, dtype=torch.float64)),
+    "dual point with NaN": lambda tensors, header: tensors["proof.dual_point"].fill_(torch.nan),
+    "dual point of other shape": put("proof.dual_point", torch.zeros(48, dtype=torch.float64)),
+    "certificate of NaN": change("proof", "certificate", "primal", to=float("nan")),
+    "certificate of text": change("proof", "certificate", "dual", to="0"),
+    "certificate of everything": change("proof", "certificate", "scope", to="everything"),
+    "certificate of no witnesses": change("proof", "certificate", "n_witnesses", to=0),
+    "recipe of another neuron": change(*RECIPE, "neuron", to="lif"),
+    "recipe with fewer neurons": change(*RECIPE, "hidden", to=[1]),
+    "recipe with another layer": change(*RECIPE, "hidden", to=[4, 4]),
+    "recipe with other features": change(*RECIPE, "n_features", to=4),
+    "recipe of many features and neurons": lambda tensors, header: enlarge(header, n_features=23_000, hidden=[23_000]),
+    "recipe of many subnetworks and layers": lambda t, header: enlarge(header, n_subnetworks=2**20, hidden=[1] * 500),
+    "recipe of many neurons": change(*RECIPE, "hidden", to=[23_000]),
+    "recipe of many copies": change(*RECIPE, "subnetworks", to=[0] * 500_000),
+    "recipe with a subnetwork too many": change(*RECIPE, "subnetworks", to=[1]),
+    "recipe with a place": change(*RECIPE, "device", to="meta"),
+    "witnesses of many neurons as a parameter": change("parameters", "witnesses", to={"recipe": LARGE_RECIPE}),
+    "witnesses of many layers as a parameter": change("parameters", "witnesses", to={"recipe": DEEP_RECIPE}),
 }
 
 
@@ -529,6 +609,27 @@ def test_both_strengths_of_an_elastic_net_come_back(tmp_path):
     assert found._proof.l2_strength == model._proof.l2_strength > 0
 
 
+def test_large_samples_are_stored_and_not_drawn_again(tmp_path, monkeypatch):
+    model = classifier(neuron="threshold", hidden=(30,)).fit(SEQUENCES, NAMES)
+    save(model, tmp_path / "recipe")
+    monkeypatch.setattr(files, "MAX_DRAWN", 30 * (3 + 30 + 10) + 10_000 - 1)
+    save(model, tmp_path / "layers")
+    header = storage.read_tensors(tmp_path / "layers", "model")[1]
+    assert "recipe" not in header["proof"]["witnesses"]
+    assert_same_estimator(load(tmp_path / "layers", max_drawn=1), model, SEQUENCES, NAMES)
+    with pytest.raises(DataFileError, match="draws at most 11,289 numbers, got one that draws 11,290: pass max_drawn"):
+        load(tmp_path / "recipe", max_drawn=11_289)
+    assert_same_estimator(load(tmp_path / "recipe", max_drawn=11_290), model, SEQUENCES, NAMES)
+
+
+def test_two_saves_of_one_model_are_equal_in_bytes(tmp_path):
+    model = classifier().fit(SEQUENCES, NAMES)
+    for number in range(5):
+        save(model, tmp_path / str(number))
+    save(load(tmp_path / "0"), tmp_path / "loaded")
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+
+
 def test_a_layer_is_never_filled_in(tmp_path, saved):
     tensors, header = parts(saved, tmp_path)
     del tensors["network.0.recurrent_weight"]
@@ -556,3 +657,30 @@ def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(DataFileError, match=r"write .*missing/model, got: No such file"):
         save(classifier().fit(SEQUENCES, LABELS), Path(tmp_path / "missing" / "model"))
+
+
+class OwnClassifier(SpikingClassifier):
+    """Predicts something else."""
+
+    def predict(self, X):  # noqa: N803 - as scikit-learn calls it
+        return super().predict(X)[::-1]
+
+
+class OwnNetwork(SpikingNetwork):
+    """Computes something else."""
+
+    def forward(self, inputs):
+        return -super().forward(inputs)
+
+
+def test_subclasses_with_code_of_their_own_are_refused(tmp_path):
+    network = classifier().fit(SEQUENCES, classes_of(SEQUENCES, 2)).network_
+    own = OwnClassifier(**classifier().get_params()).fit(SEQUENCES, classes_of(SEQUENCES, 2))
+    other = OwnNetwork(network.layers, network.weight, network.heads, neurons=network.neurons, readout=network.readout)
+    for model in (own, other, make_pipeline(SequenceScaler(), own).fit(SEQUENCES, classes_of(SEQUENCES, 2))):
+        with pytest.raises(
+            InvalidInputError, match=r"got Own.*, a subclass with code that a file cannot hold"
+        ) as caught:
+            save(model, tmp_path / "model")
+        assert_one_sentence(caught.value)
+    assert not list(tmp_path.iterdir())

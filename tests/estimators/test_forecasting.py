@@ -125,7 +125,7 @@ BAD = {
     "no series": (lambda: make_windows([], 2), "or nothing"),
     "a number": (lambda: make_windows(3.0, 2), "got 0 axes"),
     "four axes": (lambda: make_windows(SINES[None, None], 2), "got 4 axes"),
-    "text": (lambda: make_windows(["a", "b", "c"], 1), "to be numbers"),
+    "text": (lambda: make_windows(["a", "b", "c"], 1), "to be real numbers, got text"),
     "features that differ": (lambda: make_windows([SINES, SINES[:, :1]], 2), "same number of features"),
     "a short history": (
         lambda: forecast(Continue(), np.arange(3.0), 2, window=4),

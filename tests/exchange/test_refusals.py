@@ -9,8 +9,10 @@ import pytest
 import torch
 from exchange.cases import (
     EXPORTS,
+    IMPORTS,
     LIBRARIES,
     N_FEATURES,
+    STOCK,
     as_network,
     draw_inputs,
     draw_weight,
@@ -25,7 +27,7 @@ from exchange.cases import (
 from small_models import assert_one_sentence, classifier
 from torch import nn
 
-from cvxsnn import InvalidInputError, LIFLayer, ThresholdLayer
+from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer
 from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
 from cvxsnn.core.libraries import import_library
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
@@ -146,6 +148,56 @@ def test_an_unknown_neuron_model_stays_at_home_also_if_it_is_derived_from_lif(ex
 @pytest.mark.parametrize("stranger", [nn.Linear(2, 2), classifier(), None], ids=lambda own: type(own).__name__)
 def test_what_is_no_network_of_ours_is_refused(export, stranger):
     refuse(f"expected a SpikingNetwork, got {type(stranger).__name__}", export, stranger)
+
+
+class Negated(SpikingNetwork):
+    """A network that computes something else."""
+
+    def forward(self, inputs):
+        return -super().forward(inputs)
+
+
+@pytest.mark.parametrize("export", [*EXPORTS.values(), to_nir])
+def test_a_subclass_of_our_network_is_refused(export):
+    network = one_layer()
+    own = Negated(network.layers, network.weight, network.heads)
+    refuse("expected a SpikingNetwork, got Negated", export, own)
+
+
+class Doubling(nn.Linear):
+    """A linear layer with a forward of its own."""
+
+    def forward(self, x):
+        return super().forward(2 * x)
+
+
+class Halving(nn.Identity):
+    """Does something, unlike its base."""
+
+    def forward(self, x):
+        return x / 2
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_linear_layers_that_may_compute_something_else_are_refused(library):
+    read, neurons = IMPORTS[library], STOCK[library](sizes=SIZES)[1]
+    first, last = nn.Linear(*SIZES), nn.Linear(6, 2)
+    refuse("got Doubling with a forward of its own", read, [Doubling(*SIZES), neurons])
+    refuse("got Doubling with a forward of its own", read, [first, neurons, Doubling(6, 2)], readout="mean")
+    refuse("neurons in turn, got Linear, Halving", read, [first, Halving(), neurons])
+    refuse("weights are computed", read, [nn.utils.parametrizations.weight_norm(nn.Linear(*SIZES)), neurons])
+    assert read([first, neurons, nn.Identity(), last], readout="mean").readout == "mean"
+    for module in (first, neurons):
+        hook = module.register_forward_pre_hook(lambda module, given: 2 * given[0])
+        refuse("without forward hooks", read, [first, neurons])
+        hook.remove()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_how_a_last_layer_reads_the_spikes_is_asked_for(library):
+    model = [*STOCK[library](sizes=SIZES), nn.Linear(6, 2)]
+    refuse("expected readout= to say how the last linear layer reads the spikes", IMPORTS[library], model)
+    assert IMPORTS[library](model, readout="last").readout == "last"
 
 
 @pytest.mark.parametrize("export", [to_norse, to_spikingjelly])

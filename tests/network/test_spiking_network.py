@@ -2,6 +2,7 @@
 
 import copy
 import io
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from tolerances import ROUNDING
 
 import cvxsnn as cs
 from cvxsnn.data.sequences import Sequences
+from cvxsnn.exchange import quantise
 from cvxsnn.network.spiking_network import OutputHead, SpikingNetwork
 
 SEQUENCE_READOUTS = ("last", "mean")
@@ -396,3 +398,39 @@ def test_misuse_is_refused_in_one_sentence(call, message):
 
 
 INPUTS = draw_inputs(4, 3, 0)
+
+
+def snapshot(state):
+    """Copies of all tensors of a state."""
+    return [own.clone() for layer in state.layers for own in layer if own is not None] + [state.counts.clone()]
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    readout=st.sampled_from([*READOUTS, "windows-3"]),
+    kind=st.sampled_from([*NEURONS, "delays"]),
+)
+@settings(max_examples=12)
+def test_a_step_leaves_the_state_it_was_given_as_it_is(seed, readout, kind):
+    heads = [OutputHead("first", "logistic", 0, 1), OutputHead("second", "softmax", 1, 3)]
+    if kind == "delays":
+        layers, width = draw_stack(seed), 12
+    else:
+        layers, width = Case(neuron=kind, hidden=(7, 5), seed=seed).witnesses().layers, 10
+    n_read = width * (3 if readout == "windows-3" else 1)
+    weight = torch.randn(n_read, 3, generator=torch.Generator().manual_seed(seed))
+    plain = SpikingNetwork(layers, weight, heads, readout=readout)
+    inputs = draw_inputs(5, 6, seed)
+    for network in (plain, quantise(plain, 4), plain.double()):
+        states, scores = [network.start(5, 6)], []
+        for t in range(6):
+            before = snapshot(states[-1])
+            state, own = network.step(states[-1], inputs[:, t])
+            assert all(map(torch.equal, before, snapshot(states[-1])))
+            assert states[-1].n_steps == t
+            states.append(state)
+            scores.append(own)
+        for t in (4, 0, 2):  # resumed from any state, in any order
+            state, own = network.step(pickle.loads(pickle.dumps(states[t])), inputs[:, t])
+            assert torch.equal(own, scores[t])
+            assert all(map(torch.equal, snapshot(state), snapshot(states[t + 1])))

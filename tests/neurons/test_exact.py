@@ -134,6 +134,8 @@ def test_float32_is_enough_up_to_its_mantissa_and_float64_up_to_its_own():
 def test_sums_beyond_float64_are_refused_with_the_power_of_two_to_scale_by():
     with pytest.raises(InvalidInputError, match=r"fit into 53 bits.*got 56 bits: scale the inputs down by 2\*\*3"):
         product_dtype(2.0**26, 2.0**30)
+    with pytest.raises(InvalidInputError, match=r"fit into 53 bits.*got 1100 bits: scale the inputs down by 2\*\*1047"):
+        product_dtype(2.0**26, math.inf)
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])

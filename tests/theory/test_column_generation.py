@@ -162,7 +162,7 @@ def test_a_larger_bound_proves_less_and_one_within_the_strength_proves_the_dual_
     rng = np.random.default_rng(0)
     solution = solve(ConvexProblem(rng.random((9, 5)) < 0.5, rng.normal(size=9), "squared", 0.05), 1e-9)
     values = [certify_with_bound(solution.problem, solution.dual_point, [b]) for b in (0.01, 0.05, 0.06, 0.1, 10.0)]
-    assert values[0] == values[1] == pytest.approx(solution.certificate.dual, rel=CERTIFIED_AGAIN)
+    assert values[:2] == pytest.approx([solution.certificate.dual] * 2, rel=CERTIFIED_AGAIN)
     assert np.all(np.diff(values[1:]) < 0)
 
 

@@ -4,12 +4,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_models import assert_one_sentence
 from tolerances import SAMPLE_SD, WEIGHT_GRID
 
 from cvxsnn import gaussian_witnesses, roll_out
-from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.core.errors import BudgetError, InvalidInputError
 from cvxsnn.neurons.exact import snap_weights
-from cvxsnn.witnesses import Constant, LogUniform, Normal, Provenance, Uniform, regenerate
+from cvxsnn.witnesses import (
+    Constant,
+    LogUniform,
+    Normal,
+    Provenance,
+    Uniform,
+    delayed_witnesses,
+    mixed_witnesses,
+    regenerate,
+)
 from cvxsnn.witnesses.sampling import as_distribution
 
 SPREAD = {
@@ -351,3 +361,17 @@ def test_lists_that_do_not_fit_the_layers_are_refused_in_one_sentence(changes, m
     with pytest.raises(InvalidInputError, match=message) as caught:
         draw_three_layers(**changes)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("width", [10**9, 10**19, 10**31, 10**400])
+def test_more_neurons_than_memory_holds_are_refused_at_once(width):
+    inputs = np.random.default_rng(0).normal(size=(8, 5, 3))
+    for draw in (
+        lambda: gaussian_witnesses(300, (width,)),
+        lambda: gaussian_witnesses(300, (2,), width),
+        lambda: delayed_witnesses(inputs, (width * 10,)),
+        lambda: mixed_witnesses(inputs, width * 1000),
+    ):
+        with pytest.raises(BudgetError, match=r"to fit into the memory of cpu, but it needs .* use fewer") as caught:
+            draw()
+        assert_one_sentence(caught.value)

@@ -5,10 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -51,9 +47,11 @@ def write_demo_page(results: Sequence[DemoResult], directory: Path) -> Path:
     if example is None:
         raise InvalidInputError("expected at least one result with a certificate, got none: add the method 'cvx'")
     pictures = {
-        "Spike raster": _png(plot_raster(example.trained.network, example.task.test.inputs[0])),
-        "Gap against iterations": _png(plot_gaps(certified)),
-        "Dictionary health": _png(plot_health({name: s.problem.dictionary.health() for name, s in certified.items()})),
+        "Spike raster": _png(plot_raster(example.trained.network, example.task.test.inputs[0], _new_axes(4.0))),
+        "Gap against iterations": _png(plot_gaps(certified, _new_axes(4.0))),
+        "Dictionary health": _png(
+            plot_health({name: s.problem.dictionary.health() for name, s in certified.items()}, _new_axes(3.4))
+        ),
     }
     values = {
         "results": Table("Results of all methods", COLUMNS, make_rows(results)),
@@ -66,9 +64,12 @@ def write_demo_page(results: Sequence[DemoResult], directory: Path) -> Path:
     return page
 
 
+def _new_axes(height: float) -> Axes:
+    """Return axes of a figure that pyplot does not know, so that no window and no backend is asked for."""
+    return Figure(figsize=(7, height), layout="constrained").subplots()
+
+
 def _png(axes: Axes) -> bytes:
-    figure = cast(Figure, axes.figure)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    plt.close(figure)
+    cast(Figure, axes.figure).savefig(buffer, format="png", dpi=120)
     return buffer.getvalue()

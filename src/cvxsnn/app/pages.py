@@ -9,8 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..core.errors import DataFileError
-from ..core.storage import write_atomically
+from ..core.storage import make_folder, write_atomically
 from .formatting import plural, printable
 
 
@@ -74,12 +73,7 @@ def render_page(template: str, values: Mapping[str, Any], filters: Mapping[str, 
 
 def write_page(path: Path, page: str, remedy: str = "choose another place") -> Path:
     """Write a page whole or not at all, create its folder if needed, and return its path."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataFileError(
-            f"expected to write the report into {path.parent}, got: {error.strerror or error}; {remedy}"
-        ) from error
+    make_folder(path.parent, "the report", remedy)
     write_atomically(path, page.encode())
     return path
 

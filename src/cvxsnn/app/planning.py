@@ -25,6 +25,9 @@ from ..neurons.rollout import CHUNK_BYTES, CHUNK_BYTES_GPU
 from .formatting import format_seconds
 from .rates import UPDATE_MACS, Rates, measure_rates
 
+_LARGEST = 10**18
+"""Largest size that is planned for: far above what any machine holds, far below where times overflow."""
+
 PlannedLoss = Literal["squared", "logistic", "softmax", "hinge"]
 
 _SPIKE_MAC, _TAP_MAC, _GRAM_MAC, _CHOLESKY_MAC, _PACKING = 0.3, 2.5, 0.2, 1.1, 4.0
@@ -151,18 +154,18 @@ def plan(
         raise InvalidInputError(f"expected strength_ratio between 0 and 1, got {strength_ratio!r}")
     sizes = {"n_samples": n_samples, "n_witnesses": n_witnesses, "n_steps": n_steps, "n_features": n_features}
     for name, size in (sizes | {"n_outputs": n_outputs, "n_machines": n_machines}).items():
-        check_positive_int(name, size)
+        _check_size(name, size)
     parsed.check_length(n_steps)
     n_columns = n_witnesses * parsed.n_windows
-    widths = tuple(check_positive_int("hidden", width) for width in hidden or (n_witnesses,))
+    widths = tuple(_check_size("hidden", width) for width in hidden or (n_witnesses,))
     check_divides("the last width of hidden", widths[-1], n_witnesses, "witnesses")
     rates = rates or measure_rates(check_device(device))
     on_gpu = torch.device(rates.device).type == "cuda"
-    room = available_bytes(rates.device) if memory is None else check_positive_int("memory", memory)
+    room = available_bytes(rates.device) if memory is None else _check_size("memory", memory)
     if room is None:
         raise InvalidInputError("expected the system to tell how much memory there is, it does not: pass memory")
-    n_active = None if n_active is None else check_positive_int("n_active", n_active)
-    n_taps = None if n_taps is None else check_positive_int("n_taps", n_taps)
+    n_active = None if n_active is None else _check_size("n_active", n_active)
+    n_taps = None if n_taps is None else _check_size("n_taps", n_taps)
     most = (MAX_ATOMS_GPU if gram_bytes(n_columns) <= room else 0) if on_gpu else MAX_ATOMS
     job = _Job(
         n_samples=n_samples,
@@ -204,6 +207,13 @@ def plan(
         seconds=seconds,
         assumptions=tuple(assumptions),
     )
+
+
+def _check_size(name: str, value: int) -> int:
+    """Return a size whose products with the others are numbers of float64."""
+    if check_positive_int(name, value) > _LARGEST:
+        raise InvalidInputError(f"expected {name} of at most {_LARGEST:.0e}, got a larger number")
+    return int(value)
 
 
 @dataclass(frozen=True)

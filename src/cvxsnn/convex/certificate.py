@@ -7,11 +7,20 @@ shrunk until the constraint holds. All of it is computed in float64 on the un-re
 
 A quadratic ½r‖W‖² beside the norm makes the last term ‖prox(DᵀΘ)‖² / 2r, which for the L1 norm is
 Σ max(0, |dᵀΘ| − s)² / 2r: every candidate is feasible. As r falls this term magnifies whatever is left outside of the
-constraint, so the shrunk candidate, for which it is zero, is tried as well, and the better of the two bounds counts. It
-also magnifies the rounding of DᵀΘ. Each of its entries is a sum over n rows, so it is wrong by at most
-δ = (n + 4)·2⁻⁵³·max|D|·Σ_i ω_i|θ_i|, and, since prox is a contraction, the term by no more than if ‖prox(DᵀΘ)‖ were
-larger by the norm of all these errors: that is what is added to it. The shrunk candidate is shrunk until the constraint
-holds for every value that DᵀΘ may have.
+constraint, so the shrunk candidate, for which it is zero, is tried as well, and the better of the two bounds counts.
+
+Both numbers of a certificate account for the rounding of their own evaluation: the primal one is never below the
+objective in exact arithmetic, and the dual one never above the optimum, so that no gap is negative, and the true one is
+at most the one stated. With γ_n = nu / (1 − nu), u = 2⁻⁵³, of :func:`.losses.gamma`:
+
+* A score is a sum over the k active atoms and an intercept, wrong by at most γ_{k+8} (max|D| ‖w‖₁ + |b|). The loss
+  says what this does to it (:meth:`.losses.Loss.value_error`). What is left are sums of non-negative numbers.
+* An entry of DᵀΘ is a sum over n rows, wrong by at most δ = γ_{n+8} max|D| Σ_i ω_i|u_i|. Points are shrunk until the
+  constraint holds for every value that DᵀΘ may have. Since prox is a contraction, ‖prox(DᵀΘ)‖ is larger by no more
+  than the norm of all these errors.
+* The candidate is balanced, and in the domain of ℓ*, up to rounding. A point that is so exactly is near it, and
+  :meth:`.losses.Loss.repair` says how much of the bound is lost on the way there, and how far DᵀΘ moves.
+* The conjugate is a sum over the rows, of which each is wrong by at most :meth:`.losses.Loss.conjugate_error`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +33,8 @@ from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import CertificateError, CvxsnnError, InvalidInputError
+from .losses import SMALLEST, UNIT, gamma
+from .objective import Head
 from .problem import ConvexProblem
 
 Scope = Literal["sampled", "selected", "pool", "complete"]
@@ -44,6 +55,12 @@ _SMALLEST = 2.0**-900
 
 _ZERO_GAP = 1e-13
 """Relative gap that is nothing but the rounding of float64."""
+
+_OPERATIONS = 8
+"""Roundings beside those of a sum, at most: weights, scales, and the error bounds themselves."""
+
+VANISHED = 2.0**-1040
+"""What underflow may have done to a sum of up to 2³⁴ terms."""
 
 
 @dataclass(frozen=True)
@@ -209,8 +226,7 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
         problem, means = candidate.problem.centred
         problems.append(problem)
         score = score + (candidate.intercept - means)
-        primals.append(problem.objective(coef, score))
-        _check_range(CertificateError, primals[-1], is_zero=not bool(coef.any() or problem.unit_dual(score).any()))
+        primals.append(upper_bound(problem, coef, score, candidate.intercept - means))
         weight = problem.row_weight[:, None]
         units = [torch.where(weight > 0, -dual / weight, 0.0) for dual in candidate.duals]
         for unit in (problem.unit_dual(score), *units):
@@ -254,9 +270,10 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
     if not problem.l2_strength:
         return bound_at(problem, domain, largest)[0]
-    # Atoms that are not in the dictionary add nothing once they satisfy the constraint, however their correlations
-    # were rounded; those in the dictionary need not satisfy it.
-    domain = _shrunk(problem, domain, largest + _rounding(problem, domain))
+    # Atoms that are not in the dictionary add nothing once they satisfy the constraint; those in it need not.
+    for columns in problem.independent_outputs():
+        part = problem.part(columns)
+        domain[:, columns] *= _shrinkage(part, domain[:, columns], largest[:, columns], problem.intercept)
     return bound_at(problem, domain, problem.correlation(domain))[0]
 
 
@@ -273,12 +290,11 @@ def checked_certificate(problem: object, certificate: Certificate) -> Certificat
     """Return the certificate: the guard that each of them passes.
 
     Refused are values that are not finite, whatever has overflowed on the way to them, and a dual value above the
-    primal one by more than rounding.
+    primal one: both account for rounding, so that no rounding explains it.
     """
     primal, dual = certificate.primal, certificate.dual
     _check_range(CertificateError, primal, dual, is_zero=True)
-    # A generous bound on the rounding of n sums, relative to the objective.
-    if not certificate.gap >= -1e-10 * max(primal, abs(dual), 1e-3):
+    if not certificate.gap >= 0:
         raise CertificateError(f"dual value {dual!r} above primal value {primal!r}: {problem!r}")
     return certificate
 
@@ -315,45 +331,89 @@ def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tenso
     return bound_at(problem, unit_dual, problem.correlation(unit_dual))
 
 
-def bound_at(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
-    """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known."""
-    if not problem.l2_strength:
-        feasible = _shrunk(problem, unit_dual, correlation)
-        return -float(problem.conjugate(feasible)), feasible
-    total, chosen = 0.0, unit_dual.clone()
-    for columns in problem.independent_outputs():
-        bound, chosen[:, columns] = _penalised_bound(
-            problem.part(columns), unit_dual[:, columns], correlation[:, columns]
+def bound_at(
+    problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, *, must_balance: bool = True
+) -> tuple[float, Tensor]:
+    """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known.
+
+    It is no bound for a point that an intercept requires to be balanced, if it does not have to be.
+    """
+    total, chosen, parts = 0.0, unit_dual.clone(), problem.independent_outputs()
+    for columns in parts:
+        bound, chosen[:, columns] = _bound_of_part(
+            problem.part(columns), unit_dual[:, columns], correlation[:, columns], problem.intercept and must_balance
         )
         total += bound
-    return total, chosen
+    return total * (1 - gamma(len(parts))), chosen
 
 
-def _shrunk(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> Tensor:
-    """Return a dual point with the outputs shrunk that violate the constraint of the norm."""
-    for columns in problem.independent_outputs():
-        norm = float(problem.penalty.dual_norm(correlation[:, columns]))
-        if not norm <= problem.l1_strength:  # what is not a number is no proof
-            unit_dual = unit_dual.clone()
-            unit_dual[:, columns] *= problem.l1_strength / norm
-    return unit_dual
-
-
-def _penalised_bound(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor) -> tuple[float, Tensor]:
-    """Return the better of −F*(Θ) − P*(DᵀΘ) and −F*(tΘ), with tΘ inside the constraint, both despite rounding."""
-    rounding = _rounding(problem, unit_dual)
-    everywhere = sqrt(problem.dictionary.n_atoms) * rounding.norm()
-    outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
-    outside /= sqrt(problem.l2_strength)
-    here = -float(problem.conjugate(unit_dual)) - 0.5 * outside * outside
-    dual_norm = problem.penalty.dual_norm
-    largest = float(dual_norm(correlation) + dual_norm(rounding.expand_as(correlation)))
-    inside = unit_dual if largest <= problem.l1_strength else unit_dual * (problem.l1_strength / largest)
-    bounds = (here, unit_dual), (-float(problem.conjugate(inside)), inside)
+def _bound_of_part(
+    problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, is_balanced: bool
+) -> tuple[float, Tensor]:
+    """Return the best of −F*(tΘ), with tΘ inside the constraint, for r > 0 −F*(Θ) − P*(DᵀΘ), and zero, for Θ = 0."""
+    inside = unit_dual * _shrinkage(problem, unit_dual, correlation, is_balanced)
+    bounds = [(0.0, torch.zeros_like(unit_dual)), (_minus_conjugate(problem, inside, is_balanced), inside)]
+    if problem.l2_strength:
+        everywhere = sqrt(problem.dictionary.n_atoms) * _correlation_error(problem, unit_dual, is_balanced).norm()
+        outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
+        outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)
+        bounds.append((_minus_conjugate(problem, unit_dual, is_balanced) - 0.5 * outside * outside, unit_dual))
     return max(bounds, key=lambda found: -inf if isnan(found[0]) else found[0])
 
 
-def _rounding(problem: ConvexProblem, unit_dual: Tensor) -> Tensor:
-    """Return δ of each output, a bound on what rounding does to the correlation of an atom."""
-    mass = problem.row_weight @ unit_dual.abs()
-    return (problem.dictionary.n_rows + 4) * 2.0**-53 * problem.dictionary.largest_entry * mass
+def _shrinkage(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, is_balanced: bool) -> float:
+    """Return a factor for a dual point at which the constraint holds, whatever rounding did to the correlation."""
+    dual_norm = problem.penalty.dual_norm
+    error = _correlation_error(problem, unit_dual, is_balanced).expand_as(correlation)
+    largest = float(dual_norm(correlation) + dual_norm(error))
+    largest *= 1 + gamma(problem.n_outputs + _OPERATIONS)
+    if largest <= problem.l1_strength:
+        return 1.0
+    return problem.l1_strength / largest if isfinite(largest) else 0.0  # what is not a number is no proof
+
+
+def _correlation_error(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool) -> Tensor:
+    """Return δ of each output: a bound on the error of an atom's correlation with a feasible point near this one."""
+    n_rows, entry = problem.dictionary.n_rows, problem.dictionary.largest_entry
+    error = gamma(n_rows + _OPERATIONS) * (problem.row_weight @ unit_dual.abs()) + n_rows * SMALLEST
+    moved = [
+        head.weight * head.loss.repair(*of_head, is_balanced=is_balanced)[1]
+        for head, of_head in _by_head(problem, unit_dual)
+    ]
+    return entry * (error + torch.cat(moved))
+
+
+def _minus_conjugate(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool) -> float:
+    """Return a lower bound on −F* at a feasible point near one that is feasible up to rounding."""
+    is_weighted, n_rows = problem.row_weight > 0, len(unit_dual)
+    total = 0.0
+    for head, (dual, targets, weight) in _by_head(problem, unit_dual):
+        share, _ = head.loss.repair(dual, targets, weight, is_balanced=is_balanced)
+        rows = torch.where(is_weighted, head.loss.conjugate(dual, targets), 0.0)
+        errors = torch.where(is_weighted, head.loss.conjugate_error(dual, targets), 0.0)
+        lost = (float(share) + gamma(n_rows + 2 * _OPERATIONS)) * (weight @ rows.abs()) + weight @ errors
+        total -= head.weight * float(weight @ rows + (1 + gamma(n_rows + _OPERATIONS)) * lost)
+    return total - gamma(len(problem.heads)) * abs(total) - VANISHED
+
+
+def _by_head(problem: ConvexProblem, unit_dual: Tensor) -> list[tuple[Head, tuple[Tensor, Tensor, Tensor]]]:
+    """Return each head with its own dual point, per unit of its weight, its targets, and the weights of the rows."""
+    return [(h, (unit_dual[:, h.columns] / h.weight, h.targets, problem.row_weight)) for h in problem.heads]
+
+
+def upper_bound(problem: ConvexProblem, coef: Tensor, scores: Tensor, intercept: Tensor) -> float:
+    """Return the objective at scores DW + b, and what rounding may have taken from it and from the scores."""
+    n_active, entry = int(coef.any(1).sum()), problem.dictionary.largest_entry
+    size = entry * coef.abs().sum(0) + intercept.abs()
+    error = gamma(n_active + _OPERATIONS) * size + (n_active * SMALLEST if n_active else 0.0)
+    total = 0.0
+    for head in problem.heads:
+        own, targets = scores[:, head.columns], head.targets
+        of_scores = error[head.columns].expand_as(own)
+        if head.loss.is_regression:  # targets may have been centred
+            of_scores = of_scores + 4 * UNIT * targets.abs()
+        rows = head.loss.value(own, targets) + head.loss.value_error(own, targets, of_scores)
+        total += head.weight * float(problem.row_weight @ rows)
+    total += float(problem.penalty.value(coef, problem.l1_strength, problem.l2_strength))
+    is_zero = total == 0 and not bool(coef.any() or problem.unit_dual(scores).any())
+    return 0.0 if is_zero else total * (1 + gamma(len(scores) + coef.numel() + 2 * _OPERATIONS)) + VANISHED

@@ -204,7 +204,7 @@ class _Spectrum:
             rotated = self._basis.T @ targets
             yield slice(0, len(targets)), -self._basis @ (share[:, :, None] * rotated), share @ self._basis.square().T
             return
-        inverse, rotated = 1 / (self.values + ridge), torch.zeros_like(self._basis[:, : targets.shape[1]])
+        inverse, rotated = 1 / (self.values + ridge), targets.new_zeros(len(self._basis), targets.shape[1])
         for rows, block in self._blocks():
             rotated += block.T @ targets[rows]
         for rows, block in self._blocks():

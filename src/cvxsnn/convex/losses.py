@@ -2,6 +2,9 @@
 
 Every loss here is convex in the scores, non-negative, and has zero in the domain of its conjugate, so that any dual
 point may be shrunk towards zero.
+
+A certificate needs to know what rounding does to a sum (:func:`gamma`), to a loss (:meth:`Loss.value_error`) and to a
+conjugate (:meth:`Loss.conjugate_error`).
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, Registry
+from ..core.checks import Array, Registry, as_array, check_tensor
 from ..core.errors import InvalidInputError
 
 _SEARCH_STEPS = 200
@@ -20,6 +23,32 @@ _SEARCH_STEPS = 200
 
 _INFEASIBLE = 1e-12
 """How far outside its domain rounding may push the argument of a conjugate."""
+
+UNIT = 2.0**-53
+"""Unit of rounding of float64: the result of an operation is exact up to this share of it."""
+
+SMALLEST = 2.0**-1074
+"""What an operation may lose to underflow."""
+
+_OPERATIONS = 16
+"""Roundings behind one row of a loss or a conjugate, at most; functions such as exp err by a few units each."""
+
+_PERTURBED = 8 * UNIT
+"""Relative change of the entries of a dual point for which :meth:`Loss.conjugate_error` accounts: they are multiplied
+and divided by the weights of rows and heads."""
+
+_SURE = 40.0
+"""Score above which log(1 + exp(score)) and the score are the same number."""
+
+
+def gamma(n_roundings: int) -> float:
+    """Return the relative error of n roundings one after the other, nu / (1 − nu) for u = 2⁻⁵³.
+
+    A sum of n products, in whatever order and with fused operations or without, is wrong by at most γ_n times the sum
+    of their absolute values (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
+    """
+    share = n_roundings * UNIT
+    return share / (1 - share)
 
 
 class Loss(ABC):
@@ -186,6 +215,81 @@ class Loss(ABC):
             The balanced point.
         """
 
+    def value_error(self, scores: Tensor, targets: Tensor, error: Tensor) -> Tensor:
+        """Return a bound on what is wrong with :meth:`value`.
+
+        A convex function rises by no more than the distance times its slope there. The slope of a separable loss is
+        largest at one end of the interval in which the true score is.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (n_rows, n_outputs)
+            The scores f as computed.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+        error : Tensor of shape (n_rows, n_outputs)
+            A bound on the errors of the scores.
+
+        Returns
+        -------
+        Tensor of shape (n_rows,)
+            A bound on the difference between the number computed and the loss at the true scores.
+        """
+        # Twice the error: the sum is rounded, too.
+        ends = (self.gradient(scores + sign * error, targets).abs() for sign in (2, -2))
+        steepest = torch.maximum(*ends) * (1 + gamma(_OPERATIONS))
+        return (error * steepest).sum(1) + gamma(_OPERATIONS + targets.shape[1]) * self.value(scores, targets)
+
+    def conjugate_error(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Return a bound on what is wrong with :meth:`conjugate`, also at points a few units of rounding away.
+
+        This one is that of a conjugate whose terms are at most u² and |uy|.
+
+        Parameters
+        ----------
+        dual : Tensor of shape (n_rows, n_outputs)
+            The point u.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+
+        Returns
+        -------
+        Tensor of shape (n_rows,)
+            A bound on the difference between the number computed and ℓ*, nearest to the point in the domain.
+        """
+        size = (dual.abs() * (dual.abs() + targets.abs())).sum(1)
+        return (gamma(_OPERATIONS + targets.shape[1]) + 2 * _PERTURBED) * size
+
+    def repair(self, dual: Tensor, targets: Tensor, row_weight: Tensor, *, is_balanced: bool) -> tuple[Tensor, Tensor]:
+        """Return what it takes to make a point feasible exactly, which rounding has left nearly so.
+
+        If the sum over the rows is off by e, the entries of the sign that has more mass m are shrunk by a share e/m.
+        ℓ* is convex and at most zero at zero, so that this costs at most the same share of the conjugate.
+
+        Parameters
+        ----------
+        dual : Tensor of shape (n_rows, n_outputs)
+            The point u, from :meth:`project` and :meth:`balance`, or shrunk after that.
+        targets : Tensor of shape (n_rows, n_outputs)
+            The encoded targets y.
+        row_weight : Tensor of shape (n_rows,)
+            The weights of the rows.
+        is_balanced : bool
+            Whether the weighted sum over the rows must be zero.
+
+        Returns
+        -------
+        share : Tensor
+            A scalar: the share of the conjugate that is lost, at most.
+        moved : Tensor of shape (n_outputs,)
+            Weighted sums of the absolute changes of the entries, at most.
+        """
+        if not is_balanced:
+            return row_weight.new_zeros(()), row_weight.new_zeros(dual.shape[1])
+        mass, total = row_weight @ dual.abs(), (row_weight @ dual).abs()
+        moved = total + gamma(len(dual) + _OPERATIONS) * mass + len(dual) * SMALLEST
+        return torch.where(mass > 0, 2 * moved / mass, 0.0).max(), moved
+
     def lacks_contrast(self, targets: Tensor) -> bool:
         """Return whether encoded targets show one class only, so that a constant separates them.
 
@@ -280,8 +384,10 @@ class Squared(Loss):
         return dual
 
     def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
-        """Return the point minus its weighted mean."""
-        return dual - (row_weight @ dual) / row_weight.sum()
+        """Return the point minus its weighted mean, and minus the mean that rounding leaves of a large one."""
+        for _ in range(2):
+            dual = dual - (row_weight @ dual) / row_weight.sum()
+        return dual
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return ones."""
@@ -423,7 +529,7 @@ class Logistic(_Margin):
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return log(1 + exp(−yf))."""
-        return torch.nn.functional.softplus(-targets * scores, threshold=800.0).sum(1)
+        return torch.nn.functional.softplus(-targets * scores, threshold=_SURE).sum(1)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return −y / (1 + exp(yf))."""
@@ -434,7 +540,14 @@ class Logistic(_Margin):
         share = -dual * targets
         outside = (share < -_INFEASIBLE) | (share > 1 + _INFEASIBLE)
         share = share.clamp(0, 1)
-        return (torch.xlogy(share, share) + torch.xlogy(1 - share, 1 - share)).masked_fill(outside, torch.inf).sum(1)
+        rest = torch.where(share < 1, (1 - share) * torch.log1p(-share), 0.0)  # log(1 − a) would lose a small a
+        return (torch.xlogy(share, share) + rest).masked_fill(outside, torch.inf).sum(1)
+
+    def conjugate_error(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Return a bound on the errors; two points at a distance d differ in entropy by at most that of d."""
+        share = dual.abs()
+        entropy = -self.conjugate(self.project(dual, targets), targets)
+        return gamma(_OPERATIONS + targets.shape[1]) * entropy + _entropy(_PERTURBED * share).sum(1)
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return σ(f) σ(−f)."""
@@ -474,33 +587,85 @@ class Softmax(Loss):
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return the cross-entropy log Σ exp(f) − f_y."""
-        return torch.logsumexp(scores, 1) - (scores * targets).sum(1)
+        is_true = targets > 0
+        ahead = scores - torch.where(is_true, scores, 0.0).sum(1, keepdim=True)
+        # The same as log Σ exp(f) − f_y, which would lose a small loss to the rounding of f_y.
+        others = torch.logsumexp(ahead.masked_fill(is_true, -torch.inf), 1)
+        return torch.nn.functional.softplus(others, threshold=_SURE)
+
+    def value_error(self, scores: Tensor, targets: Tensor, error: Tensor) -> Tensor:
+        """Return a bound on the errors: slopes p are at most exp(4e) times as steep where scores are off by e."""
+        n_roundings = _OPERATIONS + targets.shape[1]
+        largest = 4 * error.amax(1, keepdim=True)
+        slope = torch.where(largest < 1, self.gradient(scores, targets).abs() * largest.clamp_max(1.0).exp(), 2.0)
+        rounded = error + 4 * UNIT * scores.abs().amax(1, keepdim=True)
+        return (1 + gamma(n_roundings)) * (rounded * slope).sum(1) + gamma(n_roundings) * self.value(scores, targets)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Return the probabilities minus the truth, p − e_y."""
-        return torch.softmax(scores, 1) - targets
+        """Return the probabilities minus the truth, p − e_y; 1 − p_y is the sum of the others, which may be tiny."""
+        return self._closed(torch.softmax(scores, 1), targets)
 
     def conjugate(self, dual: Tensor, targets: Tensor) -> Tensor:
         """Return Σ_c p_c log p_c with p = u + e_y in the simplex."""
         probability = dual + targets
-        outside = (probability.amin(1) < -_INFEASIBLE) | ((probability.sum(1) - 1).abs() > _INFEASIBLE)
-        probability = probability.clamp(0, 1)
-        return torch.xlogy(probability, probability).sum(1).masked_fill(outside, torch.inf)
+        outside = (probability.amin(1) < -_INFEASIBLE) | (dual.sum(1).abs() > _INFEASIBLE)
+        return self._terms(dual, targets).sum(1).masked_fill(outside, torch.inf)
+
+    def conjugate_error(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Return a bound on the errors, with those of probabilities that do not sum to one.
+
+        Two probabilities at a distance d differ in −p log p by at most −d log d. Divided by their sum 1 + e, they
+        differ in entropy by at most 2e times one plus the entropy.
+        """
+        n_classes = targets.shape[1]
+        entropy = -self._terms(dual, targets).sum(1)
+        changed = _entropy(_PERTURBED * dual.abs()).sum(1)
+        return gamma(_OPERATIONS + n_classes) * entropy + 2 * self._excess(dual, targets) * (1 + entropy) + changed
+
+    def repair(self, dual: Tensor, targets: Tensor, row_weight: Tensor, *, is_balanced: bool) -> tuple[Tensor, Tensor]:
+        """Return what it takes to divide probabilities by their sums, and to move them between classes.
+
+        If at most a share of each class is moved, the entropy falls by at most that share of it, as it is concave.
+        """
+        probability = (dual + targets).clamp_min(0)
+        moved = (row_weight * self._excess(dual, targets)) @ probability
+        if not is_balanced:
+            return row_weight.new_zeros(()), moved
+        n_roundings = len(dual) + _OPERATIONS
+        lost = (row_weight @ dual).abs() + gamma(n_roundings) * (row_weight @ dual.abs()) + len(dual) * SMALLEST
+        lost = lost + moved
+        mass = row_weight @ probability
+        return torch.where(mass > 0, 2 * lost / mass, 0.0).max(), moved + lost.sum()
 
     def project(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Return the point with probabilities clipped and normalised; the truth, where all are clipped to zero."""
-        probability = (dual + targets).clamp_min(0)
-        total = probability.sum(1, keepdim=True)
-        return torch.where(total > 0, _ratio(probability, total), targets) - targets
+        """Return the point with the probabilities of the other classes clipped, and divided by a sum above one."""
+        others = torch.where(targets > 0, 0.0, dual).clamp_min(0)
+        return self._closed(others / others.sum(1, keepdim=True).clamp_min(1.0), targets)
 
     def balance(self, dual: Tensor, targets: Tensor, row_weight: Tensor) -> Tensor:
         """Return the point with probability moved from classes that have too much to those that have too little."""
-        probability = dual + targets
-        mass, wanted = row_weight @ probability, row_weight @ targets
-        kept = probability * _ratio(torch.minimum(mass, wanted), mass)
-        lacking = (wanted - mass).clamp_min(0)
-        freed = probability.sum(1, keepdim=True) - kept.sum(1, keepdim=True)
-        return kept + freed * _ratio(lacking, lacking.sum()) - targets
+        for _ in range(2):  # the second time for what rounding leaves
+            probability, surplus = dual + targets, row_weight @ dual
+            freed = probability * _ratio(surplus.clamp_min(0), row_weight @ probability).clamp_max(1.0)
+            lacking = (-surplus).clamp_min(0)
+            dual = dual - freed + freed.sum(1, keepdim=True) * _ratio(lacking, lacking.sum())
+        return dual
+
+    def _closed(self, probability: Tensor, targets: Tensor) -> Tensor:
+        """Return p − e_y from the probabilities of the other classes alone, so that it sums to zero."""
+        others = torch.where(targets > 0, 0.0, probability)
+        return others - targets * others.sum(1, keepdim=True)
+
+    def _terms(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Return p log p of each class, without cancellation where p_y is close to one."""
+        others, true = dual.clamp(0, 1), dual.clamp(-1, 0)
+        of_true = torch.where(true > -1, (1 + true) * torch.log1p(true), 0.0)
+        return torch.where(targets > 0, of_true, torch.xlogy(others, others))
+
+    def _excess(self, dual: Tensor, targets: Tensor) -> Tensor:
+        """Return a bound on how much the sum of the probabilities is off one."""
+        clipped = torch.where(targets > 0, dual.clamp(-1, 0), dual.clamp(0, 1))
+        return clipped.sum(1).abs() + gamma(targets.shape[1] + _OPERATIONS) * clipped.abs().sum(1)
 
     def null_intercept(self, targets: Tensor, row_weight: Tensor) -> Tensor:
         """Return the logarithms of the classes' shares, a tiny one for a class that does not occur."""
@@ -530,10 +695,15 @@ def make_loss(loss: str | Loss) -> Loss:
 def as_numbers(targets: Array | Sequence[object]) -> Tensor:
     """Return targets of any kind as a tensor of real numbers."""
     if isinstance(targets, Tensor):
+        targets = check_tensor("targets", targets)
+        if targets.is_complex():
+            raise InvalidInputError(f"expected numeric targets, got {targets.dtype}: encode labels as numbers first")
         return targets
     try:
-        array = np.array(targets)
-    except ValueError:
+        array = np.array(as_array("targets", targets))
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
         raise InvalidInputError(
             "expected targets that form an array, got rows of unequal length: give every row as many entries"
         ) from None
@@ -551,6 +721,11 @@ def _as_columns(targets: Array) -> Tensor:
             f"expected targets of shape (n_rows,) or (n_rows, n_outputs), got {tuple(columns.shape)}"
         )
     return columns[:, None] if columns.ndim == 1 else columns
+
+
+def _entropy(share: Tensor) -> Tensor:
+    """Return a bound on the entropy of a share a of at most ½ and the rest: a − a log a."""
+    return share - torch.xlogy(share, share)
 
 
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:

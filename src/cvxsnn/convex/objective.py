@@ -7,7 +7,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, check_choice, relative_weights
+from ..core.checks import Array, as_real, check_choice, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
@@ -115,7 +115,7 @@ def make_row_weight(rows: Rows, given: Array | None, weighting: TimestepWeightin
         raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")
     weight = steps.repeat(rows.n_rows // len(steps))
     if given is not None:
-        given = torch.as_tensor(given).cpu()
+        given = torch.tensor(as_real("row_weight", given))  # a copy: data may be read-only
         if given.shape != weight.shape:
             raise InvalidInputError(f"expected row_weight of shape {tuple(weight.shape)}, got {tuple(given.shape)}")
         weight = weight * relative_weights("row_weight", given)

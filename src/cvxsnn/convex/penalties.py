@@ -249,7 +249,9 @@ class GroupElasticNet(GroupL2):
 
 
 def _row_norms(matrix: Tensor) -> Tensor:
-    return matrix.square().sum(1).sqrt()
+    largest = matrix.abs().amax(1, keepdim=True)  # squares of multiples of it neither overflow nor vanish
+    unit = torch.where(largest > 0, matrix / largest, matrix)
+    return largest[:, 0] * unit.square().sum(1).sqrt()
 
 
 PENALTIES: Registry[type[Penalty]] = Registry("penalty", Penalty)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import frexp, inf, isfinite
 from typing import Any, Self, TypeVar
 
 import torch
@@ -12,12 +12,16 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
+from ..dictionary.dense import DenseDictionary
 from .losses import Loss, Squared
 from .objective import Head, Objective, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .penalties import Penalty, make_penalty
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
+
+_ORDINARY = 40
+"""Powers of two up to which numbers are left as they are."""
 
 _ROUNDING = 1e-14
 """Share of the dual's mass below which a correlation is only rounding."""
@@ -371,6 +375,27 @@ class ConvexProblem:
         return self._penalised(centred), means
 
     @property
+    def scaled(self) -> tuple["ConvexProblem", float, float]:
+        """The program with numbers around one, and the factors of its targets and of its entries, powers of two.
+
+        Squares of targets or entries beyond a million million may be lost to solvers. Coefficients of the program are
+        those of the scaled one times the first factor over the second, intercept and dual point times the first.
+        Targets are those of squared losses alone; entries those of real columns.
+        """
+        scaled, of_targets, of_entries = self.workspace.get(_scaled, self)
+        l1_strength = self.l1_strength / of_targets / of_entries
+        l2_strength = self.l2_strength / of_entries / of_entries
+        is_same = of_targets == of_entries == 1.0
+        is_lost = any(
+            bool(before) != bool(after) or not isfinite(after)
+            for before, after in ((self.l1_strength, l1_strength), (self.l2_strength, l2_strength))
+        )
+        if is_same or is_lost:
+            return self, 1.0, 1.0
+        scaled = scaled._replace(penalty=self.penalty, l1_strength=l1_strength, l2_strength=l2_strength)
+        return scaled, of_targets, of_entries
+
+    @property
     def critical_strength(self) -> float:
         """A strength at and above which zero coefficients are optimal.
 
@@ -543,6 +568,27 @@ def _centred(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor]:
             means[head.columns] = 0.0
         heads.append(replace(head, targets=head.targets - means[head.columns]))
     return problem.with_heads(tuple(heads)), means
+
+
+def _scaled(problem: ConvexProblem) -> tuple[ConvexProblem, float, float]:
+    of_targets = of_entries = 1.0
+    heads, dictionary = problem.heads, problem.dictionary
+    if all(type(head.loss) is Squared for head in heads):
+        of_targets = _factor(max(float(head.targets.abs().max()) for head in heads))
+        heads = tuple(replace(head, targets=head.targets / of_targets) for head in heads)
+    if isinstance(dictionary, DenseDictionary):
+        of_entries = _factor(dictionary.largest_entry)
+        dictionary = replace(dictionary, values=dictionary.values / of_entries) if of_entries != 1.0 else dictionary
+    scaled = problem._replace(
+        heads=heads, dictionary=dictionary, workspace=Workspace(), row_workspace=problem.row_workspace
+    )
+    return (scaled if of_entries == 1.0 else scaled._replace(row_workspace=Workspace())), of_targets, of_entries
+
+
+def _factor(largest: float) -> float:
+    """Return the power of two next to a number; one for a number that needs no factor."""
+    power = frexp(largest)[1]
+    return 2.0**power if largest and abs(power) > _ORDINARY else 1.0
 
 
 def _null_correlation(problem: ConvexProblem) -> Tensor:

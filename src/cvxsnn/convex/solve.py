@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +48,7 @@ def solve(
     *,
     start: Solution | None = None,
     max_iterations: int | None = None,
+    max_seconds: float = inf,
     strict: bool = False,
 ) -> Solution:
     """Solve a convex program to a certified relative gap.
@@ -67,6 +69,9 @@ def solve(
         better.
     max_iterations : int, optional
         Iterations after which the solver gives up.
+    max_seconds : float
+        Time after which the solver gives up, between two of its iterations: the best point so far is certified, and
+        its status is ``Status.TIME_LIMIT``. The certificate is not part of this time.
     strict : bool
         Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
 
@@ -83,7 +88,7 @@ def solve(
     >>> solution.coef.round(decimals=3).flatten().tolist()
     [1.85, 0.0]
     """
-    run = minimise(problem, tol, solver, start, max_iterations)
+    run = minimise(problem, tol, solver, start, max_iterations, deadline_after(max_seconds))
     (solution,) = finish([run], tol)
     report_gap(solution, tol, strict, stacklevel=3)
     return solution
@@ -98,6 +103,7 @@ def solve_path(
     smallest_ratio: float = 1e-3,
     tol: float = 1e-6,
     solver: str | Solver = "auto",
+    max_seconds: float = inf,
 ) -> RegularizationPath:
     """Solve at many strengths, each started from the one before where the solver can make use of it.
 
@@ -122,6 +128,9 @@ def solve_path(
         The relative gap of each certificate to reach.
     solver : str or Solver
         As for :func:`solve`.
+    max_seconds : float
+        Time for all strengths. Those that are left then have the solution of the one before, with a certificate of
+        their own.
 
     Returns
     -------
@@ -136,7 +145,7 @@ def solve_path(
     >>> path.strengths.round(decimals=4).tolist()
     [1.3333, 0.1333, 0.0133]
     """
-    begin = time.perf_counter()
+    begin, deadline = time.perf_counter(), deadline_after(max_seconds)
     if strengths is None:
         check_positive_int("n_strengths", n_strengths)
         if not 0 < smallest_ratio < 1:
@@ -153,7 +162,8 @@ def solve_path(
     for l2_strength in sorted([problem.l2_strength] if l2_strengths is None else l2_strengths, reverse=True):
         start: Run | None = None
         for strength in sorted(strengths, reverse=True):
-            start = minimise(problem.with_strength(strength, l2_strength), tol, solver, start=start)
+            at_strength = problem.with_strength(strength, l2_strength)
+            start = minimise(at_strength, tol, solver, start=start, deadline=deadline)
             start.recorder.stop()
             runs.append(start)
     solutions: list[Solution] = []
@@ -382,14 +392,22 @@ class Run:
     recorder: Recorder
 
 
+def deadline_after(max_seconds: float) -> float:
+    """Return when a time that begins now is up, as ``time.perf_counter()`` will show it."""
+    if isinstance(max_seconds, (str, bool)) or max_seconds is None or not max_seconds > 0:
+        raise InvalidInputError(f"expected max_seconds above zero, got {max_seconds!r}")
+    return time.perf_counter() + max_seconds
+
+
 def minimise(
     problem: ConvexProblem,
     tol: float,
     solver: str | Solver,
     start: Solution | Run | None = None,
     max_iterations: int | None = None,
+    deadline: float = inf,
 ) -> Run:
-    """Run a solver, on targets that are centred if an intercept allows it."""
+    """Run a solver, on targets that are centred if an intercept allows it, and on numbers around one."""
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     if max_iterations is not None:
@@ -400,8 +418,9 @@ def minimise(
     centred, means = problem.centred
     check_scale(centred)
     begin = None if start is None else _checked_start(problem, start.candidate if isinstance(start, Run) else start)
+    scaled, of_targets, of_entries = centred.scaled
     if begin is not None:
-        begin = begin[0], begin[1] - means
+        begin = begin[0] * (of_entries / of_targets), (begin[1] - means) / of_targets
     # What was optimal on a path before is better than nothing now: a weaker penalty lowers its objective, and not that
     # of zero.
     is_better = (
@@ -409,9 +428,15 @@ def minimise(
         and start.status is Status.CONVERGED
         and start.candidate.problem.l1_strength >= problem.l1_strength
     )
-    run = _minimise(centred, tol, solver, begin, is_better, max_iterations)
-    found = run.candidate
-    return replace(run, candidate=replace(found, problem=problem, intercept=found.intercept + means))
+    run = _minimise(scaled, tol, solver, begin, is_better, max_iterations, deadline)
+    found = replace(
+        run.candidate,
+        problem=problem,
+        coef=run.candidate.coef * (of_targets / of_entries),
+        intercept=run.candidate.intercept * of_targets + means,
+        duals=tuple(of_targets * dual for dual in run.candidate.duals),
+    )
+    return replace(run, candidate=found)
 
 
 def _minimise(
@@ -421,23 +446,33 @@ def _minimise(
     begin: tuple[Tensor, Tensor] | None,
     is_better: bool,
     max_iterations: int | None,
+    deadline: float,
 ) -> Run:
     """Run a solver from where to begin, if that is known to be better than zero coefficients, or found to be."""
     recorder = Recorder()
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     intercept = problem.null_intercept.clone()
+    null = Candidate(problem, coef, intercept, (-problem.row_weight[:, None] * problem.null_dual,))
     if problem.l1_strength >= problem.critical_strength:
-        candidate = Candidate(problem, coef, intercept, (-problem.row_weight[:, None] * problem.null_dual,))
-        return Run(candidate, Status.CONVERGED, "none needed", recorder)
+        return Run(null, Status.CONVERGED, "none needed", recorder)
     # From a start that is worse than nothing, Newton steps may not find the way back.
     if begin is not None and (is_better or _objective(problem, *begin) < _objective(problem, coef, intercept)):
         coef, intercept = begin
     is_negligible = 0 < problem.l1_strength <= _NEGLIGIBLE * problem.critical_strength
     if solver == "auto" and problem.l2_strength and is_negligible:
         ridge = problem.with_strength(0.0)
-        run = _run_parts(ridge, coef, intercept, recorder, tol, solver, max_iterations)
-        return replace(run, candidate=replace(run.candidate, problem=problem))
-    return _run_parts(problem, coef, intercept, recorder, tol, solver, max_iterations)
+        run = _run_parts(ridge, coef, intercept, recorder, tol, solver, max_iterations, deadline)
+        run = replace(run, candidate=replace(run.candidate, problem=problem))
+    else:
+        run = _run_parts(problem, coef, intercept, recorder, tol, solver, max_iterations, deadline)
+    found = run.candidate
+    is_lost = run.status is not Status.CONVERGED or not bool(found.coef.isfinite().all())
+    if is_lost and not _objective(problem, found.coef, found.intercept) <= _objective(problem, coef, intercept):
+        # Rounding has led the solver astray: where it began is better.
+        duals = found.duals + null.duals if coef is null.coef else found.duals
+        status = Status.STALLED if run.status is Status.CONVERGED else run.status
+        return replace(run, candidate=Candidate(problem, coef, intercept, duals), status=status)
+    return run
 
 
 def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
@@ -508,6 +543,7 @@ def _run_parts(
     tol: float,
     solver: str | Solver,
     max_iterations: int | None,
+    deadline: float,
 ) -> Run:
     """Solve the independent parts of a problem one after the other."""
     coef, intercept = coef.clone(), intercept.clone()
@@ -521,6 +557,7 @@ def _run_parts(
             intercept[columns],
             tolerance=_TOLERANCE_LEFT_TO_SOLVER * tol,
             max_iterations=max_iterations or part.solver.max_iterations,
+            deadline=deadline,
             callback=recorder.record,
         )
         coef[:, columns], intercept[columns] = result.coef, result.intercept
@@ -575,6 +612,8 @@ def _check_l2_strength(problem: ConvexProblem) -> None:
 
 
 def _objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> float:
+    if not bool(coef.isfinite().all() and intercept.isfinite().all()):
+        return inf
     return problem.objective(coef, problem.dictionary.matvec(coef) + intercept)
 
 

@@ -1,6 +1,7 @@
 """Checks of arguments that several stages share, and registries of named choices. Each failure is one sentence."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import isfinite
 from numbers import Real
 from typing import Any, TypeVar
@@ -9,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .errors import InvalidInputError
+from .errors import InvalidInputError, InvalidTypeError, first_line
 
 T = TypeVar("T")
+
+_MOST_DIVISORS = 1000
+"""Largest number that a message lists as a divisor."""
 
 Array = npt.NDArray[Any] | torch.Tensor
 """What users hand over: a NumPy array or a tensor."""
@@ -19,7 +23,7 @@ Array = npt.NDArray[Any] | torch.Tensor
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
     return str(value)
 
@@ -31,11 +35,128 @@ def check_positive_int(name: str, value: Any) -> int:
     return int(value)
 
 
+def check_n_jobs(n_jobs: Any) -> None:
+    """Refuse what is no number of workers."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
+        raise InvalidInputError(
+            f"expected n_jobs to be None or an integer other than 0, -1 for one worker per core, got {n_jobs!r}"
+        )
+
+
 def check_number(name: str, value: Any) -> float:
     """Return ``value`` if it is a finite real number."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not isfinite(value):
-        raise InvalidInputError(f"expected {name} to be a finite number, got {value!r}")
-    return float(value)
+    try:
+        if not isinstance(value, (bool, np.bool_)) and isinstance(value, Real) and isfinite(value):
+            return float(value)
+    except OverflowError:  # an integer above all floats
+        pass
+    raise InvalidInputError(f"expected {name} to be a finite number, got {value!r}")
+
+
+def check_bool(name: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError(f"expected {name} to be True or False, got {value!r}")
+    return bool(value)
+
+
+@contextmanager
+def foreign_errors() -> Iterator[None]:
+    """Turn what another library raises about data into an error of ours, with the first line of its message."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        kind = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
+        raise kind(first_line(error).rstrip(":")) from None
+
+
+def as_array(name: str, data: Any) -> Any:
+    """Return tensors and masked arrays as plain arrays, also those in a list, and everything else as it is."""
+    if isinstance(data, (list, tuple)):
+        special = (torch.Tensor, np.ma.MaskedArray)
+        return [as_array(name, part) if isinstance(part, special) else part for part in data]
+    if isinstance(data, torch.Tensor):
+        return _tensor_as_array(name, data)
+    if isinstance(data, np.ndarray) and not data.dtype.isnative:
+        data = data.astype(data.dtype.newbyteorder("="))  # torch knows no other order of bytes
+    if not isinstance(data, np.ma.MaskedArray):
+        return data
+    if np.ma.is_masked(data):
+        raise InvalidInputError(
+            f"expected {name} without masked values, got some: drop or fill them first, "
+            "for example with NaN by np.ma.filled"
+        )
+    return data.data
+
+
+def check_tensor(name: str, data: torch.Tensor) -> torch.Tensor:
+    """Return a dense tensor of numbers, wider where NumPy has no such floats; refuse others."""
+    if data.is_meta or data.is_quantized or data.layout != torch.strided:
+        got = "one without values" if data.is_meta else "a quantised one" if data.is_quantized else str(data.layout)
+        raise InvalidInputError(
+            f"expected {name} as a dense tensor of numbers, got {got}: convert it first, for example by to_dense()"
+        )
+    is_known = data.dtype in (torch.float16, torch.float32, torch.float64) or not data.is_floating_point()
+    return data if is_known else data.double()
+
+
+def _tensor_as_array(name: str, data: torch.Tensor) -> npt.NDArray[Any]:
+    data = check_tensor(name, data.detach()).cpu().resolve_conj().resolve_neg()
+    try:
+        return np.asarray(data.numpy())
+    except (TypeError, RuntimeError):
+        raise InvalidInputError(f"expected {name} as a tensor of numbers, got {data.dtype}: convert it first") from None
+
+
+def as_real(name: str, data: Any) -> npt.NDArray[np.float64]:
+    """Return data as an array of float64; refuse text, times, complex numbers and everything else that is no number."""
+    try:
+        values = np.asarray(as_array(name, data))
+        kind = values.dtype.kind
+        if kind == "O" and not any(isinstance(value, _NO_NUMBERS) for value in values.flat):
+            values, kind = values.astype(np.float64), "f"
+    except (OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"expected {name} to be numbers in rows of equal length, got others: convert them first"
+        ) from None
+    if kind not in "biuf":
+        raise InvalidInputError(
+            f"expected {name} to be real numbers, got {_KINDS.get(kind, values.dtype)}: convert them first"
+        )
+    with np.errstate(over="ignore"):  # wider floats become infinite, which is refused where it matters
+        return np.asarray(values, dtype=np.float64, order="C")  # torch knows no negative strides
+
+
+def as_tensor(name: str, data: Any) -> torch.Tensor:
+    """Return real numbers as a tensor of their own type, where they are, and other data than tensors as a copy."""
+    try:
+        tensor = data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(as_array(name, data), order="C"))
+    except (RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"expected {name} to be numbers in rows of equal length, got others: convert them first"
+        ) from None
+    if tensor.is_complex():
+        raise InvalidInputError(f"expected {name} to be real numbers, got {tensor.dtype}: convert them first")
+    return check_tensor(name, tensor)
+
+
+_NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
+
+_KINDS = {
+    "U": "text",
+    "S": "bytes",
+    "M": "times",
+    "m": "differences of times",
+    "V": "records",
+    "O": "objects",
+    "c": "complex ones (Complex data not supported)",  # in scikit-learn's words, which its checks expect
+}
 
 
 def check_sequences(inputs: Array, name: str = "inputs") -> None:
@@ -72,10 +193,11 @@ def relative_weights(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 def check_divides(name: str, value: Any, total: int, unit: str) -> int:
     """Return ``value`` if it shares ``total`` things, called ``unit``, out equally."""
-    divisors = [divisor for divisor in range(1, total + 1) if total % divisor == 0]
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value not in divisors:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1 or total % int(value):
+        divisors = [str(divisor) for divisor in range(1, min(total, _MOST_DIVISORS) + 1) if total % divisor == 0]
+        more = [] if total <= _MOST_DIVISORS else ["..."]
         raise InvalidInputError(
-            f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {', '.join(map(str, divisors))}"
+            f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {', '.join(divisors + more)}"
         )
     return int(value)
 
@@ -87,9 +209,13 @@ def check_device(device: Any) -> torch.device:
     try:
         place = torch.device(device)
     except (RuntimeError, TypeError):
-        raise InvalidInputError(f"expected a device such as 'cpu', 'cuda' or 'auto', got {device!r}") from None
+        place = None
+    if place is None or place.type not in ("cpu", "cuda"):
+        raise InvalidInputError(f"expected a device such as 'cpu', 'cuda' or 'auto', got {device!r}")
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError("expected a machine with a CUDA device, found none: use device='cpu'")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise InvalidInputError(f"expected one of {torch.cuda.device_count()} CUDA devices, got {device!r}")
     return place
 
 

@@ -6,7 +6,7 @@ A message is one sentence: what was expected, what came, what to do next.
 
 def first_line(error: BaseException) -> str:
     """Return the first line of another library's error, so that a message of ours stays one sentence."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class CvxsnnError(Exception):
@@ -15,6 +15,10 @@ class CvxsnnError(Exception):
 
 class InvalidInputError(CvxsnnError, ValueError):
     """An argument or a data array cannot mean anything here."""
+
+
+class InvalidTypeError(InvalidInputError, TypeError):
+    """An argument or a data array has a type that cannot mean anything here."""
 
 
 class DataFileError(CvxsnnError, OSError):
@@ -47,6 +51,10 @@ class MissingLibraryError(CvxsnnError, ImportError):
 
 class ConvergenceWarning(UserWarning):
     """A solve stopped before its certificate reached the tolerance."""
+
+
+class OtherDataWarning(UserWarning):
+    """A model was certified on other data than those that it was fitted to."""
 
 
 class LossyExchangeWarning(UserWarning):

@@ -5,6 +5,7 @@ Whoever is about to allocate a large array calls :func:`check_fits` first, and t
 
 import os
 import re
+from math import inf
 from pathlib import Path
 
 import torch
@@ -73,6 +74,8 @@ def check_fits(
 
 def format_bytes(n_bytes: float) -> str:
     """Return a number of bytes as text, in binary units."""
+    if n_bytes > 2**100:
+        return "far more than any machine has"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if n_bytes < 1024:
             return f"{n_bytes:.3g} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
@@ -83,7 +86,7 @@ def format_bytes(n_bytes: float) -> str:
 def parse_bytes(text: str) -> int:
     """Return the number of bytes in a string such as 64GB, 1.5 TiB or 4096."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGTP])(i?)B?|B)?\s*", text, re.IGNORECASE)
-    if found is None or float(found[1]) == 0:
+    if found is None or not 0 < float(found[1]) < inf:
         raise InvalidInputError(f"expected an amount of memory such as 64GB or 16GiB, got {text!r}")
     power = "KMGTP".index(found[2].upper()) + 1 if found[2] else 0
     return int(float(found[1]) * (1024 if found[3] else 1000) ** power)

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
 import cloudpickle
@@ -18,13 +19,15 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 
-from .errors import InvalidInputError
+from .checks import check_n_jobs
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 _MAX_FAILURES = 3
 """Failures of workers in a row, with no result in between, after which tasks are not submitted again."""
+
+_setting_threads = Lock()
 
 
 class Shared(Generic[Value]):
@@ -87,10 +90,7 @@ def run_tasks(
     should_stop : function
         Once it returns True, no further task is submitted; those that were are finished.
     """
-    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
-        raise InvalidInputError(
-            f"expected n_jobs to be None or an integer other than 0, -1 for one worker per core, got {n_jobs!r}"
-        )
+    check_n_jobs(n_jobs)
     if effective_n_jobs(n_jobs) == 1:
         for number, task in enumerate(tasks):
             if should_stop():
@@ -139,9 +139,17 @@ def _make_parallel(n_jobs: int | None) -> Parallel:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread, so that floating-point sums have one order on every machine."""
+    """Use one thread, so that floating-point sums have one order on every machine; other threads keep theirs."""
     n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if n_threads == 1:
+        yield
+        return
+    with _setting_threads:
+        torch.set_num_threads(1)
+        # torch has a number for each thread that has computed, and one for all that have not: the second is put back.
+        helper = Thread(target=torch.set_num_threads, args=(n_threads,))
+        helper.start()
+        helper.join()
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ from multiprocessing import parent_process
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -120,7 +121,7 @@ class ShownProgress:
     def __init__(
         self, verbose: Any, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        if verbose not in (True, False, "auto"):
+        if not isinstance(verbose, (int, np.bool_, str)) or verbose not in (True, False, "auto"):
             raise InvalidInputError(f"expected verbose to be True, False or 'auto', got {verbose!r}")
         self._shown: ProgressBar | LogLines | None = None
         if verbose and _can_draw(console := console or Console(stderr=True)):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, check_positive_int
+from ..core.checks import Array, as_tensor, check_positive_int
 from ..core.errors import InvalidInputError
 
 __all__ = ["mel_spectrogram", "speech_features"]
@@ -150,14 +150,13 @@ def _points(name: str, seconds: float, sample_rate: int) -> int:
 
 
 def _as_sound(waveform: Array) -> Tensor:
-    # torch.tensor copies: arrays read from files are often read-only, of which from_numpy warns.
-    sound = waveform if isinstance(waveform, Tensor) else torch.tensor(np.asarray(waveform))
+    sound = as_tensor("waveform", waveform)
     if sound.ndim not in (1, 2) or 0 in sound.shape:
         raise InvalidInputError(
             f"expected a waveform of shape (n_points,) or (n_samples, n_points), got {tuple(sound.shape)}: "
             "mix channels down to one, for example with waveform.mean(-1)"
         )
-    if sound.is_complex() or not bool(torch.isfinite(sound).all()):
+    if not bool(torch.isfinite(sound).all()):
         raise InvalidInputError("expected a waveform of finite real numbers, got others")
     return sound if sound.dtype == torch.float64 else sound.to(torch.float32)
 

@@ -6,11 +6,10 @@ Arrays stay arrays and tensors stay tensors, on their device and in their float 
 import math
 from typing import Literal, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, check_choice, check_positive_int, check_sequences
+from ..core.checks import Array, as_tensor, check_choice, check_positive_int, check_sequences
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
 
@@ -134,10 +133,7 @@ def encode_delta(sequences: _Values, threshold: float) -> _Values:
 
 
 def _as_float(values: Array) -> Tensor:
-    # torch.tensor copies: from_numpy warns of arrays that are read-only.
-    tensor = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
-    if tensor.is_complex():
-        raise InvalidInputError(f"expected real numbers to encode, got {tensor.dtype}")
+    tensor = as_tensor("values", values)
     return tensor if tensor.is_floating_point() else tensor.to(torch.float32)
 
 

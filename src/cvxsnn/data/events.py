@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..core.checks import check_positive_int
+from ..core.checks import as_array, check_positive_int
 from ..core.errors import InvalidInputError
 
 MOST_VALUES = 2**30
@@ -75,7 +75,9 @@ def sequences_from_events(
 
 def _checked(number: int, recording: Any, n_channels: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     try:
-        times, channels = (np.asarray(part) for part in recording)
+        times, channels = (np.asarray(as_array(f"recording {number}", part)) for part in recording)
+    except InvalidInputError:
+        raise
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"expected recording {number} to be a pair of times and channels, got {type(recording).__name__}"

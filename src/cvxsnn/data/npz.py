@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ..core.errors import DataFileError, InvalidInputError, first_line
+from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.memory import check_fits
 
 _NAMES = {"X": ("X", "inputs"), "y": ("y", "targets", "labels"), "lengths": ("lengths",), "weight": ("sample_weight",)}
 
@@ -40,11 +42,13 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise DataFileError(f"expected an archive with arrays X and y in {path}, got a single array")
+            needed = sum(member.file_size for member in archive.zip.infolist())
+            check_fits(needed, "cpu", f"what is packed in {path}", "divide it")
             members = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
     except _UNREADABLE as error:
-        if isinstance(error, DataFileError):
+        if isinstance(error, CvxsnnError):
             raise
         raise DataFileError(
             f"expected a NumPy archive (np.savez) of numbers or strings, but {path} is something else: "
@@ -56,13 +60,28 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
         wanted = "X and y" if needs_targets else "X"
         raise DataFileError(f"expected arrays {wanted} in {path}, got {sorted(arrays)}: save them with np.savez")
     inputs: Any = found["X"]
+    _check_array("X", inputs, "biuf", "numbers (bool, int or float)", "convert it before np.savez")
+    if found["y"] is not None:
+        _check_array("y", found["y"], "biufU", "numbers or text", "save text as y.astype(str)")
+    if found["weight"] is not None:
+        _check_array("sample_weight", found["weight"], "biuf", "numbers", "convert it before np.savez")
     if found["lengths"] is not None:
         lengths = found["lengths"]
-        if inputs.ndim != 3 or lengths.shape != inputs.shape[:1] or lengths.dtype.kind not in "iu":
+        if inputs.ndim != 3 or not len(inputs) or lengths.shape != inputs.shape[:1] or lengths.dtype.kind not in "iu":
             raise InvalidInputError(
-                f"expected one integer length for each sequence of X, got {lengths.dtype} of shape {lengths.shape}"
+                f"expected one integer length for each sequence of X, got {lengths.dtype} of shape {lengths.shape} for "
+                f"X of shape {inputs.shape}"
             )
         if lengths.min() < 1 or lengths.max() > inputs.shape[1]:
             raise InvalidInputError(f"expected lengths from 1 to {inputs.shape[1]}, got up to {lengths.max()}")
         inputs = [sequence[:length] for sequence, length in zip(inputs, lengths, strict=True)]
     return inputs, found["y"], found["weight"]
+
+
+def _check_array(name: str, array: npt.NDArray[Any], kinds: str, content: str, remedy: str) -> None:
+    """Refuse an array of another kind, a single value, or nothing."""
+    if array.dtype.kind not in kinds or array.ndim == 0 or array.size == 0:
+        raise InvalidInputError(
+            f"expected an array {name} of {content}, one or more per sample, got {array.dtype} of shape {array.shape}: "
+            f"{remedy}"
+        )

@@ -1,5 +1,6 @@
 """Sequences of equal or unequal length as one value, and what a model is trained on: sequences with targets."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -9,7 +10,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, check_sequences
+from ..core.checks import (
+    Array,
+    as_array,
+    as_real,
+    as_tensor,
+    check_number,
+    check_positive_int,
+    check_sequences,
+    check_tensor,
+)
 from ..core.errors import InvalidInputError
 from .tasks import SequenceData
 
@@ -83,8 +93,7 @@ class Sequences:
         >>> Sequences.from_raw([np.ones((4, 3)), np.ones((2, 3))])
         Sequences(2 × 4 steps × 3 features, lengths 2 to 4)
         """
-        if isinstance(data, Tensor):
-            data = data.detach().cpu().numpy()
+        data = as_array("sequences", data)
         if isinstance(data, np.ndarray) and data.dtype != object:
             return Sequences(torch.from_numpy(_as_float64(data)))
         return _pad(as_matrices(data))
@@ -195,7 +204,7 @@ class TrainingSet:
         """Check shapes."""
         object.__setattr__(self, "sequences", Sequences.of(self.sequences))
         if self.sample_weight is not None:
-            weight = torch.as_tensor(self.sample_weight, dtype=torch.float64)
+            weight = torch.tensor(as_real("sample_weight", self.sample_weight))  # a copy: data may be read-only
             if tuple(weight.shape) != (len(self),):
                 raise InvalidInputError(
                     f"expected one sample weight for each of {len(self)} sequences, got shape {tuple(weight.shape)}"
@@ -262,6 +271,108 @@ class TrainingSet:
             The same values.
         """
         return type(self)(self.sequences.to(device), self.targets, self.sample_weight)
+
+
+@dataclass(frozen=True)
+class DataFingerprint:
+    """What a model remembers of its training data, to tell later whether it is given the same.
+
+    Padding, the unit of the weights, and differences of inputs below what neurons can tell apart make no difference.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of sequences.
+    inputs : str
+        A hash of the sequences.
+    targets : str
+        A hash of the targets.
+    samples : str
+        A hash of the pairs of both that does not depend on their order.
+    weights : float
+        A mean of fixed numbers by the weights of the sequences.
+    """
+
+    n_samples: int
+    inputs: str
+    targets: str
+    samples: str
+    weights: float
+
+    def __post_init__(self) -> None:
+        """Check the types."""
+        check_positive_int("n_samples", self.n_samples)
+        check_number("weights", self.weights)
+        if not all(isinstance(own, str) for own in (self.inputs, self.targets, self.samples)):
+            raise InvalidInputError("expected hashes of training data as text, got other types")
+
+    @classmethod
+    def of(cls, data: TrainingSet) -> "DataFingerprint":
+        """Return the fingerprint of a training set.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            The data.
+
+        Returns
+        -------
+        DataFingerprint
+            Its fingerprint.
+        """
+        n_samples, lengths = len(data), data.sequences.lengths
+        ends = [data.sequences.n_steps] * n_samples if lengths is None else lengths.tolist()
+        inputs = []
+        for start in range(0, n_samples, _HASHED_ROWS):
+            block = data.inputs[start : start + _HASHED_ROWS].cpu().double().numpy()
+            with np.errstate(over="ignore"):
+                block = np.round(block * 2.0**16) + 0.0  # the resolution of neurons, and no zero with a sign
+            inputs += [_hash(row[:end]) for row, end in zip(block, ends[start:], strict=False)]
+        columns = [as_real("targets", own).reshape(n_samples, -1) for own in data.targets.values()]
+        targets = [_hash(row) for row in np.hstack(columns) + 0.0]
+        weight = np.ones(n_samples) if data.sample_weight is None else data.sample_weight.cpu().numpy()
+        places = np.modf(np.arange(1, n_samples + 1) * 0.6180339887498949)[0]
+        return cls(
+            n_samples,
+            _hash(*inputs),
+            _hash(*targets),
+            _hash(*sorted(own + target for own, target in zip(inputs, targets, strict=True))),
+            float(weight @ places / weight.sum()),
+        )
+
+    def differences(self, other: "DataFingerprint") -> list[str]:
+        """Return in words what differs from other data.
+
+        Parameters
+        ----------
+        other : DataFingerprint
+            The fingerprint of the other data.
+
+        Returns
+        -------
+        list of str
+            What differs; empty if nothing does.
+        """
+        if other.n_samples != self.n_samples:
+            return [f"the number of samples ({other.n_samples} instead of {self.n_samples})"]
+        if self.samples == other.samples and (self.inputs, self.targets) != (other.inputs, other.targets):
+            return ["the order of the samples"]
+        found = [name for name in ("inputs", "targets") if getattr(self, name) != getattr(other, name)]
+        if abs(self.weights - other.weights) > 1e-9:
+            found.append("sample weights")
+        return found
+
+
+_HASHED_ROWS = 4096
+"""Sequences that are copied at once."""
+
+
+def _hash(*parts: Any) -> str:
+    """Return a hash of arrays with their shapes, or of texts."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else f"{part.shape}".encode() + part.tobytes())
+    return digest.hexdigest()
 
 
 def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Generator, n_samples: int) -> Tensor:
@@ -339,14 +450,20 @@ def window_shares(n_windows: int, n_steps: int, lengths: Tensor, dtype: torch.dt
 
 def as_inputs(inputs: Array) -> Tensor:
     """Return inputs as a checked tensor of shape (n_samples, n_steps, n_features), on the device where they are."""
-    if not isinstance(inputs, Tensor):
+    if isinstance(inputs, Tensor):
+        inputs = check_tensor("inputs", inputs)
+    else:
         try:
-            inputs = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
-        except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
+            inputs = torch.from_numpy(np.require(as_array("inputs", inputs), requirements=["C", "W"]))
+        except (TypeError, ValueError) as error:  # torch knows no arrays of objects, and NumPy makes no ragged ones
+            if isinstance(error, InvalidInputError):
+                raise
             raise InvalidInputError(
                 "expected numbers in sequences of equal length, as one array (n_samples, n_steps, n_features), got "
                 "ragged or other ones: pad short sequences at the end and pass Sequences(inputs, lengths)"
             ) from None
+    if inputs.is_complex():
+        raise InvalidInputError(f"expected inputs to be real numbers, got {inputs.dtype}: convert them first")
     check_sequences(inputs)
     return inputs.byte() if inputs.dtype == torch.bool else inputs
 
@@ -355,7 +472,7 @@ def _as_lengths(lengths: Array | None, inputs: Tensor) -> Tensor | None:
     """Return checked lengths on the device of the inputs; None if every sequence fills its array."""
     if lengths is None:
         return None
-    lengths = torch.as_tensor(lengths)
+    lengths = as_tensor("lengths", lengths)
     n_samples, n_steps, _ = inputs.shape
     if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or tuple(lengths.shape) != (n_samples,):
         raise InvalidInputError(
@@ -371,8 +488,7 @@ def _as_lengths(lengths: Array | None, inputs: Tensor) -> Tensor | None:
 
 def as_matrices(data: Any) -> list[npt.NDArray[np.float64]]:
     """Return whatever a user passes as one matrix of shape (n_steps_i, n_features) per sequence; it may have NaN."""
-    if isinstance(data, Tensor):
-        data = data.detach().cpu().numpy()
+    data = as_array("sequences", data)
     if isinstance(data, np.ndarray) and data.dtype != object:
         return list(_as_real(data))
     parts = [as_matrix(number, part) for number, part in enumerate(data)]
@@ -406,17 +522,10 @@ def _pad(parts: Sequence[npt.NDArray[np.float64]]) -> Sequences:
 
 def as_matrix(key: Any, part: Any) -> npt.NDArray[np.float64]:
     """Return one sequence as numbers of shape (n_steps, n_features); ``key`` names it in messages."""
-    matrix: npt.NDArray[np.float64]
-    try:
-        if hasattr(part, "iloc"):  # a DataFrame, whose missing values may be pandas' own
-            matrix = part.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            matrix = np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"expected sequence {key!r} to be numbers of shape (n_steps, n_features), got other things or steps of "
-            "unequal size"
-        ) from None
+    if hasattr(part, "iloc"):  # a table, whose missing values may be pandas' own
+        kinds = {dtype.kind for dtype in (part.dtypes if part.ndim == 2 else [part.dtype])}
+        part = part.to_numpy(dtype=np.float64 if kinds <= {*"biuf"} else object, na_value=np.nan)
+    matrix = as_real(f"sequence {key!r}", part)
     if matrix.ndim != 2:
         raise InvalidInputError(f"expected sequence {key!r} to have shape (n_steps, n_features), got {matrix.shape}")
     return matrix
@@ -427,7 +536,9 @@ def _as_real(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         raise InvalidInputError(f"expected sequences of real numbers, got {data.dtype}")
     if 0 in data.shape:
         raise InvalidInputError(f"expected non-empty sequences, got shape {data.shape}")
-    return data.astype(np.float64, copy=False)
+    # Wider floats become infinite, which is refused. Torch knows no negative strides, and warns of read-only arrays.
+    with np.errstate(over="ignore"):
+        return np.require(data, np.float64, ["C", "W"])
 
 
 def _as_float64(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -17,9 +17,6 @@ from .tables import TableSequences, check_columns, list_names, numbers_of, seque
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
 
-_UNREADABLE = (ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, ValueError, Warning)
-"""What pandas and pyarrow raise on damaged or other files."""
-
 
 def is_table_file(path: Path) -> bool:
     """Return whether the name of a file says that it is a CSV or Parquet table."""
@@ -118,7 +115,7 @@ def read_table(path: Path, text: str | None = None) -> Any:
         table = pandas.read_parquet(path) if is_parquet else _read_csv(pandas, path, text)
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
-    except _UNREADABLE as error:
+    except Exception as error:  # pandas, pyarrow and what unpacks compressed files have errors of many kinds
         kind = "a Parquet table" if is_parquet else "a CSV table with the names of its columns in the first line"
         raise DataFileError(f"expected {kind}, but {path} cannot be read as one: {first_line(error)}") from None
     if not len(table):

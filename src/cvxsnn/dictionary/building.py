@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..core import bits
-from ..core.checks import Array, check_positive_int
+from ..core.checks import Array, as_array, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..core.memory import NEGLIGIBLE, check_fits
 from ..data.sequences import Sequences
@@ -185,7 +185,9 @@ def _pack_columns(spikes: Tensor) -> Tensor:
 def _checked_binary(columns: Array) -> Tensor:
     if not isinstance(columns, Tensor):
         try:
-            columns = torch.from_numpy(np.require(columns, requirements=["C", "W"]))
+            columns = torch.from_numpy(np.require(as_array("columns", columns), requirements=["C", "W"]))
+        except InvalidInputError:
+            raise
         except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
             raise InvalidInputError(
                 "expected a WitnessSet or a 0/1 array of shape (n_rows, n_columns), got rows of unequal length or no "

@@ -7,6 +7,7 @@ from dataclasses import fields
 import numpy as np
 from torch import Tensor
 
+from ..neurons import HiddenLayer
 from ..witnesses import WitnessSet
 
 
@@ -24,10 +25,13 @@ def fingerprint(parts: Iterable[Tensor | str | None]) -> str:
 
 def fingerprint_witnesses(witnesses: WitnessSet | None) -> str:
     """Return the fingerprint of what decides the spikes; where the witnesses came from does not count."""
-    if witnesses is None:
-        return "none"
+    return "none" if witnesses is None else fingerprint_layers(witnesses.layers)
+
+
+def fingerprint_layers(layers: Iterable[HiddenLayer]) -> str:
+    """Return the fingerprint of hidden layers."""
     parts: list[Tensor | str | None] = []
-    for layer in witnesses.layers:
+    for layer in layers:
         parts.append(type(layer).__name__)
         for field in fields(layer):
             value = getattr(layer, field.name)

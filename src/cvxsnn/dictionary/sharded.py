@@ -5,11 +5,11 @@ is written last and lists the shards. A shard is a :class:`SpikeDictionary` of i
 is in use, so a product holds one shard and what has an entry for each row or each atom, and nothing else.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +18,7 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
-from ..core.storage import read_tensors, write_tensors
+from ..core.storage import make_folder, read_tensors, write_tensors
 from ..witnesses import WitnessSet
 from .base import Readout
 from .blocks import Batch, Block, iterate_blocks, map_in_order
@@ -391,7 +391,7 @@ def stream_dictionary(
     readout = str(parsed)
     check_positive_int("shard_rows", shard_rows)
     folder = Path(folder)
-    _prepare(folder)
+    make_folder(folder, "a dictionary")
     origin = fingerprint([fingerprint_witnesses(witnesses), readout, str(shard_rows)])
     targets: list[Tensor] = []
 
@@ -443,16 +443,28 @@ def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> 
         The targets, in memory.
     """
     folder = Path(folder)
-    index, header = read_tensors(folder / _INDEX, _INDEX_KIND)
-    if witnesses is not None and fingerprint_witnesses(witnesses) != header["witnesses"]:
+    path = folder / _INDEX
+    index, header = read_tensors(path, _INDEX_KIND)
+    if witnesses is not None and fingerprint_witnesses(witnesses) != header.get("witnesses"):
         raise InvalidInputError(f"expected the witnesses that made the spikes in {folder}, got others")
-    targets = []
-    for number, source in enumerate(header["sources"]):
-        path = folder / _shard_name(number)
-        shard, own = read_tensors(path, _SHARD_KIND)
-        if own["source"] != source:
-            raise DataFileError(f"expected {path} to belong to {folder / _INDEX}, it does not: write the folder anew")
-        targets.append(shard["targets"])
+    targets: list[Tensor] = []
+    try:
+        _check_index(index, header)
+        for number, source in enumerate(header["sources"]):
+            path = folder / _shard_name(number)
+            shard, own = read_tensors(path, _SHARD_KIND)
+            _check_shard(shard, own, len(index[_ATOMS]), header["readout"])
+            like = [*targets[:1], shard["targets"]][0]
+            if (own["source"], own["n_rows"]) != (source, int(index["shard_rows"][number])) or (
+                (shard["targets"].dtype, shard["targets"].shape[1:]) != (like.dtype, like.shape[1:])
+            ):
+                raise InvalidInputError(f"it does not belong to {folder / _INDEX}")
+            targets.append(shard["targets"])
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise DataFileError(
+            f"expected a part of one dictionary in {path}, got another file ({first_line(error)}): write the folder "
+            "anew"
+        ) from None
     dictionary = ShardedDictionary(
         folder,
         tuple(index["shard_rows"].tolist()),
@@ -463,6 +475,43 @@ def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> 
         header["n_steps"],
     )
     return dictionary, torch.cat(targets)
+
+
+def _check_index(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Refuse what does not describe shards and their columns."""
+    parse_readout(header["readout"]).check_length(check_positive_int("n_steps", header["n_steps"]))
+    rows, sources = tensors["shard_rows"], header["sources"]
+    if not isinstance(sources, list) or not sources:
+        raise InvalidInputError("expected a list of shards, got none")
+    _check_places("shard_rows", rows, len(sources), 2**62)
+    columns = tensors[_COLUMNS]
+    _check_places(_COLUMNS, columns, len(columns), len(tensors[_ATOMS]))
+    _check_places(_ATOMS, tensors[_ATOMS], len(tensors[_ATOMS]), len(columns))
+    if not torch.equal(tensors[_ATOMS][columns], torch.arange(len(columns))):
+        raise InvalidInputError("expected the first column of each atom, got others")
+
+
+def _check_shard(tensors: Mapping[str, Tensor], header: Mapping[str, Any], n_columns: int, readout: Readout) -> None:
+    """Refuse what cannot be the spikes of some rows."""
+    parsed = parse_readout(readout)
+    n_rows, n_steps = (check_positive_int(name, header[name]) for name in ("n_rows", "n_steps"))
+    packed, n_samples = tensors["packed"], n_rows // (n_steps if parsed.kind == "all" else 1)
+    shape = (parsed.n_planes(n_steps), bits.packed_bytes(n_rows))
+    if packed.dtype != torch.uint8 or tuple(packed.shape[1:]) != shape or len(tensors["targets"]) != n_samples:
+        raise InvalidInputError(f"expected the spikes and the targets of {n_rows} rows, got others")
+    _check_places(_ATOMS, tensors[_ATOMS], n_columns, len(packed))
+    if parsed.kind == "mean":
+        _check_places("lengths", tensors["lengths"], n_rows, n_steps + 1)
+
+
+def _check_places(name: str, value: Tensor, size: int, limit: int) -> None:
+    """Refuse what is not so many whole numbers from 0 to ``limit - 1``."""
+    if tuple(value.shape) != (size,) or value.dtype != torch.int64 or not size:
+        raise InvalidInputError(
+            f"expected {name} to be {size} whole numbers, got {value.dtype} of {tuple(value.shape)}"
+        )
+    if not 0 <= int(value.min()) <= int(value.max()) < limit:
+        raise InvalidInputError(f"expected {name} from 0 to {limit - 1}, got others")
 
 
 class _Shard(NamedTuple):
@@ -479,7 +528,7 @@ def _write_shard(
 ) -> _Shard:
     """Write one shard, unless it is there."""
     source = fingerprint([origin, block.sequences.inputs, block.targets, block.sequences.lengths])
-    found = _finished(path, source, restart)
+    found = _finished(path, source, restart, witnesses.n_witnesses * parse_readout(readout).n_windows, readout)
     if found is not None:
         return found
     dictionary = block.dictionary(witnesses, readout)
@@ -491,13 +540,17 @@ def _write_shard(
     return shard
 
 
-def _finished(path: Path, source: str, restart: bool) -> _Shard | None:
+def _finished(path: Path, source: str, restart: bool, n_columns: int, readout: Readout) -> _Shard | None:
     """Return a shard that exists already; None if it does not, or is damaged."""
     try:
         tensors, header = read_tensors(path, _SHARD_KIND)
     except DataFileError:
         return None
-    if header["source"] == source:
+    if header.get("source") == source:
+        try:
+            _check_shard(tensors, header, n_columns, readout)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return None
         return _Shard(header["n_rows"], header["n_steps"], tensors[_ATOMS], source)
     if restart:
         return None
@@ -505,18 +558,6 @@ def _finished(path: Path, source: str, restart: bool) -> _Shard | None:
         f"expected a new folder or one that was begun with these witnesses and sequences, but {path} is of others: "
         "choose another folder, or pass restart=True to overwrite it"
     )
-
-
-def _prepare(folder: Path) -> None:
-    """Make the folder, and clear away what an interrupted process had half written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for leftover in (*folder.glob(".shard-*"), *folder.glob(f".{_INDEX}.*")):
-            leftover.unlink()
-    except OSError as error:
-        raise DataFileError(
-            f"expected a folder at {folder}, got: {error.strerror or error}; choose another place"
-        ) from error
 
 
 def _shard_name(number: int) -> str:

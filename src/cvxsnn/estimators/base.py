@@ -1,8 +1,9 @@
 """What classifier and regressor have in common: parameters, data, and how they are fitted and certified."""
 
 import time
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from ..convex import Certificate, solve
 from ..convex.objective import Objective
-from ..core.checks import check_choice, check_device, relative_weights
-from ..core.errors import InvalidInputError
+from ..core.checks import as_real, check_device, foreign_errors, relative_weights
+from ..core.errors import InvalidInputError, OtherDataWarning
 from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
-from ..data.sequences import Sequences, TrainingSet, stratified_order
+from ..data.sequences import DataFingerprint, Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.packed import parse_readout
 from ..network.energy import count_operations
@@ -38,7 +39,7 @@ from ..witnesses.delayed import N_CALIBRATION, log_calibration
 from ..witnesses.family import has_delays, is_reproducible
 from .choices import EstimatorChoices
 from .history import History, StageSummary, summarise_mixture, summarise_stage
-from .inputs import feature_scale, read_inputs, refuse_long_table
+from .inputs import count_samples, feature_scale, read_inputs, refuse_long_table, standardise
 from .pickling import PickledNetwork, PickledProof
 from .summary import ModelSummary
 
@@ -69,6 +70,8 @@ class FittedState:
         Whether the targets of a regressor had one axis.
     probability_scale : float or None
         What scores are multiplied by before they become probabilities, where that was fitted.
+    fingerprint : DataFingerprint or None
+        The fingerprint of the training data; files of earlier versions have none.
     """
 
     network: SpikingNetwork
@@ -80,6 +83,7 @@ class FittedState:
     classes: npt.NDArray[Any] | None
     is_flat: bool
     probability_scale: float | None = None
+    fingerprint: DataFingerprint | None = None
 
 
 class SpikingEstimator(EstimatorChoices, ABC):
@@ -90,9 +94,12 @@ class SpikingEstimator(EstimatorChoices, ABC):
     network_: SpikingNetwork
     certificate_: Certificate | None
     history_: History
+    _fingerprint: DataFingerprint | None = None
 
     def certify(self, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
         """Certify again, from the data that the model was fitted to, how good its read-out is.
+
+        An :class:`OtherDataWarning` says what differs if the data are others. The certificate holds for the data given.
 
         Parameters
         ----------
@@ -108,7 +115,11 @@ class SpikingEstimator(EstimatorChoices, ABC):
         Certificate
             Bounds on the optimum over the sampled neurons.
         """
-        return self._checked_proof().certify(self._training_set(X, y, sample_weight))
+        proof = self._checked_proof()
+        found, stated = proof.certify(self._same_data(X, y, sample_weight)), proof.certificate
+        if self._fingerprint is None and abs(found.primal - stated.primal) > 1e-9 * max(1.0, abs(stated.primal)):
+            _warn_of_other_data([f"the objective ({found.primal:.6g} instead of {stated.primal:.6g})"])
+        return found
 
     def certify_complete(
         self, X: Any, y: Any, sample_weight: Any = None, *, max_seconds: float = 60.0
@@ -133,7 +144,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         CompleteCertificate
             Bounds on the optimum over all such neurons.
         """
-        return certify_complete(self._checked_proof(), self._training_set(X, y, sample_weight), max_seconds=max_seconds)
+        return certify_complete(self._checked_proof(), self._same_data(X, y, sample_weight), max_seconds=max_seconds)
 
     def with_refitted_readout(
         self,
@@ -161,7 +172,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             The copy.
         """
         twin = copy(self)
-        twin.network_, twin._proof = refit(self._checked_proof(), self._training_set(X, y, sample_weight))
+        twin.network_, twin._proof = refit(self._checked_proof(), self._same_data(X, y, sample_weight))
         twin.certificate_ = twin._proof.certificate
         return twin
 
@@ -212,6 +223,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             classes=getattr(self, "classes_", None),
             is_flat=getattr(self, "_is_flat", True),
             probability_scale=getattr(self, "_probability_scale", None),
+            fingerprint=self._fingerprint,
         )
 
     def _restore(self, state: FittedState) -> None:
@@ -219,7 +231,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         self.network_, self._proof, self.history_ = state.network, state.proof, History()
         self.certificate_ = None if state.proof is None else state.proof.certificate
         self.n_features_in_, self._is_sequential = state.network.n_features, state.is_sequential
-        self._mean, self._scale = state.mean, state.scale
+        self._mean, self._scale, self._fingerprint = state.mean, state.scale, state.fingerprint
         if state.feature_names is not None:
             self.feature_names_in_ = state.feature_names
         if state.classes is None:
@@ -263,13 +275,11 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """Train on the data; what is held out for validation is stratified by ``labels``."""
         with ShownProgress(self.verbose) as progress:
             self._train(data, objective, labels, progress)
+        self._fingerprint = DataFingerprint.of(data)
 
     def _train(
         self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None, progress: ShownProgress
     ) -> None:
-        check_choice("method", self.method, tuple(METHODS))
-        if not 0 < self.validation_fraction < 1:
-            raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
         seed, family, sparsity = self._seed(), None, self._sparsity()
         earlier: tuple[StageSummary, ...] = ()
@@ -336,32 +346,53 @@ class SpikingEstimator(EstimatorChoices, ABC):
             self._mean, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
             if self.standardize:
                 self._mean, self._scale = feature_scale(sequences, sample_weight)
-        scaled = (sequences.inputs.numpy() - self._mean) / self._scale
+        scaled = standardise(sequences.inputs.numpy(), self._mean, self._scale)
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
     def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
         """Return checked data as a training set; ``reset`` learns what to expect of them later."""
+        self._check_parameters()
         refuse_long_table(X, y)
+        y = self._read_targets(y)
         weight = self._weights(X, y, sample_weight)
-        if weight is not None and y is not None and not weight.all():
-            check_lengths(_num_samples(X), _num_samples(y))
+        if weight is not None and not weight.all():
+            check_lengths(count_samples(X), len(y))
             counted = np.flatnonzero(weight)  # the others are as good as not there
             X = list(X.values()) if isinstance(X, Mapping) else X
-            X, y, weight = _safe_indexing(X, counted), _safe_indexing(y, counted), weight[counted]
+            with foreign_errors():
+                X = _safe_indexing(X, counted)
+            y, weight = y[counted], weight[counted]
         sequences = self._inputs(X, reset, weight)
         targets = self._targets(y, reset)
         check_lengths(len(sequences), len(targets))
         return TrainingSet(sequences, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight))
 
-    def _weights(self, X: Any, y: Any, sample_weight: Any) -> FloatArray | None:
+    def _same_data(self, X: Any, y: Any, sample_weight: Any) -> TrainingSet:
+        """Return the data that the model was fitted to, as a training set; warn of others."""
+        data = self._training_set(X, y, sample_weight)
+        if self._fingerprint is not None:
+            _warn_of_other_data(self._fingerprint.differences(DataFingerprint.of(data)))
+        return data
+
+    def _weights(self, X: Any, y: npt.NDArray[Any], sample_weight: Any) -> FloatArray | None:
         """Return the weights of the samples, the largest of them one; None weighs all alike."""
         if sample_weight is None:
             return None
-        weight = np.asarray(_check_sample_weight(sample_weight, np.empty((_num_samples(X), 1))), dtype=np.float64)
+        n_samples = count_samples(X)
+        weight = as_real("sample_weight", sample_weight)
+        weight = np.full(n_samples, weight) if weight.ndim == 0 else weight
+        if weight.shape != (n_samples,):
+            raise InvalidInputError(
+                f"expected one sample_weight for each of {n_samples} samples, got shape {weight.shape}"
+            )
         return relative_weights("sample_weight", torch.tensor(weight)).numpy()
 
     @abstractmethod
-    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
+    def _read_targets(self, y: Any) -> npt.NDArray[Any]:
+        """Return what was passed as y as an array with one entry or row per sample."""
+
+    @abstractmethod
+    def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
         """Return targets as numbers; ``reset`` learns what to expect of them later."""
 
     @abstractmethod
@@ -381,4 +412,14 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
     if n_targets != n_samples:
         raise InvalidInputError(
             f"expected one target for each of {n_samples} samples, got {n_targets}: X and y differ in length"
+        )
+
+
+def _warn_of_other_data(differences: Sequence[str]) -> None:
+    if differences:
+        warnings.warn(
+            f"these are not the data that the model was fitted to: {' and '.join(differences)} differ; what is "
+            "certified now holds for the data given",
+            OtherDataWarning,
+            stacklevel=4,
         )

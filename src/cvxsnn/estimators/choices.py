@@ -10,7 +10,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ..convex.objective import Objective
-from ..core.checks import check_choice, check_number, check_positive_int
+from ..convex.penalties import make_penalty
+from ..core.checks import check_bool, check_choice, check_n_jobs, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
@@ -103,6 +104,32 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
+    def _check_parameters(self) -> None:
+        """Refuse parameters of a type or size that means nothing; combinations are checked where they are used."""
+        check_choice("method", self.method, tuple(METHODS))
+        NEURON_MODELS.find(self.neuron)
+        if not isinstance(self.penalty, str) or self.penalty != "auto":
+            make_penalty(self.penalty)
+        self._n_neurons()
+        check_bool("intercept", self.intercept)
+        check_bool("standardize", self.standardize)
+        for name in ("l1_strength", "l2_strength"):
+            self._strength(name)
+        if not 0 < check_number("validation_fraction", self.validation_fraction) < 1:
+            raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
+        if not check_number("tol", self.tol) > 0:
+            raise InvalidInputError(f"expected tol to be above zero, got {self.tol!r}")
+        for name in ("max_seconds", "max_tuning_seconds"):
+            self._seconds(name)
+        if self.n_trials is not None:
+            check_positive_int("n_trials", self.n_trials)
+        check_n_jobs(self.n_jobs)
+        if self.surrogate is not None and not isinstance(self.surrogate, SurrogateSettings):
+            raise InvalidInputError(f"expected surrogate to be SurrogateSettings, got {type(self.surrogate).__name__}")
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer, np.random.RandomState)) and seed is not None:
+            raise InvalidInputError(f"expected random_state to be an integer, a RandomState or None, got {seed!r}")
+
     def _seed(self) -> int:
         seed = self.random_state
         return int(seed if isinstance(seed, (int, np.integer)) else check_random_state(seed).randint(2**31))
@@ -134,14 +161,14 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     @property
     def _is_ridge(self) -> bool:
         """Whether the read-out is that of ridge regression, at the strength that leave-one-out errors choose."""
-        is_plain = self.penalty == "auto" and self.l1_strength == "auto" and self.l2_strength == "auto"
+        is_plain = self.penalty == "auto" and _is_auto(self.l1_strength) and _is_auto(self.l2_strength)
         return self._is_mixed and is_plain and self.loss in (None, "squared")
 
     @property
     def _penalty(self) -> str:
         if self.penalty != "auto":
             return self.penalty
-        return "elastic-net" if self._is_mixed and self.l1_strength == "auto" else "l1"
+        return "elastic-net" if self._is_mixed and _is_auto(self.l1_strength) else "l1"
 
     def _family(self, data: TrainingSet) -> Mapping[str, Any] | WitnessSet | Tuning:
         """Return the witnesses or the family that was named, or how to search for one if none was."""
@@ -158,7 +185,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         fan_in = {} if self.fan_in is None else {"fan_in": self.fan_in}
         if isinstance(self.witnesses, Mapping):
             return {**sizes, "neuron": self.neuron, **fan_in, **self.witnesses}
-        if self.witnesses not in ("auto", "mixed", "search", "gaussian", "delayed"):
+        named_families = ("auto", "mixed", "search", "gaussian", "delayed")
+        if not isinstance(self.witnesses, str) or self.witnesses not in named_families:
             raise InvalidInputError(
                 "expected witnesses to be 'auto', 'mixed', 'search', 'gaussian', 'delayed', a family (a mapping of "
                 f"arguments of gaussian_witnesses or delayed_witnesses) or a WitnessSet, got {self.witnesses!r}"
@@ -176,7 +204,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             return Tuning(
                 n_witnesses=hidden[-1],
                 n_trials=self._n_trials(len(data)),
-                max_seconds=inf if self.max_tuning_seconds is None else self.max_tuning_seconds,
+                max_seconds=self._seconds("max_tuning_seconds"),
                 readouts=self._readouts(data.sequences.n_steps),
                 hidden=None if self.hidden is None else hidden,
                 n_subnetworks="auto" if is_free else n_subnetworks,
@@ -227,11 +255,12 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
         return tuple(check_positive_int("hidden", width) for width in widths), n_subnetworks
 
-    def _seconds(self) -> float:
+    def _seconds(self, name: str = "max_seconds") -> float:
         """Return the time after which nothing more is tried."""
-        seconds = inf if self.max_seconds is None else check_number("max_seconds", self.max_seconds)
+        given = getattr(self, name)
+        seconds = inf if given is None else check_number(name, given)
         if seconds < 0:
-            raise InvalidInputError(f"expected max_seconds to be zero or above, got {self.max_seconds!r}")
+            raise InvalidInputError(f"expected {name} to be zero or above, got {given!r}")
         return seconds
 
     def _n_trials(self, n_samples: int) -> int:
@@ -256,5 +285,9 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         """Return a strength that was given as a number, or "auto"."""
         strength = getattr(self, name)
         if isinstance(strength, Real) and not isinstance(strength, bool):
-            return float(strength)
+            return check_number(name, strength)
         return check_choice(name, strength, ("auto",))
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"

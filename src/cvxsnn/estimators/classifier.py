@@ -1,6 +1,6 @@
 """Classes from sequences."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -11,11 +11,11 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from ..convex.losses import LOSSES, Loss, Softmax
 from ..convex.objective import Objective, weighted_loss
-from ..core.checks import check_choice, relative_weights
+from ..core.checks import as_array, check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
@@ -25,6 +25,7 @@ from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, WitnessSet
 from .base import FloatArray, SpikingEstimator, check_lengths
 from .calibration import fit_scale, logits
+from .inputs import count_samples
 from .parameters import PARAMETERS
 
 _LOSS = """By default "squared" for ridge regression of mixed witnesses; else "logistic" for two classes and
@@ -235,15 +236,23 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         logarithms: FloatArray = np.log(self.predict_proba(X))
         return logarithms
 
-    def _weights(self, X: Any, y: Any, sample_weight: Any) -> FloatArray | None:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.class_weight, Mapping):
+            for label, weight in self.class_weight.items():
+                check_number(f"class_weight[{label!r}]", weight)
+        elif self.class_weight is not None:
+            check_choice("class_weight", self.class_weight, ("balanced",))
+
+    def _weights(self, X: Any, y: npt.NDArray[Any], sample_weight: Any) -> FloatArray | None:
         weight = super()._weights(X, y, sample_weight)
-        if self.class_weight is None or y is None:
+        if self.class_weight is None:
             return weight
-        labels = column_or_1d(y)
-        check_lengths(_num_samples(X), len(labels))
-        weight = np.ones(len(labels)) if weight is None else weight
+        check_lengths(count_samples(X), len(y))
+        weight = np.ones(len(y)) if weight is None else weight
         counted = np.flatnonzero(weight)
-        weight[counted] *= compute_sample_weight(self.class_weight, labels[counted])
+        with foreign_errors():
+            weight[counted] *= compute_sample_weight(self.class_weight, y[counted])
         return relative_weights("sample_weight times class_weight", torch.from_numpy(weight)).numpy()
 
     _probability_scale: float | None = None
@@ -257,14 +266,32 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
     def _loss(self) -> str | Loss:
         return Softmax(len(self.classes_)) if self._loss_name == "softmax" else self._loss_name
 
-    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
+    def _read_targets(self, y: Any) -> npt.NDArray[Any]:
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one label per sample")
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
+        y = as_array("labels", y)
+        if isinstance(y, list) and len({isinstance(own, str) for own in y}) > 1:
+            _refuse_mixed(y)  # NumPy would make strings of all of them
+        with foreign_errors():
+            labels: npt.NDArray[Any] = column_or_1d(y, warn=True)
+        if len(labels) == 0:
+            raise InvalidInputError("expected one label per sample, got none")
+        if labels.dtype.kind in "SV":
+            raise InvalidInputError(
+                f"expected labels that are numbers or strings, got {labels.dtype}: convert them first, for example by "
+                "astype(str)"
+            )
+        return labels
+
+    def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
+        if y.dtype == object and len({*map(type, y)} - {float}) > 1:  # NaN, a float, is refused by its name
+            _refuse_mixed(y)
+        with foreign_errors():
+            assert_all_finite(y, input_name="y")
+            check_classification_targets(y)
+            found = np.unique(y)
         if reset:
-            self.classes_ = np.unique(y)
+            self.classes_ = found
             if len(self.classes_) < 2:
                 raise InvalidInputError(
                     f"expected at least two classes, got only one class, {self.classes_[0]!r}: nothing to learn"
@@ -303,3 +330,10 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         share = float((weight * (predicted == truth)).sum() / weight.sum())
         # Rounding may not decide between networks whose right answers have the same weight.
         return round(share * 2**40) / 2**40, -loss
+
+
+def _refuse_mixed(labels: Iterable[Any]) -> None:
+    kinds = sorted({type(label).__name__ for label in labels})
+    raise InvalidInputError(
+        f"expected labels of one type, got {' and '.join(kinds)}: convert them first, for example to str"
+    )

@@ -7,7 +7,6 @@ no name is ever imported or called, so that loading a file runs no code of its o
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,8 +20,10 @@ from ..convex.losses import LOSSES, Loss, Softmax, make_loss
 from ..convex.objective import Objective
 from ..convex.penalties import make_penalty, name_of_penalty
 from ..convex.problem import check_strengths
+from ..core.checks import check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
+from ..data.sequences import DataFingerprint
 from ..network.reconstruction import Proof
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer
@@ -32,15 +33,21 @@ from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, p
 from ..witnesses.family import is_reproducible
 from .base import FittedState
 from .classifier import SpikingClassifier
+from .file_checks import (
+    MAX_DRAWN,
+    check_flag,
+    check_labels,
+    check_layer_types,
+    check_names,
+    check_network,
+    check_recipe,
+    check_state,
+    n_drawn,
+)
 from .pipeline_files import steps_in, steps_out
 from .regressor import SpikingRegressor
 
 Model: TypeAlias = SpikingNetwork | SpikingClassifier | SpikingRegressor | Pipeline
-
-_MAX_WEIGHTS = 2**30
-"""Weights that the witnesses of a file may have, recurrent ones included."""
-
-_MAX_LABEL_BYTES = 2**28
 
 _MISFITS = (
     ArithmeticError,
@@ -65,8 +72,8 @@ def save(model: Model, path: Path | str) -> None:
     model : SpikingNetwork, SpikingClassifier, SpikingRegressor or Pipeline
         The network or the fitted estimator; or a fitted pipeline that consists of ``SequenceImputer``,
         ``SequenceScaler`` or ``SequenceResampler`` and, at last, a spiking estimator. The data and ``history_`` are not
-        saved, and neither are witnesses that were passed as a parameter but cannot be drawn again without data: in
-        their place the loaded estimator has ``witnesses="auto"``.
+        saved, and neither are witnesses that were passed as a parameter but cannot be drawn again without data, or
+        are very many: in their place the loaded estimator has ``witnesses="auto"``.
     path : Path or str
         Where to write the file.
 
@@ -88,13 +95,16 @@ def save(model: Model, path: Path | str) -> None:
     write_tensors(path, "model", tensors, header)
 
 
-def load(path: Path | str) -> Model:
+def load(path: Path | str, *, max_drawn: int = MAX_DRAWN) -> Model:
     """Read what :func:`save` wrote: the same spikes and the same predictions.
 
     Parameters
     ----------
     path : Path or str
         The file.
+    max_drawn : int
+        The most random numbers to draw for sampled witnesses, which a file stores as a recipe. A file that asks for
+        more is refused, because a small file could ask for any amount of memory. Files of older versions may need more.
 
     Returns
     -------
@@ -117,7 +127,7 @@ def load(path: Path | str) -> Model:
     """
     tensors, header = read_tensors(path, "model")
     try:
-        return _model_in(tensors, header)
+        return _model_in(tensors, header, check_positive_int("max_drawn", max_drawn))
     except _MISFITS as error:
         raise DataFileError(
             f"expected a complete model in {path}, got one that does not fit together: {first_line(error)}"
@@ -125,7 +135,7 @@ def load(path: Path | str) -> Model:
 
 
 def _model_out(model: Model) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    if isinstance(model, SpikingNetwork):
+    if type(model) is SpikingNetwork:
         tensors, network = _network_out(model)
         return tensors, {"class": "network", "network": network}
     if isinstance(model, Pipeline):
@@ -137,12 +147,12 @@ def _model_out(model: Model) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return _estimator_out(model)
 
 
-def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model:
+def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any], max_drawn: int) -> Model:
     if header["class"] == "network":
         return _network_in(tensors, header["network"])
     if header["class"] != "pipeline":
-        return _estimator_in(tensors, header)
-    last = _estimator_in(tensors, header["model"])
+        return _estimator_in(tensors, header, max_drawn)
+    last = _estimator_in(tensors, header["model"], max_drawn)
     steps = [*steps_in(tensors, header["steps"], last.n_features_in_), (header["name"], last)]
     if len(steps) > 1 and not last._is_sequential:
         raise InvalidInputError("expected a model of sequences at the end of a pipeline, got one of rows")
@@ -153,10 +163,13 @@ def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Model
 
 
 def _estimator_out(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    kind = next((name for name, known in _ESTIMATORS.items() if isinstance(model, known)), None)
+    kind = next((name for name, known in _ESTIMATORS.items() if type(model) is known), None)
     if kind is None:
+        is_own = isinstance(model, (SpikingNetwork, *_ESTIMATORS.values()))
+        remedy = ", a subclass with code that a file cannot hold" if is_own else ""
         raise InvalidInputError(
-            f"expected a network, a spiking estimator or a pipeline with one at its end, got {type(model).__name__}"
+            "expected a network, a spiking estimator or a pipeline with one at its end, got "
+            f"{type(model).__name__}{remedy}"
         )
     if not hasattr(model, "network_"):
         raise InvalidInputError(f"expected a fitted {type(model).__name__}, got one that is not: call fit first")
@@ -169,6 +182,8 @@ def _estimator_out(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "parameters": {name: _parameter_out(name, value) for name, value in model.get_params().items()},
         "is_sequential": state.is_sequential,
     }
+    if state.fingerprint is not None:
+        header["training_data"] = asdict(state.fingerprint)
     if state.feature_names is not None:
         header["feature_names"] = state.feature_names.tolist()
     if state.classes is not None:
@@ -182,33 +197,28 @@ def _estimator_out(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, header
 
 
-def _estimator_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> SpikingClassifier | SpikingRegressor:
+def _estimator_in(
+    tensors: Mapping[str, Tensor], header: Mapping[str, Any], max_drawn: int
+) -> SpikingClassifier | SpikingRegressor:
     network = _network_in(tensors, header["network"])
-    model = _ESTIMATORS[header["class"]](**{name: _value_in(value) for name, value in header["parameters"].items()})
+    parameters = {name: _value_in(value, max_drawn) for name, value in header["parameters"].items()}
+    model = _ESTIMATORS[header["class"]](**parameters)
     is_classifier = isinstance(model, SpikingClassifier)
     state = FittedState(
         network=network,
         mean=tensors["scale.mean"].numpy(),
         scale=tensors["scale.spread"].numpy(),
-        is_sequential=bool(header["is_sequential"]),
-        proof=_proof_in(tensors, header["proof"]) if "proof" in header else None,
-        feature_names=np.array(header["feature_names"], dtype=object) if "feature_names" in header else None,
-        classes=_labels_in(header["classes"]) if is_classifier else None,
-        is_flat=True if is_classifier else bool(header["is_flat"]),
+        is_sequential=check_flag("is_sequential", header["is_sequential"]),
+        proof=_proof_in(tensors, header["proof"], network, max_drawn) if "proof" in header else None,
+        feature_names=check_names(header["feature_names"]) if "feature_names" in header else None,
+        classes=check_labels(header["classes"]["kind"], header["classes"]["values"]) if is_classifier else None,
+        is_flat=is_classifier or check_flag("is_flat", header["is_flat"]),
         probability_scale=_scale_in(header.get("probability_scale")),
+        fingerprint=DataFingerprint(**header["training_data"]) if "training_data" in header else None,
     )
-    _check_state(state)
+    check_state(state)
     model._restore(state)
     return model
-
-
-def _check_state(state: FittedState) -> None:
-    """Refuse what does not fit the network."""
-    n_features, n_outputs = state.network.n_features, state.network.n_outputs
-    if not state.mean.shape == state.scale.shape == (n_features,):
-        raise InvalidInputError(f"expected mean and spread of {n_features} features, got others")
-    if state.classes is not None and len(state.classes) not in ((2,) if n_outputs == 1 else (n_outputs,)):
-        raise InvalidInputError(f"expected labels for {n_outputs} outputs, got {len(state.classes)}")
 
 
 def _network_out(network: SpikingNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -220,7 +230,7 @@ def _network_out(network: SpikingNetwork) -> tuple[dict[str, Tensor], dict[str, 
 
 
 def _network_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> SpikingNetwork:
-    return SpikingNetwork(
+    network = SpikingNetwork(
         _layers_in("network", tensors, header["layers"]),
         tensors["weight"],
         [OutputHead(**head) for head in header["heads"]],
@@ -229,6 +239,8 @@ def _network_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Spi
         header["readout"],
         tensors.get("windows_read"),
     )
+    check_network(network)
+    return network
 
 
 def _layers_out(prefix: str, layers: tuple[HiddenLayer, ...]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
@@ -242,17 +254,20 @@ def _layers_out(prefix: str, layers: tuple[HiddenLayer, ...]) -> tuple[dict[str,
 
 def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[str, Any]]) -> tuple[HiddenLayer, ...]:
     layers = []
+    of_layer: dict[str, dict[str, Any]] = {}
+    for name, value in tensors.items():
+        if name.startswith(f"{prefix}."):
+            number, _, parameter = name.removeprefix(f"{prefix}.").partition(".")
+            of_layer.setdefault(number, {})[parameter] = value
     for depth, header in enumerate(headers):
         settings = dict(header)
         kind = NEURON_MODELS.find(settings.pop("neuron")).layer
-        start = f"{prefix}.{depth}."
-        own: dict[str, Any] = {
-            name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
-        }
+        own = of_layer.get(str(depth), {})
         without_delays = set() if "n_sources" in settings else {"source", "delay"}
         missing = {*tensor_names(kind)} - without_delays - set(own)
         if missing:  # a layer would fill it in, at a size that the file does not account for
             raise InvalidInputError(f"expected every parameter of layer {depth}, got no {', '.join(sorted(missing))}")
+        check_layer_types(own)
         layers.append(kind(**own, **settings))
     return tuple(layers)
 
@@ -262,7 +277,7 @@ def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors = {f"proof.{name}": getattr(proof, name) for name in ("support", "coef", "intercept", "dual_point")}
     provenance = proof.witnesses.provenance
     witnesses: dict[str, Any]
-    if is_reproducible(proof.witnesses):
+    if _has_recipe(proof.witnesses):
         witnesses = {"kind": "sampled", "recipe": provenance.recipe, "digest": _digest(proof.witnesses)}
     else:
         witnesses = {"kind": "pretrained" if provenance.kind == "sampled" else provenance.kind}
@@ -282,10 +297,19 @@ def _proof_out(proof: Proof) -> tuple[dict[str, Tensor], dict[str, Any]]:
     }
 
 
-def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof:
+def _has_recipe(witnesses: WitnessSet) -> bool:
+    """Return whether a file stores witnesses as their recipe: one that can be drawn again, and not too much of it."""
+    recipe = witnesses.provenance.recipe
+    is_short = "n_features" in recipe and n_drawn(recipe) <= MAX_DRAWN
+    return is_short and is_reproducible(witnesses)
+
+
+def _proof_in(
+    tensors: Mapping[str, Tensor], header: Mapping[str, Any], network: SpikingNetwork, max_drawn: int
+) -> Proof:
     stored = header["witnesses"]
     if stored["kind"] == "sampled":
-        _check_recipe(stored["recipe"])
+        check_recipe(stored["recipe"], max_drawn, network)
         witnesses = regenerate(Provenance("sampled", stored["recipe"]))
         if _digest(witnesses) != stored["digest"]:
             raise InvalidInputError("expected the seed to give the same witnesses as when the model was saved")
@@ -306,17 +330,9 @@ def _proof_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Proof
         l1_strength=l1_strength,
         l2_strength=l2_strength,
         penalty=penalty,
-        has_intercept=bool(header["has_intercept"]),
+        has_intercept=check_flag("has_intercept", header["has_intercept"]),
         certificate=Certificate(**header["certificate"]),
     )
-
-
-def _check_recipe(recipe: Mapping[str, Any]) -> None:
-    """Refuse recipes of more weights than any model has: a recipe is short, whatever it asks for."""
-    sizes = [recipe["n_features"], *recipe["hidden"]]
-    n_weights = recipe["n_subnetworks"] * sum(a * b + b * b for a, b in pairwise(sizes))
-    if n_weights > _MAX_WEIGHTS:
-        raise InvalidInputError(f"expected witnesses with at most {_MAX_WEIGHTS:,} weights, got {n_weights:,}")
 
 
 def _digest(witnesses: WitnessSet) -> str:
@@ -361,7 +377,7 @@ def _loss_in(stored: Mapping[str, Any]) -> Loss:
 def _parameter_out(name: str, value: Any) -> Any:
     if isinstance(value, WitnessSet):
         # Witnesses that cannot be drawn again are in the network and the proof; as a parameter they have no short form.
-        return {"recipe": value.provenance.recipe} if is_reproducible(value) else "auto"
+        return {"recipe": value.provenance.recipe} if _has_recipe(value) else "auto"
     if name == "class_weight" and isinstance(value, Mapping):
         return {"class_weight": [[_value_out(label), float(weight)] for label, weight in value.items()]}
     return {"family": describe_family(value)} if isinstance(value, Mapping) else _value_out(value)
@@ -377,9 +393,9 @@ def _value_out(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
-def _value_in(value: Any) -> Any:
+def _value_in(value: Any, max_drawn: int) -> Any:
     if isinstance(value, list):
-        return tuple(_value_in(part) for part in value)
+        return tuple(_value_in(part, max_drawn) for part in value)
     if not isinstance(value, Mapping):
         return value
     if "surrogate" in value:
@@ -387,10 +403,10 @@ def _value_in(value: Any) -> Any:
     if "class_weight" in value:
         return dict(value["class_weight"])
     if "recipe" in value:
-        _check_recipe(value["recipe"])
+        check_recipe(value["recipe"], max_drawn)
         return regenerate(Provenance("sampled", value["recipe"]))
     if "family" in value:
-        return {name: _value_in(own) for name, own in value["family"].items()}
+        return {name: _value_in(own, max_drawn) for name, own in value["family"].items()}
     return parse_distribution(value)
 
 
@@ -408,12 +424,3 @@ def _labels_out(labels: Any) -> dict[str, Any]:
             f"expected labels that are numbers or strings, got {labels.dtype}: a file knows no others"
         )
     return {"kind": "O" if labels.dtype.kind == "O" else labels.dtype.str, "values": labels.tolist()}
-
-
-def _labels_in(stored: Mapping[str, Any]) -> Any:
-    dtype = np.dtype(object) if stored["kind"] == "O" else np.dtype(stored["kind"])
-    if dtype.kind not in "biufUO":
-        raise InvalidInputError(f"expected labels that are numbers or strings, got {dtype}")
-    if dtype.itemsize * len(stored["values"]) > _MAX_LABEL_BYTES:
-        raise InvalidInputError(f"expected labels of at most {_MAX_LABEL_BYTES:,} bytes, got {dtype} for each")
-    return np.array(stored["values"], dtype=dtype)

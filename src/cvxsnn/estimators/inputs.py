@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from sklearn.utils.validation import _get_feature_names, _num_samples, validate_data
 
-from ..core.checks import check_choice
-from ..core.errors import InvalidInputError
+from ..core.checks import as_array, check_choice, foreign_errors
+from ..core.errors import InvalidInputError, InvalidTypeError
 from ..data.sequences import FILL_SEQUENCES, Sequences, as_matrix, check_finite
 from ..data.tables import is_frame, list_names, numbers_of, show_key
 
@@ -69,7 +69,7 @@ def refuse_long_table(X: Any, y: Any) -> None:
     names = [name for name in X.columns if isinstance(name, str)]
     time = next((name for name in names if name.lower() in _TIME_NAMES), None)
     ids = sorted((name for name in names if name != time), key=lambda name: not _is_id(name))
-    n_targets = _num_samples(y)
+    n_targets = count_samples(y)
     if n_targets != len(X):
         found = next((name for name in ids if _n_different(X[name]) == n_targets), None)
         if found is not None:
@@ -110,10 +110,35 @@ def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
         )
     if is_frame(X):
         numbers_of(X, "row")
-    X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
-    rows = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    X = as_array("X", X)
+    with foreign_errors():
+        _check_rows(np.asarray(X) if isinstance(X, list) else X)
+        rows = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
     check_finite(rows, "rows", "impute them first, for example with SimpleImputer of scikit-learn")
     return Sequences(rows[:, None, :])
+
+
+def _check_rows(X: Any) -> None:
+    """Refuse arrays that scikit-learn would read as numbers silently, and those without two axes in one sentence."""
+    if not isinstance(X, np.ndarray):
+        is_array = any(hasattr(X, name) for name in ("__len__", "__array__", "shape"))
+        is_sparse = hasattr(X, "tocsr")  # one of them is a mapping; scikit-learn has a sentence for all
+        if isinstance(X, (str, bytes)) or (isinstance(X, Mapping) and not is_sparse) or not is_array:
+            raise InvalidTypeError(f"expected sequences or rows of numbers, got {type(X).__name__}")
+        return
+    if X.dtype.kind in "MmSUV":
+        raise InvalidInputError(f"expected X to be real numbers, got {X.dtype}: convert them first")
+    if X.ndim != 2:
+        raise InvalidInputError(
+            f"expected sequences, or rows of shape (n_samples, n_features), got an array of shape {X.shape}: Reshape "
+            "your data with X.reshape(-1, 1) if there is a single feature, or X.reshape(1, -1) if a single sample"
+        )
+
+
+def count_samples(X: Any) -> int:
+    """Return the number of samples of whatever a user passes as X or y."""
+    with foreign_errors():
+        return int(_num_samples(X))
 
 
 def _sequences_expected(estimator: Any, X: Any) -> str:
@@ -162,7 +187,7 @@ def _with_steps_first(X: Any, layout: str | None) -> Any:
     """Return an array (n_samples, n_steps, n_features)."""
     if layout != "channels-first":
         return X
-    return np.ascontiguousarray(np.swapaxes(X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X, 1, 2))
+    return np.ascontiguousarray(np.swapaxes(as_array("X", X), 1, 2))
 
 
 def _read_matrices(keys: Sequence[Any], parts: list[Any], layout: str | None) -> list[npt.NDArray[np.float64]]:
@@ -276,7 +301,10 @@ def feature_scale(
     A feature that hardly ever differs from one value, such as a pixel at the border of an image, has a small standard
     deviation for its range. Its spread is raised, so that the ratio of range to spread is at most twice the median.
     """
+    # In units of the largest value of each feature, a power of two, squares neither overflow nor vanish.
     values: npt.NDArray[np.float64] = sequences.inputs.numpy()
+    unit = power_of_two(abs(values).max((0, 1)))
+    values = values / unit
     n_samples, n_steps, n_features = values.shape
     weight = np.ones((n_samples, n_steps)) if sample_weight is None else np.tile(sample_weight[:, None], n_steps)
     inside = sequences.is_inside()
@@ -287,9 +315,32 @@ def feature_scale(
     share = (weight / weight.sum())[:, :, None]
     mean = (share * values).sum((0, 1))
     spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
-    varies = spread > 1e-12 * (1 + abs(mean))
+    varies = spread > 1e-12
     counted = np.where(weight[:, :, None] > 0, values, mean)
     extent = counted.max((0, 1)) - counted.min((0, 1))
     if varies.any():
         spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
-    return mean, np.where(varies, spread, 1.0)
+    spread = np.where(varies, spread, 0.0) * unit
+    return mean * unit, np.where(spread > 0, spread, 1.0)
+
+
+def standardise(
+    values: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], scale: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return values minus their mean, divided by their scale, where that is finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled: npt.NDArray[np.float64] = (values - mean) / scale
+        if not np.isfinite(scaled).all():
+            scaled = (values / 4 - mean / 4) / (scale / 4)
+    if not np.isfinite(scaled).all():
+        raise InvalidInputError(
+            f"expected values that can be divided by a scale of {scale.min():.3g}, got some up to "
+            f"{abs(values).max():.3g}: scale them like those of fit"
+        )
+    return scaled
+
+
+def power_of_two(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the largest powers of two that are not above positive values; divided by them, no number is rounded."""
+    powers: npt.NDArray[np.float64] = np.ldexp(1.0, np.frexp(values)[1] - 1)
+    return powers

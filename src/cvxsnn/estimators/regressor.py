@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
 from ..convex.objective import Objective
-from ..core.checks import check_choice
+from ..core.checks import as_real, check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
@@ -54,7 +54,7 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         SpikingRegressor
             The fitted estimator.
         """
-        check_choice("loss", self.loss or "squared", ("squared",))
+        check_choice("loss", "squared" if self.loss is None else self.loss, ("squared",))
         data = self._training_set(X, y, sample_weight, reset=True)
         self._fit(data, Objective("squared", self._readout()), None)
         return self
@@ -75,22 +75,24 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         scores = self._scores(X)
         return scores[:, 0] if self._is_flat else scores
 
-    def _targets(self, y: Any, reset: bool) -> npt.NDArray[Any]:
+    def _read_targets(self, y: Any) -> FloatArray:
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one number per sample")
-        try:
-            targets = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError("expected numeric targets, got others: a regressor predicts real numbers") from None
-        if targets.ndim == 0 or 0 in targets.shape:
-            raise InvalidInputError(f"expected one target or more per sample, got targets of shape {targets.shape}")
-        if not np.isfinite(targets).all():
-            raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
-        if targets.ndim == 2 and targets.shape[1] == 1:
-            targets = column_or_1d(targets, warn=True)
-        if reset:
-            self._is_flat = targets.ndim == 1
+        targets = as_real("targets", y)
+        if targets.ndim not in (1, 2) or 0 in targets.shape:
+            raise InvalidInputError(
+                f"expected targets of shape (n_samples,) or (n_samples, n_outputs), got shape {targets.shape}"
+            )
         return targets
+
+    def _targets(self, y: FloatArray, reset: bool) -> FloatArray:
+        if not np.isfinite(y).all():
+            raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        if reset:
+            self._is_flat = y.ndim == 1
+        return y
 
     def _real_targets(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return targets

@@ -25,7 +25,6 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +42,24 @@ from .delays import with_delays, without_delays
 from .dynamics import silent_start, tilt
 from .lossy import warn_lossy
 from .merging import MAX_WEIGHTS, lif_layers, merge_subnetworks
-from .nir_modules import DT, whole_steps
+from .nir_modules import DT, check_step, parameter_of, whole_steps
 from .nir_network import NIRNetwork
 
 _GENERATOR, _FORMAT = "cvxsnn", 1
 _TINY = torch.finfo(torch.float32).tiny  # survives readers that work in float32
+_EXACT = {"bias": "bias", "decay": "decay", "membrane": "initial_membrane", "spikes": "initial_spikes"}
+"""Parameters of neurons that are in the metadata of their nodes, and their names there."""
+_MISFITS = (
+    ArithmeticError,
+    AttributeError,
+    CvxsnnError,
+    LookupError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What parts of a graph that do not fit together may raise."""
 _LOSS = "neurons of the NIR graph reset to zero instead of by subtraction, start at rest, and do not fire on ties"
 
 
@@ -70,8 +82,7 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
         The graph, for :func:`write_nir` or ``nir.write``.
     """
     nir = import_library("nir", "nir")
-    if not 0 < dt < inf:
-        raise InvalidInputError(f"expected dt to be a positive number of seconds, got {dt!r}")
+    dt = check_step(dt)
     merged = merge_subnetworks(network, "NIR")
     if merged.n_windows > 1:
         raise InvalidInputError(
@@ -140,16 +151,39 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
     if not isinstance(graph, nir.NIRGraph):
         raise InvalidInputError(f"expected a NIR graph or the path of one, got {type(graph).__name__}")
     metadata = graph.metadata
-    step = float(metadata.get("dt", DT)) if dt is None else dt
+    step = check_step(metadata.get("dt", DT) if dt is None else dt)
     if metadata.get("generator") == _GENERATOR and not metadata.get("lossy"):
         try:
-            return _network_in(graph.nodes, json.loads(metadata["network"]), step)
-        except (KeyError, TypeError, ValueError, CvxsnnError) as error:
+            network = _network_in(graph.nodes, json.loads(metadata["network"]), step)
+            _check_same(graph, to_nir(network, dt=step))
+            return network
+        except _MISFITS as error:
             raise InvalidInputError(
                 "expected a complete network in a graph that cvxsnn wrote, got one that does not fit together: "
-                f"{first_line(error)}"
+                f"{first_line(error)}; without its metadata, it is run as any other graph"
             ) from None
     return NIRNetwork(graph, step, dtype)
+
+
+def _check_same(graph: Any, expected: Any) -> None:
+    """Refuse a graph that is not the one of its network, node by node and edge by edge."""
+    if sorted(graph.edges) != sorted(expected.edges):
+        raise InvalidInputError("expected the edges of the network, got others")
+    for name, node in expected.nodes.items():
+        own = graph.nodes.get(name)
+        values = {key: value for key, value in vars(node).items() if isinstance(value, np.ndarray)}
+        # Time constants are rounded when they are written, and again when they are read.
+        if type(own) is not type(node) or not all(
+            _is_close(getattr(own, key), own_value) for key, own_value in values.items()
+        ):
+            raise InvalidInputError(f"expected the node {name!r} of the network, got another")
+    if len(graph.nodes) > len(expected.nodes):
+        raise InvalidInputError("expected the nodes of the network, got more")
+
+
+def _is_close(found: Any, expected: npt.NDArray[Any]) -> bool:
+    values = parameter_of(found).numpy()
+    return values.shape == expected.shape and np.allclose(values, expected, 1e-6, 1e-300)
 
 
 def write_nir(graph: Any, path: Path | str) -> None:
@@ -177,7 +211,10 @@ def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Bu
         "1_affine": nir.Affine(_numpy(layer.weight[0].T), _numpy(layer.bias[0] - (1 - decay) * start)),
         # Readers compute in the network's own type or a finer one, in which ties must be visible.
         "4_spikes": nir.Threshold(
-            _numpy(tilt(-start.to(dtype), layer.tie, _TINY)), metadata={"initial_membrane": _numpy(start)}
+            _numpy(tilt(-start.to(dtype), layer.tie, _TINY)),
+            # What the nodes have rounded, so that a network comes back to the bit.
+            metadata={"initial_membrane": _numpy(start)}
+            | {name: _numpy(getattr(layer, key)[0]) for name, key in _EXACT.items()},
         ),
         "5_reset": nir.Scale(_numpy(-layer.threshold[0])),
     }
@@ -188,9 +225,15 @@ def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Bu
         nodes["2_leak"] = nir.LI(_numpy(dt / rate), _numpy(leaks / rate), np.zeros(layer.width))
         edges += [("1_affine", "2_leak"), ("5_reset", "2_leak"), ("2_leak", "4_spikes")]
     if not bool(leaks.all()):
-        nodes["3_sum"] = nir.I(_numpy(~leaks / dt))
+        nodes["3_sum"] = nir.I(_numpy(~leaks) * _inverse(dt))
         edges += [("1_affine", "3_sum"), ("5_reset", "3_sum"), ("3_sum", "4_spikes")]
     return nodes, edges
+
+
+def _inverse(dt: float) -> float:
+    """Return 1 / dt, rounded so that readers who multiply it by dt get 1 wherever a number does."""
+    near = 1 / dt
+    return next((r for r in (near, np.nextafter(near, 0), np.nextafter(near, np.inf)) if r * dt == 1), near)
 
 
 def _plain_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Built:
@@ -236,38 +279,39 @@ def _network_in(nodes: dict[str, Any], header: dict[str, Any], dt: float) -> Spi
     layers = [_layer_in(nodes, depth, own, dt).to(dtype=dtype) for depth, own in enumerate(header["layers"], 1)]
     heads = [OutputHead(**head) for head in header["heads"]]
     readout = nodes["readout"]
-    return SpikingNetwork(layers, _torch(readout.weight).T, heads, _torch(readout.bias), readout=header["readout"])
+    return SpikingNetwork(
+        layers, parameter_of(readout.weight).T, heads, parameter_of(readout.bias), readout=header["readout"]
+    )
 
 
 def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: float) -> LIFLayer:
     name = f"layer{depth:02}_{{}}".format
     affine, spikes, reset = (nodes[name(kind)] for kind in ("1_affine", "4_spikes", "5_reset"))
     decay = torch.ones(len(affine.bias), dtype=torch.float64)
+    known = {key: parameter_of(spikes.metadata[name]) for name, key in _EXACT.items() if name in spikes.metadata}
     leak = nodes.get(name("2_leak"))
     if leak is not None:
-        decay = torch.where(_torch(leak.r) == 0, 1.0, 1 - dt / _torch(leak.tau))
-    start = _torch(spikes.metadata["initial_membrane"])  # minus the threshold, up to its tilt
+        decay = torch.where(parameter_of(leak.r) == 0, 1.0, 1 - dt / parameter_of(leak.tau))
+    start = parameter_of(spikes.metadata["initial_membrane"])  # minus the threshold, up to its tilt
     settings = dict(settings)
     delays = settings.pop("delays", None)
-    weights = {0: _torch(affine.weight).T}
+    weights = {0: parameter_of(affine.weight).T}
     for delay in delays or ():
         line, linear = (nodes[name(kind)] for kind in _delay_names(delay))
         if not np.all(whole_steps(line.delay, dt) == delay):
             raise InvalidInputError(f"expected delays of {delay} steps in layer {depth}, got others")
-        weights[delay] = _torch(linear.weight).T
+        weights[delay] = parameter_of(linear.weight).T
     n_inputs = len(weights[0])
     if (max(weights) + 1) * weights[0].numel() > MAX_WEIGHTS:
         raise InvalidInputError(f"expected shorter delays, got {max(weights)} steps")
     missing = torch.zeros_like(weights[0])
     weight = torch.cat([weights.get(delay, missing) for delay in range(max(weights), -1, -1)])
-    layer = LIFLayer(
-        weight[None],
-        _torch(affine.bias) + (1 - decay) * start,
-        decay=decay,
-        threshold=-_torch(reset.scale),
-        initial_membrane=start,
-        **settings,
-    )
+    rounded: dict[str, Any] = {
+        "bias": parameter_of(affine.bias) + (1 - decay) * start,
+        "decay": decay,
+        "initial_membrane": start,
+    }
+    layer = LIFLayer(weight[None], threshold=-parameter_of(reset.scale), **{**rounded, **known}, **settings)
     return layer if delays is None else with_delays(layer, n_inputs)
 
 
@@ -283,7 +327,3 @@ def _read_file(read: Callable[[Path], Any], path: Path) -> Any:
 def _numpy(value: Tensor) -> npt.NDArray[np.float64]:
     array: npt.NDArray[np.float64] = value.detach().cpu().to(torch.float64).contiguous().numpy().copy()
     return array
-
-
-def _torch(value: Any) -> Tensor:
-    return torch.from_numpy(np.array(value, dtype=np.float64))

@@ -14,6 +14,8 @@ from ..core.libraries import import_library
 DT = 1e-4
 """Seconds per step, as in snnTorch and SpikingJelly."""
 
+_SHORTEST, _LONGEST = 1e-12, 1e6
+
 NodeMap = dict[type, Callable[[Any], nn.Module]]
 
 
@@ -33,6 +35,7 @@ def nirtorch_node_map(dt: float = DT) -> NodeMap:
     dict of type to callable
         For each type of node, a function that converts it to a module.
     """
+    check_step(dt)
     nir = import_library("nir", "nir")
     return {
         nir.Affine: _affine,
@@ -64,7 +67,7 @@ class Integrator(nn.Module):
     def __init__(self, decay: Any, gain: Any, shift: Any) -> None:
         super().__init__()
         for name, value in {"decay": decay, "gain": gain, "shift": shift}.items():
-            self.register_buffer(name, _tensor(value))
+            self.register_buffer(name, parameter_of(value))
 
     def forward(self, inputs: Tensor, level: Tensor) -> Tensor:
         """Return the level one step later."""
@@ -90,8 +93,8 @@ class Neuron(nn.Module):
     def __init__(self, stages: Sequence[Integrator], threshold: Any = None, v_reset: Any = None) -> None:
         super().__init__()
         self.stages = nn.ModuleList(stages)
-        self.register_buffer("threshold", None if threshold is None else _tensor(threshold))
-        self.register_buffer("v_reset", None if v_reset is None else _tensor(v_reset))
+        self.register_buffer("threshold", None if threshold is None else parameter_of(threshold))
+        self.register_buffer("v_reset", None if v_reset is None else parameter_of(v_reset))
 
     def forward(self, inputs: Tensor, state: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
         """Return output and state one step later."""
@@ -114,7 +117,7 @@ class Threshold(nn.Module):
 
     def __init__(self, threshold: Any) -> None:
         super().__init__()
-        self.register_buffer("threshold", _tensor(threshold))
+        self.register_buffer("threshold", parameter_of(threshold))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return spikes."""
@@ -154,11 +157,22 @@ class Scale(nn.Module):
 
     def __init__(self, scale: Any) -> None:
         super().__init__()
-        self.register_buffer("scale", _tensor(scale))
+        self.register_buffer("scale", parameter_of(scale))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the scaled values."""
         return inputs * self.scale
+
+
+def check_step(dt: Any) -> float:
+    """Return the seconds per step, or refuse a number with which time constants lose digits or overflow."""
+    try:
+        step = float(dt)
+    except (OverflowError, TypeError, ValueError):
+        step = np.nan
+    if not _SHORTEST <= step <= _LONGEST:
+        raise InvalidInputError(f"expected dt to be a number of seconds from {_SHORTEST:g} to {_LONGEST:g}, got {dt!r}")
+    return step
 
 
 def whole_steps(delay: Any, dt: float) -> npt.NDArray[np.int64]:
@@ -216,9 +230,9 @@ def _pooling(node: Any, divisor: int | None = None) -> nn.Module:
 
 
 def _filled(module: nn.Module, weight: Any, bias: Any) -> nn.Module:
-    module.get_parameter("weight").data = _tensor(weight)
+    module.get_parameter("weight").data = parameter_of(weight)
     if bias is not None:
-        module.get_parameter("bias").data = _tensor(bias)
+        module.get_parameter("bias").data = parameter_of(bias)
     return module
 
 
@@ -235,5 +249,9 @@ def _after_batch(axis: Any) -> int:
     return int(axis) + 1 if axis >= 0 else int(axis)
 
 
-def _tensor(value: Any) -> Tensor:
-    return torch.from_numpy(np.array(value, dtype=np.float64))
+def parameter_of(value: Any) -> Tensor:
+    """Return a parameter of a node in float64; refuse what is no number."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or bool(np.isnan(array).any()):
+        raise InvalidInputError(f"expected numbers as parameters of nodes, got {array.dtype} or NaN")
+    return torch.from_numpy(array.astype(np.float64))

@@ -27,22 +27,35 @@ class NIRNetwork(nn.Module):
     def __init__(self, graph: Any, dt: float, dtype: torch.dtype) -> None:
         super().__init__()
         nirtorch = import_library("nirtorch", "nir")
+        node_map = nirtorch_node_map(dt)
         try:
+            _check_edges(graph)
             with torch.random.fork_rng(devices=[]):  # new layers draw random weights
-                self.graph: nn.Module = nirtorch.nir_to_torch(graph, nirtorch_node_map(dt), dtype=dtype)
-        except (ValueError, NotImplementedError) as error:
+                self.graph: nn.Module = nirtorch.nir_to_torch(graph, node_map, dtype=dtype)
+            self._spiking = _last_spiking_node(graph)
+        except Exception as error:  # nirtorch raises all kinds of errors on graphs that do not fit together
             raise InvalidInputError(f"expected a graph that nirtorch can run, got {first_line(error)!r}") from None
         self.dtype = dtype
-        self._spiking = _last_spiking_node(graph)
 
     def forward(self, inputs: Array) -> Tensor:
         """Return outputs (n_samples, n_steps, ...) for inputs (n_samples, n_steps, ...), from the initial state."""
         inputs = torch.as_tensor(inputs).to(self.dtype)
         state, outputs = None, []
-        for step in inputs.unbind(1):
-            output, state = self.graph(step, state)
-            outputs.append(output)
-        return torch.stack(outputs, dim=1)
+        if inputs.ndim < 3 or 0 in inputs.shape:
+            raise InvalidInputError(
+                f"expected inputs of shape (n_samples, n_steps, ...) with at least one of each, got "
+                f"{tuple(inputs.shape)}"
+            )
+        try:
+            for step in inputs.unbind(1):
+                output, state = self.graph(step, state)
+                outputs.append(output)
+            return torch.stack(outputs, dim=1)
+        except Exception as error:  # of the graph's code, which nirtorch has made
+            raise InvalidInputError(
+                f"expected a graph that runs on steps of shape {tuple(inputs.shape[2:])}, but it raises "
+                f"{type(error).__name__}: {first_line(error)}; check its shapes and edges"
+            ) from None
 
     @torch.no_grad()
     def spikes(self, inputs: Array) -> Tensor:
@@ -72,6 +85,13 @@ class NIRNetwork(nn.Module):
         finally:
             handle.remove()
         return torch.stack(steps, dim=1)
+
+
+def _check_edges(graph: Any) -> None:
+    """Refuse edges from or to nowhere."""
+    for edge in graph.edges:
+        if not {*edge} <= {*graph.nodes}:
+            raise InvalidInputError(f"an edge {edge!r} without a node")
 
 
 def _last_spiking_node(graph: Any) -> str | None:

@@ -96,7 +96,7 @@ def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, tim
 def from_norse(
     model: nn.Module | Sequence[nn.Module],
     *,
-    readout: Readout = "last",
+    readout: Readout | None = None,
     loss: str | None = None,
     weight_bits: int | None = None,
     dtype: torch.dtype = torch.float64,
@@ -108,8 +108,8 @@ def from_norse(
     model : Module or sequence of Modules
         Alternating ``Linear`` and ``LIFBoxCell`` modules with ``reset_method=reset_subtract``, in the order in which
         they are applied.
-    readout : "last", "all", "mean" or "windows-k"
-        How a last linear layer reads the spikes.
+    readout : "last", "all", "mean" or "windows-k", optional
+        How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
     loss : str, optional
         Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
     weight_bits : int, optional
@@ -124,8 +124,12 @@ def from_norse(
     WitnessSet or SpikingNetwork
         The hidden layers; with a last linear layer, a network with that read-out.
     """
-    cell = import_library("norse.torch.module.snn", "norse").SNNCell
-    return read_stack(Library("Norse", cell, _read_cell), model, readout, loss, weight_bits, dtype)
+    return read_stack(library(), model, readout, loss, weight_bits, dtype)
+
+
+def library() -> Library:
+    """Return what is specific to models of Norse."""
+    return Library("Norse", import_library("norse.torch.module.snn", "norse").SNNCell, _read_cell)
 
 
 def _read_cell(weight: Tensor, bias: Tensor, cell: Any, membrane: Tensor | None) -> Mapping[str, Any]:

@@ -74,7 +74,7 @@ def to_snntorch(
 def from_snntorch(
     model: nn.Module | Sequence[nn.Module],
     *,
-    readout: Readout = "last",
+    readout: Readout | None = None,
     loss: str | None = None,
     weight_bits: int | None = None,
     dtype: torch.dtype = torch.float64,
@@ -85,8 +85,8 @@ def from_snntorch(
     ----------
     model : Module or sequence of Modules
         Alternating ``Linear`` and ``Leaky`` modules, in the order in which they are applied.
-    readout : "last", "all", "mean" or "windows-k"
-        How a last linear layer reads the spikes.
+    readout : "last", "all", "mean" or "windows-k", optional
+        How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
     loss : str, optional
         Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
     weight_bits : int, optional
@@ -101,9 +101,12 @@ def from_snntorch(
     WitnessSet or SpikingNetwork
         The hidden layers; with a last linear layer, a network with that read-out.
     """
-    snn = import_library("snntorch", "snntorch")
-    library = Library("snnTorch", snn.SpikingNeuron, _read_leaky)
-    return read_stack(library, model, readout, loss, weight_bits, dtype)
+    return read_stack(library(), model, readout, loss, weight_bits, dtype)
+
+
+def library() -> Library:
+    """Return what is specific to models of snnTorch."""
+    return Library("snnTorch", import_library("snntorch", "snntorch").SpikingNeuron, _read_leaky)
 
 
 def _read_leaky(weight: Tensor, bias: Tensor, neuron: Any, membrane: Tensor | None) -> Mapping[str, Any]:

@@ -92,7 +92,7 @@ def to_spikingjelly(
 def from_spikingjelly(
     model: nn.Module | Sequence[nn.Module],
     *,
-    readout: Readout = "last",
+    readout: Readout | None = None,
     loss: str | None = None,
     weight_bits: int | None = None,
     dtype: torch.dtype = torch.float64,
@@ -104,8 +104,8 @@ def from_spikingjelly(
     model : Module or sequence of Modules
         Alternating ``Linear`` and ``LIFNode`` or ``IFNode`` modules with ``v_reset=None``, in the order in which they
         are applied.
-    readout : "last", "all", "mean" or "windows-k"
-        How a last linear layer reads the spikes.
+    readout : "last", "all", "mean" or "windows-k", optional
+        How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
     loss : str, optional
         Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
     weight_bits : int, optional
@@ -120,8 +120,14 @@ def from_spikingjelly(
     WitnessSet or SpikingNetwork
         The hidden layers; with a last linear layer, a network with that read-out.
     """
+    return read_stack(library(), model, readout, loss, weight_bits, dtype)
+
+
+def library() -> Library:
+    """Return what is specific to models of SpikingJelly."""
     memory = import_library("spikingjelly.activation_based.base", "spikingjelly").MemoryModule
-    return read_stack(Library("SpikingJelly", memory, _read_node), model, readout, loss, weight_bits, dtype)
+    linear = import_library("spikingjelly.activation_based.layer", "spikingjelly").Linear
+    return Library("SpikingJelly", memory, _read_node, linear)
 
 
 def _node(decay: float, threshold: float) -> nn.Module:

@@ -42,24 +42,27 @@ class Library:
         Base class of its neurons.
     read_neuron : callable
         Converts a linear layer and a neuron to the arguments of a LIF layer, in float64, and refuses other dynamics.
+    linear_type : type
+        Its own linear layer, where it has one.
     """
 
     name: str
     neuron_type: type
     read_neuron: ReadNeuron
+    linear_type: type[nn.Linear] = nn.Linear
 
 
 @torch.no_grad()
 def read_stack(
     library: Library,
     model: nn.Module | Sequence[nn.Module],
-    readout: Readout,
+    readout: Readout | None,
     loss: str | None,
     weight_bits: int | None,
     dtype: torch.dtype,
 ) -> WitnessSet | SpikingNetwork:
     """Convert a stack of linear layers and neurons; the public ``from_`` functions describe the arguments."""
-    modules = [module for module in _leaves(model, library.neuron_type) if not isinstance(module, _NO_ACTION)]
+    modules = [module for module in _leaves(model, library.neuron_type) if not _acts_as(module, _NO_ACTION)]
     output = modules.pop() if modules and isinstance(modules[-1], nn.Linear) else None
     lines = {after: before for before, after in pairwise(modules) if isinstance(before, DelayLine)}
     acting = [module for module in modules if not isinstance(module, DelayLine)]
@@ -72,7 +75,15 @@ def read_stack(
             f"expected linear layers and {library.name} neurons in turn, got {names}: for other networks, record "
             "the spikes and pass them to build_dictionary as an array"
         )
+    for linear in (*linears, *([] if output is None else [output])):
+        _check_linear(linear, library)
+    _check_no_hooks([*modules, *([] if output is None else [output])])
     ours = model if isinstance(model, PeerNetwork) else None
+    if output is not None and ours is None and readout is None:
+        raise InvalidInputError(
+            "expected readout= to say how the last linear layer reads the spikes, got none: pass 'mean' where its "
+            "outputs are averaged over the steps or summed, as by default in reconstruct_readout, or 'last'"
+        )
     starts: Sequence[Tensor | None] = ours.initial_membranes if ours else [None] * len(neurons)
     layers = []
     for depth, (linear, neuron, start) in enumerate(zip(linears, neurons, starts, strict=True)):
@@ -88,7 +99,13 @@ def read_stack(
     weight, bias = _parameters(output)
     loss = loss or ("softmax" if len(bias) > 1 else "logistic")
     heads = ours.heads if ours else (OutputHead("output", loss, 0, len(bias)),)
-    return SpikingNetwork(layers, weight, heads, bias, readout=ours.readout if ours else readout)
+    return SpikingNetwork(layers, weight, heads, bias, readout=ours.readout if ours else readout or "last")
+
+
+def stack_up_to(library: Library, model: nn.Module, last: nn.Module) -> list[nn.Module]:
+    """Return the modules that act, up to and including one of them."""
+    modules = list(_leaves(model, library.neuron_type))
+    return modules[: modules.index(last) + 1] if last in modules else modules
 
 
 def _leaves(model: nn.Module | Sequence[nn.Module], neuron_type: type) -> Iterator[nn.Module]:
@@ -105,6 +122,35 @@ def _leaves(model: nn.Module | Sequence[nn.Module], neuron_type: type) -> Iterat
         )
     for module in model:
         yield from _leaves(module, neuron_type)
+
+
+def _acts_as(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
+    """Return whether a module does what one of these kinds does: a subclass may do something else."""
+    return any(isinstance(module, kind) and type(module).forward is kind.forward for kind in kinds)
+
+
+def _check_linear(module: nn.Module, library: Library) -> None:
+    """Refuse a linear layer that may compute something else than its weights say."""
+    if not _acts_as(module, (nn.Linear, library.linear_type)):
+        raise InvalidInputError(
+            f"expected torch.nn.Linear layers, got {type(module).__name__} with a forward of its own, which may "
+            "compute something else: replace it by a plain one with the same effect"
+        )
+    if not isinstance(module.weight, nn.Parameter):
+        raise InvalidInputError(
+            f"expected linear layers whose weights are parameters, got a {type(module).__name__} whose weights are "
+            "computed, as by weight norm: remove that first, for example with "
+            "torch.nn.utils.parametrize.remove_parametrizations"
+        )
+
+
+def _check_no_hooks(modules: Sequence[nn.Module]) -> None:
+    for module in modules:
+        if module._forward_pre_hooks or module._forward_hooks:
+            raise InvalidInputError(
+                f"expected layers without forward hooks, got a {type(module).__name__} with some, which may change its "
+                "values: remove them first"
+            )
 
 
 def probe_tie(spike: Callable[[Tensor], Tensor]) -> Tie:

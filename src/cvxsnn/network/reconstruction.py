@@ -190,7 +190,7 @@ class Proof:
             The problem over the spikes of all witnesses on the data.
         """
         dictionary = build_dictionary(self.witnesses, data.sequences, self.objective.readout)
-        return ConvexProblem.of(
+        problem = ConvexProblem.of(
             self.objective,
             dictionary,
             data,
@@ -199,6 +199,11 @@ class Proof:
             penalty=self.penalty,
             intercept=self.has_intercept,
         )
+        if problem.n_outputs != self.coef.shape[1]:
+            raise InvalidInputError(
+                f"expected targets for {self.coef.shape[1]} outputs, as in training, got {problem.n_outputs} outputs"
+            )
+        return problem
 
     def certify(self, data: TrainingSet, problem: ConvexProblem | None = None) -> Certificate:
         """Certify the coefficients on the whole problem.

@@ -158,16 +158,15 @@ class SpikingNetwork(nn.Module):
                 f"expected one row of output weights for each of {len(neurons)} neurons that are read, got shape "
                 f"{tuple(weight.shape)}"
             )
+        neurons = _as_places("neurons", neurons)
+        windows_read = None if windows_read is None else _as_places("windows_read", windows_read)
         _check_windows(windows_read, len(neurons), parsed.n_windows)
         if len(neurons) and not 0 <= int(neurons.min()) <= int(neurons.max()) < n_neurons:
             raise InvalidInputError(
                 f"expected neurons from 0 to {n_neurons - 1}, got values from {int(neurons.min())} to "
                 f"{int(neurons.max())}"
             )
-        if [head.start for head in heads] != [0, *(head.stop for head in heads[:-1])] or heads[-1].stop != len(
-            weight.T
-        ):
-            raise InvalidInputError(f"expected heads that share out {len(weight.T)} outputs, got {list(heads)}")
+        _check_heads(heads, weight.shape[1])
         self.heads = tuple(heads)
         self.readout: Readout = str(parsed)
         device = layers[0].weight.device
@@ -484,6 +483,32 @@ def read_spikes(
     steps = sequences.n_steps if sequences.lengths is None else sequences.lengths[:, None].to(torch.float64)
     # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
     return counts.mul_(parsed.scale(steps))
+
+
+def _as_places(name: str, value: Tensor) -> Tensor:
+    """Return whole numbers along one axis as int64, and refuse others."""
+    if value.ndim != 1 or value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        raise InvalidInputError(
+            f"expected {name} to be whole numbers of shape (n_read,), got {value.dtype} of shape {tuple(value.shape)}"
+        )
+    return value.to(torch.int64)
+
+
+def _check_heads(heads: Sequence[OutputHead], n_outputs: int) -> None:
+    """Refuse heads that do not share out the outputs, one after the other, or that have no names of their own."""
+    bounds = [0, *(head.stop for head in heads)]
+    is_plain = all(
+        isinstance(head.name, str) and isinstance(head.loss, str) and type(head.start) is type(head.stop) is int
+        for head in heads
+    )
+    if (
+        not is_plain
+        or [head.start for head in heads] != bounds[:-1]
+        or bounds != sorted(set(bounds))
+        or bounds[-1] != n_outputs
+        or len({head.name for head in heads}) < len(heads)
+    ):
+        raise InvalidInputError(f"expected heads that share out {n_outputs} outputs, got {list(heads)}")
 
 
 def _check_windows(windows_read: Tensor | None, n_read: int, n_windows: int) -> None:

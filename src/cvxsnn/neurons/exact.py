@@ -36,6 +36,9 @@ _TOO_WIDE = 2**16
 
 _MANTISSA_BITS = {torch.float32: 24, torch.float64: 53}
 
+_MOST_BITS = 1100
+"""Bits of sums above the range of float64: no number of inputs and no weights make more."""
+
 
 def snap_weights(weight: Tensor, bits: int = WEIGHT_BITS) -> Tensor:
     """Round each neuron's weights to ``bits``-bit integers times a power of two of its own.
@@ -93,7 +96,7 @@ def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dt
     float32 products may be computed in fewer bits when the user relaxed ``torch.set_float32_matmul_precision``; then
     float64 is used, which no such setting touches.
     """
-    bits = math.log2(max(levels_of_weights * levels_of_inputs, 1.0))
+    bits = min(math.log2(max(levels_of_weights * levels_of_inputs, 1.0)), _MOST_BITS)
     if bits <= _MANTISSA_BITS[torch.float32] and _multiplies_in_full_float32():
         return torch.float32
     if bits <= _MANTISSA_BITS[torch.float64]:

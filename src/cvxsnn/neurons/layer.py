@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from numbers import Integral
 from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
@@ -79,7 +80,7 @@ class HiddenLayer(ABC):
     def __post_init__(self) -> None:
         """Bring every parameter to one dtype, device and shape, and the weights onto their grid."""
         self._check_weight_shape()
-        if not 2 <= self.weight_bits <= 32:
+        if not isinstance(self.weight_bits, Integral) or not 2 <= self.weight_bits <= 32:
             raise InvalidInputError(f"expected weight_bits between 2 and 32, got {self.weight_bits!r}")
         check_finite("weight", self.weight)
         self._set("weight", snap_weights(self.weight.detach(), self.weight_bits))
@@ -368,9 +369,9 @@ class HiddenLayer(ABC):
         return layer
 
     def _check_weight_shape(self) -> None:
-        if self.weight.ndim != 3 or 0 in self.weight.shape or not self.weight.is_floating_point():
+        if self.weight.ndim != 3 or 0 in self.weight.shape or self.weight.dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(
-                "expected floating-point weights of shape (n_subnetworks, n_taps, width), got "
+                "expected weights in float32 or float64 of shape (n_subnetworks, n_taps, width), got "
                 f"{self.weight.dtype} of shape {tuple(self.weight.shape)}"
             )
 

@@ -29,6 +29,7 @@ from ..convex import Certificate, Solution
 from ..convex.objective import Objective
 from ..core.checks import check_choice, check_device, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.storage import make_folder
 from ..data.sequences import TrainingSet
 from ..data.tasks import Task
 from ..network.reconstruction import Form, reconstruct
@@ -403,7 +404,7 @@ def gradient_plan(
     # A first stage is the same for every method that begins with it, so that they share its file.
     name = f"{method}-{number}" if number else "gradient"
     if checkpoints is not None:
-        checkpoints.mkdir(parents=True, exist_ok=True)
+        make_folder(checkpoints, "checkpoints")
     return GradientPlan(
         network,
         split,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
@@ -39,6 +40,9 @@ _N_MEMBRANES, _FEWEST_SEQUENCES = 1024, 32
 
 _BLOCK_BYTES = 2**28
 """Size of the membranes that are held at once."""
+
+_NEURON = 64
+"""Bytes that a neuron takes at least while it is drawn."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,7 @@ def delayed_witnesses(
     }
     layers: list[HiddenLayer] = []
     for depth, (plan, (n_inputs, width)) in enumerate(zip(plans, pairwise(sizes), strict=True), 1):
+        check_fits(_NEURON * n_subnetworks * width, "cpu", "the neurons of a hidden layer", "use fewer of them")
         sampler = _LayerSampler(
             plan, n_subnetworks, n_inputs, width, chosen, _values_below(layers, chosen), seed, depth
         )
@@ -458,7 +463,7 @@ def _values_below(layers: list[HiddenLayer], sequences: Sequences) -> Tensor:
 
 
 def _each(name: str, value: Any, n_layers: int) -> list[Any]:
-    each = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * n_layers
+    each = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value] * n_layers
     if len(each) != n_layers:
         raise InvalidInputError(f"expected one {name} for each of {n_layers} layers, got {len(each)}")
     return each
@@ -502,7 +507,7 @@ def _checked_shapes(
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:
     """Return positive whole numbers as a tuple; an empty one for anything else."""
-    each = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    each = tuple(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else ()
     is_whole = all(isinstance(own, (int, np.integer)) and not isinstance(own, bool) and own > 0 for own in each)
     return tuple(int(own) for own in each) if is_whole else ()
 

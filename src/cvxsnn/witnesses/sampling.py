@@ -12,12 +12,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..core.checks import check_positive_int
+from ..core.checks import check_number, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_weights
 from .witness_set import Provenance, WitnessSet
+
+_DRAWING, _FEWER = 16, "use fewer or narrower subnetworks"
+"""Bytes per weight while they are drawn, scaled and rounded, and what to do where there are too many."""
 
 
 class Distribution(ABC):
@@ -214,7 +218,7 @@ def as_distribution(name: str, value: Distribution | float) -> Distribution:
         raise InvalidInputError(
             f"expected {name} to be a number or a distribution such as Uniform(0.5, 1.0), got {value!r}"
         )
-    return Constant(float(value))
+    return Constant(check_number(name, value))
 
 
 _KINDS: dict[str, type[Distribution]] = {
@@ -362,6 +366,7 @@ def gaussian_witnesses(
             )
 
         def weights(name: str, rows: int) -> Tensor:
+            check_fits(_DRAWING * n_subnetworks * rows * width, "cpu", "the weights of a hidden layer", _FEWER)
             generator = child_generator(seed, "witness", depth, name)
             normal = generator.standard_normal((n_subnetworks, rows, width), dtype=np.float32)
             kept = min(n_read[depth - 1] or rows, rows) if name == "weight" else rows
@@ -390,7 +395,8 @@ def gaussian_witnesses(
 
 def per_layer(name: str, value: PerLayer, n_layers: int) -> list[Distribution]:
     """Return one distribution per layer."""
-    each = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * n_layers
+    is_single = not isinstance(value, Sequence) or isinstance(value, (str, bytes))
+    each: list[Any] = [value] * n_layers if is_single else list(value)  # type: ignore[arg-type]
     if len(each) != n_layers:
         raise InvalidInputError(f"expected one {name} for each of {n_layers} layers, got {len(each)}")
     return [as_distribution(name, one) for one in each]
@@ -398,7 +404,7 @@ def per_layer(name: str, value: PerLayer, n_layers: int) -> list[Distribution]:
 
 def _fan_ins(value: int | Sequence[int | None] | None, n_layers: int) -> list[int | None]:
     """Return one fan-in per layer; None reads all."""
-    is_single = not isinstance(value, Sequence)
+    is_single = not isinstance(value, Sequence) or isinstance(value, (str, bytes))
     each = [None, *[value] * (n_layers - 1)] if is_single else list(value)  # type: ignore[arg-type]
     if len(each) != n_layers:
         raise InvalidInputError(f"expected one fan_in for each of {n_layers} layers, got {len(each)}")

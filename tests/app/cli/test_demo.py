@@ -31,7 +31,8 @@ def test_the_command_runs_all_methods_on_all_tasks_and_prints_table_and_path(mon
 
 def test_the_command_says_what_is_wrong_and_fails(monkeypatch, tmp_path, results):
     monkeypatch.setattr(demo, "DEMO_TASKS", (TINY,))
-    monkeypatch.setattr(demo, "run", lambda task, method, seed: results[0])
+    n_runs = []
+    monkeypatch.setattr(demo, "run", lambda task, method, seed: n_runs.append(1) or results[0])
     blocker = tmp_path / "file"
     blocker.write_text("")
     outcome = CliRunner().invoke(cli.app, ["demo", "--output", str(blocker / "report")])
@@ -39,3 +40,4 @@ def test_the_command_says_what_is_wrong_and_fails(monkeypatch, tmp_path, results
     assert "Traceback" not in outcome.output
     assert "choose another --output" in outcome.stderr
     assert len(outcome.stderr.strip().splitlines()) == 1
+    assert not n_runs  # said before the work, and not after it

@@ -189,7 +189,7 @@ BAD_FITS = {
     "NaN": (["nan.npz", "-o", "new"], "finite sequences"),
     "NaN in rows": (["nan_rows.npz", "-o", "new"], "expected finite rows, got NaN"),
     "one class": (["one.npz", "-o", "new"], "at least two classes"),
-    "strings to regress": (["data.npz", "-o", "new", "--regress"], "expected numeric targets"),
+    "strings to regress": (["data.npz", "-o", "new", "--regress"], "expected targets to be real numbers"),
     "hidden": (["data.npz", "-o", "new", "--hidden", "many"], "expected widths such as 256,512, got 'many'"),
     "no hidden": (["data.npz", "-o", "new", "--hidden", ""], "expected widths such as 256,512, got ''"),
     "zero hidden": (["data.npz", "-o", "new", "--hidden", "8,0"], "positive integer, got 0"),
@@ -293,6 +293,53 @@ def test_a_full_disk_leaves_the_old_model(monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     fail("No space left on device; nothing was changed", "fit", "data.npz", "-o", "model", *QUICK)
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "certify"])
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"y": LABELS.astype(bytes)}, "expected an array y of numbers or text, .* got .S6 of shape"),
+        ({"y": np.zeros(len(LABELS), [("a", float)])}, "expected an array y of numbers or text"),
+        ({"y": np.array(1)}, r"expected an array y of numbers or text, .* got int64 of shape \(\)"),
+        ({"X": np.zeros(SEQUENCES.shape, [("a", float)])}, "expected an array X of numbers"),
+        ({"X": SEQUENCES.astype(complex)}, "expected an array X of numbers"),
+        ({"X": np.zeros(SEQUENCES.shape, "datetime64[s]")}, "expected an array X of numbers"),
+        ({"y": np.array([])}, r"expected an array y of numbers or text, .* of shape \(0,\)"),
+        ({"X": np.zeros((0, 4, 3))}, r"expected an array X of numbers .* of shape \(0, 4, 3\)"),
+        ({"X": np.array(1.0)}, r"expected an array X of numbers .* of shape \(\)"),
+        ({"sample_weight": LABELS}, "expected an array sample_weight of numbers"),
+    ],
+)
+def test_arrays_of_other_kinds_are_one_sentence(command, arrays, complaint):
+    save(classifier().fit(SEQUENCES, LABELS), "model")
+    np.savez("other.npz", **({"X": SEQUENCES, "y": LABELS} | arrays))
+    options = {"fit": ["-o", "new", *QUICK]}.get(command, [])
+    outcome = fail(complaint, command, *([] if command == "fit" else ["model"]), "other.npz", *options)
+    assert not outcome.stdout  # also where predictions could be printed
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".csv", "data.npz/model", "\udcff\n", " \x1b[31m"])
+def test_paths_that_cannot_be_used_are_one_sentence(name):
+    save(classifier().fit(SEQUENCES, LABELS), "model")
+    fail("expected", "fit", name, "-o", "new", *QUICK)
+    fail("expected", "predict", name, "data.npz")
+    fail("expected", "predict", "model", name)
+    if len(name) > 10:
+        fail("File name too long|make the folder first|Not a directory", "fit", "data.npz", "-o", name, *QUICK)
+        fail("File name too long|Not a directory", "predict", "model", "data.npz", "-o", name)
+        fail("File name too long|make the folder first|Not a directory", "export", "model", "-o", name)
+    else:
+        assert "saved" in succeed("export", "model", "-o", name).stdout
+        assert Path(name).is_file()
+
+
+def test_a_full_memory_is_one_sentence(monkeypatch):
+    def full(*_, **__):
+        raise MemoryError("Unable to allocate 8 GiB")
+
+    monkeypatch.setattr(SpikingClassifier, "fit", full)
+    fail("expected the work to fit into memory, got: Unable to allocate 8 GiB", "fit", "data.npz", "-o", "new")
 
 
 def test_the_commands_are_listed():

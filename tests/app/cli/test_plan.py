@@ -41,6 +41,11 @@ def test_the_command_prints_tables_and_json():
         (("--memory", "lots"), "expected an amount of memory such as 64GB"),
         (("--hidden", "a,b"), "expected widths such as 256,512"),
         (("--machines", 0), "expected n_machines to be a positive integer"),
+        (("--rows", 10**31), "expected n_samples of at most 1e+18"),
+        (("--columns", 10**31), "expected n_witnesses of at most 1e+18"),
+        (("--steps", 10**400), "expected n_steps of at most 1e+18"),
+        (("--columns", 10**17, "--hidden", 3), "to divide 100000000000000000 witnesses, got 3: pass one of 1, 2, 4, 5"),
+        (("--memory", "9" * 400), "expected an amount of memory such as 64GB"),
         (("--device", "abacus"), "expected a device such as 'cpu', 'cuda' or 'auto'"),
     ],
 )
@@ -49,3 +54,10 @@ def test_bad_options_are_one_sentence(options, complaint):
     assert outcome.exit_code == 1
     assert complaint in outcome.stderr
     assert len(outcome.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.usefixtures("known_rates")
+def test_jobs_of_any_size_are_planned_at_once():
+    outcome = run(*(f"--{name}={10**18}" for name in ("rows", "columns", "steps", "outputs", "features", "taps")))
+    assert outcome.exit_code == 0, outcome.output
+    assert "runs nowhere" in outcome.stdout

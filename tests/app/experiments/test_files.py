@@ -105,6 +105,8 @@ def test_the_example_of_the_documentation_is_a_file_that_loads(tmp_path):
             r"among title, .* in .*mine\.toml, got 'budget'",
         ),
         ('title = "Mine"', 'title = "Mine"\nkind = "poem"', r"expected kind 'table' or 'figure' in .*, got 'poem'"),
+        ("decay = 0.9", "decay = 1979-05-27", r"numbers, text, .* key 'decay', got '1979-05-27'"),
+        ("n_steps = 3", "n_steps = [07:32:00]", r"numbers, text, lists and tables in .*mine\.toml, .*, got '07:32:00'"),
         ('row = "XOR"', "", r"expected a key 'row' in .*mine\.toml, cell 1, found none"),
         ('row = "XOR"', 'row = "XOR"\nseed = 3', r"in .*mine\.toml, cell 1, got 'seed'"),
         ("seeds = [0, 1]", "seeds = 3", r"expected 'seeds' to be a list in .*mine\.toml, \[defaults\], got 3"),

@@ -6,16 +6,19 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from cvxsnn.app.experiments import RecordStore, run_all
+from cvxsnn.app.experiments import RecordStore, run_all, runner
 from cvxsnn.app.experiments.experiment import RunConfig, iterate_grid, parse_experiment
 from cvxsnn.app.experiments.metrics import read_metric
 from cvxsnn.app.experiments.run import execute, execute_together
 from cvxsnn.app.experiments.runner import _group
+from cvxsnn.core.claims import claim
 from cvxsnn.core.errors import DataFileError
+from cvxsnn.training.surrogate import trainer
 
 TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
 PARTS = {
@@ -94,6 +97,19 @@ def test_what_is_recorded_is_not_run_again(tmp_path, finished, monkeypatch):
     assert without_timings(store.read_all()[0]) == without_timings(finished)
 
 
+def test_a_stage_that_cannot_be_stored_is_no_failure_of_the_run(tmp_path, monkeypatch):
+    def write(path, *_):
+        raise DataFileError(f"expected to write {path}, got: No space left on device; nothing was changed")
+
+    store = RecordStore(tmp_path / "paper")
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(trainer, "write_tensors", write)
+        with pytest.raises(DataFileError, match=r"No space left on device.*; then run the same command again"):
+            run_all(tiny_runs(["sg"]), store, n_jobs=1)
+    assert store.read_all() == ({}, [])
+    assert run_all(tiny_runs(["sg"]), store, n_jobs=1).n_done == 2
+
+
 @pytest.mark.parametrize("damage", ["cut", "altered", "empty", "nonsense"])
 def test_a_damaged_record_is_named_and_made_again(tmp_path, finished, damage):
     store = RecordStore(tmp_path / "paper")
@@ -125,6 +141,13 @@ def test_a_failure_is_a_record_that_may_be_tried_again(tmp_path):
     assert "n_steps" in record["error"]
     assert run_all({config.id: config}, store, n_jobs=1).n_skipped == 1
     assert run_all({config.id: config}, store, n_jobs=1, retry_failed=True).n_failed == 1
+
+
+@pytest.mark.parametrize("hidden", [[[]], [], ["8"], [10**400], 8, [None, 3]])
+def test_sizes_that_are_no_numbers_are_failed_runs(tmp_path, hidden):
+    config = changed("cvx", family={"hidden": hidden})
+    assert run_all({config.id: config}, RecordStore(tmp_path), n_jobs=1).n_failed == 1
+    assert "Error: expected" in RecordStore(tmp_path).read(config.id)["error"]
 
 
 def test_a_full_disk_stops_the_runs_with_one_sentence_and_no_damage(tmp_path, finished, monkeypatch):
@@ -280,3 +303,68 @@ def test_a_bad_run_among_good_ones_fails_alone(place, parts, complaint):
     assert bad["status"] == "failed"
     assert complaint in bad["error"]
     assert list(map(untimed, records)) == [untimed(execute(changed("sg", seed))) for seed in (0, 1)]
+
+
+@pytest.fixture
+def executed(tmp_path, monkeypatch):
+    """Runs that take a moment and leave a line each, for all processes that work in one folder."""
+    path = tmp_path / "executed"
+    path.touch()
+
+    def execute_slowly(configs, device, stages):
+        with path.open("a") as file:
+            file.writelines(f"{config.id}\n" for config in configs)
+        time.sleep(0.02)
+        return [{"status": "done", "config": config.as_dict()} for config in configs]
+
+    monkeypatch.setattr(runner, "execute_together", execute_slowly)
+    return lambda: sorted(path.read_text().split())
+
+
+def test_two_processes_in_one_folder_share_the_work(tmp_path, executed):
+    runs = tiny_runs(seeds=range(6))
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            outcome = run_all(runs, RecordStore(tmp_path / "paper"), n_jobs=1)
+            status = 0 if outcome.n_done + outcome.n_skipped == len(runs) else 2
+        finally:
+            os._exit(status)
+    store = RecordStore(tmp_path / "paper")
+    outcome = run_all(runs, store, n_jobs=1)
+    # Nothing is missing when either ends, although the other may have done it.
+    assert outcome.n_done + outcome.n_skipped == len(runs)
+    assert store.read_all()[0].keys() == runs.keys()
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert executed() == sorted(runs)
+    assert 0 < outcome.n_done < len(runs)
+    assert not [name for name in os.listdir(tmp_path / "paper") if name.endswith(".claim")]
+
+
+def test_the_runs_of_a_process_that_was_killed_are_taken_over(tmp_path, executed):
+    runs = tiny_runs()
+    first = next(iter(runs))
+    (tmp_path / "paper").mkdir()
+    with claim(tmp_path / "paper" / f".{first}.claim"):
+        thread = threading.Thread(target=run_all, args=[runs, RecordStore(tmp_path / "paper")], kwargs={"n_jobs": 1})
+        thread.start()
+        while len(executed()) < len(runs) - 1:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        assert first not in executed()  # it waits
+    thread.join()
+    assert executed() == sorted(runs)
+
+
+def test_a_failure_that_is_tried_again_is_tried_once(tmp_path, executed):
+    config = changed("cvx")
+    store = RecordStore(tmp_path / "paper")
+    failure = {"status": "failed", "error": "x", "seconds": 1.0}
+    store.write(config.id, failure)
+    store.write(config.id, failure | {"seconds": 2.0})  # by another process, after the records were read
+    task = ([config.id], [config], [failure], "cpu", str(store.folder), False)
+    assert runner._run(*task) == ["recorded"]
+    store.write(config.id, failure)
+    assert runner._run(*task) == ["done"]
+    assert executed() == [config.id]

@@ -145,3 +145,36 @@ def test_report_writes_tables_on_demand_beside_the_records(tmp_path):
     assert outcome.exit_code == 0, outcome.output
     assert all((tmp_path / f"{name}.{kind}").exists() for name in chosen for kind in ("md", "json"))
     assert {path: path.read_bytes() for path in store.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({key: value} for key in ("config", "scores", "machine", "versions", "stages") for value in ("text", 3, None)),
+        *({key: 10**400} for key in ("val", "seconds", "n_atoms")),
+        *({key: 1e308} for key in ("val", "seconds", "n_atoms")),
+        {"scores": {"test": 1e308}},
+        {"scores": {"test": ["text"]}},
+        {"finished": "0001-01-01T00:00:00+14:00"},
+    ],
+)
+def test_altered_records_are_told_of_or_shown(tmp_path, change):
+    experiment = load_experiment(experiment_names()[0], "smoke")
+    store = RecordStore(tmp_path / "smoke")
+    for run_id, record in records_of(experiment).items():
+        store.write(run_id, record | change)
+    arguments = ["--records", tmp_path, "-o", tmp_path / "page.html", "--tables", tmp_path / "tables"]
+    outcome = CliRunner().invoke(app, ["report", experiment.name, *map(str, arguments)])
+    assert outcome.exit_code == 0, outcome.output
+    assert (tmp_path / "tables" / f"{experiment.name}.md").exists()
+
+
+@pytest.mark.parametrize("text", ["[" * 10_000, "[]", '{"checksum": 1, "record": []}', "\0", '{"record": {"a": 1}}'])
+def test_files_that_are_no_records_are_told_of(tmp_path, text):
+    name = experiment_names()[0]
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "smoke" / "0.json").write_text(text)
+    arguments = ["report", name, "--records", str(tmp_path), "-o", str(tmp_path / "page.html")]
+    outcome = CliRunner().invoke(app, arguments)
+    assert outcome.exit_code == 0, outcome.output
+    assert "1 damaged" in (tmp_path / "page.html").read_text()

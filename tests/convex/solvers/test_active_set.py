@@ -6,8 +6,7 @@ from tolerances import FACTORED, ROUNDING
 
 from cvxsnn import ConvexProblem, solve
 from cvxsnn.convex.solvers import active_set
-from cvxsnn.convex.solvers.active_set import follow, weighted_gram
-from cvxsnn.core.errors import FactorisationError
+from cvxsnn.convex.solvers.active_set import follow, minimise_quadratic, weighted_gram
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -81,10 +80,12 @@ def test_an_exact_fit_by_the_intercept_leaves_no_coefficients() -> None:
     assert solution.certificate.primal == 0
 
 
-def test_numbers_whose_squares_overflow_are_one_sentence():
+def test_numbers_whose_squares_overflow_leave_the_start_as_it_is():
     gram, linear = torch.full((2, 2), torch.inf, dtype=torch.float64), torch.ones(2, 1, dtype=torch.float64)
-    with pytest.raises(FactorisationError, match="expected numbers whose squares are finite"):
-        follow(gram, linear, 0.1, torch.zeros_like(linear))
+    assert torch.equal(follow(gram, linear, 0.1, torch.zeros_like(linear)), torch.zeros_like(linear))
+    for strength in (0.0, 0.1):
+        found = minimise_quadratic(gram, linear, strength, 1.0, torch.zeros_like(linear))
+        assert torch.equal(found, torch.zeros_like(linear))
 
 
 def test_outputs_that_have_few_active_atoms_and_those_that_have_many_are_solved_alike():

@@ -1,3 +1,4 @@
+import warnings
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -19,6 +20,7 @@ from cvxsnn.convex import (
     gather_statistics,
     solve_statistics,
 )
+from cvxsnn.dictionary import DenseDictionary
 
 
 @settings(max_examples=40, deadline=None)
@@ -35,8 +37,7 @@ def test_certificate_of_any_coefficients_bounds_that_of_the_rows(seed, intercept
     certificate, scale, correlation = certify_statistics(
         StatisticsProblem(found, problem.l1_strength, intercept), coef, constant
     )
-    assert certificate.primal >= given_rows.primal
-    assert certificate.dual <= given_rows.dual
+    assert certificate.primal >= problem.objective(coef, problem.dictionary.matvec(coef) + constant)
     assert certificate.primal == pytest.approx(given_rows.primal, rel=CERTIFIED_AGAIN)
     assert certificate.dual == pytest.approx(given_rows.dual, rel=CERTIFIED_AGAIN, abs=ROUNDING)
     residual = problem.dictionary.matvec(coef) + constant - torch.from_numpy(targets)
@@ -165,3 +166,23 @@ def test_coefficients_that_do_not_fit_are_refused_in_one_sentence(witnesses, dat
         with pytest.raises(cs.InvalidInputError, match="expected") as error:
             call()
         assert_one_sentence(error.value)
+
+
+@pytest.mark.parametrize("strength", [1e-170, 1e-150])
+def test_targets_whose_squares_vanish_are_not_proven_to_be_fitted(strength):
+    columns, targets = np.eye(4), 1e-165 * np.arange(1.0, 5.0)
+    statistics = SquaredStatistics.of(cs.build_dictionary(columns), targets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        certificate = solve_statistics(statistics, strength).certificate
+    assert certificate.primal > 0
+    assert certificate.dual == 0
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e170])
+def test_real_columns_whose_squares_float64_cannot_hold_are_refused(scale):
+    columns = DenseDictionary(scale * torch.eye(4, dtype=torch.float64))
+    with pytest.raises(
+        cs.InvalidInputError, match="expected columns whose squares float64 can hold, got entries of up to"
+    ):
+        SquaredStatistics.of(columns, np.ones(4))

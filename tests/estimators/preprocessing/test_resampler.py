@@ -6,6 +6,7 @@ from small_models import make_lists
 from tolerances import ROUNDING
 
 from cvxsnn import SequenceResampler
+from cvxsnn.core.errors import BudgetError
 
 LISTS = make_lists()
 
@@ -46,3 +47,9 @@ def test_a_single_step_is_the_middle():
 
 def test_sequences_of_unequal_length_get_equal_length():
     assert {len(part) for part in SequenceResampler(5).fit_transform(LISTS)} == {5}
+
+
+@pytest.mark.parametrize("options", [{"n_steps": 10**15}, {"n_steps": 10**30}, {"factor": 1e15}, {"factor": 1e308}])
+def test_more_steps_than_memory_holds_are_refused(options):
+    with pytest.raises(BudgetError, match=r"a resampled sequence to fit into the memory .*: choose fewer steps"):
+        SequenceResampler(**options).fit_transform(np.ones((2, 5, 3)))

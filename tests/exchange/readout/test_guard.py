@@ -15,6 +15,7 @@ from exchange.readout.strangers import (
     unharmed,
     weights_apart_from,
 )
+from small_models import assert_one_sentence
 from torch import nn
 
 import cvxsnn.exchange.readout.solving
@@ -75,10 +76,26 @@ def test_a_success_leaves_only_the_layer_changed():
     model.membrane.sum().backward()
 
 
-def test_a_model_with_the_graph_of_a_training_step_is_not_copied():
+def test_a_model_with_the_graph_of_a_training_step_is_copied_without_it():
     (inputs, classes), model = static_data(), draw_remembering()
-    with unharmed(model), pytest.raises(InvalidInputError, match=r"can be copied.*graph of a training step"):
+    model.again = (model.membrane, [model.membrane])
+    with unharmed(model):
+        result = reconstruct_readout(model, inputs, classes, copy_model=True)
+    copied = result.model
+    assert copied is not model
+    assert torch.equal(copied.membrane, model.membrane)
+    assert copied.membrane.grad_fn is None
+    assert copied.membrane is copied.again[0] is copied.again[1][0]
+    assert_same_tensors(weights_apart_from(copied, "out"), weights_apart_from(model, "out"))
+    model.membrane.sum().backward()
+
+
+def test_a_model_that_cannot_be_copied_is_refused():
+    (inputs, classes), model = static_data(), draw_static()
+    model.file = iter([1]), (one for one in [1])
+    with unharmed(model), pytest.raises(InvalidInputError, match="expected a model that can be copied") as caught:
         reconstruct_readout(model, inputs, classes, copy_model=True)
+    assert_one_sentence(caught.value)
 
 
 def test_dropout_is_off_while_spikes_are_recorded():

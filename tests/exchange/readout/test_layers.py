@@ -7,6 +7,7 @@ from exchange.readout.strangers import (
     Looped,
     Spike,
     assert_same_tensors,
+    cross_entropy,
     draw_data,
     draw_static,
     unharmed,
@@ -282,6 +283,47 @@ def test_compiled_models_are_solved_for_and_see_the_new_weights(how):
     with torch.no_grad():
         assert float((model(inputs).argmax(1) == classes).double().mean()) == result.after.accuracy
     assert not any(module._forward_pre_hooks for module in plain.modules())
+
+
+class Doubling(nn.Linear):
+    """A linear layer with a forward of its own."""
+
+    def forward(self, x):
+        return super().forward(2 * x)
+
+
+class Signed(nn.Linear):
+    """Computes with the signs of its weights."""
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight.sign(), self.bias)
+
+
+class Named(nn.Linear):
+    """A linear layer that computes as all do."""
+
+
+@pytest.mark.parametrize("kind", [Doubling, Signed])
+def test_a_linear_layer_that_computes_something_else_is_refused(kind):
+    model = draw_static()
+    model[2] = kind(N_HIDDEN, N_CLASSES)
+    assert_refused(model, f"weights times what it reads plus its bias, got something else: {kind.__name__}")
+
+
+def test_a_hook_that_changes_what_the_layer_gives_is_refused():
+    model = draw_static()
+    model[2].register_forward_hook(lambda module, given, output: output**2)
+    assert_refused(model, "has a forward or a hook of its own")
+
+
+def test_a_subclass_and_hooks_that_change_nothing_or_the_input_are_solved_for():
+    (inputs, classes), model = static_data(), draw_static()
+    model[2] = Named(N_HIDDEN, N_CLASSES)
+    model[2].register_forward_hook(lambda module, given, output: None)
+    model[2].register_forward_pre_hook(lambda module, given: 3 * given[0])
+    result = reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
+    assert result.after.model_accuracy == pytest.approx(result.after.accuracy)
+    assert result.after.loss == pytest.approx(cross_entropy(model, inputs, classes), abs=1e-5)
 
 
 def test_a_model_in_a_parallel_wrapper_is_solved_for():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_models import assert_one_sentence
 from tolerances import ROUNDING, SINGLE_PRECISION, WEIGHT_GRID
 from training.surrogate.runs import (
     DATA,
@@ -23,6 +24,7 @@ from training.surrogate.runs import (
 import cvxsnn as cs
 from cvxsnn import ConvexProblem, InvalidInputError
 from cvxsnn.convex import Objective
+from cvxsnn.core import storage
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
@@ -87,25 +89,97 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, n_befor
     assert_same_run(train(settings, score=score, checkpoint=file), whole)
 
 
+def assert_refused(file, what, *arguments, **options):
+    before = file.read_bytes()
+    with pytest.raises(InvalidInputError, match=rf"of the same training, got one with {what}: delete .*run") as caught:
+        train(*arguments, checkpoint=file, **options)
+    assert_one_sentence(caught.value)
+    assert file.read_bytes() == before
+
+
 @pytest.mark.parametrize("change", [{"learning_rate": 0.1}, {"epochs": 7}, {"seed": 4}, {"surrogate": "sigmoid"}])
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path, change):
     train(checkpoint=tmp_path / "run")
-    with pytest.raises(InvalidInputError, match=r"and these settings, got another one: delete .*run"):
-        train(replace(QUICK, **change), checkpoint=tmp_path / "run")
+    assert_refused(tmp_path / "run", "other settings", replace(QUICK, **change))
 
 
 @pytest.mark.parametrize("change", [{"hidden": (13,)}, {"seed": 1}, {"decay": 0.5}], ids=str)
 def test_a_checkpoint_of_another_network_is_refused(tmp_path, change):
     train(checkpoint=tmp_path / "run")
-    with pytest.raises(InvalidInputError, match="of this network, objective and these settings, got another one"):
-        train(network=draw_network(**change), checkpoint=tmp_path / "run")
+    assert_refused(tmp_path / "run", "other network", network=draw_network(**change))
 
 
 def test_a_checkpoint_of_another_loss_is_refused(tmp_path):
     network = draw_network()
     train(network=network, checkpoint=tmp_path / "run")
-    with pytest.raises(InvalidInputError, match="of this network, objective and these settings, got another one"):
-        train(network=network, objective=Objective("squared_hinge"), checkpoint=tmp_path / "run")
+    # The signs of the two losses are the same, so only the losses differ.
+    assert_refused(tmp_path / "run", "other losses", network=network, objective=Objective("squared_hinge"))
+
+
+def other_inputs(data):
+    inputs = data.inputs.clone()
+    inputs[3, 1, 0] += 2.0**-16
+    return TrainingSet(inputs, data.targets)
+
+
+OTHER_DATA = {
+    "targets": lambda data: TrainingSet(data.sequences, {head: 1 - own for head, own in data.targets.items()}),
+    "sequences": other_inputs,
+    "targets, sequences": lambda data: data.take(torch.arange(len(data)).flip(0)),
+    "weights of sequences": lambda data: TrainingSet(data.sequences, data.targets, torch.arange(1.0, 1 + len(data))),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_DATA)
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, what):
+    network = draw_network()
+    train(network=network, checkpoint=tmp_path / "run")
+    assert_refused(tmp_path / "run", f"other {what}", network=network, data=OTHER_DATA[what](DATA))
+
+
+def test_a_checkpoint_whose_network_has_another_score_now_is_refused(tmp_path):
+    run = train(checkpoint=tmp_path / "run")
+    worse = run.best.score - 0.1
+    assert_refused(tmp_path / "run", f"a score of {run.best.score} .* has {worse} now", score=lambda network: worse)
+    assert train(checkpoint=tmp_path / "run").best == run.best
+
+
+def test_a_checkpoint_from_before_there_were_fingerprints_is_refused(tmp_path):
+    train(checkpoint=tmp_path / "run")
+    tensors, header = storage.read_tensors(tmp_path / "run", "checkpoint")
+    del header["origin"]
+    storage.write_tensors(tmp_path / "run", "checkpoint", tensors, header)
+    assert_refused(tmp_path / "run", "other network, settings, losses, targets, sequences, weights of sequences")
+
+
+TAMPERED = {
+    "no history": {"history": []},
+    "history of text": {"history": "abc"},
+    "history of numbers": {"history": [1, 2]},
+    "scores of text": {"history": [[0, None, "high"]]},
+    "best of no epoch": {"best": 10**6},
+    "best before the first": {"best": -1},
+    "best of text": {"best": "first"},
+    "steps of text": {"n_steps": "many"},
+    "endless seconds": {"seconds": float("inf")},
+}
+
+
+@pytest.mark.parametrize("case", [*TAMPERED, "no tensor", "other shape", "NaN"])
+def test_a_checkpoint_that_does_not_fit_together_is_one_sentence(tmp_path, case):
+    train(checkpoint=tmp_path / "run")
+    tensors, header = storage.read_tensors(tmp_path / "run", "checkpoint")
+    name = "best.weight"
+    tensors |= {
+        "other shape": {name: torch.ones(1)},
+        "NaN": {"best.layers.0.weight": tensors["best.layers.0.weight"] * torch.nan},
+    }.get(case, {})
+    if case == "no tensor":
+        del tensors[name]
+    storage.write_tensors(tmp_path / "run", "checkpoint", tensors, header | TAMPERED.get(case, {}))
+    with pytest.raises(DataFileError, match=r"complete checkpoint in .*run, got one that does not fit") as caught:
+        train(checkpoint=tmp_path / "run")
+    assert_one_sentence(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +514,9 @@ def test_an_interrupted_run_with_delays_goes_on_as_if_nothing_had_happened(tmp_p
     with pytest.raises(InterruptedTrainingError):
         train(network=network, callback=interrupt, checkpoint=file)
     assert_same_run(train(network=network, checkpoint=file), train(network=network))
-    with pytest.raises(InvalidInputError, match="expected a checkpoint of this network"):
+    with pytest.raises(
+        InvalidInputError, match="expected a checkpoint of the same training, got one with other network"
+    ):
         train(network=delayed(network, max_delay=1), checkpoint=file)
 
 

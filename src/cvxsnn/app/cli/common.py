@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ...core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ...core.progress import ProgressBar
+from ..formatting import printable
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
 console = Console()
@@ -25,18 +26,31 @@ def main() -> None:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn errors of cvxsnn, and of scikit-learn's input checks, into one sentence and exit status 1."""
+    """Turn errors of cvxsnn, of input checks of other libraries, and of files, into one sentence and exit status 1."""
     complaint = Console(stderr=True)
+
+    def complain(sentence: str, style: str = "red") -> None:
+        complaint.print(f"cvxsnn: {one_line(sentence)}", style=style, soft_wrap=True, markup=False, highlight=False)
+
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda text, *_: complaint.print(f"cvxsnn: {text}", style="yellow", markup=False)
+            warnings.showwarning = lambda text, *_: complain(str(text), "yellow")
             yield
-    except (CvxsnnError, ValueError) as error:
-        # scikit-learn follows its sentence with advice on its own estimators.
-        complaint.print(f"cvxsnn: {first_line(error)}", style="red", soft_wrap=True, markup=False, highlight=False)
+    except CvxsnnError as error:
+        complain(str(error))
+        raise typer.Exit(1) from None
+    except ValueError as error:
+        complain(first_line(error))  # scikit-learn follows its sentence with advice on its own estimators
+        raise typer.Exit(1) from None
+    except OSError as error:
+        place = f": {error.filename}" if error.filename else ""
+        complain(f"expected files and folders that can be used, got: {error.strerror or first_line(error)}{place}")
+        raise typer.Exit(1) from None
+    except MemoryError as error:
+        complain(f"expected the work to fit into memory, got: {first_line(error)}; use fewer samples or neurons")
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        complaint.print("cvxsnn: interrupted; nothing was overwritten", style="red")
+        complain("interrupted; nothing was overwritten")
         raise typer.Exit(130) from None
 
 
@@ -52,7 +66,12 @@ def show(value: object) -> None:
 
 def say(text: object, style: str | None = None) -> None:
     """Print text as it is: without markup, without coloured numbers, and without line breaks of its own."""
-    console.print(text, style=style, soft_wrap=True, markup=False, highlight=False)
+    console.print(printable(str(text)), style=style, soft_wrap=True, markup=False, highlight=False)
+
+
+def one_line(text: str) -> str:
+    """Return a message on one line, whatever the names and values in it."""
+    return " ".join(printable(text).split())
 
 
 def parse_widths(text: str) -> tuple[int, ...]:
@@ -61,6 +80,17 @@ def parse_widths(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidInputError(f"expected widths such as 256,512, got {text!r}") from None
+
+
+def make_folder(path: Path, option: str = "--output") -> None:
+    """Make a folder for output, or refuse the path that an option gives before the work starts."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataFileError(
+            f"expected a folder for output at {path}, got: {error.strerror or first_line(error)}; choose another "
+            f"{option}"
+        ) from None
 
 
 def check_folder(path: Path) -> None:

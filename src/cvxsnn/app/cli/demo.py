@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from .common import app, plain_errors, progress_bar, say, show
+from .common import app, make_folder, plain_errors, progress_bar, say, show
 
 
 @app.command()
@@ -19,6 +19,7 @@ def demo(
     from ..demo_page import COLUMNS, make_rows, write_demo_page
 
     with plain_errors():
+        make_folder(output)
         results: list[DemoResult] = []
         total = len(DEMO_TASKS) * len(FIVE_METHODS)
         with progress_bar() as bar:

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from ...core.errors import DataFileError, InvalidInputError
-from .common import app, plain_errors, progress_bar, say, show
+from .common import app, make_folder, plain_errors, progress_bar, say, show
 
 Names = Annotated[
     list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
@@ -107,6 +107,8 @@ def report(
             raise DataFileError(f"expected records in {folder}, found no such folder: run `cvxsnn reproduce` first")
         found, damaged = RecordStore(folder).read_all()
         experiments = [load_experiment(name, scale) for name in names or experiment_names()]  # type: ignore[arg-type]
+        if tables is not None:
+            make_folder(tables, "--tables")
         write_report(output, experiments, found, damaged, scale)  # type: ignore[arg-type]
         say(f"report: {output}")
         if tables is not None:

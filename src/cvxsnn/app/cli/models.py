@@ -2,6 +2,7 @@
 
 import csv
 import io
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import typer
 from rich.console import Console
 
-from ...core.errors import InvalidInputError
+from ...core.errors import InvalidInputError, OtherDataWarning
 from .common import ModelFile, app, check_folder, parse_widths, plain_errors, say, show
 from .data_files import DataFile, FeatureColumns, IdColumn, IsSeries, LabelColumn, TimeColumn, read_data
 
@@ -122,6 +123,7 @@ def predict(
         found = read_data(data, id_column, time, label, features, series, needs_targets=False, model=estimator)
         predicted = estimator.predict(found.X)
         shares = estimator.predict_proba(found.X) if proba else None
+        score = None if found.y is None else estimator.score(found.X, found.y)
         if output is not None and output.suffix != ".csv":
             arrays = {"y": predicted, "ids": found.ids, "proba": shares}
             write_atomically(output, _archive({name: array for name, array in arrays.items() if array is not None}))
@@ -140,8 +142,8 @@ def predict(
                 write_atomically(output, text.encode())
         if output is not None:
             say(f"saved: {output}")
-        if found.y is not None:
-            Console(stderr=True).print(f"score against y: {estimator.score(found.X, found.y):.4f}")
+        if score is not None:
+            Console(stderr=True).print(f"score against y: {score:.4f}")
 
 
 @app.command()
@@ -168,6 +170,7 @@ def certify(
         X = given.X
         for transformer in transformers:
             X = transformer.transform(X)
+        warnings.simplefilter("always", OtherDataWarning)
         found = estimator.certify(X, given.y, given.weight)
         stated = estimator.certificate_
         say(f"found now:  {found}")

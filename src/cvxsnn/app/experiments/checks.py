@@ -33,6 +33,7 @@ def check_keys(data: Mapping[str, Any], source: str) -> None:
         The name of the file, for errors.
     """
     _check_table(data, source, _TOP, required=("title", "cell"))
+    _check_values(data, source)
     if data.get("kind", "table") not in ("table", "figure"):
         raise InvalidInputError(f"expected kind 'table' or 'figure' in {source}, got {data['kind']!r}")
     if not isinstance(data["cell"], list) or not data["cell"]:
@@ -41,6 +42,18 @@ def check_keys(data: Mapping[str, Any], source: str) -> None:
     _check_table(data.get("smoke", {}), f"{source}, [smoke]", _SMOKE)
     for number, cell in enumerate(data["cell"], 1):
         _check_table(cell, f"{source}, cell {number}", _CELL, required=("row", "column"))
+
+
+def _check_values(value: Any, place: str) -> None:
+    """Refuse dates and times, which no setting is and no record can hold."""
+    if isinstance(value, Mapping):
+        for key, own in value.items():
+            _check_values(own, f"{place}, key {key!r}")
+    elif isinstance(value, list):
+        for own in value:
+            _check_values(own, place)
+    elif not isinstance(value, (bool, int, float, str)):
+        raise InvalidInputError(f"expected numbers, text, lists and tables in {place}, got {str(value)!r}")
 
 
 def check_configurations(experiment: Experiment, source: str) -> None:

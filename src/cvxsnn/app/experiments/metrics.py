@@ -1,6 +1,5 @@
 """Metrics of a record: what kind of number each is, where it is found, and how it is written."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -24,6 +23,8 @@ _QUANTITIES: dict[str, Quantity] = {
     "weight_decay": "other",
 }
 
+_LARGEST = 1e100
+
 
 def quantity_of(metric: str) -> Quantity:
     """Return the kind of a metric; unknown names are accuracies, as all other scores are."""
@@ -38,8 +39,8 @@ def read_metric(record: Mapping[str, Any], metric: str) -> float | None:
 
 
 def finite(value: object) -> float | None:
-    """Return a finite number as a float, and None for anything else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Return a number as a float, and None for anything else, also for numbers whose squares overflow."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
     return float(value) if is_number else None  # type: ignore[arg-type]
 
 

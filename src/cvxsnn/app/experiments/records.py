@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import DataFileError
-from ...core.storage import write_atomically
+from ...core.storage import make_folder, write_atomically
+
+_KINDS: Mapping[str, type] = {"config": dict, "scores": dict, "machine": dict, "versions": dict, "stages": list}
+"""The entries of a record that are not single values; a record of a failed run has fewer."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,7 @@ class RecordStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataFileError(f"expected a folder for records at {folder}, got: {error.strerror}") from error
+        make_folder(folder, "records")
 
     def write(self, run_id: str, record: Mapping[str, Any]) -> None:
         """Write the record of a finished run."""
@@ -50,6 +50,13 @@ class RecordStore:
         if isinstance(found, Damaged):
             raise DataFileError(f"expected a whole record in {path}, got {found.reason}")
         return found
+
+    def find(self, run_id: str) -> dict[str, Any] | None:
+        """Return a record, or None where there is none or a damaged one."""
+        try:
+            return self.read(run_id)
+        except DataFileError:
+            return None
 
     def read_all(self) -> tuple[dict[str, dict[str, Any]], list[Damaged]]:
         """Return every record by its id, and the damaged ones."""
@@ -68,12 +75,15 @@ class RecordStore:
     def _read(self, path: Path) -> dict[str, Any] | Damaged:
         try:
             whole = json.loads(path.read_text(encoding="utf-8"))
-            record: dict[str, Any] = whole["record"]
+            record: dict[str, Any] = dict(whole["record"])
             text = json.dumps(record, sort_keys=True, ensure_ascii=False)
             is_whole = whole["checksum"] == _checksum(text)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             return Damaged(path, f"a file that is cut off or no record ({type(error).__name__})")
-        return record if is_whole else Damaged(path, "contents that do not match their checksum")
+        if not is_whole:
+            return Damaged(path, "contents that do not match their checksum")
+        misfit = next((name for name, kind in _KINDS.items() if not isinstance(record.get(name, kind()), kind)), None)
+        return record if misfit is None else Damaged(path, f"another kind of value than a record under {misfit!r}")
 
 
 def _checksum(text: str) -> str:

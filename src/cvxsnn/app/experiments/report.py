@@ -9,7 +9,7 @@ from pathlib import Path
 from ..formatting import NOTHING, format_seconds, format_value, plural
 from ..pages import Table, render_page, write_page
 from .experiment import Experiment, Scale
-from .metrics import format_difference, format_number
+from .metrics import finite, format_difference, format_number
 from .records import Damaged
 from .section import make_section
 from .summary import VERDICTS, Records, Verdict, summarise_experiment, what_is_wrong
@@ -75,7 +75,7 @@ def _circumstances(experiments: Sequence[Experiment], records: Records, damaged:
     used = [records[run_id] for run_id in sorted(ids) if run_id in records]
     n_failed = sum(1 for record in used if what_is_wrong(record))
     counts = [f"{len(used)} of {plural(len(ids), 'run')} recorded", f"{n_failed} failed", f"{len(damaged)} damaged"]
-    seconds = [record["seconds"] for record in used if isinstance(record.get("seconds"), int | float)]
+    seconds = [time for record in used if (time := finite(record.get("seconds"))) is not None]
     return {
         "Records": ", ".join(counts),
         "Finished": _period(record.get("finished") for record in used),
@@ -90,9 +90,9 @@ def _period(stamps: Iterable[object]) -> str:
     for stamp in stamps:
         try:
             moment = datetime.fromisoformat(str(stamp))
-        except ValueError:
+            moments.append(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
+        except (ValueError, OverflowError):
             continue
-        moments.append(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
     if not moments:
         return NOTHING
     first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (min(moments), max(moments)))

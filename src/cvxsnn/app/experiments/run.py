@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...convex.objective import Objective
-from ...core.errors import CvxsnnError
+from ...core.errors import CvxsnnError, DataFileError
 from ...data.tasks import Task, make_task
 from ...network.evaluation import accuracy, predict_autoregressive, score_tokens
 from ...network.spiking_network import SpikingNetwork
@@ -51,6 +51,7 @@ def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) 
 def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
     """:func:`execute` for several runs, whose gradient stages share a GPU; where one fails, each is tried alone."""
     begin = time.perf_counter()
+    prepared: list[tuple[Task, PlannedTraining]] = []
     try:
         prepared = [_prepare(config, device, stages) for config in configs]
         trained = train_many([training for _, training in prepared])
@@ -65,6 +66,8 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
             for own, (task, _) in zip(trained, prepared, strict=True)
         ]
     except (CvxsnnError, MemoryError, torch.OutOfMemoryError) as error:
+        if prepared and isinstance(error, DataFileError):  # a stage that cannot be stored is no fault of the run
+            raise DataFileError(f"{error}; then run the same command again") from None
         if len(configs) > 1:
             return [execute(config, device, stages) for config in configs]
         seconds = round(time.perf_counter() - begin, 3)

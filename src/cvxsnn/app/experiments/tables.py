@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import DataFileError
-from ...core.storage import write_atomically
+from ...core.storage import make_folder, write_atomically
 from ..formatting import printable
 from .experiment import Cell, Experiment, Scale
 from .figures import draw_figure
@@ -32,12 +31,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
     -------
     list of Path, what was written
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataFileError(
-            f"expected to write tables into {folder}, got: {error.strerror}; choose another place"
-        ) from error
+    make_folder(folder, "tables")
     summaries = [summarise_experiment(experiment, records, scale) for experiment in experiments]
     files = {"verdicts.md": _verdicts(experiments, summaries, records).encode()}
     for experiment, summary in zip(experiments, summaries, strict=True):

@@ -3,17 +3,18 @@
 Ridge alone is one linear system for all outputs, of the size of the atoms or of the rows, whichever are fewer.
 """
 
+from math import inf
+
 import torch
 from torch import Tensor
 
-from ...core.errors import FactorisationError
 from ...core.memory import available_bytes, check_fits, symmetric_bytes
 from ..losses import Squared
 from ..problem import ConvexProblem
 from .admm import alternate
-from .base import Callback, Solver, SolverResult, Status
+from .base import Callback, Solver, SolverResult, Status, is_late
 from .newton import self_product
-from .quadratic import cholesky, minimise_l1_quadratics
+from .quadratic import factorise, minimise_l1_quadratics
 
 MAX_ATOMS, MAX_ATOMS_GPU = 10_000, 20_000
 """Atoms up to which the whole Gram matrix is formed: 800 MB; on a GPU, which forms it quickly, 3.2 GB."""
@@ -68,6 +69,7 @@ class ActiveSet(Solver):
         *,
         tolerance: float,
         max_iterations: int,
+        deadline: float = inf,
         callback: Callback,
     ) -> SolverResult:
         """Minimise a problem of one head to rounding; outputs are independent of each other."""
@@ -80,7 +82,7 @@ class ActiveSet(Solver):
         coef = coef.clone()
         done = 0
         while few and done < problem.n_outputs:
-            found = _solve_few(problem, done, linear[:, done])
+            found = _solve_few(problem, done, linear[:, done], deadline)
             if found is None:
                 break
             coef[:, done] = found
@@ -88,8 +90,9 @@ class ActiveSet(Solver):
         if done < problem.n_outputs:
             gram = _with_quadratic(problem, problem.row_workspace.get(weighted_gram, problem))
             strengths = problem.l1_strength / head.weight, problem.l2_strength / head.weight
-            coef[:, done:] = minimise_quadratic(gram, linear[:, done:], *strengths, coef[:, done:])
-        return SolverResult(coef, _best_intercept(problem, coef), Status.CONVERGED)
+            coef[:, done:] = minimise_quadratic(gram, linear[:, done:], *strengths, coef[:, done:], deadline)
+        status = Status.TIME_LIMIT if is_late(deadline) else Status.CONVERGED
+        return SolverResult(coef, _best_intercept(problem, coef), status)
 
 
 def _best_intercept(problem: ConvexProblem, coef: Tensor) -> Tensor:
@@ -113,7 +116,10 @@ def _solve_by_rows(problem: ConvexProblem) -> Tensor:
     targets = head.targets - weight @ head.targets if problem.intercept else head.targets
     system = problem.row_workspace.get(row_products, problem).clone()
     system.diagonal().add_(problem.l2_strength / head.weight)
-    solved = root * torch.cholesky_solve(root * targets, cholesky(system))
+    factor = factorise(system)
+    if factor is None:
+        return targets.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
+    solved = root * torch.cholesky_solve(root * targets, factor)
     if problem.intercept:
         solved = solved - weight[:, None] * solved.sum(0)
     return problem.dictionary.rmatvec(solved)
@@ -192,7 +198,7 @@ def _with_quadratic(problem: ConvexProblem, gram: Tensor) -> Tensor:
     return gram
 
 
-def _solve_few(problem: ConvexProblem, output: int, linear: Tensor) -> Tensor | None:
+def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, deadline: float) -> Tensor | None:
     """Solve over the atoms that are likely to be active, and add what violates optimality; None if they are many."""
     (head,) = problem.heads
     dictionary, weight = problem.dictionary, problem.row_weight
@@ -203,12 +209,12 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor) -> Tensor | 
     while int(chosen.sum()) + n_new <= dictionary.n_atoms // 4:
         violation = torch.where(chosen, 0.0, gradient.abs() - strength * (1 + _SLACK))
         n_violating = int((violation > 0).sum())
-        if n_violating == 0:
+        if n_violating == 0 or is_late(deadline):
             return coef
         chosen[torch.topk(violation, min(n_new, n_violating)).indices] = True
         atoms = torch.nonzero(chosen).squeeze(1)
         sub = _with_quadratic(problem, weighted_gram(problem, atoms))
-        coef[atoms] = follow(sub, linear[atoms, None], strength, coef[atoms, None])[:, 0]
+        coef[atoms] = follow(sub, linear[atoms, None], strength, coef[atoms, None], deadline)[:, 0]
         residual = dictionary.matvec(coef[:, None])[:, 0] - targets
         if problem.intercept:
             residual = residual - weight @ residual
@@ -218,7 +224,9 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor) -> Tensor | 
     return None
 
 
-def minimise_quadratic(gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: float, start: Tensor) -> Tensor:
+def minimise_quadratic(
+    gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: float, start: Tensor, deadline: float = inf
+) -> Tensor:
     """Minimise ``½ xᵀGx − cᵀx + s‖x‖₁`` for several c, where ``l2_strength`` is on the diagonal of G already.
 
     Parameters
@@ -226,18 +234,21 @@ def minimise_quadratic(gram: Tensor, linear: Tensor, l1_strength: float, l2_stre
     gram : Tensor of shape (n_atoms, n_atoms)
     linear, start : Tensor of shape (n_atoms, n_outputs)
     l1_strength, l2_strength : float
+    deadline : float
+        When to return what was found so far, as :func:`.base.is_late` compares it.
 
     Returns
     -------
     Tensor of shape (n_atoms, n_outputs)
     """
     if l2_strength and l1_strength <= _NEGLIGIBLE * float(linear.abs().max()):
-        return torch.cholesky_solve(linear, cholesky(gram))
-    found = alternate(gram, linear, l1_strength, l2_strength, start) if l2_strength else None
-    return follow(gram, linear, l1_strength, start) if found is None else found
+        factor = factorise(gram)
+        return start if factor is None else torch.cholesky_solve(linear, factor)
+    found = alternate(gram, linear, l1_strength, l2_strength, start, deadline) if l2_strength else None
+    return follow(gram, linear, l1_strength, start, deadline) if found is None else found
 
 
-def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tensor:
+def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor, deadline: float = inf) -> Tensor:
     """Solve at falling strengths, so that active sets grow towards their final sizes and not beyond.
 
     Parameters
@@ -245,26 +256,28 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor) -> Tens
     gram : Tensor of shape (n_atoms, n_atoms)
     linear, start : Tensor of shape (n_atoms, n_outputs)
     strength : float
+    deadline : float
+        When to return what was found so far.
 
     Returns
     -------
     Tensor of shape (n_atoms, n_outputs)
+        The start, if the squares of these numbers are not finite.
     """
     # A GPU needs as long for several outputs as for one; a CPU is faster with one at a time.
     n_most = _SIMULTANEOUS if gram.is_cuda else 1
     if start.shape[1] > n_most:
         groups = zip(torch.split(linear, n_most, dim=1), torch.split(start, n_most, dim=1), strict=True)
-        return torch.cat([follow(gram, own, strength, x) for own, x in groups], dim=1)
+        return torch.cat([follow(gram, own, strength, x, deadline) for own, x in groups], dim=1)
     linear, x = linear.T.contiguous(), start.T.contiguous()
     level = (x @ gram - linear).abs().amax(1)
     if not bool(level.isfinite().all()):
-        raise FactorisationError(
-            "expected numbers whose squares are finite, got larger ones: scale the columns and the targets down"
-        )
+        return start
     largest = linear.abs().amax(1)
     while True:
         level = (_FALL * level).clamp_min(max(strength, _NEGLIGIBLE * float(largest.max())))
         tolerance = torch.where(level > _ROUNDED * largest, 1e-12 * level, _NEGLIGIBLE * largest)
-        x = minimise_l1_quadratics(gram, linear, level[:, None].expand_as(x), x, tolerance=tolerance)
-        if bool((level <= max(strength, _NEGLIGIBLE * float(largest.max()))).all()):
+        levels = level[:, None].expand_as(x)
+        x = minimise_l1_quadratics(gram, linear, levels, x, tolerance=tolerance, deadline=deadline)
+        if bool((level <= max(strength, _NEGLIGIBLE * float(largest.max()))).all()) or is_late(deadline):
             return x.T

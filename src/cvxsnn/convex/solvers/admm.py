@@ -12,14 +12,16 @@ converges linearly, in some tens of steps if ρ is of the size of s over a typic
 which solves a smooth problem, gives the dual point, and Z, which is sparse, the coefficients.
 """
 
+from math import inf
+
 import torch
 from torch import Tensor
 
 from ..problem import ConvexProblem
-from .base import Callback, Solver, SolverResult, Status
+from .base import Callback, Solver, SolverResult, Status, is_late
 from .newton import Newton
 from .newton_cg import RidgeSteps, check_columns_fit
-from .quadratic import minimise_from_near
+from .quadratic import factorise, minimise_from_near
 
 _OVER = 1.6
 """Over-relaxation of W towards the next step."""
@@ -71,12 +73,13 @@ class ADMM(Solver):
         *,
         tolerance: float,
         max_iterations: int,
+        deadline: float = inf,
         callback: Callback,
     ) -> SolverResult:
         """Minimise a problem of one head."""
         strength = problem.l1_strength
         check_columns_fit(problem)
-        steps = RidgeSteps(problem.with_strength(0.0), coef, intercept)
+        steps = RidgeSteps(problem.with_strength(0.0), coef, intercept, deadline)
         steps.minimise(_ROUGH, _FIRST_STEPS, callback=lambda *_: None)
         balance = _Balance(strength, problem.l2_strength, steps.coef)
         z = coef.clone()
@@ -94,6 +97,8 @@ class ADMM(Solver):
                 if primal - bound <= tolerance * primal:
                     dual = -problem.row_weight[:, None] * steps.dual
                     return SolverResult(z, steps.intercept, Status.CONVERGED, dual)
+            if is_late(deadline):
+                break
             balance.update(steps.coef, z, before, multiplier)
         # Without much of a quadratic it converges slowly, and active sets go on from here.
         return Newton().solve(
@@ -102,11 +107,14 @@ class ADMM(Solver):
             steps.intercept,
             tolerance=tolerance,
             max_iterations=Newton.max_iterations,
+            deadline=deadline,
             callback=callback,
         )
 
 
-def alternate(gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: float, start: Tensor) -> Tensor | None:
+def alternate(
+    gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: float, start: Tensor, deadline: float = inf
+) -> Tensor | None:
     """Minimise ``½ xᵀGx − cᵀx + s‖x‖₁`` for several c, where ``l2_strength`` is on the diagonal of G.
 
     Parameters
@@ -114,6 +122,8 @@ def alternate(gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: flo
     gram : Tensor of shape (p, p)
     linear, start : Tensor of shape (p, m)
     l1_strength, l2_strength : float
+    deadline : float
+        When to give up, as :func:`.base.is_late` compares it.
 
     Returns
     -------
@@ -126,10 +136,12 @@ def alternate(gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: flo
     balance = _Balance(l1_strength, l2_strength, torch.cholesky_solve(linear, factor))
     z = start
     multiplier = (linear - gram @ z).clamp(-l1_strength, l1_strength)
-    factor = _pulled(gram, balance.rho)
+    pulled = _pulled(gram, balance.rho)
     for step in range(1, _MAX_STEPS + 1):
+        if pulled is None or is_late(deadline):
+            return None
         rho = balance.rho
-        x = torch.cholesky_solve(linear + rho * z - multiplier, factor)
+        x = torch.cholesky_solve(linear + rho * z - multiplier, pulled)
         ahead = _OVER * x + (1 - _OVER) * z
         before, raised = z, ahead + multiplier / rho
         z = raised - raised.clamp(-l1_strength / rho, l1_strength / rho)
@@ -147,7 +159,7 @@ def alternate(gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: flo
             if bool((primal + minus_dual <= _EXACT * primal.abs()).all()):
                 return _polished(gram, linear, l1_strength, z)
         if balance.update(x, z, before, multiplier):
-            factor = _pulled(gram, balance.rho)
+            pulled = _pulled(gram, balance.rho)
     return None
 
 
@@ -172,11 +184,10 @@ class _Balance:
         return self.rho != before_rho
 
 
-def _pulled(gram: Tensor, rho: float) -> Tensor:
+def _pulled(gram: Tensor, rho: float) -> Tensor | None:
     matrix = gram.clone()
     matrix.diagonal().add_(rho)
-    factor: Tensor = torch.linalg.cholesky(matrix)
-    return factor
+    return factorise(matrix)
 
 
 def _polished(gram: Tensor, linear: Tensor, strength: float, near: Tensor) -> Tensor | None:

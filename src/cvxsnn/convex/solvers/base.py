@@ -32,6 +32,7 @@ class Status(Enum):
 
     CONVERGED = "the certified relative gap is within the tolerance"
     ITERATION_LIMIT = "the solver used up its iterations"
+    TIME_LIMIT = "the time was up"
     STALLED = "the solver could not improve further in float64"
     ROUNDED = "float64 cannot tell targets apart that differ so little from their mean, so subtract the mean from them"
     STOPPED = "it was stopped before the end"
@@ -178,9 +179,10 @@ class Solver(ABC):
         *,
         tolerance: float,
         max_iterations: int,
+        deadline: float = inf,
         callback: Callback,
     ) -> SolverResult:
-        """Minimise to a relative gap of ``tolerance``.
+        """Minimise to a relative gap of ``tolerance``. What goes wrong in its arithmetic is a status, not an exception.
 
         Parameters
         ----------
@@ -194,6 +196,8 @@ class Solver(ABC):
             The relative gap to reach.
         max_iterations : int
             Iterations after which to give up.
+        deadline : float
+            What :func:`is_late` compares with, to return the best point so far with ``Status.TIME_LIMIT``.
         callback : callable
             Called as ``callback(primal, bound, n_active)`` after an iteration.
 
@@ -242,6 +246,11 @@ def choose_solver(problem: ConvexProblem, solver: str | Solver) -> Solver:
             f"{needs}"
         )
     return accepted
+
+
+def is_late(deadline: float) -> bool:
+    """Return whether ``time.perf_counter()`` is beyond a deadline."""
+    return deadline < inf and time.perf_counter() > deadline
 
 
 class Recorder:

@@ -15,7 +15,7 @@ from ..certificate import lower_bound
 from ..losses import Hinge
 from ..penalties import GroupElasticNet, GroupL2
 from ..problem import ConvexProblem
-from .base import Callback, Solver, SolverResult, Status
+from .base import Callback, Solver, SolverResult, Status, is_late
 from .newton import loss_hessian
 from .quadratic import solve_semidefinite
 from .smoothing import NARROWEST, smoothed
@@ -57,6 +57,7 @@ class GroupNewton(Solver):
         *,
         tolerance: float,
         max_iterations: int,
+        deadline: float = inf,
         callback: Callback,
     ) -> SolverResult:
         """Minimise a whole problem."""
@@ -70,6 +71,9 @@ class GroupNewton(Solver):
             best_gap = min(best_gap, gap)
             if gap <= tolerance or n_idle > _MAX_IDLE:
                 status = Status.CONVERGED if gap <= tolerance else Status.STALLED
+                break
+            if is_late(deadline):
+                status = Status.TIME_LIMIT
                 break
             search.advance()
         dual = -problem.row_weight[:, None] * search.best_dual
@@ -106,7 +110,8 @@ class _RoundedSearch:
         self.allowance = allowance
         atoms_weight = self.problem.l1_strength * max(1, int(self.working.sum()))
         self.epsilon = min(max(NARROWEST, allowance / atoms_weight), _WIDEST) if atoms_weight else _WIDEST
-        self.width = max(NARROWEST, allowance / float(self.hinge_weight.sum())) if self.has_hinge else NARROWEST
+        width = max(NARROWEST, allowance / float(self.hinge_weight.sum())) if self.has_hinge else NARROWEST
+        self.width = min(width, _WIDEST)
         self.smooth = smoothed(self.problem, self.width)
 
     def assess(self) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 from ..certificate import lower_bound
 from ..losses import Hinge
 from ..problem import ConvexProblem
-from .base import Callback, Solver, SolverResult, Status, check_dense
+from .base import Callback, Solver, SolverResult, Status, check_dense, is_late
 from .newton import self_product
 
 _CENTRING_POWER = 3
@@ -58,6 +58,7 @@ class InteriorPoint(Solver):
         *,
         tolerance: float,
         max_iterations: int,
+        deadline: float = inf,
         callback: Callback,
     ) -> SolverResult:
         """Minimise a problem of one output. The start is not used."""
@@ -86,6 +87,9 @@ class InteriorPoint(Solver):
             callback(best.primal, max(best.dual, 0.0), int((coef != 0).sum()))
             if best.relative_gap <= tolerance:
                 status = Status.CONVERGED
+                break
+            if is_late(deadline):
+                status = Status.TIME_LIMIT
                 break
             # The balance that a free coefficient requires is an equation, which float32 would leave unsolved.
             is_rough = best.relative_gap > _ROUGH_ABOVE and not bool(state.is_free.any())
@@ -181,7 +185,10 @@ def _polish(
     alpha = torch.where(share > 0.5, weight, 0.0).index_put_((corner,), alpha[corner])
     block = margin[corner][:, active]
     wanted = strength * torch.where(is_free, 0.0, coef.sign())[active] - margin[:, active].T @ alpha
-    pseudo_inverse = torch.linalg.pinv(block, rtol=1e-11)
+    try:
+        pseudo_inverse = torch.linalg.pinv(block, rtol=1e-11)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values may not converge
+        return coef, alpha
     coef, alpha = coef.clone(), alpha.clone()
     coef[active] += pseudo_inverse @ short[corner]
     alpha[corner] += pseudo_inverse.T @ wanted

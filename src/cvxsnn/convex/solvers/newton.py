@@ -16,7 +16,7 @@ from torch import Tensor
 from ...core import memory
 from ..certificate import bound_at, lower_bound
 from ..problem import ConvexProblem
-from .base import Callback, Solver, SolverResult, Status
+from .base import Callback, Solver, SolverResult, Status, is_late
 from .quadratic import minimise_l1_quadratic
 
 _MAX_BACKTRACKS = 40
@@ -69,6 +69,7 @@ class Newton(Solver):
         *,
         tolerance: float,
         max_iterations: int,
+        deadline: float = inf,
         callback: Callback,
     ) -> SolverResult:
         """Minimise a problem of one head."""
@@ -94,8 +95,10 @@ class Newton(Solver):
                 best_gap = min(gap, best_gap)
                 if stalled >= 15:
                     break
+            if is_late(deadline):
+                return SolverResult(point.coef, point.intercept, Status.TIME_LIMIT)
             precision = torch.float32 if gap > _ROUGH_ABOVE and stalled == 0 else torch.float64
-            target = _newton_point(problem, point, correlation, level, precision)
+            target = _newton_point(problem, point, correlation, level, precision, deadline)
             moved = _line_search(problem, point, target, level)
             if moved is None:
                 if level == problem.l1_strength and precision == torch.float64:
@@ -113,7 +116,12 @@ def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
 
 
 def _newton_point(
-    problem: ConvexProblem, point: _Point, correlation: Tensor, strength: float, precision: torch.dtype
+    problem: ConvexProblem,
+    point: _Point,
+    correlation: Tensor,
+    strength: float,
+    precision: torch.dtype,
+    deadline: float,
 ) -> _Point:
     """Return the minimiser of the second-order model over the working set."""
     working = _working_set(point.coef, correlation, strength)
@@ -139,7 +147,9 @@ def _newton_point(
     linear = hessian @ value - slope  # the penalty's quadratic adds as much to the product as to the slope
     if problem.l2_strength:
         hessian.diagonal().add_(problem.l2_strength * is_coef.to(hessian))
-    solved = minimise_l1_quadratic(hessian, linear, strength * is_coef.to(value), value, tolerance=1e-10 * strength)
+    solved = minimise_l1_quadratic(
+        hessian, linear, strength * is_coef.to(value), value, tolerance=1e-10 * strength, deadline=deadline
+    )
     coef, intercept = torch.zeros_like(point.coef), point.intercept.clone()
     coef[coef_place] = solved[is_coef]
     intercept[outputs[~is_coef]] = solved[~is_coef]

@@ -22,8 +22,9 @@ from torch import Tensor
 from ...core.memory import check_fits, dense_bytes
 from ..certificate import bound_at, lower_bound
 from ..problem import ConvexProblem
-from .base import Callback, Solver, SolverResult, Status
+from .base import Callback, Solver, SolverResult, Status, is_late
 from .newton import self_product
+from .quadratic import factorise
 
 _FORCING, _LAST_SHARE, _CONSTANT_SHARE = 0.1, 0.3, 0.1
 """Residual of a system relative to its right side, and shares of the tolerance that the residual of the last may be:
@@ -58,16 +59,25 @@ class NewtonCG(Solver):
         *,
         tolerance: float,
         max_iterations: int,
+        deadline: float = inf,
         callback: Callback,
     ) -> SolverResult:
         """Minimise a problem of one head: all outputs in step, and one by one those of a loss that needs it."""
         check_columns_fit(problem)
-        found = _minimise(problem, coef, intercept, tolerance, max_iterations, callback)
+        found = _minimise(problem, coef, intercept, tolerance, max_iterations, deadline, callback)
         (head,) = problem.heads
         if found.status is Status.CONVERGED or problem.n_outputs == 1 or not head.loss.is_separable:
             return found
         alone = [
-            _minimise(problem.part(own), found.coef[:, own], found.intercept[own], tolerance, max_iterations, callback)
+            _minimise(
+                problem.part(own),
+                found.coef[:, own],
+                found.intercept[own],
+                tolerance,
+                max_iterations,
+                deadline,
+                callback,
+            )
             for own in problem.independent_outputs()
         ]
         status = max((own.status for own in alone), key=list(Status).index)
@@ -82,9 +92,10 @@ def _minimise(
     intercept: Tensor,
     tolerance: float,
     max_iterations: int,
+    deadline: float,
     callback: Callback,
 ) -> SolverResult:
-    steps = RidgeSteps(problem, coef, intercept)
+    steps = RidgeSteps(problem, coef, intercept, deadline)
     status = steps.minimise(tolerance, max_iterations, callback)
     return SolverResult(steps.coef, steps.intercept, status)
 
@@ -102,8 +113,8 @@ class RidgeSteps:
     ``pull`` minimises instead with another quadratic beside that of the problem, ½ρ‖W − V‖².
     """
 
-    def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> None:
-        self.problem, self.coef, self.intercept = problem, coef, intercept
+    def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, deadline: float = inf) -> None:
+        self.problem, self.coef, self.intercept, self._deadline = problem, coef, intercept, deadline
         self.scores = problem.dictionary.matvec(coef) + intercept
         self.precision = torch.float32
         self._columns: Tensor | None = None
@@ -122,6 +133,8 @@ class RidgeSteps:
             gap = (primal - bound) / max(primal, 1e-300)
             if gap <= tolerance:
                 return Status.CONVERGED
+            if is_late(self._deadline):
+                return Status.TIME_LIMIT
             has_improved = gap < 0.9 * best_gap or primal < (1 - 1e-3 * tolerance) * best_primal
             n_idle = 0 if has_improved else n_idle + 1
             best_gap, best_primal = min(gap, best_gap), min(primal, best_primal)
@@ -138,7 +151,7 @@ class RidgeSteps:
         With an intercept the gradient is no dual point before it is balanced, but tells whether that is worth it: a gap
         above the tolerance is that of the gradient as it is.
         """
-        bound, _ = bound_at(problem, self.dual, self.correlation)
+        bound, _ = bound_at(problem, self.dual, self.correlation, must_balance=False)
         if problem.intercept and primal - bound <= tolerance * primal:
             bound, _ = lower_bound(problem, self.dual)
         return bound
@@ -176,8 +189,9 @@ class RidgeSteps:
             forcing=min(_FORCING, sqrt(relative_gap)),
             enough=sqrt(2 * problem.l2_strength * _LAST_SHARE * enough),
             constant_enough=_CONSTANT_SHARE * enough,
+            deadline=self._deadline,
         )
-        move = solved.T.to(self.coef)
+        move = solved.T.to(self.coef).nan_to_num(0.0, 0.0, 0.0)  # float32 may overflow: float64 comes next
         d_scores = problem.dictionary.matvec(move[:-1]) + move[-1]
         step = self._line_search(move[:-1], d_scores)
         self.coef, self.intercept = self.coef + step * move[:-1], self.intercept + step * move[-1]
@@ -278,7 +292,8 @@ class _Preconditioner:
         self._is_wide = scaled.shape[1] > scaled.shape[0]
         matrix = self_product(scaled.T if self._is_wide else scaled)
         matrix.diagonal().add_(ridge)
-        self._factor = _factor(matrix)
+        found = factorise(matrix)
+        self._factor = torch.eye(len(matrix)).to(matrix) if found is None else found
         if matrix.is_cuda:  # a GPU multiplies far faster than it substitutes; the product stays positive definite
             identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
             self._factor = torch.linalg.solve_triangular(self._factor, identity, upper=False)
@@ -316,6 +331,7 @@ def _conjugate_gradients(
     forcing: float,
     enough: float,
     constant_enough: float,
+    deadline: float,
 ) -> Tensor:
     """Solve a system until its residual is small enough, or has fallen enough in the norm of the preconditioner."""
     residual = system.fixed(right.to(system.columns).contiguous())
@@ -326,7 +342,7 @@ def _conjugate_gradients(
     for _ in range(_MAX_PRODUCTS):
         image = system.product(direction)
         curvature = float((direction * image).sum())
-        if not (curvature > 0 and size > 0):
+        if not (curvature > 0 and size > 0) or is_late(deadline):
             break
         x += size / curvature * direction
         residual -= size / curvature * image
@@ -337,16 +353,3 @@ def _conjugate_gradients(
             break
         direction, size = z + following / size * direction, following
     return x
-
-
-def _factor(matrix: Tensor) -> Tensor:
-    """Return a Cholesky factor, of the matrix with a larger diagonal where rounding leaves it none."""
-    factor: Tensor
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    ridge = torch.finfo(matrix.dtype).eps * float(matrix.diagonal().max())
-    while bool(info) and ridge < inf:
-        shifted = matrix.clone()
-        shifted.diagonal().add_(ridge)
-        factor, info = torch.linalg.cholesky_ex(shifted)
-        ridge *= 10
-    return factor

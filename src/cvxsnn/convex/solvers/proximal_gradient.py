@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..certificate import lower_bound
 from ..problem import ConvexProblem
-from .base import Callback, Solver, SolverResult, Status, check_dense
+from .base import Callback, Solver, SolverResult, Status, check_dense, is_late
 from .smoothing import NARROWEST, is_smooth, smoothed
 
 _CHECK_EVERY = 20
@@ -33,19 +33,21 @@ class ProximalGradient(Solver):
         *,
         tolerance: float,
         max_iterations: int,
+        deadline: float = inf,
         callback: Callback,
     ) -> SolverResult:
         """Minimise a whole problem."""
         check_dense(problem, "proximal gradient")
-        search = _Descent(problem, coef, intercept, callback, tolerance)
+        search = _Descent(problem, coef, intercept, callback, tolerance, deadline)
         if is_smooth(problem):
             search.run(problem, max_iterations)
         else:
             width = 1.0
-            while width >= NARROWEST and not search.has_converged and search.n_iterations < max_iterations:
+            while width >= NARROWEST and not search.is_over and search.n_iterations < max_iterations:
                 search.run(smoothed(problem, width), max_iterations, until_width=width)
                 width *= 0.3
-        status = Status.CONVERGED if search.has_converged else Status.ITERATION_LIMIT
+        status = Status.TIME_LIMIT if is_late(deadline) else Status.ITERATION_LIMIT
+        status = Status.CONVERGED if search.has_converged else status
         dual = -problem.row_weight[:, None] * search.best_dual
         return SolverResult(search.best_coef, search.best_intercept, status, dual)
 
@@ -54,9 +56,15 @@ class _Descent:
     """The state that survives from one width to the next: iterate, best primal and best dual points."""
 
     def __init__(
-        self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, callback: Callback, tolerance: float
+        self,
+        problem: ConvexProblem,
+        coef: Tensor,
+        intercept: Tensor,
+        callback: Callback,
+        tolerance: float,
+        deadline: float,
     ) -> None:
-        self.problem, self.callback, self.tolerance = problem, callback, tolerance
+        self.problem, self.callback, self.tolerance, self.deadline = problem, callback, tolerance, deadline
         self.columns = problem.dictionary.columns()
         self.coef, self.intercept = coef, intercept
         self.best_coef, self.best_intercept = coef, intercept
@@ -68,6 +76,10 @@ class _Descent:
     @property
     def has_converged(self) -> bool:
         return self.best_primal - self.best_bound <= self.tolerance * self.best_primal < inf
+
+    @property
+    def is_over(self) -> bool:
+        return self.has_converged or is_late(self.deadline)
 
     def run(self, problem: ConvexProblem, max_iterations: int, until_width: float = 0.0) -> None:
         """Iterate on a smooth problem until the gap of the original one is small, or no larger than its width."""
@@ -91,7 +103,7 @@ class _Descent:
             coef, intercept, momentum = moved, shifted, following
             if self.n_iterations % _CHECK_EVERY == 0:
                 gap = self._look(problem, coef, intercept)
-                if self.has_converged or gap <= until_width:
+                if self.is_over or gap <= until_width:
                     break
         self.coef, self.intercept = coef, intercept
 

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from ...core.errors import FactorisationError
+from ..losses import UNIT
+from .base import is_late
 
 _RIDGE = 1e-13
 """Proximal term relative to the largest diagonal entry, so that singular Gram matrices have a factor; the fixed point
@@ -25,8 +27,9 @@ of the iteration is not moved by it."""
 
 _CLIPPED_STEPS = (1.0, 0.5, 0.2, 0.05)
 
-_MAX_IDLE, _ROUNDING = 2, 1e-6
-"""Iterations without progress, at a violation this small, after which only rounding errors are left."""
+_MAX_IDLE, _ROUNDING, _ROUNDINGS = 2, 1e-6, 8
+"""Iterations without progress after which only rounding errors are left, at a violation this small relative to the
+strength, or of so many units of rounding of the gradient's terms."""
 
 _MAX_FULL_STEPS = 10
 """Full steps after which signs are called far from final."""
@@ -38,8 +41,9 @@ _LEAST_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
 """Newcomers that are admitted at once: so many, or this share of the support. Near-copies of a useful coordinate
 violate optimality as much as it does, until it has been admitted."""
 
-_MAX_ATTEMPTS = 20
-"""Ridges to try before a matrix is called indefinite."""
+_MAX_ATTEMPTS, _FIRST_RIDGE, _RIDGE_FACTOR = 20, 1e-15, 100.0
+"""Ridges to try before a matrix is left alone, the first of them relative to its largest entry, and the factor from one
+to the next: the last makes any matrix of finite numbers positive definite."""
 
 _WORTH_A_STREAM = 256
 """Size from which a GPU factorises matrices faster in parallel streams than as a batch."""
@@ -52,9 +56,16 @@ _FEW = 0.25
 
 
 def minimise_l1_quadratic(
-    gram: Tensor, linear: Tensor, strength: Tensor, start: Tensor, *, tolerance: float, max_iterations: int = 1000
+    gram: Tensor,
+    linear: Tensor,
+    strength: Tensor,
+    start: Tensor,
+    *,
+    tolerance: float,
+    max_iterations: int = 1000,
+    deadline: float = inf,
 ) -> Tensor:
-    """Minimise ``½ xᵀGx − cᵀx + Σ s_j |x_j|``.
+    """Minimise ``½ xᵀGx − cᵀx + Σ s_j |x_j|``, as far as it gets before the deadline.
 
     Parameters
     ----------
@@ -66,11 +77,18 @@ def minimise_l1_quadratic(
     """
     limits = linear.new_full((1,), tolerance)
     search = _ActiveSets(gram, linear[None], strength[None], start[None], limits)
-    return search.run(max_iterations)[0]
+    return search.run(max_iterations, deadline)[0]
 
 
 def minimise_l1_quadratics(
-    gram: Tensor, linear: Tensor, strength: Tensor, start: Tensor, *, tolerance: Tensor, max_iterations: int = 1000
+    gram: Tensor,
+    linear: Tensor,
+    strength: Tensor,
+    start: Tensor,
+    *,
+    tolerance: Tensor,
+    max_iterations: int = 1000,
+    deadline: float = inf,
 ) -> Tensor:
     """Minimise several problems with one Gram matrix, as :func:`minimise_l1_quadratic` does one.
 
@@ -80,7 +98,7 @@ def minimise_l1_quadratics(
     linear, strength, start : Tensor of shape (m, p)
     tolerance : Tensor of shape (m,)
     """
-    return _ActiveSets(gram, linear, strength, start, tolerance).run(max_iterations)
+    return _ActiveSets(gram, linear, strength, start, tolerance).run(max_iterations, deadline)
 
 
 def minimise_from_near(
@@ -132,15 +150,17 @@ class _ActiveSets:
         self._linear, self._strength, self._tolerance = linear, strength, tolerance[:, None]
         self._limits = tolerance.tolist()
         self._rounding = (_ROUNDING * strength.amax(1)).tolist()
+        self._unit = _ROUNDINGS * UNIT
+        self._largest = float(gram.diagonal().max())  # of a semidefinite matrix, no entry is larger
         self._open = list(range(len(start)))
         self._best = [inf for _ in start]
         self._n_idle = [0 for _ in start]
 
-    def run(self, max_iterations: int) -> Tensor:
-        """Iterate until all problems are solved, and return the solutions."""
+    def run(self, max_iterations: int, deadline: float) -> Tensor:
+        """Iterate until all problems are solved, or the time is up, and return the solutions."""
         for _ in range(max_iterations):
             self._iterate()
-            if not self._open:
+            if not self._open or is_late(deadline):
                 break
         return self._x
 
@@ -151,9 +171,10 @@ class _ActiveSets:
         gradient = _product(self._gram, x) - self._linear[own]
         in_support = (x != 0) | (strength == 0)
         violation = torch.where(in_support, (gradient + strength * x.sign()).abs(), gradient.abs() - strength)
-        extremes = torch.stack((violation.amax(1), violation.masked_fill(~in_support, 0.0).amax(1)))
-        worst, inside = extremes.tolist()
-        is_over = [self._is_over(problem, worst[row]) for row, problem in enumerate(self._open)]
+        size = self._unit * (self._linear[own].abs().amax(1) + self._largest * x.abs().sum(1))
+        extremes = torch.stack((violation.amax(1), violation.masked_fill(~in_support, 0.0).amax(1), size))
+        worst, inside, rounding = extremes.tolist()
+        is_over = [self._is_over(problem, worst[row], rounding[row]) for row, problem in enumerate(self._open)]
         if all(is_over):
             self._open = []
             return
@@ -166,8 +187,8 @@ class _ActiveSets:
         if any(is_over):
             in_support &= ~_mask(is_over, x)
         moved = _sign_step(self._gram, strength, x, gradient, in_support, self._ridge)
-        if any(is_over):
-            moved = torch.where(_mask(is_over, x), x, moved)
+        is_lost = ~moved.isfinite().all(1, keepdim=True)
+        moved = torch.where(_mask(is_over, x) | is_lost, x, moved)
         stays = (moved == x).all(1).tolist()
         self._x[own] = moved
         self._open = [problem for problem, stay in zip(self._open, stays, strict=True) if not stay]
@@ -177,11 +198,11 @@ class _ActiveSets:
         everyone = len(self._open) == len(self._x)
         return slice(None) if everyone else torch.tensor(self._open, device=self._x.device)
 
-    def _is_over(self, problem: int, worst: float) -> bool:
+    def _is_over(self, problem: int, worst: float, rounding: float) -> bool:
         """Return whether a problem is solved, or as good as rounding lets it be."""
         self._n_idle[problem] = 0 if worst < 0.5 * self._best[problem] else self._n_idle[problem] + 1
         self._best[problem] = min(self._best[problem], worst)
-        is_rounding = self._n_idle[problem] > _MAX_IDLE and worst <= self._rounding[problem]
+        is_rounding = self._n_idle[problem] > _MAX_IDLE and worst <= max(self._rounding[problem], rounding)
         return worst <= self._limits[problem] or is_rounding
 
 
@@ -301,6 +322,8 @@ def _restricted(quadratic: Tensor, stays: Tensor) -> Tensor:
 def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> Tensor:
     """Solve ``(matrix + diag(ridge)) x = right``, with a larger ridge where the matrix has no Cholesky factor yet.
 
+    The solution of a system that has none with any ridge, because it has infinite entries or NaN, is zero.
+
     Parameters
     ----------
     matrix : Tensor of shape (n, n), or (m, n, n) for several systems
@@ -308,17 +331,34 @@ def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> 
     ridge : float, or Tensor of the shape of ``right``
     """
     ridge = torch.as_tensor(ridge, dtype=matrix.dtype, device=matrix.device)
+    least = _FIRST_RIDGE * _largest_entry(matrix)[..., None]
     for _ in range(_MAX_ATTEMPTS):
         shifted = matrix.clone()
         shifted.diagonal(dim1=-2, dim2=-1).add_(ridge)
         solved, info = _solve(shifted, right)
         if not bool(info.any()):
             return solved
-        ridge = torch.where(info[..., None] > 0, 100 * ridge, ridge)
-    raise FactorisationError(
-        "expected a positive semidefinite matrix, got NaN, infinite or very negative numbers: scale the targets and "
-        "weights so that their squares do not overflow"
-    )
+        ridge = torch.where(info[..., None] > 0, torch.maximum(_RIDGE_FACTOR * ridge, least), ridge)
+    return torch.where(info[..., None] > 0, 0.0, solved)
+
+
+def factorise(matrix: Tensor) -> Tensor | None:
+    """Return the Cholesky factor of a matrix, with a ridge where rounding leaves it none; None if no ridge helps."""
+    factor: Tensor
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    ridge = torch.finfo(matrix.dtype).eps * float(_largest_entry(matrix))
+    for _ in range(_MAX_ATTEMPTS):
+        if not bool(info):
+            return factor
+        shifted = matrix.clone()
+        shifted.diagonal().add_(ridge)
+        factor, info = torch.linalg.cholesky_ex(shifted)
+        ridge *= _RIDGE_FACTOR
+    return None
+
+
+def _largest_entry(matrix: Tensor) -> Tensor:
+    return matrix.abs().flatten(-2).amax(-1) if matrix.numel() else matrix.new_zeros(matrix.shape[:-2])
 
 
 def cholesky(matrix: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ...core.errors import InvalidInputError
-from ..certificate import Certificate, checked_certificate
+from ..certificate import VANISHED, Certificate, checked_certificate
+from ..losses import SMALLEST, gamma
 from .problem import StatisticsProblem
 
 
@@ -68,7 +69,7 @@ def certify_statistics(
     norms = gram.diagonal().sqrt()
     size = squares.sqrt() + norms @ weight.abs()
     # Twice a product over the active columns and a few operations; four such numbers make up the longest formula.
-    rounding = 4 * (problem.statistics.n_roundings + 2 * len(active) + 8) * 2.0**-53
+    rounding = 4 * gamma(problem.statistics.n_roundings + 2 * len(active) + 8)
     residual = (squares - (weight * cross).sum(0) + (weight * gradient).sum(0)).clamp_min(0.0)
     alignment = (weight * cross).sum(0) - squares
     primal = residual / (2 * n_rows) + problem.l1_strength * coef.abs().sum(0)
@@ -78,16 +79,22 @@ def certify_statistics(
         residual = (residual - n_rows * mean.square()).clamp_min(0.0)
         alignment = alignment - mean * cross[-1]
         gradient = gradient - gram[:, -1:] * mean
-    largest = (gradient[:-1].abs() + rounding * norms[:-1, None] * size) / n_rows
+    largest = (gradient[:-1].abs() + rounding * norms[:-1, None] * size) / n_rows + n_rows * SMALLEST
     scale = (problem.l1_strength / largest.amax(0).clamp_min(torch.finfo(largest.dtype).tiny)).clamp_max(1.0)
     dual = -(0.5 * scale.square() * residual + scale * alignment) / n_rows
     if problem.l2_strength:
         outside = (largest - problem.l1_strength).clamp_min(0.0) / sqrt(problem.l2_strength)
         # A sum over the atoms and a few operations; as large as the sum itself, whatever that is.
-        conjugate = 0.5 * outside.square().sum(0) * (1 + (problem.n_atoms + 8) * 2.0**-53)
+        conjugate = 0.5 * outside.square().sum(0) * (1 + gamma(problem.n_atoms + 8))
         unshrunk = -(0.5 * residual + alignment) / n_rows - conjugate
         scale = torch.where(unshrunk > dual, 1.0, scale)
         dual = torch.maximum(unshrunk, dual)
     doubt = rounding * (size.square() / n_rows + primal)
-    certificate = Certificate(float((primal + 0.5 * doubt).sum()), float((dual - 1.5 * doubt).sum()))
+    doubt = torch.where((squares > 0) | cross.any(0), doubt + VANISHED, doubt)
+    dual = dual - 1.5 * doubt
+    scale = torch.where(dual > 0, scale, 0.0)  # without residuals the bound is zero
+    share = gamma(problem.n_outputs + 8)
+    certificate = Certificate(
+        float((primal + 0.5 * doubt).sum()) * (1 + share), float(dual.clamp_min(0.0).sum()) * (1 - share)
+    )
     return checked_certificate(problem, certificate), scale, -scale * gradient[:-1] / n_rows

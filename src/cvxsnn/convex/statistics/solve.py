@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 import torch
 
 from ...core.checks import check_positive_int
 from ...core.errors import InvalidInputError
-from ..solve import report_gap
+from ..solve import deadline_after, report_gap
 from ..solvers.active_set import minimise_quadratic
-from ..solvers.base import Status
+from ..solvers.base import Status, is_late
 from .certificate import certify_statistics
 from .problem import StatisticsProblem
 from .solution import StatisticsSolution
@@ -24,6 +25,7 @@ def solve_statistics(
     *,
     l2_strength: float = 0.0,
     intercept: bool = False,
+    max_seconds: float = inf,
     strict: bool = False,
 ) -> StatisticsSolution:
     """Solve the squared-loss program to a certified relative gap of ``tol``, whatever the number of rows.
@@ -40,6 +42,8 @@ def solve_statistics(
         The number that multiplies half the sum of squares.
     intercept : bool
         Whether to add an unpenalised constant to the scores.
+    max_seconds : float
+        Time after which the solver gives up, as for :func:`cvxsnn.solve`.
     strict : bool
         Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
 
@@ -49,7 +53,7 @@ def solve_statistics(
         Coefficients with their certificate.
     """
     problem = StatisticsProblem(statistics, l1_strength, intercept, l2_strength)
-    (solution,) = _solve_falling(problem, [l1_strength], tol)
+    (solution,) = _solve_falling(problem, [l1_strength], tol, deadline_after(max_seconds))
     report_gap(solution, tol, strict, stacklevel=3)
     return solution
 
@@ -106,7 +110,7 @@ def solve_statistics_path(
 
 
 def _solve_falling(
-    problem: StatisticsProblem, strengths: Sequence[float], tol: float
+    problem: StatisticsProblem, strengths: Sequence[float], tol: float, deadline: float = inf
 ) -> tuple[StatisticsSolution, ...]:
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
@@ -117,7 +121,8 @@ def _solve_falling(
     for strength in strengths:
         begin = time.perf_counter()
         problem = problem.with_strength(strength)
-        coef = minimise_quadratic(gram, linear, strength, problem.l2_strength, coef)
+        coef = minimise_quadratic(gram, linear, strength, problem.l2_strength, coef, deadline)
+        status = Status.TIME_LIMIT if is_late(deadline) else Status.STALLED
         constant = problem.best_intercept(coef)
         certificate, scale, correlation = certify_statistics(problem, coef, constant)
         solutions.append(
@@ -127,7 +132,7 @@ def _solve_falling(
                 intercept=constant,
                 dual_scale=scale,
                 dual_correlation=correlation,
-                status=Status.CONVERGED if certificate.relative_gap <= tol else Status.STALLED,
+                status=Status.CONVERGED if certificate.relative_gap <= tol else status,
                 certificate=certificate,
                 solver="active-set",
                 seconds=time.perf_counter() - begin,

@@ -30,6 +30,9 @@ _BLOCK_ROWS = 2**15
 _GRAM_BUDGET = 4 * 2**30
 """Bytes that a Gram matrix may use."""
 
+_SMALLEST = 2.0**-900
+"""Square of the largest entry below which those of others may have vanished."""
+
 _PARTS = 3
 """Parts of a number that is summed without rounding; the third compensates for the bits that many rows need."""
 
@@ -100,6 +103,12 @@ class SquaredStatistics:
         atom = dictionary.atom_of_column
         every = slice(None) if len(atom) == dictionary.n_atoms else atom
         gram = dictionary.gram() if are_spikes else _blocked_gram(dictionary)
+        entry = dictionary.largest_entry
+        if entry and not (entry * entry >= _SMALLEST and bool(gram.isfinite().all())):
+            raise InvalidInputError(
+                f"expected columns whose squares float64 can hold, got entries of up to {entry:g}: scale them to "
+                "numbers around one"
+            )
         return cls(
             gram=gram[every][:, every],
             cross=_total(torch.split(products[:, :-1], encoded.shape[1], dim=1))[every],

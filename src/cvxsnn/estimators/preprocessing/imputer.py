@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ...core.checks import check_choice, check_number
 from ...core.errors import InvalidInputError
 from ..base import FloatArray
+from ..inputs import power_of_two
 from .base import SequenceTransformer
 
 
@@ -68,7 +69,8 @@ class SequenceImputer(SequenceTransformer):
                 f"expected values of every feature, got only NaN for {np.flatnonzero(n_known == 0).tolist()}: drop "
                 "such features, or fill them with strategy='constant'"
             )
-        self.statistics_ = np.nansum(values, 0) / n_known
+        unit = power_of_two(np.nanmax(abs(values), 0))  # sums do not overflow
+        self.statistics_ = np.nansum(values / unit, 0) / n_known * unit
 
     def _apply(self, part: FloatArray) -> FloatArray:
         filled = part.copy()

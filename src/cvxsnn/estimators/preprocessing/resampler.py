@@ -8,8 +8,12 @@ import numpy as np
 
 from ...core.checks import check_number, check_positive_int
 from ...core.errors import InvalidInputError
+from ...core.memory import check_fits, dense_bytes
 from ..base import FloatArray
 from .base import SequenceTransformer
+
+_COPIES = 4
+"""Arrays of the size of a resampled sequence that are held at once."""
 
 
 class SequenceResampler(SequenceTransformer):
@@ -60,8 +64,9 @@ class SequenceResampler(SequenceTransformer):
 
     def _apply(self, part: FloatArray) -> FloatArray:
         last = len(part) - 1
-        n_steps = self.n_steps if self.factor is None else max(1, floor(self.factor * len(part) + 0.5))
+        n_steps = self.n_steps if self.factor is None else max(1, floor(min(self.factor * len(part) + 0.5, 2.0**62)))
         assert n_steps is not None
+        check_fits(_COPIES * dense_bytes(n_steps, part.shape[1]), "cpu", "a resampled sequence", "choose fewer steps")
         places = np.linspace(0, last, n_steps) if n_steps > 1 else np.array([last / 2])
         before = np.minimum(places.astype(int), max(last - 1, 0))
         share = (places - before)[:, None]

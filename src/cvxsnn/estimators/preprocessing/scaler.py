@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...core.checks import check_choice, check_number
+from ...core.checks import check_bool, check_choice, check_number
 from ...core.errors import InvalidInputError
 from ..base import FloatArray
+from ..inputs import power_of_two, standardise
 from .base import SequenceTransformer
 
 _ROUNDING = 1e-12
@@ -64,8 +65,7 @@ class SequenceScaler(SequenceTransformer):
 
     def _check_parameters(self) -> None:
         check_choice("scale", self.scale, ("feature", "common"))
-        if not isinstance(self.per_sequence, (bool, np.bool_)):
-            raise InvalidInputError(f"expected per_sequence to be True or False, got {self.per_sequence!r}")
+        check_bool("per_sequence", self.per_sequence)
         if check_number("floor", self.floor) < 0:
             raise InvalidInputError(f"expected floor to be zero or more, got {self.floor!r}")
 
@@ -77,9 +77,9 @@ class SequenceScaler(SequenceTransformer):
 
     def _apply(self, part: FloatArray) -> FloatArray:
         if not self.per_sequence:
-            return (part - self.mean_) / self.scale_
+            return standardise(part, self.mean_, self.scale_)
         mean, spread = _moments(part)
-        return (part - mean) / self._divisor(spread, self.floor * self.scale_)
+        return standardise(part, mean, self._divisor(spread, self.floor * self.scale_))
 
     def _divisor(self, spread: FloatArray, floor: FloatArray) -> FloatArray:
         """Return what to divide by, from the standard deviation of each feature."""
@@ -90,10 +90,13 @@ class SequenceScaler(SequenceTransformer):
 
 def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation of each column; the latter is exactly zero where a column is constant."""
+    unit = power_of_two(abs(values).max(0))  # squares neither overflow nor vanish
+    values = values / unit
     mean: FloatArray = values.mean(0)
     spread: FloatArray = values.std(0)
-    return mean, np.where(spread > _ROUNDING * abs(mean), spread, 0.0)
+    return mean * unit, np.where(spread > _ROUNDING * abs(mean), spread, 0.0) * unit
 
 
 def _common(spread: FloatArray) -> float:
-    return float(np.sqrt(np.mean(spread**2)))
+    unit = power_of_two(spread.max())
+    return float(np.sqrt(np.mean((spread / unit) ** 2)) * unit)

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...core.errors import InvalidInputError
 from .guard import untouched
-from .layers import LinearLayer
+from .layers import LinearLayer, first_argument
 from .runner import ModelRunner, leading
 
 _SAME = 1e-3
@@ -18,7 +18,8 @@ _SAME = 1e-3
 def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[ModelRunner, list[str]]:
     """Return the runner, now knowing which axis is time, and notes on the model.
 
-    Refuses a layer whose weights affect what enters it: with the weights that are optimal for the recorded spikes, the
+    Refuses a layer that computes something else than its weights say. Refuses a layer whose weights affect what enters
+    it: with the weights that are optimal for the recorded spikes, the
     spikes would be others. Refuses a layer that was found, not named, and is not the only source of the outputs.
 
     Parameters
@@ -47,6 +48,9 @@ def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[Mod
             layer.write(torch.full_like(weight, value), torch.full_like(bias, value))
             return runner.record_calls(layer, samples)
 
+    if isinstance(layer.module, nn.Linear):
+        with untouched(runner.model, seed):
+            _check_linear(runner, layer, opening)
     output, calls = attempt(0.0)
     result, entered = leading(output), calls[0]
     if n_samples > 2 and any(own is not None and own.shape[:2] == (n_samples, n_samples) for own in (result, entered)):
@@ -93,6 +97,33 @@ def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[Mod
     known = replace(runner, reads_time_first=reads_time_first, gives_time_first=gives_time_first, has_sign=has_sign)
     drive = known.as_steps(driven, n_samples).double().sum(2).add(layer.bias is not None).sum(0)
     return replace(known, is_direct=_are_proportional(drive, known.scores(high, n_samples, n_outputs))), notes
+
+
+def _check_linear(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> None:
+    """Refuse a linear layer whose own ``forward``, or a hook, does not give what its weights say, whatever they are."""
+    weight, bias = layer.read()
+    pattern = torch.arange(weight.numel(), dtype=torch.float64, device=weight.device).mul(0.7).cos()
+    layer.write(pattern.reshape(weight.shape), pattern[: len(bias)] + 0.5)
+    weight, bias = layer.read()
+    pairs: list[tuple[Tensor, Tensor]] = []
+
+    def keep(_: nn.Module, arguments: Any, named: Any, output: Any) -> None:
+        pairs.append((first_argument(arguments, named).detach().clone(), output.detach().clone()))
+
+    hook = layer.module.register_forward_hook(keep, with_kwargs=True)
+    try:
+        runner.replay(opening)
+    finally:
+        hook.remove()
+    for entered, left in pairs:
+        expected = nn.functional.linear(entered.to(weight), weight, bias)
+        rounding = max(_SAME, 16 * torch.finfo(left.dtype).eps) * (1 + float(expected.abs().max().nan_to_num()))
+        if left.shape != expected.shape or not torch.allclose(left.to(expected), expected, 0.0, rounding, True):
+            raise InvalidInputError(
+                f"expected layer {layer.name!r} to give its weights times what it reads plus its bias, got something "
+                f"else: {type(layer.module).__name__} has a forward or a hook of its own, so solve for another layer "
+                "with layer=, or replace it by a plain torch.nn.Linear"
+            )
 
 
 def _are_proportional(drive: Tensor, scores: Tensor | None) -> bool:

@@ -8,10 +8,11 @@ import copy
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 
 from ...core.checks import Array, check_positive_int
 from ...core.errors import InvalidInputError, first_line
@@ -180,6 +181,8 @@ def reconstruct_with(model: nn.Module, batches: Batches, options: ReadoutOptions
         shift=fitted.shift,
         notes=tuple(notes),
         seconds=time.perf_counter() - begin,
+        readout=options.readout,
+        example=(opening, recording.outputs(*(found if has_changed else layer.read()))[: len(opening)]),
     )
 
 
@@ -195,9 +198,19 @@ def _check_model(model: nn.Module) -> None:
 
 def _copied(model: nn.Module) -> nn.Module:
     try:
-        return copy.deepcopy(model)
+        with _Detaching():
+            return copy.deepcopy(model)
     except Exception as error:
         raise InvalidInputError(
-            f"expected a model that can be copied, but it raises {type(error).__name__}: {first_line(error)}; reset "
-            "neurons that still hold the graph of a training step, or pass copy_model=False"
+            f"expected a model that can be copied, but it raises {type(error).__name__}: {first_line(error)}; remove "
+            "what cannot, or pass copy_model=False"
         ) from error
+
+
+class _Detaching(TorchFunctionMode):
+    """Copies tensors without their graph, which torch refuses: neurons hold that of the last training step."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__deepcopy__ and not args[0].is_leaf:
+            args = (args[0].detach(), *args[1:])
+        return func(*args, **(kwargs or {}))

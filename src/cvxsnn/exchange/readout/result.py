@@ -1,10 +1,20 @@
 """The outcome of a read-out reconstruction."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ...convex import Certificate, Solution
+from ...core.errors import InvalidInputError
+from ...network.spiking_network import SpikingNetwork
+from .. import norse, snntorch, spikingjelly
+from ..peer_network import PeerNetwork
+from ..stack import read_stack, stack_up_to
+
+_SAME = 1e-3
+"""Relative difference of outputs that are the same up to rounding."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,10 @@ class ReadoutResult:
         What a reader of the numbers should know.
     seconds : float
         Time taken.
+    readout : "mean" or "last"
+        Whether the layer's outputs were averaged over the steps, or read at the last one.
+    example : tuple of Tensor
+        A few of the inputs, and the outputs for them that the solution has.
     """
 
     model: nn.Module
@@ -70,11 +84,69 @@ class ReadoutResult:
     shift: float
     notes: tuple[str, ...]
     seconds: float
+    readout: Literal["mean", "last"]
+    example: tuple[Tensor, Tensor]
 
     @property
     def certificate(self) -> Certificate:
         """The proof that no other read-out of these spikes has a lower objective."""
         return self.solution.certificate
+
+    def to_network(self, *, weight_bits: int | None = None, dtype: torch.dtype = torch.float64) -> SpikingNetwork:
+        """Return the model up to the layer as a network of cvxsnn, which reads the steps as the layer was solved for.
+
+        The model must be a stack of linear layers and neurons of snnTorch, SpikingJelly or Norse, as for
+        :func:`cvxsnn.exchange.from_snntorch`. Output neurons after the layer, and the range fitted to them, are left
+        out.
+
+        Parameters
+        ----------
+        weight_bits : int, optional
+            Bits per weight, as in :func:`cvxsnn.exchange.from_snntorch`.
+        dtype : torch.dtype
+            Type of the membranes.
+
+        Returns
+        -------
+        SpikingNetwork
+            The network.
+        """
+        known = {"snntorch": snntorch.library, "spikingjelly": spikingjelly.library, "norse": norse.library}
+        roots = {type(module).__module__.partition(".")[0] for module in self.model.modules()}
+        found = [make for name, make in known.items() if name in roots]
+        if len(found) != 1:
+            raise InvalidInputError(
+                f"expected a model with neurons of snnTorch, SpikingJelly or Norse, got those of {len(found)} of them: "
+                "keep using result.model"
+            )
+        library, last = found[0](), self.model.get_submodule(self.layer)
+        stack = self.model if isinstance(self.model, PeerNetwork) else stack_up_to(library, self.model, last)
+        loss = self.solution.problem.heads[0].loss.name
+        network = read_stack(library, stack, self.readout, loss, weight_bits, dtype)
+        if not isinstance(network, SpikingNetwork):
+            raise InvalidInputError(
+                f"expected layer {self.layer!r} to be a linear layer at the end of a stack, got another: keep using "
+                "result.model"
+            )
+        with torch.no_grad():
+            network.weight.div_(self.scale)
+            network.intercept.sub_(self.shift).div_(self.scale)
+        self._check_same(network)
+        return network
+
+    def _check_same(self, network: SpikingNetwork) -> None:
+        """Refuse a network that is not the model: its forward may use the layers in a way of its own."""
+        inputs, expected = self.example
+        with torch.no_grad():
+            outputs = network(inputs.detach().cpu().double()).cpu()
+        # Of a model in float32, rounding flips a spike now and then.
+        distance = float((outputs - expected.cpu()).abs().median())
+        if outputs.shape != expected.shape or not distance <= _SAME * (1 + float(expected.abs().max())):
+            raise InvalidInputError(
+                f"expected the outputs of the model's layer {self.layer!r} from its layers in their order, read as "
+                f"{self.readout!r}, got others: the model uses them in a way of its own, so keep using result.model, "
+                "or solve with readout= as the model reads them"
+            )
 
     def __str__(self) -> str:
         """Return a table."""

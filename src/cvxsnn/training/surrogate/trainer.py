@@ -6,7 +6,6 @@ chosen or returned is the network with exact spikes; only the gradients are appr
 Jobs of one shape can train side by side, each on its own data: on a GPU many small networks cost little more than one.
 """
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,14 +14,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ...convex.objective import Head, Objective
-from ...core.errors import InvalidInputError
+from ...core.checks import check_int_at_least, check_number
+from ...core.errors import DataFileError, InvalidInputError, first_line
 from ...core.seeds import child_generator, child_seed
 from ...core.storage import read_tensors, write_tensors
 from ...data.sequences import TrainingSet
+from ...dictionary.fingerprint import fingerprint, fingerprint_layers
 from ...network.spiking_network import SpikingNetwork
 from ...neurons.exact import snap_inputs
 from ..scores import Score, ScoreFunction, TaskScore
@@ -32,6 +34,9 @@ from .settings import Epoch, SurrogateRun, SurrogateSettings, target_scale
 from .simultaneous import score_simultaneously
 from .single import SingleAdam
 from .stacked import StackedAdam
+
+_SAME_SCORE = 1e-6
+"""Difference of scores that may be rounding: of one network and the same data, on two devices."""
 
 _RESOLUTION = 0.01
 """Rounding of real targets, relative to their spread, above which gradients would fit it."""
@@ -56,7 +61,7 @@ class SurrogateJob:
         network of the best epoch is returned; the start counts as epoch 0.
     checkpoint : Path, optional
         A file that is written during training. If it exists, training resumes from it, with the same result as if it
-        had never been interrupted.
+        had never been interrupted. A file of another network, other data or other settings is refused.
     """
 
     network: SpikingNetwork
@@ -87,25 +92,20 @@ class SurrogateJob:
         return 4 * n_steps * (6 * sum(self.network.hidden) + 2 * sum(past)) * self.network.n_subnetworks
 
     @cached_property
-    def start(self) -> str:
-        """Digest of the network and the settings that training starts with."""
-        digest = hashlib.sha256(repr(asdict(self.settings)).encode())
-        for depth, layer in enumerate(self.network.layers):
-            for name, value in layer.tensors().items():
-                digest.update(f"{depth}.{name}{tuple(value.shape)}".encode())
-                digest.update(value.cpu().numpy().tobytes())
-        for value in (self.network.weight, self.network.intercept):
-            digest.update(value.detach().cpu().numpy().tobytes())
-        return digest.hexdigest()
-
-    @cached_property
-    def goal(self) -> str:
-        """Digest of the losses and targets."""
-        digest = hashlib.sha256()
-        for head in self.objective.heads(self.data)[0]:
-            digest.update(f"{head.name} {head.loss.name} {vars(head.loss)} {head.weight}".encode())
-            digest.update(head.targets.cpu().numpy().tobytes())
-        return digest.hexdigest()
+    def origin(self) -> dict[str, str]:
+        """Fingerprints of all that decides how training goes, except for the score, by what they are of."""
+        network, sequences = self.network, self.data.sequences
+        heads, row_weight = self.objective.heads(self.data)
+        read: list[Tensor | str | None]
+        read = [network.weight, network.intercept, network.columns, network.readout, repr(network.heads)]
+        return {
+            "network": fingerprint([fingerprint_layers(network.layers), *read]),
+            "settings": fingerprint([repr(asdict(self.settings))]),
+            "losses": fingerprint(f"{own.name} {own.loss.name} {vars(own.loss)} {own.weight}" for own in heads),
+            "targets": fingerprint(own.targets for own in heads),
+            "sequences": fingerprint([sequences.inputs, sequences.lengths]),
+            "weights of sequences": fingerprint([row_weight]),
+        }
 
 
 def train_surrogate(
@@ -137,7 +137,7 @@ def train_surrogate(
         Called as ``callback(done, epochs)`` after each epoch.
     checkpoint : Path or str, optional
         A file that is written during training. If it exists, training resumes from it, with the same result as if it
-        had never been interrupted.
+        had never been interrupted. A file of another network, other data or other settings is refused.
 
     Returns
     -------
@@ -206,24 +206,54 @@ def train_jobs(
 class _Checkpoint:
     """The contents of a checkpoint file."""
 
+    path: Path
     tensors: dict[str, Tensor]
-    header: dict[str, Any]
+    n_steps: int
+    history: list[Epoch]
+    best: Epoch
+    seconds: float
 
     @property
     def epoch(self) -> int:
-        return len(self.header["history"]) - 1
+        return len(self.history) - 1
 
 
 def _read_checkpoint(job: SurrogateJob) -> _Checkpoint | None:
     if job.checkpoint is None or not job.checkpoint.exists():
         return None
     tensors, header = read_tensors(job.checkpoint, "checkpoint")
-    if header.get("start") != job.start or header.get("goal", job.goal) != job.goal:
-        raise InvalidInputError(
-            "expected a checkpoint of this network, objective and these settings, got another one: delete "
-            f"{job.checkpoint} or name another file"
+    stored = header.get("origin")
+    stored = stored if isinstance(stored, Mapping) else {}
+    others = [name for name, own in job.origin.items() if stored.get(name) != own]
+    if others:
+        raise _refusal(job.checkpoint, f"other {', '.join(others)}")
+    try:
+        history = [
+            Epoch(int(epoch), math.nan if loss is None else float(loss), _from_json(score))
+            for epoch, loss, score in header["history"]
+        ]
+        return _Checkpoint(
+            job.checkpoint,
+            tensors,
+            check_int_at_least("n_steps", header["n_steps"], 0),
+            history,
+            history[check_int_at_least("best", header["best"], 0)],
+            check_number("seconds", header["seconds"]),
         )
-    return _Checkpoint(tensors, header)
+    except (LookupError, TypeError, ValueError) as error:
+        raise _incomplete(job.checkpoint, error) from None
+
+
+def _refusal(path: Path, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"expected a checkpoint of the same training, got one with {what}: delete {path} or name another file"
+    )
+
+
+def _incomplete(path: Path, error: Exception) -> DataFileError:
+    return DataFileError(
+        f"expected a complete checkpoint in {path}, got one that does not fit together ({first_line(error)}): delete it"
+    )
 
 
 class _BatchData:
@@ -397,8 +427,7 @@ class _TrainingBatch:
             if job.checkpoint is None or best is None:
                 continue
             header = {
-                "start": job.start,
-                "goal": job.goal,
+                "origin": job.origin,
                 "n_steps": self._optimiser.n_steps,
                 "history": [
                     [e.epoch, None if math.isnan(e.loss) else e.loss, _as_json(e.score)]
@@ -411,22 +440,45 @@ class _TrainingBatch:
 
     @torch.no_grad()
     def restore(self, number: int, saved: _Checkpoint) -> None:
-        """Continue a network from its checkpoint."""
-        for name, value in self._parts(number).items():
-            value.copy_(saved.tensors[name])
-        header = saved.header
-        self._optimiser.n_steps = int(header["n_steps"])
-        self._histories[number] = [
-            Epoch(epoch, math.nan if loss is None else loss, tuple(score) if isinstance(score, list) else score)
-            for epoch, loss, score in header["history"]
-        ]
-        self._best[number] = self._histories[number][header["best"]]
-        self._seconds[number] = float(header["seconds"])
+        """Continue a network from its checkpoint, if its best epoch has the score that it had."""
+        parts = self._parts(number)
+        try:
+            for name, value in parts.items():
+                if value.shape != saved.tensors[name].shape:
+                    raise InvalidInputError(f"{name} has another shape")
+                value.copy_(saved.tensors[name])
+            score = self._score_of_best(number)
+        except (LookupError, TypeError, ValueError) as error:
+            raise _incomplete(saved.path, error) from None
+        if not _are_close(score, saved.best.score):
+            raise _refusal(saved.path, f"a score of {saved.best.score} for a network that has {score} now")
+        self._optimiser.n_steps = saved.n_steps
+        self._histories[number], self._best[number] = saved.history, saved.best
+        self._seconds[number] = saved.seconds
+
+    def _score_of_best(self, number: int) -> Score:
+        """Return the score of the network of the best epoch."""
+        now = {name: value.clone() for name, value in self._model.state_dict().items()}
+        self._model.load_state_dict(self._best_state)
+        try:
+            return self._jobs[number].score(self._model.freeze(number))
+        finally:
+            self._model.load_state_dict(now)
 
 
 def _schedule(settings: SurrogateSettings, epochs_done: float) -> float:
     """Return the share of the learning rate that is left."""
     return 0.5 * (1 + math.cos(math.pi * epochs_done / settings.epochs)) if settings.schedule == "cosine" else 1.0
+
+
+def _are_close(score: Any, other: Any) -> bool:
+    """Return whether scores are equal up to the rounding of another device."""
+    own, others = (np.atleast_1d(np.asarray(one, dtype=float)) for one in (score, other))
+    return own.shape == others.shape and np.allclose(own, others, rtol=_SAME_SCORE, atol=_SAME_SCORE, equal_nan=True)
+
+
+def _from_json(score: Any) -> float | tuple[float, ...]:
+    return tuple(map(float, score)) if isinstance(score, list) else float(score)
 
 
 def _as_json(score: Any) -> float | list[float]:

@@ -1,0 +1,123 @@
+"""A few disturbances of each kind; `make torture` has hundreds. Disturbances that should be noticed are."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fcntl")  # processes are forked
+
+from cvxsnn.core import storage
+from fuzz.harness import Finding, Skip
+from torture import neighbours, power, shortages, signals, soak
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP])
+def test_signals_lose_nothing(number: signal.Signals, rng: np.random.Generator, tmp_path: Path) -> None:
+    assert number.name in signals.disturb(rng, "shards", number, tmp_path)
+
+
+@pytest.mark.parametrize("shortage", shortages.SHORTAGES)
+def test_shortages_lose_nothing(shortage: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    if shortage == "clock set back":
+        pytest.skip("starts another interpreter")
+    try:
+        assert shortages.SHORTAGES[shortage](rng, "shards", tmp_path) in ("finished", "refused", "not finished")
+    except Skip as reason:
+        pytest.skip(str(reason))
+
+
+def test_two_processes_in_one_folder_lose_nothing(rng: np.random.Generator, tmp_path: Path) -> None:
+    assert "finished" in neighbours.disturb(rng, "shards", tmp_path)
+
+
+def test_a_loss_of_power_leaves_old_or_new_files(rng: np.random.Generator, tmp_path: Path) -> None:
+    with suppress(Skip):
+        assert "moments" in power.disturb(rng, "shards", tmp_path)
+
+
+@pytest.fixture
+def without_synchronisation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    power.record_calls.cache_clear()
+    yield
+    power.record_calls.cache_clear()
+
+
+def test_files_that_are_not_synchronised_are_found(
+    without_synchronisation: None, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    with pytest.raises((Finding, Skip), match=r"power lost in shards|strace|trace"):
+        power.disturb(rng, "shards", tmp_path)
+
+
+def test_files_that_are_not_written_whole_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def write(path: Path, data: bytes) -> None:
+        for place in range(0, len(data), 256):
+            with open(path, "wb" if place == 0 else "ab") as file:
+                file.write(data[place : place + 256])
+            time.sleep(0.002)
+
+    def kill_often() -> None:
+        for number in range(20):
+            (tmp_path / str(number)).mkdir()
+            signals.disturb(np.random.default_rng(number), "shards", signal.SIGKILL, tmp_path / str(number))
+
+    monkeypatch.setattr(storage, "write_atomically", write)
+    with pytest.raises(Finding, match=r"truncated|damaged"):
+        kill_often()
+
+
+@pytest.fixture
+def quick_soak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak.gc, "collect", lambda: 0)  # takes longer than these rounds
+
+
+@pytest.mark.usefixtures("quick_soak")
+def test_a_soak_finds_what_grows_and_what_differs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    handles, arrays = [], []
+
+    def leak(method: str, folder: Path) -> str:
+        handles.append(os.open(folder / "left", os.O_CREAT))
+        arrays.append(np.ones(2**15))
+        time.sleep(0.001)
+        return str(len(handles)) if method == "r" else method
+
+    monkeypatch.setattr(soak, "_round", leak)
+    faults = "\n".join(soak.soak(tmp_path, 0.2)["faults"])
+    for handle in handles:
+        os.close(handle)
+    assert "memory grows" in faults
+    assert "file handles were left" in faults
+    assert "r: expected" in faults
+    assert "cvx: expected" not in faults
+
+
+@pytest.mark.usefixtures("quick_soak")
+def test_a_soak_without_leaks_has_no_faults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(soak, "_round", lambda method, folder: method)
+    monkeypatch.setattr(soak, "_resident_megabytes", lambda: 100.0)
+    report = soak.soak(tmp_path, 0.1)
+    assert report["faults"] == []
+    assert report["rounds"] > 6
+
+
+def test_the_slope_of_a_line() -> None:
+    times = np.linspace(0, 2, 9)
+    slope, error = soak._slope(times, 5 + 3 * times)
+    assert slope == pytest.approx(3)
+    assert error < 1e-6
+    slope, error = soak._slope(times, 5 + np.array([1, -1, 1, -1, 0, -1, 1, -1, 1]))
+    assert abs(slope) < error
