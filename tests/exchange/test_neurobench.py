@@ -28,14 +28,8 @@ from cvxsnn import (
 from cvxsnn.core.errors import CvxsnnError, MissingLibraryError
 from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import mackey_glass, smape
-from cvxsnn.exchange.neurobench import (
-    LeaderboardRow,
-    Leaky,
-    NeuroBenchForecaster,
-    NeuroBenchNetwork,
-    Synapses,
-    leaderboard_row,
-)
+from cvxsnn.exchange.neurobench import LeaderboardRow, NeuroBenchForecaster, NeuroBenchNetwork, leaderboard_row
+from cvxsnn.exchange.neurobench_modules import Leaky, Synapses
 from cvxsnn.network.energy import count_operations
 from cvxsnn.network.spiking_network import OutputHead
 from cvxsnn.network.summary import summarise
