@@ -2,12 +2,15 @@
 
 import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from cvxsnn import SpikingClassifier, save
 from cvxsnn.core.errors import CvxsnnError
 from cvxsnn.data.tasks.speech_files import read_recordings
 
@@ -18,6 +21,7 @@ QUICK = {
     "enumeration_time.py": ["--patterns", "300", "--output", "enumeration-time.png"],
     "forecasting.py": ["--quick", "--output", "forecasting.png"],
     "messy_table.py": ["--quick", "--output", "."],
+    "neurobench_row.py": ["--quick"],
     "spoken_digits.py": ["--quick", "--output", "."],
     **{name: ["--quick", "--output", "."] for name in READOUTS},
 }
@@ -75,6 +79,34 @@ def test_spoken_digits_saves_a_model(tmp_path):
     assert (tmp_path / "network.safetensors").stat().st_size > 0
 
 
+needs_neurobench = pytest.mark.skipif(
+    importlib.util.find_spec("neurobench") is None,
+    reason="neurobench is not installed: pip install 'cvxsnn[neurobench]'",
+)
+
+
+@needs_neurobench
+def test_neurobench_measures_a_forecast(tmp_path):
+    printed = run_example("neurobench_row.py", tmp_path, *QUICK["neurobench_row.py"])
+    assert "proven within" in printed
+    *_, header, row = printed.splitlines()
+    assert header.split()[:2] == ["task", "SMAPE"]
+    assert 0 < float(row.split("series")[1].split()[0]) < 50
+
+
+@needs_neurobench
+def test_neurobench_measures_a_saved_model(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 5, 2))
+    y = np.where(X[:, :, 0].sum(1) > 0, "up", "down")
+    model = SpikingClassifier(hidden=(32,), l1_strength=0.01, random_state=0).fit(X, y)
+    save(model, tmp_path / "model.safetensors")
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    saved_row = runpy.run_path(str(EXAMPLES / "neurobench_row.py"))["saved_row"]
+    row = saved_row(tmp_path / "model.safetensors", tmp_path / "data.npz", "sums", 16)
+    assert (row.task, row.metric) == ("sums", "ClassificationAccuracy")
+    assert row.score == pytest.approx(model.score(X, y))
+
+
 @pytest.mark.parametrize("name", READOUTS)
 def test_read_outs_of_other_libraries_are_certified_and_better_on_their_own_data(name, tmp_path):
     if importlib.util.find_spec(READOUTS[name]) is None:
@@ -87,11 +119,12 @@ def test_read_outs_of_other_libraries_are_certified_and_better_on_their_own_data
     assert (tmp_path / "weights.pt").stat().st_size > 0
 
 
-@pytest.mark.parametrize("name", READOUTS)
-def test_a_missing_library_is_named_with_its_remedy(name, tmp_path):
-    block = f"import sys; sys.modules[{READOUTS[name]!r}] = None; import runpy; runpy.run_path(sys.argv[1])"
+@pytest.mark.parametrize(("name", "library"), [*READOUTS.items(), ("neurobench_row.py", "neurobench")])
+def test_a_missing_library_is_named_with_its_remedy(name, library, tmp_path):
+    run = "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    block = f"import sys; sys.modules[{library!r}] = None; {run}"
     command = [sys.executable, "-c", block, str(EXAMPLES / name)]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert finished.returncode == 1
-    assert finished.stderr.strip().endswith(f'pip install "cvxsnn[{READOUTS[name]}]"')
+    assert finished.stderr.strip().endswith(f'pip install "cvxsnn[{library}]"')
     assert len(finished.stderr.strip().splitlines()) == 1

@@ -164,10 +164,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples,) or (n_samples, n_classes)
             For two classes one score, positive for the second; for more one score per class.
         """
-        scores = self._scores(X)
-        if len(self.classes_) > 2:
-            return scores
-        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+        return self._margins(self._scores(X))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Predict labels.
@@ -182,10 +179,19 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples,)
             The most likely class of each sample.
         """
-        scores = self.decision_function(X)
-        chosen = (scores >= 0).astype(int) if scores.ndim == 1 else scores.argmax(1)
-        predicted: npt.NDArray[Any] = self.classes_[chosen]
+        predicted: npt.NDArray[Any] = self.classes_[self._decide(self._scores(X))]
         return predicted
+
+    def _margins(self, scores: FloatArray) -> FloatArray:
+        """Return the outputs of the network as scores of the classes."""
+        if len(self.classes_) > 2:
+            return scores
+        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+
+    def _decide(self, scores: FloatArray) -> npt.NDArray[np.int64]:
+        """Return which of ``classes_`` the outputs of the network decide for."""
+        margins = self._margins(scores)
+        return (margins >= 0).astype(np.int64) if margins.ndim == 1 else margins.argmax(1)
 
     def _has_probabilities(self) -> bool:
         if self.loss not in (None, "logistic", "softmax") and not self._is_ridge:

@@ -70,14 +70,7 @@ class PublishedFile:
         return unpack(_read_bytes(path), str(path), f"delete it and put {self.url} in its place")
 
     def _places(self, directory: Folder | None) -> Iterator[Path]:
-        variable = os.environ.get(VARIABLE)
-        if directory is not None:
-            folders = [Path(directory)]
-        elif variable:
-            folders = [Path(variable), _cache()]
-        else:
-            folders = [_cache()]
-        for folder in folders:
+        for folder in data_folders(directory):
             for place in (folder, folder / self.subfolder):
                 yield from (place / name for name in self.names)
 
@@ -115,6 +108,14 @@ class PublishedFile:
             ) from error
         finally:
             logger.setLevel(level)
+
+
+def data_folders(directory: Folder | None) -> list[Path]:
+    """Return the folders to search: the one given, or that of the environment variable and the cache."""
+    if directory is not None:
+        return [Path(directory)]
+    variable = os.environ.get(VARIABLE)
+    return [Path(variable), _cache()] if variable else [_cache()]
 
 
 def _cache() -> Path:

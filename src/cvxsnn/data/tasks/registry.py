@@ -10,6 +10,7 @@ from ...core.errors import InvalidInputError
 from .addition import addition
 from .digits_seq import digits_seq
 from .ecg_qtdb import ecg_qtdb
+from .event_tasks import dvs_gesture, n_mnist, shd, ssc
 from .first_last_xor import first_last_xor
 from .mnist_pixels import mnist_pixels
 from .mnist_seq import mnist_seq
@@ -44,6 +45,10 @@ for _task in (
     RegisteredTask(mnist_pixels, files="MNIST"),
     RegisteredTask(spoken_digits, files="Free Spoken Digit Dataset"),
     RegisteredTask(ecg_qtdb, files="ECG-QTDB"),
+    RegisteredTask(shd, files="Spiking Heidelberg Digits"),
+    RegisteredTask(ssc, files="Spiking Speech Commands"),
+    RegisteredTask(n_mnist, files="N-MNIST"),
+    RegisteredTask(dvs_gesture, files="DVS128 Gesture"),
 ):
     TASKS.register(_task.make.__name__, _task)
 

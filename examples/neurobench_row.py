@@ -1,0 +1,88 @@
+"""Run a model in NeuroBench's harness, and print its row for a leaderboard.
+
+python examples/neurobench_row.py                                       # Mackey–Glass, delay 17: one series, 20 seconds
+python examples/neurobench_row.py --tau 17 18 --starts 30               # 30 series of each delay, as NeuroBench has it
+python examples/neurobench_row.py --model model.safetensors --data test.npz --task "my task"
+python examples/neurobench_row.py --quick                               # a small one
+
+Without a model, a regressor is fitted to each series of the Mackey–Glass equation: it reads windows of the past and
+predicts the next value, and its forecast goes on from its own predictions. A saved classifier or regressor is measured
+on the arrays X and y of a data file. Synaptic operations are those of one prediction or one sample.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cvxsnn as cs
+from cvxsnn.core.errors import CvxsnnError
+from cvxsnn.data.tasks import mackey_glass
+
+
+def series_row(tau: int, start: float, n_neurons: int, n_points: int, window: int) -> Any:
+    """Fit a regressor to one series, and measure its forecast."""
+    from cvxsnn.exchange.neurobench import NeuroBenchForecaster, leaderboard_row
+
+    task = mackey_glass(tau, start=start, n_train=n_points, n_test=n_points)
+    X, y = cs.make_windows(task.train, window)
+    model = cs.SpikingRegressor(
+        hidden=(n_neurons,), witnesses="delayed", penalty="elastic-net", l1_strength=0.0, random_state=0
+    ).fit(X, y)
+    print(f"tau {tau}, start {start:g}: {model.certificate_}")
+    # NeuroBench shows the last known value, and then those that are to be forecast, which the model does not look at.
+    shown = np.append(task.train[-1], task.test[:-1])[:, None, None]
+    wrapped = NeuroBenchForecaster(model, task.train[:-1], window=window)
+    return leaderboard_row(f"Mackey–Glass {tau}", wrapped, shown, task.test[:, None], metric="SMAPE")
+
+
+def saved_row(model_file: Path, data_file: Path, task: str, batch_size: int) -> Any:
+    """Measure a saved estimator on the arrays of a file."""
+    from cvxsnn.exchange.neurobench import NeuroBenchNetwork, leaderboard_row
+
+    model = cs.load(model_file)
+    with np.load(data_file) as data:
+        X, y = data["X"], data["y"]
+    is_classifier = isinstance(model, cs.SpikingClassifier)
+    if is_classifier and y.dtype.kind not in "biuf":
+        y = np.searchsorted(model.classes_, y)  # NeuroBench compares numbers
+    metric = "ClassificationAccuracy" if is_classifier else "SMAPE"
+    return leaderboard_row(task, NeuroBenchNetwork(model), X, y, metric=metric, batch_size=batch_size)
+
+
+def main() -> None:
+    """Print a row."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="a file that cvxsnn.save has written")
+    parser.add_argument("--data", type=Path, help="an npz file with arrays X and y")
+    parser.add_argument("--task", default="task", help="the name in the row")
+    parser.add_argument("--batch-size", type=int, default=16, help="samples at once")
+    parser.add_argument("--tau", type=int, nargs="+", default=[17], help="delays of the equation, 17 to 30")
+    parser.add_argument("--starts", type=int, default=1, help="series of each delay")
+    parser.add_argument("--neurons", type=int, default=500, help="neurons of each regressor")
+    parser.add_argument("--window", type=int, default=40, help="past values that a prediction reads")
+    parser.add_argument("--quick", action="store_true", help="short series and few neurons")
+    options = parser.parse_args()
+    if (options.model is None) != (options.data is None):
+        parser.error("give both --model and --data, or neither")
+    try:
+        from cvxsnn.exchange.neurobench import LeaderboardRow
+
+        if options.model is not None:
+            print(saved_row(options.model, options.data, options.task, options.batch_size))
+            return
+        n_neurons, n_points, window = (64, 150, 10) if options.quick else (options.neurons, 750, options.window)
+        rows = [
+            series_row(tau, number / 2, n_neurons, n_points, window)
+            for tau in options.tau
+            for number in range(options.starts)
+        ]
+        print(LeaderboardRow.mean(f"Mackey–Glass, {len(rows)} series", rows))
+    except CvxsnnError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
