@@ -57,7 +57,7 @@ class _Draw:
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.kind = str(rng.choice(["solve", "certify", "statistics"], p=[0.75, 0.15, 0.1]))
+        self.kind = str(rng.choice(["solve", "certify", "statistics"], p=[0.4, 0.5, 0.1]))
         most = 40 if rng.random() < 0.03 else 12
         self.n_rows, self.n_columns = (int(rng.integers(1, most + 1)) for _ in range(2))
         self.edge = str(
@@ -71,7 +71,7 @@ class _Draw:
         self.penalty = str(rng.choice(PENALTIES))
         self.intercept = bool(rng.random() < 0.5)
         self.weights = self._weights()
-        small = rng.random() < 0.3 or self.edge == "strength"
+        small = rng.random() < 0.1 or self.edge == "strength"
         self.ratio = float(10 ** (rng.uniform(-13, -4) if small else rng.uniform(-4, 0.3)))
         self.l2_ratio = float(10 ** (rng.uniform(-15, 15) if rng.random() < 0.1 else rng.uniform(-8, 1)))
         self.is_ridge = bool(rng.random() < 0.3)

@@ -45,6 +45,10 @@ class End:
     values: list[object] = field(default_factory=list)
 
 
+_REQUESTS = {signal.SIGINT, signal.SIGTERM}
+"""Signals that ask a process to end."""
+
+
 class Child:
     """A process that does some work.
 
@@ -57,9 +61,12 @@ class Child:
     def __init__(self, work: Callable[[Report], object]) -> None:
         self._pipe, inside = os.pipe()
         self._text = b""
+        # A request to end must not reach the child before it can answer: it would go on as a copy of its parent.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _REQUESTS)
         self.pid = os.fork()
         if self.pid == 0:
             _live(work, inside)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _REQUESTS)
         os.close(inside)
         fcntl.fcntl(self._pipe, fcntl.F_SETFL, os.O_NONBLOCK)
 
@@ -115,13 +122,16 @@ def _live(work: Callable[[Report], object], pipe: int) -> None:
     def say(kind: str, value: object) -> None:
         os.write(pipe, json.dumps([kind, value]).encode() + b"\n")
 
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
     try:
-        say("finished", work(lambda steps: say("step", steps)))
-    except CvxsnnError as error:
-        say("refused", str(error))
-    except BaseException:
-        say("failed", traceback.format_exc()[-4000:])
-    os._exit(0)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _REQUESTS)
+            say("finished", work(lambda steps: say("step", steps)))
+        except CvxsnnError as error:
+            say("refused", str(error))
+        except BaseException:
+            say("failed", traceback.format_exc()[-4000:])
+    finally:
+        os._exit(0)

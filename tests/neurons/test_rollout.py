@@ -293,7 +293,7 @@ def advance_one(inputs):
         (lambda: roll_out(LAYERS, INPUTS, "first"), "steps to be one of 'last', 'all', got 'first'"),
         (lambda: roll_out(LAYERS, Sequences(INPUTS, [3, 3, 3])), r"4 integers, got torch.int64 of shape \(3,\)"),
         (lambda: roll_out(LAYERS, Sequences(INPUTS, [[3]] * 4)), r"4 integers, got torch.int64 of shape \(4, 1\)"),
-        (lambda: roll_out(LAYERS, Sequences(INPUTS, [3.0] * 4)), "lengths to be 4 integers, got torch.float32"),
+        (lambda: roll_out(LAYERS, Sequences(INPUTS, [3.0] * 4)), "lengths to be 4 integers, got torch.float64"),
         (lambda: roll_out(LAYERS, Sequences(INPUTS, [True] * 4)), "lengths to be 4 integers, got torch.bool"),
         (lambda: roll_out(LAYERS, Sequences(INPUTS, [0, 1, 2, 3])), "lengths from 1 to 3, got values from 0 to 3"),
         (lambda: roll_out(LAYERS, Sequences(INPUTS, [1, 2, 3, 4])), "lengths from 1 to 3, got values from 1 to 4"),

@@ -82,17 +82,6 @@ def parse_widths(text: str) -> tuple[int, ...]:
         raise InvalidInputError(f"expected widths such as 256,512, got {text!r}") from None
 
 
-def make_folder(path: Path, option: str = "--output") -> None:
-    """Make a folder for output, or refuse the path that an option gives before the work starts."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataFileError(
-            f"expected a folder for output at {path}, got: {error.strerror or first_line(error)}; choose another "
-            f"{option}"
-        ) from None
-
-
 def check_folder(path: Path) -> None:
     """Refuse an output path that cannot be written before the work starts."""
     if not path.parent.is_dir() or path.is_dir():

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from .common import app, make_folder, plain_errors, progress_bar, say, show
+from ...core.storage import make_folder
+from .common import app, plain_errors, progress_bar, say, show
 
 
 @app.command()
@@ -19,7 +20,7 @@ def demo(
     from ..demo_page import COLUMNS, make_rows, write_demo_page
 
     with plain_errors():
-        make_folder(output)
+        make_folder(output, "output", "choose another --output")
         results: list[DemoResult] = []
         total = len(DEMO_TASKS) * len(FIVE_METHODS)
         with progress_bar() as bar:

@@ -7,7 +7,8 @@ import typer
 from rich.table import Table
 
 from ...core.errors import DataFileError, InvalidInputError
-from .common import app, make_folder, plain_errors, progress_bar, say, show
+from ...core.storage import make_folder
+from .common import app, plain_errors, progress_bar, say, show
 
 Names = Annotated[
     list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
@@ -108,7 +109,7 @@ def report(
         found, damaged = RecordStore(folder).read_all()
         experiments = [load_experiment(name, scale) for name in names or experiment_names()]  # type: ignore[arg-type]
         if tables is not None:
-            make_folder(tables, "--tables")
+            make_folder(tables, "tables", "choose another --tables")
         write_report(output, experiments, found, damaged, scale)  # type: ignore[arg-type]
         say(f"report: {output}")
         if tables is not None:

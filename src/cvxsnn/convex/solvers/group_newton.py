@@ -6,7 +6,7 @@ form. As ε falls the corners come back, and would stop Newton's method on the r
 linearised, which is far closer to linear (Chan, Golub and Mulet, 1999).
 """
 
-from math import inf
+from math import inf, isfinite
 
 import torch
 from torch import Tensor
@@ -202,7 +202,9 @@ class _RoundedSearch:
                 penalty = penalty + 0.5 * self.problem.l2_strength * coef.square().sum()
             return float(self.smooth.loss_value(self.scores + step * d_scores) + penalty)
 
-        here = objective(0.0)
+        if not isfinite(predicted):
+            return 0.0
+        here, predicted = objective(0.0), min(predicted, 0.0)
         # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
         slack = _TINY * here if -predicted <= _TINY * here else 0.0
         steps = (0.5**k for k in range(_MAX_BACKTRACKS))

@@ -7,7 +7,7 @@ small; rows with equal spikes and targets were merged before, so they are also c
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from math import inf, isfinite
 
 import torch
 from scipy.linalg.blas import dsyrk, ssyrk
@@ -177,6 +177,9 @@ def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength
     predicted = float((gradient * (target.scores - point.scores)).sum())
     before, after = (problem.penalty.value(p.coef, strength, problem.l2_strength) for p in (point, target))
     predicted += float(after - before)
+    if not isfinite(predicted):  # the model of a step in float32 may have no minimum
+        return None
+    predicted = min(predicted, 0.0)
     # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
     slack = _TINY * here if -predicted <= _TINY * here else 0.0
     step = 1.0
