@@ -32,7 +32,7 @@ _MOST_GROWTH = 20.0
 _N_MEASUREMENTS = 100
 """Measurements of memory, threads and handles that fit into the time."""
 
-_METHODS = ("cvx", "sg-cvx", "r")
+_METHODS = ("default", "cvx", "sg-cvx", "r")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,7 +116,10 @@ def _round(method: str, folder: Path) -> str:
     inputs = rng.normal(size=(60, 5, 3))
     labels = (inputs.sum((1, 2)) > 0).astype(int)
     surrogate = cs.training.SurrogateSettings(epochs=2)
-    model = cs.SpikingClassifier(method, hidden=(32,), l1_strength=0.003, surrogate=surrogate, random_state=0)
+    if method == "default":
+        model = cs.SpikingClassifier(n_neurons=64, random_state=0)
+    else:
+        model = cs.SpikingClassifier(method, hidden=(32,), l1_strength=0.003, surrogate=surrogate, random_state=0)
     model.fit(inputs, labels)
     path = folder / f"{method}.safetensors"
     cs.save(model, path)
