@@ -143,7 +143,7 @@ def _spoil(command: str, arguments: list[str], output: str, folder: Path, rng: n
     elif kind == "drop":
         del arguments[rng.integers(1 + (command == "reproduce"), len(arguments))]  # without a name, all are run
     elif kind == "output":
-        if output:
+        if output in arguments:
             arguments[arguments.index(output)] = output = str(rng.choice(_NAMES))
     else:
         read = [number for number, name in enumerate(arguments) if name in _files() and name != output]

@@ -421,3 +421,14 @@ def test_no_other_source_file_writes_a_file():
             line for line in source.read_text().splitlines() if not line.lstrip().startswith((">>>", "..."))
         )
         assert not writing.search(code), (source, writing.search(code))
+
+
+def test_a_name_that_is_no_unicode_is_read_as_any_other(tmp_path):
+    path = tmp_path / "\udcff"
+    try:
+        storage.write_tensors(path, "model", {"a": torch.arange(3.0)}, {"b": 1})
+    except DataFileError:
+        pytest.skip("such names are refused here")
+    tensors, header = storage.read_tensors(path, "model")
+    assert tensors["a"].tolist() == [0, 1, 2]
+    assert header == {"b": 1}

@@ -11,8 +11,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
             found = "a folder" if path.is_dir() else "no regular file" if path.exists() else "nothing"
             raise DataFileError(f"expected a {kind} file at {path}, found {found}")
         _check_header_bytes(path, kind)
-        with safe_open(path, framework="pt") as file:
+        with utf8_name(path) as name, safe_open(name, framework="pt") as file:
             metadata = dict(file.metadata() or {})
             if metadata.get("format") != _FORMAT:
                 raise DataFileError(f"expected a {kind} file written by cvxsnn, got another safetensors file: {path}")
@@ -164,6 +164,18 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
     if not isinstance(header, dict):
         raise DataFileError(f"expected a header in {path}, got none that can be read: make the file again")
     return tensors, header
+
+
+@contextmanager
+def utf8_name(path: Path) -> Iterator[Path]:
+    """Yield a name of an existing file that safetensors accepts: it reads names in UTF-8 only."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        with path.open("rb") as file:
+            yield Path(f"/dev/fd/{file.fileno()}")
+    else:
+        yield path
 
 
 def _regular_file(path: Path) -> os.stat_result | None:

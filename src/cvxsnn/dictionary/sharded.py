@@ -18,7 +18,7 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
-from ..core.storage import make_folder, read_tensors, write_tensors
+from ..core.storage import make_folder, read_tensors, utf8_name, write_tensors
 from ..witnesses import WitnessSet
 from .base import Readout, add_row_products
 from .blocks import Batch, Block, iterate_blocks, map_in_order
@@ -329,7 +329,10 @@ class ShardedDictionary:
     def _open(self, number: int, atoms: Tensor | None) -> SpikeDictionary:
         path, n_rows = self.folder / _shard_name(number), self.shard_rows[number]
         try:
-            with safe_open(path, framework="pt") as file:  # mapped: what is not asked for is not read
+            with (
+                utf8_name(path) as name,
+                safe_open(name, framework="pt") as file,
+            ):  # mapped: what is not asked for is not read
                 packed, atom_of_column = file.get_tensor("packed"), file.get_tensor(_ATOMS)
                 lengths = None if self.is_binary else file.get_tensor("lengths")
         except (SafetensorError, OSError, RuntimeError) as error:
