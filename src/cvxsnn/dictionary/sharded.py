@@ -329,7 +329,8 @@ class ShardedDictionary:
     def _open(self, number: int, atoms: Tensor | None) -> SpikeDictionary:
         path, n_rows = self.folder / _shard_name(number), self.shard_rows[number]
         try:
-            with (
+            # Mapped: what is not asked for is not read.
+            with utf8_name(path) as name, safe_open(name, framework="pt") as file:
                 utf8_name(path) as name,
                 safe_open(name, framework="pt") as file,
             ):  # mapped: what is not asked for is not read
