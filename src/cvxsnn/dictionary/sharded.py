@@ -331,9 +331,6 @@ class ShardedDictionary:
         try:
             # Mapped: what is not asked for is not read.
             with utf8_name(path) as name, safe_open(name, framework="pt") as file:
-                utf8_name(path) as name,
-                safe_open(name, framework="pt") as file,
-            ):  # mapped: what is not asked for is not read
                 packed, atom_of_column = file.get_tensor("packed"), file.get_tensor(_ATOMS)
                 lengths = None if self.is_binary else file.get_tensor("lengths")
         except (SafetensorError, OSError, RuntimeError) as error:
