@@ -13,7 +13,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -86,6 +86,7 @@ class Record:
     seconds: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
     findings: dict[int, str] = field(default_factory=dict)
+    is_cut: bool = False
 
 
 def run_case(hunt: Hunt, number: int) -> tuple[str | None, str]:
@@ -116,6 +117,8 @@ def run_case(hunt: Hunt, number: int) -> tuple[str | None, str]:
             return f"skipped: {reason}", ""
         except Finding as finding:
             return None, str(finding)
+        except KeyboardInterrupt:
+            raise
         except BaseException:  # a bare SystemExit of the library is a finding, too
             return None, traceback.format_exc()
     if (added := _peak_gigabytes() - memory) > hunt.gigabytes:
@@ -130,7 +133,7 @@ def run_hunt(
     jobs: int = 1,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Record:
-    """Run cases of a hunt.
+    """Run cases of a hunt; if it is interrupted, return what there is.
 
     Parameters
     ----------
@@ -155,15 +158,18 @@ def run_hunt(
     begin, done = time.perf_counter(), 0
     ends = range(first, first + cases, _BATCH)
     batches = [range(start, min(start + _BATCH, first + cases)) for start in ends]
-    for numbers, results in _run_batches(hunt, batches, jobs):
-        for number, (outcome, finding) in zip(numbers, results, strict=True):
-            if outcome is None:
-                record.findings[number] = finding
-            else:
-                record.outcomes[outcome] += 1
-        done += len(numbers)
-        if progress is not None:
-            progress(hunt.name, done, cases)
+    try:
+        for numbers, results in _run_batches(hunt, batches, jobs):
+            for number, (outcome, finding) in zip(numbers, results, strict=True):
+                if outcome is None:
+                    record.findings[number] = finding
+                else:
+                    record.outcomes[outcome] += 1
+            done += len(numbers)
+            if progress is not None:
+                progress(hunt.name, done, cases)
+    except KeyboardInterrupt:
+        record.cases, record.is_cut = done, True
     record.seconds = round(time.perf_counter() - begin, 1)
     return record
 
@@ -199,16 +205,23 @@ def main(package: str, modules: Sequence[str], arguments: Sequence[str] | None =
         for name in options.names or modules:
             hunt: Hunt = import_module(f"{package}.{name}").HUNT
             records.append(run_hunt(hunt, options.first, options.cases, options.jobs, progress))
+            if records[-1].is_cut:
+                break
     for record in records:
         for number, finding in list(record.findings.items())[:_SHOWN]:
             shown = "\n".join(finding.splitlines()[-_LINES:])
             print(f"\npython -m {package} {record.hunt} --first {number} --cases 1\n{shown}", file=sys.stderr)
         if options.record:
             line = vars(record) | {"package": package, "findings": len(record.findings)}
+            del line["is_cut"]  # the number of cases says it
             with options.record.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
     Console().print(_table(records))
-    return int(any(record.findings for record in records))
+    for record in records:
+        if record.is_cut:
+            left = f"python -m {package} {record.hunt} --first {record.first + record.cases}"
+            print(f"interrupted; the counts above are those of the cases before. To go on: {left}", file=sys.stderr)
+    return 130 if records[-1].is_cut else int(any(record.findings for record in records))
 
 
 def _run_batches(hunt: Hunt, batches: list[range], jobs: int) -> Iterator[tuple[range, list[tuple[str | None, str]]]]:
@@ -217,16 +230,18 @@ def _run_batches(hunt: Hunt, batches: list[range], jobs: int) -> Iterator[tuple[
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by the workers: the problems are tiny
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures: dict[Future[list[tuple[str | None, str]]], range] = {
-            pool.submit(_run_numbers, hunt.case.__module__, batch): batch for batch in batches
-        }
-        for future in as_completed(futures):
-            batch = futures[future]
-            try:
-                yield batch, future.result()
-            except BrokenProcessPool:
-                lost = f"a process died in one of the cases {batch.start} to {batch.stop - 1}, or before it got there"
-                yield batch, [(None, lost)] * len(batch)
+        futures = [pool.submit(_run_numbers, hunt.case.__module__, batch) for batch in batches]
+        try:
+            for batch, future in zip(batches, futures, strict=True):  # in order: what is done is the first cases
+                try:
+                    yield batch, future.result()
+                except BrokenProcessPool:
+                    lost = (
+                        f"a process died in one of the cases {batch.start} to {batch.stop - 1}, or before it got there"
+                    )
+                    yield batch, [(None, lost)] * len(batch)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _run_numbers(module: str, numbers: range) -> list[tuple[str | None, str]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fuzz import HUNTS
-from fuzz.harness import Finding, Hunt, Skip, main, run_case, run_hunt
+from fuzz.harness import Finding, Hunt, Record, Skip, main, run_case, run_hunt
 
 
 @pytest.mark.parametrize("name", HUNTS)
@@ -85,3 +85,31 @@ def test_command_records_and_reports(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "npz_files" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main("fuzz", HUNTS, ["other"])
+
+
+def test_an_interrupted_hunt_returns_what_there_is() -> None:
+    """The counts are those of the first cases, and the number of cases says how many."""
+
+    def case(rng: np.random.Generator, folder: Path) -> str:
+        return "good"
+
+    def stop(name: str, done: int, cases: int) -> None:
+        if done >= 50:
+            raise KeyboardInterrupt
+
+    record = run_hunt(_hunt(case), cases=100, progress=stop)
+    assert (record.is_cut, record.cases, record.outcomes.total()) == (True, 50, 50)
+
+
+def test_the_command_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The counts of an interrupted hunt are recorded, and the exit status is that of an interrupt."""
+
+    def interrupted(hunt: Hunt, first: int, *_: object) -> Record:
+        return Record(hunt.name, hunt.purpose, first, 50, is_cut=True)
+
+    monkeypatch.setattr("fuzz.harness.run_hunt", interrupted)
+    assert main("fuzz", HUNTS, ["npz_files", "--first", "10", "--record", str(tmp_path / "record.jsonl")]) == 130
+    assert "python -m fuzz npz_files --first 60" in capsys.readouterr().err
+    assert '"cases": 50' in (tmp_path / "record.jsonl").read_text()
