@@ -110,6 +110,26 @@ def test_a_box_in_a_grid_of_features_stays_in_it():
     assert set(column.ravel()) == {0, 1, 2}
 
 
+def test_a_box_with_a_period_is_a_patch_of_steps():
+    source, delay, _ = taps(
+        draw(hidden=(300,), geometry="box", fan_in=None, box=(2, 2, 1), period=3, max_delay=10).layers[0]
+    )
+    row, column = np.divmod(delay, 3)
+    assert delay.shape[1] == 4
+    assert (np.ptp(row, axis=1) == 1).all()
+    assert (np.ptp(column, axis=1) == 1).all()
+    assert (np.ptp(source, axis=1) == 0).all()
+    assert set(row.ravel()) == {0, 1, 2}  # whole periods only
+    assert set(column.ravel()) == set(range(3))
+    assert set(source.ravel()) == set(range(N_FEATURES))
+
+
+def test_a_period_belongs_to_the_first_layer_and_is_remembered():
+    witnesses = draw(hidden=(9, 50), geometry="box", fan_in=None, box=(1, 2, 1), period=4)
+    assert [layer.n_taps for layer in witnesses.layers] == [2, 64]
+    assert witnesses.provenance.recipe["period"] == 4
+
+
 def test_only_the_first_layer_has_the_grid_and_the_box_of_the_inputs():
     witnesses = draw(hidden=(9, 50), geometry="box", fan_in=None, box=(2, 2, 2), feature_shape=(2, 3))
     assert [layer.n_taps for layer in witnesses.layers] == [8, 64]
@@ -397,6 +417,9 @@ def test_digests_tell_sequences_apart_but_not_their_zeros():
         ({"fan_in": 0}, "fan_in to be a positive integer, got 0"),
         ({"fan_in": 1.5}, "fan_in to be a positive integer, got 1.5"),
         ({"feature_shape": (2, 2)}, r"rows and columns of 6 features, got \(2, 2\)"),
+        ({"period": 0}, "period to be a positive"),
+        ({"geometry": "box", "period": 5, "max_delay": 3}, "a period of at most 4 steps"),
+        ({"box": (2, 2), "period": 5}, "box to be positive numbers of periods, steps and features"),
         ({"feature_shape": (6,)}, r"rows and columns of 6 features, got \(6,\)"),
         ({"feature_shape": 6}, "rows and columns of 6 features, got 6"),
         ({"feature_shape": (-2, -3)}, r"rows and columns of 6 features, got \(-2, -3\)"),

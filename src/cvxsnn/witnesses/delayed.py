@@ -54,6 +54,7 @@ class _LayerPlan:
     max_delay: int
     box: tuple[int, ...] | None
     feature_shape: tuple[int, ...] | None
+    period: int | None
     weights: Weights
     is_differenced: bool
     quantiles: tuple[float, float] | None
@@ -74,6 +75,7 @@ def delayed_witnesses(
     max_delay: int | Sequence[int | None] | None = None,
     box: tuple[int, ...] | None = None,
     feature_shape: tuple[int, ...] | None = None,
+    period: int | None = None,
     weights: Weights | Sequence[Weights] = "gaussian",
     differenced: bool | Sequence[bool] = False,
     quantiles: tuple[float, float] | None = (0.05, 0.95),
@@ -108,9 +110,12 @@ def delayed_witnesses(
         Longest delay of any tap in steps. None is the longest that the training sequences allow.
     box : tuple of int, optional
         Size of the box of the first layer: delays and inputs or, with ``feature_shape``, delays, rows and columns.
-        By default 8 in each direction.
+        With ``period``, delays are two numbers: periods, and steps within a period. By default 8 in each direction.
     feature_shape : tuple of two int, optional
         Rows and columns of the inputs of one step, if these form a grid, for example the pixels of a frame.
+    period : int, optional
+        Number of steps after which a sequence returns to the same place, for example 28 for images of 28 columns that
+        are read pixel by pixel. Boxes of the first layer are then patches: neighbouring steps in consecutive periods.
     weights : "gaussian", "centred", "two-valued" or "differences", or a sequence with one per layer
         Gaussian; Gaussian minus their mean; -1 and, for a third of the taps, 2; or the difference between what the taps
         read in two random training sequences at one random step, with norm one.
@@ -180,13 +185,15 @@ def delayed_witnesses(
     check_positive_int("n_subnetworks", n_subnetworks)
     check_positive_int("n_calibration", n_calibration)
     quantiles = _checked_quantiles(quantiles)
-    feature_shape, box = _checked_shapes(feature_shape, box, sequences.n_features)
+    period = None if period is None else check_positive_int("period", period)
+    feature_shape, box = _checked_shapes(feature_shape, box, sequences.n_features, period)
     plans = [
         _checked_plan(
             {name: value[number] for name, value in settings.items()},
             sequences.n_steps,
             box=None if number else box,
             feature_shape=None if number else feature_shape,
+            period=None if number else period,
             quantiles=quantiles,
         )
         for number in range(n_layers)
@@ -201,6 +208,7 @@ def delayed_witnesses(
         **{name: _plain(value) for name, value in settings.items()},
         "box": box,
         "feature_shape": feature_shape,
+        "period": period,
         "quantiles": quantiles,
         **{name: [own.describe() for own in value] for name, value in dynamics.items()},
         "neuron": neuron,
@@ -384,15 +392,29 @@ def _scattered(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 def _box(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     generator = sampler.generator("taps")
-    shape = (sampler.max_delay + 1, *(sampler.plan.feature_shape or (sampler.n_inputs,)))
+    delays = _delay_grid(sampler)
+    shape = (*delays, *(sampler.plan.feature_shape or (sampler.n_inputs,)))
     wanted = sampler.plan.box or (8,) * len(shape)
     size = [min(own, most) for own, most in zip(wanted, shape, strict=True)]
     corner = [generator.integers(most - own + 1, size=sampler.n_neurons) for own, most in zip(size, shape, strict=True)]
     n_places = math.prod(size)
     n_taps = min(sampler.plan.fan_in or n_places, n_places)
     inside = np.unravel_index(_distinct(generator, n_places, (sampler.n_neurons, n_taps)), size)
-    delay, *feature = [start[:, None] + own for start, own in zip(corner, inside, strict=True)]
-    return np.ravel_multi_index(feature, shape[1:]), delay
+    place = [start[:, None] + own for start, own in zip(corner, inside, strict=True)]
+    n = len(delays)
+    return np.ravel_multi_index(place[n:], shape[n:]), np.ravel_multi_index(place[:n], delays)
+
+
+def _delay_grid(sampler: _LayerSampler) -> tuple[int, ...]:
+    """Return the number of delays, or of whole periods and steps in each."""
+    n_delays, period = sampler.max_delay + 1, sampler.plan.period
+    if period is None:
+        return (n_delays,)
+    if period > n_delays:
+        raise InvalidInputError(
+            f"expected a period of at most {n_delays} steps, max_delay + 1, got {period}: pass a longer max_delay"
+        )
+    return n_delays // period, period
 
 
 def _dilated(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -486,7 +508,7 @@ def _checked_quantiles(quantiles: Any) -> tuple[float, float] | None:
 
 
 def _checked_shapes(
-    feature_shape: Any, box: Any, n_features: int
+    feature_shape: Any, box: Any, n_features: int, period: int | None
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """Return the grid of the inputs and the size of boxes in it."""
     if feature_shape is not None:
@@ -498,8 +520,9 @@ def _checked_shapes(
         feature_shape = grid
     if box is not None:
         size = _whole_numbers(box)
-        if len(size) != (2 if feature_shape is None else 3):
+        if len(size) != (2 if feature_shape is None else 3) + (period is not None):
             names = "delays and features" if feature_shape is None else "delays, rows and columns"
+            names = names if period is None else names.replace("delays", "periods, steps", 1)
             raise InvalidInputError(f"expected box to be positive numbers of {names}, got {box!r}")
         box = size
     return feature_shape, box
