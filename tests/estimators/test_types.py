@@ -119,6 +119,9 @@ REFUSED = {
     ),
     "missing labels": (lambda: fit_y(["a", None] * 12), "labels of one type, got NoneType and str"),
     "bytes as labels": (lambda: fit_y([b"a", b"b"] * 12), "numbers or strings, got .S1"),
+    "times as labels": (lambda: fit_y(TIMES[:, 0, 0]), r"numbers or strings, got datetime64\[s\]"),
+    "days as labels": (lambda: fit_y([datetime.date(2024, 1, 1 + k % 2) for k in range(24)]), "strings, got date"),
+    "large labels": (lambda: fit_y([10**30, 10**31] * 12), "numbers or strings, got object"),
     "no labels": (lambda: fit_y([]), "one label per sample, got none"),
     "one label": (lambda: fit_y(3), r"1d array, got an array of shape \(\)"),
     "a generator": (lambda: fit_x(iter(SEQUENCES)), "sequences or rows of numbers, got"),
@@ -199,3 +202,11 @@ def test_inputs_at_the_end_of_the_range_are_standardised():
 def test_more_classes_than_different_columns_are_fitted():
     X, y = np.full((12, 2, 1), 3.0), np.arange(12) % 4
     assert set(cs.SpikingClassifier(n_neurons=8, random_state=0).fit(X, y).predict(X)) <= {*range(4)}
+
+
+def test_labels_that_are_objects_are_saved(tmp_path):
+    labels = np.array([3, 5] * 12, dtype=object)
+    model = classifier().fit(SEQUENCES, labels)
+    cs.save(model, tmp_path / "model")
+    assert (cs.load(tmp_path / "model").predict(SEQUENCES) == model.predict(SEQUENCES)).all()
+    assert set(model.predict(SEQUENCES)) <= {3, 5}

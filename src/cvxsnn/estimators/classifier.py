@@ -1,6 +1,8 @@
 """Classes from sequences."""
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
+from types import NoneType
 from typing import Any, Self
 
 import numpy as np
@@ -276,12 +278,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             labels: npt.NDArray[Any] = column_or_1d(y, warn=True)
         if len(labels) == 0:
             raise InvalidInputError("expected one label per sample, got none")
-        if labels.dtype.kind in "SV":
-            raise InvalidInputError(
-                f"expected labels that are numbers or strings, got {labels.dtype}: convert them first, for example by "
-                "astype(str)"
-            )
-        return labels
+        return _as_labels(labels)
 
     def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
         if y.dtype == object and len({*map(type, y)} - {float}) > 1:  # NaN, a float, is refused by its name
@@ -337,3 +334,17 @@ def _refuse_mixed(labels: Iterable[Any]) -> None:
     raise InvalidInputError(
         f"expected labels of one type, got {' and '.join(kinds)}: convert them first, for example to str"
     )
+
+
+def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return labels that a file can hold: numbers, or strings; what may be missing is refused later."""
+    found = {type(own).__name__: own for own in labels} if labels.dtype == object else {str(labels.dtype): labels[0]}
+    other = [name for name, own in found.items() if not isinstance(own, (str, Real, np.bool_, NoneType))]
+    if labels.dtype == object and not any(isinstance(own, (str, NoneType)) for own in found.values()):
+        labels = np.asarray(labels.tolist())
+        other = other or [str(labels.dtype)] * (labels.dtype == object)
+    if other:
+        raise InvalidInputError(
+            f"expected labels that are numbers or strings, got {other[0]}: convert them, for example by astype(str)"
+        )
+    return labels
