@@ -80,14 +80,18 @@ class ExactProblem:
         return total
 
     def imbalance(self, dual_point: Matrix) -> Decimal:
-        """Return the largest sum of a dual point over the rows, as a share of its mass, or of that of a class."""
+        """Return the largest sum of a dual point over the rows, as a share of its mass; of all classes for softmax.
+
+        A class may have 1e-300 of the weight, so that its sum vanishes beside the errors of the others. The bound does
+        not depend on it: it is that of a point which is balanced exactly.
+        """
         shares, start = [ZERO], 0
         for head in self.heads:
-            for own, targets in zip(dual_point[start:], head.targets, strict=False):
-                mass = sum(map(abs, own), ZERO)
-                if head.loss == "softmax":
-                    mass += head.weight * dot(self.row_weight, targets)
-                shares.append(abs(sum(own, ZERO)) / (mass or ONE))
+            duals = dual_point[start : start + len(head.targets)]
+            masses = [sum(map(abs, own), ZERO) for own in duals]
+            if head.loss == "softmax":
+                masses = [sum(masses, ZERO) + head.weight * sum(self.row_weight, ZERO)] * len(duals)
+            shares += [abs(sum(own, ZERO)) / (mass or ONE) for own, mass in zip(duals, masses, strict=True)]
             start += len(head.targets)
         return max(shares) if self.intercept else ZERO
 

@@ -211,6 +211,8 @@ def main(package: str, modules: Sequence[str], arguments: Sequence[str] | None =
         for number, finding in list(record.findings.items())[:_SHOWN]:
             shown = "\n".join(finding.splitlines()[-_LINES:])
             print(f"\npython -m {package} {record.hunt} --first {number} --cases 1\n{shown}", file=sys.stderr)
+        if len(record.findings) > _SHOWN:
+            print(f"\nfurther cases of {record.hunt}: {list(record.findings)[_SHOWN:]}", file=sys.stderr)
         if options.record:
             line = vars(record) | {"package": package, "findings": len(record.findings)}
             del line["is_cut"]  # the number of cases says it

@@ -45,6 +45,10 @@ def case(rng: np.random.Generator, folder: Path) -> str:
         if draw.kind == "certify":
             return _check_certify(draw, problem)
         return _check_solve(draw, problem)
+    except CertificateError as error:
+        if "float64 can hold" in str(error):  # no certificate is issued from numbers that overflowed
+            return "overflowed"
+        raise
     except InvalidInputError as error:
         sentence = str(error)
         if not sentence.startswith("expected ") or "\n" in sentence:
@@ -233,14 +237,9 @@ def _check_certify(draw: _Draw, problem: ConvexProblem) -> str:
     coef = draw.extreme / largest * rng.normal(size=shape) * (rng.random(shape) < 0.7)
     intercept = draw.extreme * rng.normal(size=shape[1]) if draw.intercept else np.zeros(shape[1])
     guess = 10.0 ** rng.uniform(-3, 3) * rng.normal(size=(problem.dictionary.n_rows, shape[1]))
-    try:
-        certificate, dual_point = certify(
-            problem, torch.from_numpy(coef), torch.from_numpy(intercept), [torch.from_numpy(guess)]
-        )
-    except CertificateError as error:
-        if "float64 can hold" in str(error):
-            return "overflowed"
-        raise
+    certificate, dual_point = certify(
+        problem, torch.from_numpy(coef), torch.from_numpy(intercept), [torch.from_numpy(guess)]
+    )
     with localcontext(DIGITS):
         dual = by_columns(dual_point.numpy())
         _compare(draw, draw.exact(problem), certificate, by_columns(coef), decimals(intercept), dual, None)

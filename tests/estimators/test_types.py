@@ -166,7 +166,7 @@ def test_odd_parameters_are_refused_in_one_sentence(name, options):
         assert_one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("device", ["meta", "mps", "xpu", "cuda:99"])
+@pytest.mark.parametrize("device", ["meta", "mps", "xpu", "cuda:99", 10**30])
 def test_devices_that_compute_nothing_here_are_refused(device):
     with pytest.raises(InvalidInputError, match=r"expected (a device such as|a machine with|one of .*) .*") as caught:
         fit_x(SEQUENCES, device=device)

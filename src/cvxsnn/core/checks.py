@@ -208,7 +208,7 @@ def check_device(device: Any) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         place = torch.device(device)
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError, OverflowError):
         place = None
     if place is None or place.type not in ("cpu", "cuda"):
         raise InvalidInputError(f"expected a device such as 'cpu', 'cuda' or 'auto', got {device!r}")
