@@ -433,7 +433,7 @@ HUNT = Hunt(
     "command_line",
     "Every command with hostile files, names and options.",
     case,
-    cases=10_000,
+    cases=2_500,
     short=8,
     seconds=30.0,
 )

@@ -158,4 +158,4 @@ def _damage(rng: np.random.Generator, content: bytes) -> bytes:
     return bytes(damaged)
 
 
-HUNT = Hunt("data_files", "Damaged and odd CSV and Parquet tables.", case, cases=10_000, short=100, seconds=20.0)
+HUNT = Hunt("data_files", "Damaged and odd CSV and Parquet tables.", case, cases=5_000, short=100, seconds=20.0)

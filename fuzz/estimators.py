@@ -536,7 +536,7 @@ HUNT = Hunt(
     "estimators",
     "Tiny fits to data of every type, shape, scale and weight, with one odd thing at a time.",
     case,
-    cases=14_000,
+    cases=11_500,
     short=20,
     seconds=60.0,
 )

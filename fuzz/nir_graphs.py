@@ -387,4 +387,4 @@ def _describe(graph: Any) -> str:
     return f"{ {name: type(node).__name__ for name, node in graph.nodes.items()} }, {graph.edges}"
 
 
-HUNT = Hunt("nir_graphs", "NIR graphs: round trips, graphs of others, damaged ones.", case, cases=10_000, short=20)
+HUNT = Hunt("nir_graphs", "NIR graphs: round trips, graphs of others, damaged ones.", case, cases=2_000, short=20)
