@@ -181,7 +181,8 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples,)
             The most likely class of each sample.
         """
-        predicted: npt.NDArray[Any] = self.classes_[self._decide(self._scores(X))]
+        places = self._decide(self._scores(X))  # first: it says so if there is no fit yet
+        predicted: npt.NDArray[Any] = self.classes_[places]
         return predicted
 
     def _margins(self, scores: FloatArray) -> FloatArray:
