@@ -168,3 +168,11 @@ def test_numbers_of_every_type_are_read_and_missing_ones_are_nan():
 def test_text_times_and_complex_numbers_are_no_numbers(column):
     with pytest.raises(InvalidInputError, match=r"expected numbers in column 'b', got .* in sequence 4"):
         numbers_of(pandas.DataFrame({"a": [1, 2], "b": column}), "sequence 4")
+
+
+@pytest.mark.parametrize("name", ["id", "label"])
+def test_columns_of_lists_are_refused(name):
+    columns = {"id": [0, 0, 1], "label": ["a", "a", "b"], "x": [1.0, 2.0, 3.0]}
+    table = pandas.DataFrame(columns | {name: [[1], [1], [2]]})
+    with pytest.raises(InvalidInputError, match=f"times in column '{name}', got lists"):
+        sequences_from_table(table, "id", None, label="label")

@@ -92,6 +92,8 @@ def sequences_from_table(
     if not chosen:
         raise InvalidInputError(f"expected columns of numbers beside {list_names(special)}, got none")
     numbers_of(table[chosen], "row")
+    for name in special:
+        _check_plain(table[name])
     sequence, ids = table[id].factorize()
     _check_known(sequence >= 0, id)
     y = None if label is None else _labels(sequence, ids, table[label])
@@ -180,6 +182,16 @@ def _check_known(is_known: npt.NDArray[np.bool_], name: str) -> None:
         raise InvalidInputError(
             f"expected a value of {name!r} in every row, got none in {n_rows} rows: drop these rows"
         )
+
+
+def _check_plain(column: Any) -> None:
+    """Refuse lists and the like, which pandas cannot compare."""
+    try:
+        column.factorize()
+    except TypeError:
+        raise InvalidInputError(
+            f"expected numbers, strings or times in column {column.name!r}, got lists or the like: choose another one"
+        ) from None
 
 
 def _labels(sequence: npt.NDArray[np.intp], ids: Any, labels: Any) -> npt.NDArray[Any]:
