@@ -3,8 +3,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import requests
+
+from cvxsnn.data.tasks import mnist_files
 
 FILES = [
     "train-images-idx3-ubyte",
@@ -55,3 +58,16 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         return asked
 
     return start
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Sixteen training and ten test images of noise, read in place of the files."""
+    generator = np.random.default_rng(0)
+    parts = {
+        part: (generator.integers(256, size=(size, 784), dtype=np.uint8), np.arange(size, dtype=np.uint8) % 10)
+        for part, size in (("train", 16), ("t10k", 10))
+    }
+    monkeypatch.setattr(mnist_files, "N_IMAGES", {"train": 16, "t10k": 10})
+    monkeypatch.setattr(mnist_files, "read_mnist", lambda part, directory: parts[part])
+    return parts

@@ -3,19 +3,7 @@ import pytest
 from small_models import assert_one_sentence
 
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.data.tasks import make_task, mnist_files, mnist_pixels, mnist_seq
-
-
-@pytest.fixture
-def stand_in(monkeypatch):
-    """Sixteen training and ten test images of noise, read in place of the files."""
-    generator = np.random.default_rng(0)
-    parts = {
-        part: (generator.integers(256, size=(size, 784), dtype=np.uint8), np.arange(size, dtype=np.uint8) % 10)
-        for part, size in (("train", 16), ("t10k", 10))
-    }
-    monkeypatch.setattr(mnist_files, "N_IMAGES", {"train": 16, "t10k": 10})
-    monkeypatch.setattr(mnist_files, "read_mnist", lambda part, directory: parts[part])
+from cvxsnn.data.tasks import make_task, mnist_pixels, mnist_seq
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -7,19 +7,6 @@ from cvxsnn.data.tasks import mnist_files, mnist_seq
 SIZES = {"n_train": 5, "n_val": 3, "n_test": 4}
 
 
-@pytest.fixture
-def stand_in(monkeypatch):
-    """Sixteen training and ten test images of noise, read in place of the files."""
-    generator = np.random.default_rng(0)
-    parts = {
-        part: (generator.integers(256, size=(size, 784), dtype=np.uint8), np.arange(size, dtype=np.uint8) % 10)
-        for part, size in (("train", 16), ("t10k", 10))
-    }
-    monkeypatch.setattr(mnist_files, "N_IMAGES", {"train": 16, "t10k": 10})
-    monkeypatch.setattr(mnist_files, "read_mnist", lambda part, directory: parts[part])
-    return parts
-
-
 def standardised(images):
     return (images / 255 - 0.1307) / 0.3081
 
