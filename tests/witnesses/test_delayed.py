@@ -411,7 +411,7 @@ def test_digests_tell_sequences_apart_but_not_their_zeros():
         ({"max_delay": True}, "max_delay to be a whole number of steps from 0, got True"),
         ({"max_delay": (1, 2)}, "one max_delay for each of 1 layers, got 2"),
         ({"differenced": True, "max_delay": 0}, "max_delay of at least 1 for first differences"),
-        ({"geometry": "ring"}, "geometry to be one of 'scattered', 'box', 'dilated', got 'ring'"),
+        ({"geometry": "ring"}, "geometry to be one of 'scattered', 'box', 'dilated', 'correlated', got 'ring'"),
         ({"weights": "zero"}, "weights to be one of 'gaussian', 'centred', 'two-valued', 'differences', got 'zero'"),
         ({"weights": "centred", "fan_in": 1}, "at least 2 taps for centred weights, which sum to zero, got 1"),
         ({"fan_in": 0}, "fan_in to be a positive integer, got 0"),
