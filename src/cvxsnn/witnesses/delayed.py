@@ -30,6 +30,9 @@ from .witness_set import Provenance, WitnessSet
 Steps = Literal["all", "last"]
 Weights = Literal["gaussian", "centred", "two-valued", "differences"]
 
+Quantiles = tuple[float, float] | None
+Box = tuple[int, ...] | None
+
 _LOGGER = logging.getLogger("cvxsnn")
 
 N_CALIBRATION = 256
@@ -53,13 +56,13 @@ def delayed_witnesses(
     geometry: Geometry | Sequence[Geometry] = "scattered",
     fan_in: int | Sequence[int | None] | None = 25,
     max_delay: int | Sequence[int | None] | None = None,
-    box: tuple[int, ...] | None = None,
+    box: Box | Sequence[Box] = None,
     feature_shape: tuple[int, ...] | None = None,
-    period: int | None = None,
+    period: int | Sequence[int | None] | None = None,
     neighbours: int | None = None,
     weights: Weights | Sequence[Weights] = "gaussian",
     differenced: bool | Sequence[bool] = False,
-    quantiles: tuple[float, float] | None = (0.05, 0.95),
+    quantiles: Quantiles | Sequence[Quantiles] = (0.05, 0.95),
     steps: Steps = "all",
     decay: PerLayer = 0.0,
     threshold: PerLayer = 0.0,
@@ -92,14 +95,16 @@ def delayed_witnesses(
         Number of taps. None is all taps that the geometry has; for "dilated", nine.
     max_delay : int or None, or a sequence with one per layer
         Longest delay of any tap in steps. None is the longest that the training sequences allow.
-    box : tuple of int, optional
-        Size of the box of the first layer: delays and inputs or, with ``feature_shape``, delays, rows and columns.
-        With ``period``, delays are two numbers: periods, and steps within a period. By default 8 in each direction.
+    box : tuple of int or None, or a sequence with one per layer
+        Size of the box: delays and inputs or, with ``feature_shape``, delays, rows and columns. With ``period``, delays
+        are two numbers: periods, and steps within a period. By default 8 in each direction. A single size is for the
+        first layer.
     feature_shape : tuple of two int, optional
         Rows and columns of the inputs of one step, if these form a grid, for example the pixels of a frame.
-    period : int, optional
+    period : int or None, or a sequence with one per layer
         Number of steps after which a sequence returns to the same place, for example 28 for images of 28 columns that
-        are read pixel by pixel. Boxes of the first layer are then patches: neighbouring steps in consecutive periods.
+        are read pixel by pixel. Boxes are then patches: neighbouring steps in consecutive periods. A single number is
+        for the first layer.
     neighbours : int, optional
         Number of pairs of delay and input among which correlated taps are chosen. By default ``fan_in``.
     weights : "gaussian", "centred", "two-valued" or "differences", or a sequence with one per layer
@@ -107,7 +112,7 @@ def delayed_witnesses(
         read in two random training sequences at one random step, with norm one.
     differenced : bool, or a sequence with one per layer
         Whether the taps read first differences: each tap is joined by one of opposite sign a step earlier.
-    quantiles : tuple of two float, or None
+    quantiles : tuple of two float or None, or a sequence with one per layer
         The range from which the quantile of each threshold is drawn. A neuron whose threshold is the 0.9 quantile fires
         in about a tenth of the steps. None draws ``bias`` instead, and uses no data for it.
     steps : "all" or "last"
@@ -167,26 +172,32 @@ def delayed_witnesses(
         name: per_layer(name, value, n_layers)
         for name, value in {"decay": decay, "threshold": threshold, "bias": bias}.items()
     }
-    if quantiles is not None and any(own != Constant(0.0) for own in dynamics["bias"]):
+    ranges = _checked_quantiles(quantiles, n_layers)
+    if any(own is not None and bias != Constant(0.0) for own, bias in zip(ranges, dynamics["bias"], strict=True)):
         raise InvalidInputError(
             "expected no bias beside quantiles, which decide it, got one: drop it, or pass quantiles=None"
         )
     check_positive_int("n_subnetworks", n_subnetworks)
     check_positive_int("n_calibration", n_calibration)
-    quantiles = _checked_quantiles(quantiles)
-    period = None if period is None else check_positive_int("period", period)
     neighbours = None if neighbours is None else check_positive_int("neighbours", neighbours)
     check_choice("steps", steps, ("all", "last"))
-    feature_shape, box = _checked_shapes(feature_shape, box, sequences.n_features, period)
+    periods = [
+        None if own is None else check_positive_int("period", own) for own in _of_first("period", period, n_layers)
+    ]
+    grid = _checked_grid(feature_shape, sequences.n_features)
+    boxes = [
+        _checked_box(own, None if number else grid, periods[number])
+        for number, own in enumerate(_of_first("box", box, n_layers, is_single=_is_size(box)))
+    ]
     plans = [
         _checked_plan(
             {name: value[number] for name, value in settings.items()},
             sequences.n_steps,
-            box=None if number else box,
-            feature_shape=None if number else feature_shape,
-            period=None if number else period,
+            box=boxes[number],
+            feature_shape=None if number else grid,
+            period=periods[number],
             neighbours=neighbours,
-            quantiles=quantiles,
+            quantiles=ranges[number],
             is_last=steps == "last",
         )
         for number in range(n_layers)
@@ -204,11 +215,11 @@ def delayed_witnesses(
         "hidden": tuple(sizes[1:]),
         "n_subnetworks": n_subnetworks,
         **{name: _plain(value) for name, value in settings.items()},
-        "box": box,
-        "feature_shape": feature_shape,
-        "period": period,
+        "box": boxes[0] if not any(boxes[1:]) else boxes,
+        "feature_shape": grid,
+        "period": periods[0] if not any(periods[1:]) else periods,
         "neighbours": neighbours,
-        "quantiles": quantiles,
+        "quantiles": _plain(ranges),
         "steps": steps,
         **{name: [own.describe() for own in value] for name, value in dynamics.items()},
         "neuron": neuron,
@@ -460,37 +471,57 @@ def _plain(each: list[Any]) -> Any:
     return each[0] if len(set(each)) == 1 else each
 
 
-def _checked_quantiles(quantiles: Any) -> tuple[float, float] | None:
-    if quantiles is None:
-        return None
-    is_pair = isinstance(quantiles, Sequence) and len(quantiles) == 2 and all(isinstance(x, Real) for x in quantiles)
-    if not is_pair or not 0 <= quantiles[0] <= quantiles[1] <= 1:
-        raise InvalidInputError(
-            f"expected two quantiles between 0 and 1 in increasing order, got {quantiles!r}: pass for example "
-            "(0.05, 0.95)"
-        )
-    return float(quantiles[0]), float(quantiles[1])
-
-
-def _checked_shapes(
-    feature_shape: Any, box: Any, n_features: int, period: int | None
-) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return the grid of the inputs and the size of boxes in it."""
-    if feature_shape is not None:
-        grid = _whole_numbers(feature_shape)
-        if len(grid) != 2 or math.prod(grid) != n_features:
+def _checked_quantiles(quantiles: Any, n_layers: int) -> list[Quantiles]:
+    """Return the range of each layer."""
+    is_listed = isinstance(quantiles, Sequence) and all(
+        own is None or isinstance(own, (tuple, list)) for own in quantiles
+    )
+    each = _each("range of quantiles", quantiles, n_layers) if is_listed else [quantiles] * n_layers
+    for own in each:
+        if own is None:
+            continue
+        is_pair = isinstance(own, Sequence) and len(own) == 2 and all(isinstance(x, Real) for x in own)
+        if not is_pair or not 0 <= own[0] <= own[1] <= 1:
             raise InvalidInputError(
-                f"expected feature_shape to be the rows and columns of {n_features} features, got {feature_shape!r}"
+                f"expected two quantiles between 0 and 1 in increasing order, got {own!r}: pass for example "
+                "(0.05, 0.95)"
             )
-        feature_shape = grid
-    if box is not None:
-        size = _whole_numbers(box)
-        if len(size) != (2 if feature_shape is None else 3) + (period is not None):
-            names = "delays and features" if feature_shape is None else "delays, rows and columns"
-            names = names if period is None else names.replace("delays", "periods, steps", 1)
-            raise InvalidInputError(f"expected box to be positive numbers of {names}, got {box!r}")
-        box = size
-    return feature_shape, box
+    return [None if own is None else (float(own[0]), float(own[1])) for own in each]
+
+
+def _of_first(name: str, value: Any, n_layers: int, is_single: bool = False) -> list[Any]:
+    """Return a value of each layer; a single one is for the first layer."""
+    if value is None or is_single or isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        return [value, *[None] * (n_layers - 1)]
+    return _each(name, value, n_layers)
+
+
+def _is_size(box: Any) -> bool:
+    return isinstance(box, Sequence) and not any(own is None or isinstance(own, Sequence) for own in box)
+
+
+def _checked_grid(feature_shape: Any, n_features: int) -> tuple[int, ...] | None:
+    """Return the rows and columns of the inputs."""
+    if feature_shape is None:
+        return None
+    grid = _whole_numbers(feature_shape)
+    if len(grid) != 2 or math.prod(grid) != n_features:
+        raise InvalidInputError(
+            f"expected feature_shape to be the rows and columns of {n_features} features, got {feature_shape!r}"
+        )
+    return grid
+
+
+def _checked_box(box: Any, grid: tuple[int, ...] | None, period: int | None) -> Box:
+    """Return the size of a layer's boxes."""
+    if box is None:
+        return None
+    size = _whole_numbers(box)
+    if len(size) != (2 if grid is None else 3) + (period is not None):
+        names = "delays and features" if grid is None else "delays, rows and columns"
+        names = names if period is None else names.replace("delays", "periods, steps", 1)
+        raise InvalidInputError(f"expected box to be positive numbers of {names}, got {box!r}")
+    return size
 
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:
