@@ -110,7 +110,8 @@ def _group(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]]:
         return [[name] for name in order]
     groups: dict[str, list[str]] = {}
     for name in order:
-        is_gradient = set(METHODS[waiting[name].method].stages) == {"gradient"}
+        method = METHODS.get(waiting[name].method)
+        is_gradient = method is not None and set(method.stages) == {"gradient"}
         groups.setdefault(waiting[name].shape_id if is_gradient else name, []).append(name)
     return list(groups.values())
 
