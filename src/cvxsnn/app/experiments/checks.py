@@ -15,7 +15,19 @@ from .experiment import CONFIG_KEYS, Experiment, RunConfig
 from .run import make_settings, ridge_settings
 
 _TABLES = (*CONFIG_KEYS, *(f"replace_{key}" for key in CONFIG_KEYS))
-_TOP = ("title", "kind", "quantity", "description", "axis", "cell", "defaults", "smoke")
+_TOP = (
+    "title",
+    "kind",
+    "quantity",
+    "description",
+    "axis",
+    "digits",
+    "tolerance",
+    "compared_with",
+    "cell",
+    "defaults",
+    "smoke",
+)
 _SHARED = ("seeds", "methods", "metric")
 _CELL = ("row", "column", "paper", "note", *_SHARED, *_TABLES)
 _SMOKE = ("seeds", "every", *_TABLES)

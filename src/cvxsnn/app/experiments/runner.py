@@ -128,7 +128,8 @@ def _run(
 
     Runs that others have claimed, or have recorded since the records ``before`` were read, are left out.
     """
-    torch.set_num_threads(1)
+    if device == "cpu":  # a process per core; work on a GPU has all cores for what stays on the CPU
+        torch.set_num_threads(1)
     store, statuses = RecordStore(Path(folder)), dict.fromkeys(names, "claimed")
     with ExitStack() as claims:
         for name, known in zip(names, before, strict=True):
