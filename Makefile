@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint smoke fuzz torture mutation bench gpu clean
+.PHONY: demo test lint docs smoke fuzz torture mutation bench gpu clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cvxsnn demo --output out/demo
@@ -21,6 +21,11 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docstrings.py
 	$(BIN)/python tools/walk.py --check
+
+# The site, in build/site: open build/site/index.html. Warnings are errors, and nothing is fetched from a network.
+docs: export OMP_NUM_THREADS ?= 1
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m website
 
 # Every experiment of the paper, very small: `cvxsnn reproduce --scale paper` is the real thing, and takes hours with a GPU.
 smoke: $(VENV)/.installed

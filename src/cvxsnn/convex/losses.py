@@ -243,7 +243,7 @@ class Loss(ABC):
     def conjugate_error(self, dual: Tensor, targets: Tensor) -> Tensor:
         """Return a bound on what is wrong with :meth:`conjugate`, also at points a few units of rounding away.
 
-        This one is that of a conjugate whose terms are at most u² and |uy|.
+        This one is that of a conjugate whose terms are at most u² and ``|uy|``.
 
         Parameters
         ----------

@@ -40,7 +40,7 @@ class Price:
     Parameters
     ----------
     value : float
-        The largest |λᵀψ| of the neurons found.
+        The largest ``|λᵀψ|`` of the neurons found.
     bound : float
         An upper bound over all neurons of the family.
     parameters : integer array of shape (n_found, dimension)

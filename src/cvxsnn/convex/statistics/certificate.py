@@ -28,9 +28,9 @@ def certify_statistics(
     atoms vanishes, as it must for r = 0. For r > 0, τ = 1 is tried as well, and the better of the two bounds counts, in
     each output. As r falls the sum is magnified, and the bound becomes that of r = 0.
 
-    These are differences of large numbers, none of which is above (‖y‖ + Σ_j |w_j|‖d_j‖)², by Cauchy and Schwarz. As
+    These are differences of large numbers, none of which is above ``(‖y‖ + Σ_j |w_j|‖d_j‖)²``, by Cauchy and Schwarz. As
     many units of rounding of that size as there may have been are added to the primal value and taken off the dual
-    value. The products d_jᵀu are wrong by at most as many units of ‖d_j‖ (‖y‖ + Σ_j |w_j|‖d_j‖). So much is added to
+    value. The products d_jᵀu are wrong by at most as many units of ``‖d_j‖ (‖y‖ + Σ_j |w_j|‖d_j‖)``. So much is added to
     their absolute values before τ is computed and before they are squared, since 1/r magnifies this error. The sum is
     one of positive numbers, so what is left is a share of it. The certificate holds for the rows, not just for what
     float64 made of them.

@@ -12,6 +12,16 @@ from ...core.errors import InvalidInputError
 
 Targets = npt.NDArray[np.int64] | Mapping[str, npt.NDArray[np.int64]]
 
+"""Classes: one array, or an array for each head by name.
+
+Examples
+--------
+>>> import cvxsnn as cs
+>>> task = cs.tasks.addition(2, seed=0)
+>>> sorted(task.train.targets)
+["carry", "digit"]
+"""
+
 UNNAMED_HEAD = "label"
 
 
