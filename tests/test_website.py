@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-if importlib.util.find_spec("numpydoc") is None:
-    pytest.skip("numpydoc is not installed: pip install 'cvxsnn[docs]'", allow_module_level=True)
+if importlib.util.find_spec("sphinx") is None:
+    pytest.skip("Sphinx is not installed: pip install 'cvxsnn[docs]'", allow_module_level=True)
 
 from website import api, check, contents, gallery, mathml, staging
 
@@ -71,7 +71,7 @@ def test_scripts_that_need_more_are_not_run():
 
 
 def test_dead_links_remote_files_and_missing_words_are_found(tmp_path):
-    words = "".join(f'"{word}":1,' for word in check.WORDS)
+    words = "".join(f'"{stem}":1,' for stem in ("delay", "certif", "snntorch", "elast", "net"))
     (tmp_path / "searchindex.js").write_text(words)
     (tmp_path / "b.html").write_text('<p id="there"></p>')
     page = tmp_path / "a.html"

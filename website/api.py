@@ -1,15 +1,13 @@
 """Writes the API reference: one page for every public name, grouped as a user looks for it."""
 
-import ast
 import importlib
 import inspect
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from numpydoc.docscrape import get_doc_object
+from tools.check_docstrings import is_ours, value_docstring
 
 from .staging import write
 
@@ -31,7 +29,10 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
     "Training": ("Training methods, their stages and settings.", ["cvxsnn.training"]),
     "Theory": ("Enumeration of all neurons, strong duality, and certificates over all neurons.", ["cvxsnn.theory"]),
     "Exchange": ("Networks of other libraries, NIR, and weights of few bits.", ["cvxsnn.exchange"]),
-    "Data and tasks": ("Sequences, encoders, tables, sound, and tasks.", ["cvxsnn.data", "cvxsnn.tasks", "cvxsnn.audio"]),
+    "Data and tasks": (
+        "Sequences, encoders, tables, sound, and tasks.",
+        ["cvxsnn.data", "cvxsnn.tasks", "cvxsnn.audio"],
+    ),
     "Plots": ("Pictures of spikes, membranes, weights, paths and certificates.", ["cvxsnn.app.plots"]),
     "Errors and warnings": ("What is raised, and when.", ["cvxsnn"]),
 }
@@ -85,30 +86,13 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def is_data(value: Any) -> bool:
-    """Return whether a public name is a value, such as a registry, rather than a class or a function."""
-    return not (inspect.isclass(value) or inspect.isroutine(value))
-
-
-@cache
-def data_docstring(name: str) -> str:
-    """Return the string below the assignment that defines a public value in the library."""
-    for file in sorted(Path(importlib.import_module("cvxsnn").__path__[0]).rglob("*.py")):
-        text = file.read_text()
-        if f"\n{name}" not in text:
-            continue
-        body = ast.parse(text).body
-        for statement, following in zip(body, body[1:], strict=False):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-            if [getattr(target, "id", None) for target in targets] != [name]:
-                continue
-            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-                return inspect.cleandoc(str(following.value.value))
-    return ""
+    """Return whether a public name is a value, such as a registry, rather than a class or a function of ours."""
+    return not (callable(value) and is_ours(value))
 
 
 def summary(entry: PublicName) -> str:
     """Return the first sentence of a docstring."""
-    text = data_docstring(entry.name) if is_data(entry.value) else inspect.getdoc(entry.value) or ""
+    text = value_docstring(entry.name) if is_data(entry.value) else inspect.getdoc(entry.value) or ""
     return " ".join(text.split("\n\n")[0].split())
 
 
@@ -131,7 +115,7 @@ def name_page(entry: PublicName) -> str:
     """Return the page of a name."""
     lines = [entry.path, "=" * len(entry.path), ""]
     if is_data(entry.value):
-        lines += [f".. py:data:: {entry.path}", "", *(f"   {line}" for line in data_docstring(entry.name).split("\n"))]
+        lines += [f".. py:data:: {entry.path}", "", *(f"   {line}" for line in value_docstring(entry.name).split("\n"))]
     elif inspect.isclass(entry.value):
         lines += [f".. autoclass:: {entry.path}", ""]
         for name in class_members(entry.value):
@@ -153,10 +137,3 @@ def _is_described(member: Any) -> bool:
     if isinstance(member, (classmethod, staticmethod)):
         member = member.__func__
     return (isinstance(member, property) or inspect.isfunction(member)) and bool(member.__doc__)
-
-
-def has_example(entry: PublicName) -> bool:
-    """Return whether a name's docstring has a section of examples with code."""
-    if is_data(entry.value):
-        return ">>>" in data_docstring(entry.name)
-    return any(">>>" in line for line in get_doc_object(entry.value)["Examples"])

@@ -108,10 +108,10 @@ def describe(source: str) -> tuple[str, str]:
     """Return the first sentence of a script's docstring without its period, and the rest with commands as code."""
     first, _, rest = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
     paragraphs = [
-        f"```console\n{paragraph}\n```" if paragraph.startswith("python ") else paragraph
+        f"```console\n{paragraph}\n```" if paragraph.startswith("python ") else paragraph.replace("``", "`")
         for paragraph in re.split(r"\n\n+", rest.strip())
     ]
-    return first.strip().removesuffix("."), "\n\n".join(paragraphs).replace("``", "`").replace("```" * 2, "```")
+    return first.strip().removesuffix("."), "\n\n".join(paragraphs)
 
 
 def _folder(path: Path) -> Path:

@@ -43,6 +43,20 @@ def plot_raster(
         What the network reads; an array of spikes needs none.
     axes : Axes, optional
         Where to draw.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.app.plots import plot_raster
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> axes = plot_raster(network, inputs[0])
+    >>> plt.close(axes.figure)
     """
     if not isinstance(spikes, (np.ndarray, Tensor)):
         if sequence is None:
@@ -89,6 +103,20 @@ def plot_membranes(
         Numbers ``subnetwork * width + neuron``; by default the three that are read with the largest weights.
     axes : Axes, optional
         Where to draw.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.app.plots import plot_membranes
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> axes = plot_membranes(network, inputs[0])
+    >>> plt.close(axes.figure)
     """
     model, inputs = _prepare(network, sequence)
     chosen = _strongest(model, _N_MEMBRANES).tolist() if neurons is None else list(neurons)
@@ -130,6 +158,20 @@ def plot_receptive_field(
         Number of the hidden layer, from 1. Above the first, the features are the neurons below.
     axes : Axes, optional
         Where to draw.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.app.plots import plot_receptive_field
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> axes = plot_receptive_field(network, 0)
+    >>> plt.close(axes.figure)
     """
     layers = network_of(network).layers
     if not 1 <= layer <= len(layers):
@@ -178,6 +220,20 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
         weight is largest.
     axes : Axes, optional
         Where to draw.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.app.plots import plot_readout
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> axes = plot_readout(network)
+    >>> plt.close(axes.figure)
     """
     if isinstance(readout, Solution):
         weight, what = readout.coef, "atoms"
@@ -219,6 +275,20 @@ def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
         Solutions of all strengths.
     axes : Axes, optional
         Where to draw.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.app.plots import plot_path
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> axes = plot_path(cs.solve_path(solution.problem, n_strengths=5))
+    >>> plt.close(axes.figure)
     """
     _check(path, RegularizationPath, "path")
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
@@ -249,6 +319,20 @@ def plot_gaps(solutions: Mapping[str, Solution], axes: Axes | None = None) -> Ax
         Solutions by the names of their curves.
     axes : Axes, optional
         Where to draw.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.app.plots import plot_gaps
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> axes = plot_gaps({"squared": solution})
+    >>> plt.close(axes.figure)
     """
     _check_values(solutions, Solution, "solutions")
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
@@ -270,6 +354,20 @@ def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None 
         Results of ``dictionary.health()`` by the names of their bars.
     axes : Axes, optional
         Where to draw.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.app.plots import plot_health
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> axes = plot_health({"sampled": dictionary.health()})
+    >>> plt.close(axes.figure)
     """
     _check_values(dictionaries, DictionaryHealth, "dictionaries")
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]

@@ -260,6 +260,15 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     -------
     float
         The bound.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> solution = cs.solve(problem)
+    >>> bound = float((problem.dictionary.columns().double().T @ solution.dual_point).abs().max())
+    >>> cs.convex.certify_with_bound(problem, solution.dual_point, [bound]) <= solution.certificate.primal
+    True
     """
     problem, _ = problem.centred
     weight = problem.row_weight[:, None]

@@ -70,6 +70,13 @@ class Loss(ABC):
         Whether the targets are real numbers rather than classes.
     max_curvature : float
         The largest eigenvalue that the Hessian of a row can have.
+
+    Examples
+    --------
+    >>> from cvxsnn.convex import LOSSES
+    >>> loss = LOSSES["hinge"]()
+    >>> loss.is_smooth, loss.is_separable
+    (False, True)
     """
 
     name: ClassVar[str]
@@ -681,7 +688,14 @@ class Softmax(Loss):
 
 
 LOSSES: Registry[type[Loss]] = Registry("loss", Loss)
-"""Kinds of losses by name."""
+"""Kinds of losses by name.
+
+Examples
+--------
+>>> from cvxsnn.convex import LOSSES
+>>> list(LOSSES)
+['squared', 'hinge', 'squared_hinge', 'logistic', 'softmax']
+"""
 
 for _kind in (Squared, Hinge, SquaredHinge, Logistic, Softmax):
     LOSSES.register(_kind.name, _kind)

@@ -137,6 +137,13 @@ class Objective:
         The weight of each head's loss; 1 when not given.
     timestep_weighting : "uniform" or "ramped"
         For readout "all": whether step t has weight 1 or t.
+
+    Examples
+    --------
+    >>> from cvxsnn.convex import Objective
+    >>> objective = Objective("softmax", readout="mean")
+    >>> objective.readout
+    'mean'
     """
 
     loss: str | Loss | Mapping[str, str | Loss]

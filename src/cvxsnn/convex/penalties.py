@@ -28,6 +28,14 @@ class Penalty(ABC):
         Whether it is a sum over the entries, so that outputs can be solved one by one.
     has_quadratic : bool
         Whether r may be above zero, and s may then be zero.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn.convex import PENALTIES
+    >>> penalty = PENALTIES["l1"]()
+    >>> float(penalty.norm(torch.tensor([[1.0], [-2.0]])))
+    3.0
     """
 
     name: ClassVar[str]
@@ -255,7 +263,14 @@ def _row_norms(matrix: Tensor) -> Tensor:
 
 
 PENALTIES: Registry[type[Penalty]] = Registry("penalty", Penalty)
-"""Kinds of penalties by name."""
+"""Kinds of penalties by name.
+
+Examples
+--------
+>>> from cvxsnn.convex import PENALTIES
+>>> list(PENALTIES)
+['l1', 'group', 'elastic-net', 'group-elastic-net']
+"""
 
 for _kind in (L1, GroupL2, ElasticNet, GroupElasticNet):
     PENALTIES.register(_kind.name, _kind)

@@ -24,6 +24,16 @@ class Validation:
         The weight of each part; the weights sum to one.
     n_repeats : int
         How often each row was left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> D = np.random.default_rng(0).integers(0, 2, (40, 8))
+    >>> problem = cs.ConvexProblem(D, D[:, 0] - D[:, 1], "squared", penalty="elastic-net")
+    >>> path = cs.convex.leave_one_out(cs.solve_path(problem, [0.0], l2_strengths=[1.0, 1e-3]))
+    >>> path.validation.method, tuple(path.validation.mean("loss").shape)
+    ('leave one out', (2,))
     """
 
     method: str

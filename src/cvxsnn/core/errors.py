@@ -10,11 +10,31 @@ def first_line(error: BaseException) -> str:
 
 
 class CvxsnnError(Exception):
-    """Base of all errors raised on purpose by cvxsnn."""
+    """Base of all errors raised on purpose by cvxsnn.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     cs.load("no-such-file.safetensors")
+    ... except cs.CvxsnnError as error:
+    ...     print(type(error).__name__)
+    DataFileError
+    """
 
 
 class InvalidInputError(CvxsnnError, ValueError):
-    """An argument or a data array cannot mean anything here."""
+    """An argument or a data array cannot mean anything here.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     cs.tasks.first_last_xor(0)
+    ... except cs.InvalidInputError as error:
+    ...     print(error)
+    expected n_steps to be an integer of at least 2, got 0
+    """
 
 
 class InvalidTypeError(InvalidInputError, TypeError):
@@ -50,7 +70,21 @@ class MissingLibraryError(CvxsnnError, ImportError):
 
 
 class ConvergenceWarning(UserWarning):
-    """A solve stopped before its certificate reached the tolerance."""
+    """A solve stopped before its certificate reached the tolerance.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> rng = np.random.default_rng(0)
+    >>> problem = cs.ConvexProblem(rng.random((50, 30)) < 0.5, rng.normal(size=50), loss="squared", l1_strength=0.001)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     solution = cs.solve(problem, solver="proximal-gradient", max_iterations=1)
+    >>> [warning.category.__name__ for warning in caught]
+    ['ConvergenceWarning']
+    """
 
 
 class OtherDataWarning(UserWarning):

@@ -22,6 +22,14 @@ class Events(NamedTuple):
         When the events happened, in any unit and order.
     channels : array of shape (n_events,), of integers
         On which channel each event happened, from 0.
+
+    Examples
+    --------
+    >>> from cvxsnn.data import Events, sequences_from_events
+    >>> recording = Events(times=[0.1, 0.2, 2.5], channels=[1, 1, 0])
+    >>> [counts] = sequences_from_events([recording], step=1.0, n_channels=2)
+    >>> counts.shape
+    (3, 2)
     """
 
     times: Any

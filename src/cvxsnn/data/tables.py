@@ -30,6 +30,15 @@ class TableSequences(NamedTuple):
         The labels, if there is a column of labels.
     ids : array of shape (n_samples,)
         The identifiers of the sequences, in the order of X.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from cvxsnn.data import sequences_from_table
+    >>> table = pandas.DataFrame({"id": ["a", "a", "b"], "time": [0, 1, 0], "x": [0.5, 0.25, 4.0]})
+    >>> found = sequences_from_table(table)
+    >>> len(found.X), found.y, found.ids.tolist()
+    (2, None, ['a', 'b'])
     """
 
     X: list[Any]

@@ -131,6 +131,14 @@ def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:
     -------
     SpikeDictionary
         The distinct columns, with readout "mean".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn.dictionary import count_dictionary
+    >>> dictionary = count_dictionary(torch.tensor([[0, 2, 4], [1, 2, 0]]), n_steps=4)
+    >>> dictionary.columns().tolist()
+    [[0.0, 0.5, 1.0], [0.25, 0.5, 0.0]]
     """
     check_positive_int("n_steps", n_steps)
     if counts.ndim != 2 or 0 in counts.shape or int(counts.min()) < 0 or int(counts.max()) > n_steps:
@@ -164,6 +172,15 @@ def stack_health(
     -------
     tuple of DictionaryHealth
         One per hidden layer, from the inputs up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.dictionary import stack_health
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> [health.n_columns for health in stack_health(cs.gaussian_witnesses(2, (16, 32), seed=0), inputs)]
+    [16, 32]
     """
     stacks = [replace(witnesses, layers=witnesses.layers[:depth]) for depth in range(1, len(witnesses.layers) + 1)]
     return tuple(build_dictionary(stack, inputs, readout).health() for stack in stacks)

@@ -35,6 +35,13 @@ class DenseDictionary:
         No witness stands behind real columns.
     memory_budget : int
         Bytes that the columns may take.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn.dictionary import DenseDictionary
+    >>> DenseDictionary(torch.rand(20, 5, dtype=torch.float64)).shape
+    (20, 5)
     """
 
     values: Tensor

@@ -27,6 +27,16 @@ class DictionaryHealth:
         Number of rows.
     n_distinct_rows : int
         Rows that differ in their spikes: those that do not, no read-out can tell apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> witnesses = cs.gaussian_witnesses(2, (16,), seed=0)
+    >>> health = cs.build_dictionary(witnesses, inputs).health()
+    >>> health.n_columns, health.n_rows
+    (16, 40)
     """
 
     n_columns: int

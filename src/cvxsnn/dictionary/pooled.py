@@ -35,6 +35,17 @@ class PoolSpikes:
         What a row holds of a sequence.
     memory_budget : int
         Bytes of spikes to keep.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.dictionary import PoolSpikes
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> pool = cs.witnesses.WitnessPool(2, {"hidden": (16,)}, n_witnesses=64, seed=0)
+    >>> spikes = PoolSpikes(pool, cs.Sequences(inputs), "last")
+    >>> spikes.readout
+    'last'
     """
 
     def __init__(self, pool: WitnessPool, sequences: Sequences, readout: Readout, memory_budget: int = 2**30) -> None:

@@ -57,6 +57,21 @@ class ShardedDictionary:
         Steps of the longest sequence.
     is_complete : bool
         Whether the atoms are all patterns of a family of witnesses.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.dictionary import open_dictionary, stream_dictionary
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> witnesses = cs.gaussian_witnesses(2, (16,), seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dictionary, targets = stream_dictionary(witnesses, batches, folder)
+    ...     again, _ = open_dictionary(folder, witnesses)
+    >>> dictionary.n_rows == again.n_rows == len(targets)
+    True
     """
 
     folder: Path
@@ -417,6 +432,21 @@ def stream_dictionary(
         The dictionary on disk.
     targets : Tensor of shape (n_samples, ...)
         The targets of all batches, in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.dictionary import open_dictionary, stream_dictionary
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> witnesses = cs.gaussian_witnesses(2, (16,), seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dictionary, targets = stream_dictionary(witnesses, batches, folder)
+    ...     again, _ = open_dictionary(folder, witnesses)
+    >>> dictionary.n_rows == again.n_rows == len(targets)
+    True
     """
     parsed = parse_readout(readout, windows)
     readout = str(parsed)
@@ -472,6 +502,21 @@ def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> 
         The dictionary on disk.
     targets : Tensor of shape (n_samples, ...)
         The targets, in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.dictionary import open_dictionary, stream_dictionary
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> witnesses = cs.gaussian_witnesses(2, (16,), seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dictionary, targets = stream_dictionary(witnesses, batches, folder)
+    ...     again, _ = open_dictionary(folder, witnesses)
+    >>> dictionary.n_rows == again.n_rows == len(targets)
+    True
     """
     folder = Path(folder)
     path = folder / _INDEX

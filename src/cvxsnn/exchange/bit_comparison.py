@@ -33,6 +33,18 @@ class BitsRow:
         Certificate of the optimal read-out.
     rounded_certificate : Certificate
         Certificate of the rounded read-out.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import compare_bits
+    >>> from cvxsnn.training import Settings, TaskScore, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> [row] = compare_bits(trained, data, TaskScore(task, task.test), bits=(4,)).rows
+    >>> row.certificate.relative_gap <= 1e-6
+    True
     """
 
     bits: int
@@ -58,6 +70,18 @@ class BitsComparison:
         Bits per output weight, where these are rounded.
     rows : tuple of BitsRow
         One row for each number of bits.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import compare_bits
+    >>> from cvxsnn.training import Settings, TaskScore, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> found = compare_bits(trained, data, TaskScore(task, task.test), bits=(8, 4))
+    >>> [row.bits for row in found.rows]
+    [8, 4]
     """
 
     score: float
@@ -115,6 +139,18 @@ def compare_bits(
     -------
     BitsComparison
         One row for each number of bits; prints as a table.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import compare_bits
+    >>> from cvxsnn.training import Settings, TaskScore, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> found = compare_bits(trained, data, TaskScore(task, task.test), bits=(8, 4))
+    >>> [row.bits for row in found.rows]
+    [8, 4]
     """
     if not isinstance(trained, Trained):
         raise InvalidInputError(f"expected what train returns, got {type(trained).__name__}: train a model first")

@@ -80,6 +80,20 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
     -------
     nir.NIRGraph
         The graph, for :func:`write_nir` or ``nir.write``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> graph = cs.exchange.to_nir(network)
+    >>> again = cs.exchange.from_nir(graph)
+    >>> bool((again.features(inputs) == network.features(inputs)).all())
+    True
     """
     nir = import_library("nir", "nir")
     dt = check_step(dt)
@@ -144,6 +158,20 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
     -------
     SpikingNetwork or NIRNetwork
         A network for an exact graph that cvxsnn wrote, a :class:`NIRNetwork` for any other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> graph = cs.exchange.to_nir(network)
+    >>> again = cs.exchange.from_nir(graph)
+    >>> bool((again.features(inputs) == network.features(inputs)).all())
+    True
     """
     nir = import_library("nir", "nir")
     if isinstance(graph, (str, Path)):
@@ -195,6 +223,23 @@ def write_nir(graph: Any, path: Path | str) -> None:
         The graph.
     path : Path or str
         Path of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cs.exchange.write_nir(cs.exchange.to_nir(network), Path(folder) / "network.nir")
+    ...     again = cs.exchange.from_nir(Path(folder) / "network.nir")
+    >>> len(again.neurons) == len(network.neurons)
+    True
     """
     buffer = io.BytesIO()
     import_library("nir", "nir").write(buffer, graph)

@@ -34,6 +34,13 @@ def nirtorch_node_map(dt: float = DT) -> NodeMap:
     -------
     dict of type to callable
         For each type of node, a function that converts it to a module.
+
+    Examples
+    --------
+    >>> import nir
+    >>> from cvxsnn.exchange import nirtorch_node_map
+    >>> nir.LIF in nirtorch_node_map()
+    True
     """
     check_step(dt)
     nir = import_library("nir", "nir")

@@ -22,6 +22,23 @@ class NIRNetwork(nn.Module):
         Seconds per step.
     dtype : torch.dtype
         Type in which it is computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nir
+    >>> import torch
+    >>> from cvxsnn.exchange import NIRNetwork, from_nir
+    >>> nodes = {
+    ...     "input": nir.Input({"input": np.array([2])}),
+    ...     "weights": nir.Affine(np.ones((3, 2)), np.zeros(3)),
+    ...     "neurons": nir.IF(np.ones(3), np.ones(3)),
+    ...     "output": nir.Output({"output": np.array([3])}),
+    ... }
+    >>> edges = [("input", "weights"), ("weights", "neurons"), ("neurons", "output")]
+    >>> network = from_nir(nir.NIRGraph(nodes, edges), dt=1.0)
+    >>> isinstance(network, NIRNetwork), tuple(network(torch.ones(4, 5, 2)).shape)
+    (True, (4, 5, 3))
     """
 
     def __init__(self, graph: Any, dt: float, dtype: torch.dtype) -> None:

@@ -69,6 +69,19 @@ def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, tim
     -------
     NorseNetwork
         A module with the same spikes and scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> theirs = cs.exchange.to_norse(network)
+    >>> type(theirs).__name__
+    'NorseNetwork'
     """
     box = import_library("norse.torch.functional.lif_box", "norse")
     cell = import_library("norse.torch.module.lif_box", "norse").LIFBoxCell
@@ -123,6 +136,16 @@ def from_norse(
     -------
     WitnessSet or SpikingNetwork
         The hidden layers; with a last linear layer, a network with that read-out.
+
+    Examples
+    --------
+    >>> from norse.torch import LIFBoxCell, LIFBoxParameters
+    >>> from norse.torch.functional.reset import reset_subtract
+    >>> from torch import nn, tensor
+    >>> from cvxsnn.exchange import from_norse
+    >>> cell = LIFBoxCell(LIFBoxParameters(tau_mem_inv=tensor(100.0), reset_method=reset_subtract), dt=0.001)
+    >>> from_norse([nn.Linear(2, 8), cell])
+    WitnessSet(pretrained lif, 1 × (2→8))
     """
     return read_stack(library(), model, readout, loss, weight_bits, dtype)
 

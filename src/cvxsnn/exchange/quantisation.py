@@ -32,6 +32,18 @@ class Quantised:
         The optimal read-out of the rounded hidden neurons, before it is rounded itself.
     proof : Proof
         The proof for the read-out that the network has.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import quantise_and_solve
+    >>> from cvxsnn.training import Settings, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> small = quantise_and_solve(trained, data, bits=4)
+    >>> small.certificate.relative_gap <= 1e-6
+    True
     """
 
     network: SpikingNetwork
@@ -90,6 +102,18 @@ def quantise_and_solve(
     -------
     Quantised
         The network, the solution and the proof.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import quantise_and_solve
+    >>> from cvxsnn.training import Settings, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> small = quantise_and_solve(trained, data, bits=4)
+    >>> small.certificate.relative_gap <= 1e-6
+    True
     """
     before = proof_of(trained)
     if not isinstance(data, TrainingSet):
@@ -134,6 +158,17 @@ def quantise_estimator(
     -------
     SpikingClassifier or SpikingRegressor
         The copy, with ``network_`` and ``certificate_`` as of :func:`quantise_and_solve`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> X = np.random.default_rng(0).normal(size=(60, 5, 2))
+    >>> y = np.where(X[:, :, 0].sum(1) > X[:, :, 1].sum(1), "up", "down")
+    >>> model = cs.SpikingClassifier(hidden=(32,), l1_strength=0.01, random_state=0).fit(X, y)
+    >>> small = cs.exchange.quantise_estimator(model, X, y, bits=4)
+    >>> small.certificate_.relative_gap <= small.tol
+    True
     """
     if not isinstance(model, (SpikingClassifier, SpikingRegressor)):
         raise InvalidInputError(

@@ -84,6 +84,14 @@ def quantise(neurons: SpikingNetwork | WitnessSet, bits: int = 8) -> SpikingNetw
     -------
     SpikingNetwork or WitnessSet
         The rounded neurons, in the form that was passed.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import quantise
+    >>> small = quantise(cs.gaussian_witnesses(2, (16,), seed=0), bits=4)
+    >>> small.layers[0].weight_bits
+    4
     """
     if not isinstance(neurons, (SpikingNetwork, WitnessSet)):
         raise InvalidInputError(
@@ -112,6 +120,19 @@ def quantise_readout(network: SpikingNetwork, bits: int = 8) -> SpikingNetwork:
     -------
     SpikingNetwork
         The same hidden neurons with the rounded read-out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> small = cs.exchange.quantise_readout(network, bits=4)
+    >>> len(small.weight.unique()) <= 2**4
+    True
     """
     if not isinstance(network, SpikingNetwork):
         raise InvalidInputError(

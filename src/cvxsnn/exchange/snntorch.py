@@ -58,6 +58,19 @@ def to_snntorch(
     -------
     SnnTorchNetwork
         A module with the same spikes and scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> theirs = cs.exchange.to_snntorch(network)
+    >>> type(theirs).__name__
+    'SnnTorchNetwork'
     """
     leaky = import_library("snntorch", "snntorch").Leaky
 
@@ -100,6 +113,14 @@ def from_snntorch(
     -------
     WitnessSet or SpikingNetwork
         The hidden layers; with a last linear layer, a network with that read-out.
+
+    Examples
+    --------
+    >>> import snntorch as snn
+    >>> from torch import nn
+    >>> from cvxsnn.exchange import from_snntorch
+    >>> from_snntorch([nn.Linear(2, 8), snn.Leaky(beta=0.9)])
+    WitnessSet(pretrained lif, 1 × (2→8))
     """
     return read_stack(library(), model, readout, loss, weight_bits, dtype)
 

@@ -63,6 +63,19 @@ def to_spikingjelly(
     -------
     SpikingJellyNetwork
         A module with the same spikes and scores, unless the exchange was lossy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> network = cs.reconstruct(solution)
+    >>> theirs = cs.exchange.to_spikingjelly(network)
+    >>> type(theirs).__name__
+    'SpikingJellyNetwork'
     """
     sj_layer = import_library("spikingjelly.activation_based.layer", "spikingjelly")
 
@@ -119,6 +132,14 @@ def from_spikingjelly(
     -------
     WitnessSet or SpikingNetwork
         The hidden layers; with a last linear layer, a network with that read-out.
+
+    Examples
+    --------
+    >>> from spikingjelly.activation_based import neuron
+    >>> from torch import nn
+    >>> from cvxsnn.exchange import from_spikingjelly
+    >>> from_spikingjelly([nn.Linear(2, 8), neuron.LIFNode(tau=2.0, v_reset=None, decay_input=False)])
+    WitnessSet(pretrained lif, 1 × (2→8))
     """
     return read_stack(library(), model, readout, loss, weight_bits, dtype)
 

@@ -32,6 +32,12 @@ class Joules:
         Adding a weight times a number.
     membrane_update : float
         Leaking a membrane by its decay and adding the drive; a multiply-accumulate.
+
+    Examples
+    --------
+    >>> from cvxsnn.network import Joules
+    >>> Joules().accumulate < Joules().multiply_accumulate
+    True
     """
 
     accumulate: float = 0.9e-12
@@ -126,6 +132,19 @@ class Operations:
         Number of sequences.
     n_steps : int
         Steps of all of them together, without padding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
+    >>> network = cs.reconstruct(cs.solve(problem))
+    >>> operations = cs.network.count_operations(network, inputs)
+    >>> operations.n_samples, operations.synaptic_per_sample > 0
+    (40, True)
     """
 
     layers: tuple[LayerOperations, ...]
@@ -236,6 +255,19 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     -------
     Operations
         The counts of every layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
+    >>> network = cs.reconstruct(cs.solve(problem))
+    >>> operations = cs.network.count_operations(network, inputs)
+    >>> operations.energy(cs.network.Joules()) > 0
+    True
     """
     check_network(network)
     sequences = Sequences.of(inputs).to(network.weight.device)

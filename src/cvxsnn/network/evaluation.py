@@ -167,6 +167,13 @@ def label_accuracy(predicted: npt.NDArray[np.int64], data: SequenceData) -> floa
     -------
     float
         The share, from 0 to 1.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> cs.network.label_accuracy(task.test.targets, task.test)
+    1.0
     """
     _check_data(data)
     shapes = {head: targets.shape for head, targets in data.heads.items()}
@@ -199,6 +206,15 @@ def accuracy(model: "Network[State]", task: Task, data: SequenceData) -> float:
     -------
     float
         The share, from 0 to 1.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import Settings, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)}))
+    >>> cs.network.accuracy(trained.network, task, task.test) > 0.5
+    True
     """
     if not isinstance(task, Task):
         raise InvalidInputError(f"expected a task, such as cvxsnn.tasks.addition(), got {type(task).__name__}")

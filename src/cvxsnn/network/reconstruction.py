@@ -129,6 +129,19 @@ class Proof:
         What was proven.
     l2_strength : float
         The strength of the penalty's quadratic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> solution = cs.solve(cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05))
+    >>> proof = cs.network.Proof.of(solution, cs.convex.Objective("squared"))
+    >>> data = cs.data.TrainingSet(inputs, {"label": targets})
+    >>> proof.certify(data).relative_gap <= 1e-6
+    True
     """
 
     witnesses: WitnessSet

@@ -33,6 +33,18 @@ class OutputHead:
         The first output column.
     stop : int
         The column after the last.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
+    >>> network = cs.reconstruct(cs.solve(problem))
+    >>> [head.name for head in network.heads]
+    ['label']
     """
 
     name: str
@@ -397,6 +409,21 @@ class NetworkState:
         Steps so far.
     length : int, optional
         Steps that there will be, where they are known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
+    >>> network = cs.reconstruct(cs.solve(problem))
+    >>> state = network.start(1)
+    >>> for step in inputs[:1].transpose(1, 0, 2):
+    ...     state, scores = network.step(state, step)
+    >>> state.n_steps
+    6
     """
 
     stepper: Stepper

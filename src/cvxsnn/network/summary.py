@@ -124,6 +124,18 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
     -------
     NetworkSummary
         What it consists of; as a string, a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
+    >>> network = cs.reconstruct(cs.solve(problem))
+    >>> print(str(cs.network.summarise(network)).splitlines()[0])
+    SpikingNetwork(1 × (2 → 7), 7 neurons read → 1, last), 199 bytes
     """
     check_network(network)
     layers, senders = [], torch.full((network.n_subnetworks,), network.n_features, device=network.weight.device)

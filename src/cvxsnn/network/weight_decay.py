@@ -51,6 +51,20 @@ def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inpu
     -------
     float
         The value of the objective.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
+    >>> network = cs.reconstruct(cs.solve(problem), "parallel")
+    >>> small = cs.network.rescale_hidden(network, 2.0**-60)
+    >>> value = cs.network.weight_decay_objective(small, problem, inputs)
+    >>> round(value - cs.solve(problem).certificate.primal, 6) + 0.0
+    0.0
     """
     if problem.l2_strength:
         raise InvalidInputError(
@@ -90,6 +104,20 @@ def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
     -------
     SpikingNetwork
         A new network.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
+    >>> network = cs.reconstruct(cs.solve(problem), "parallel")
+    >>> small = cs.network.rescale_hidden(network, 0.5)
+    >>> torch.equal(small.features(inputs), network.features(inputs))
+    True
     """
     if not scale > 0 or not math.isfinite(scale) or math.frexp(scale)[0] != 0.5:
         raise InvalidInputError(f"expected scale to be a power of two, got {scale!r}")

@@ -30,6 +30,15 @@ class LayerState(NamedTuple):
         The spikes of the last step, 0 or 1.
     history : Tensor of shape (n_subnetworks or 1, n_samples, max_delay, n_inputs), optional
         The last inputs of a layer with delays, the oldest first.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn import LIFLayer
+    >>> from cvxsnn.neurons import Stepper
+    >>> state = Stepper([LIFLayer(torch.ones(1, 2, 4))]).start(3)
+    >>> float(state[0].membrane.abs().max())
+    0.0
     """
 
     membrane: Tensor
@@ -67,6 +76,15 @@ class HiddenLayer(ABC):
         The delay of each tap in steps, zero or more. A tap reads zero before the sequence starts.
     n_sources : int, optional
         Number of inputs, or of neurons below, that taps can read. Required with ``source`` and ``delay``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn import LIFLayer
+    >>> from cvxsnn.neurons import HiddenLayer
+    >>> layer = LIFLayer(torch.ones(1, 3, 4))
+    >>> isinstance(layer, HiddenLayer), layer.n_inputs, layer.width
+    (True, 3, 4)
     """
 
     weight: Tensor

@@ -45,6 +45,13 @@ class NeuronModel:
         Whether all neurons of the model can be priced exactly (:mod:`cvxsnn.theory`).
     libraries : frozenset of str
         The other libraries and formats that can hold it.
+
+    Examples
+    --------
+    >>> from cvxsnn.neurons import NEURON_MODELS
+    >>> model = NEURON_MODELS["lif"]
+    >>> model.sampled, model.can_be_priced
+    (('decay', 'threshold', 'initial_membrane'), True)
     """
 
     name: str
@@ -66,7 +73,14 @@ class NeuronModel:
 
 
 NEURON_MODELS: Registry[NeuronModel] = Registry("neuron", NeuronModel, kind="layer")
-"""Neuron models by name; ``NEURON_MODELS.of(layer)`` finds that of a layer, by its exact type."""
+"""Neuron models by name; ``NEURON_MODELS.of(layer)`` finds that of a layer, by its exact type.
+
+Examples
+--------
+>>> from cvxsnn.neurons import NEURON_MODELS
+>>> NEURON_MODELS["lif"].layer.__name__
+'LIFLayer'
+"""
 
 
 def register_neuron(model: NeuronModel) -> None:

@@ -107,6 +107,16 @@ def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_win
     -------
     Tensor of shape (n_samples, n_neurons * n_windows), of an integer dtype
         The counts; window w of neuron i is column ``i * n_windows + w``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.neurons import count_spikes
+    >>> inputs = np.random.default_rng(0).normal(size=(10, 6, 2))
+    >>> counts = count_spikes(cs.gaussian_witnesses(2, (8,), seed=0).layers, inputs)
+    >>> int(counts.max()) <= 6
+    True
     """
     sequences = Sequences.of(inputs)
     shape = (len(sequences), layers[-1].n_subnetworks * layers[-1].width * n_windows)
@@ -202,6 +212,17 @@ class Stepper:
     ----------
     layers : sequence of HiddenLayer
         The stack, from the inputs up.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn import LIFLayer
+    >>> from cvxsnn.neurons import Stepper
+    >>> stepper = Stepper([LIFLayer(torch.ones(1, 2, 4))])
+    >>> state = stepper.start(3)
+    >>> state, spikes = stepper.step(state, torch.ones(3, 2))
+    >>> tuple(spikes.shape)
+    (3, 4)
     """
 
     def __init__(self, layers: Sequence[HiddenLayer]) -> None:

@@ -25,6 +25,13 @@ class Patterns:
         The patterns.
     witnesses : array of shape (n_patterns, dimension)
         Integers of any size such that ``patterns[k] == (Z @ witnesses[k] >= 0)``, exactly.
+
+    Examples
+    --------
+    >>> from cvxsnn.theory import enumerate_patterns
+    >>> found = enumerate_patterns([[1, 0], [0, 1]])
+    >>> found.patterns.shape, found.witnesses.shape
+    ((4, 2), (4, 2))
     """
 
     patterns: npt.NDArray[np.bool_]
@@ -51,6 +58,12 @@ def count_cells(n_points: int, dimension: int) -> int:
     -------
     int
         The number of cells.
+
+    Examples
+    --------
+    >>> from cvxsnn.theory import count_cells
+    >>> count_cells(10, 3)
+    92
     """
     return 2 * sum(comb(n_points - 1, k) for k in range(min(dimension, n_points)))
 

@@ -27,6 +27,17 @@ def reduce_support(solution: Solution) -> Solution:
     -------
     Solution
         The reduced solution, with its own certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn import theory
+    >>> D = np.random.default_rng(0).integers(0, 2, (6, 40))
+    >>> solution = cs.solve(cs.ConvexProblem(D, D[:, 0] - D[:, 1], "squared", 0.001))
+    >>> smaller = theory.reduce_support(solution)
+    >>> len(smaller.support) <= theory.support_bound(solution.problem)
+    True
     """
     problem = solution.problem
     if type(problem.simplified().penalty) not in (L1, GroupL2):
@@ -57,6 +68,17 @@ def support_bound(problem: ConvexProblem) -> int:
     -------
     int
         The bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn import theory
+    >>> D = np.random.default_rng(0).integers(0, 2, (6, 40))
+    >>> solution = cs.solve(cs.ConvexProblem(D, D[:, 0] - D[:, 1], "squared", 0.001))
+    >>> smaller = theory.reduce_support(solution)
+    >>> len(smaller.support) <= theory.support_bound(solution.problem)
+    True
     """
     return problem.dictionary.n_rows * problem.n_outputs + 1
 

@@ -64,6 +64,16 @@ class CompleteSolution:
         The neurons that it covers.
     rounds : tuple of Round
         The rounds of column generation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> family = theory.LIFFamily(decay=0.5)
+    >>> found = theory.solve_complete(inputs, [1.0, -1.0], family, "squared", 0.1)
+    >>> found.certificate.scope, found.certificate.relative_gap <= 1e-4
+    ('complete', True)
     """
 
     solution: Solution
@@ -138,6 +148,16 @@ def solve_complete(
     -------
     CompleteSolution
         The solution with a certificate over all neurons of the family.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> family = theory.LIFFamily(decay=0.5)
+    >>> found = theory.solve_complete(inputs, [1.0, -1.0], family, "squared", 0.1)
+    >>> found.certificate.scope, found.certificate.relative_gap <= 1e-4
+    ('complete', True)
     """
     check_strengths(l1_strength, l2_strength, make_penalty(penalty))
     check_prices(l1_strength, "all neurons of a family")
@@ -210,6 +230,17 @@ def price_solution(
     -------
     Price
         The largest price found and a bound on all prices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> family = theory.LIFFamily(decay=0.5)
+    >>> found = theory.solve_complete(inputs, [1.0, -1.0], family, "squared", 0.1)
+    >>> cost = theory.price_solution(family.on(inputs), found.solution)
+    >>> cost.value <= cost.bound, cost.is_finished
+    (True, True)
     """
     problem = solution.problem
     dual = spread_over_steps(solution.dual_point[:, 0], problem.dictionary.readout, events)

@@ -28,6 +28,19 @@ class CompleteCertificate:
         The neurons that it covers.
     prices : tuple of Price
         One price per output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> found = theory.solve_complete(inputs, [1.0, -1.0], theory.LIFFamily(decay=0.5), "squared", 0.1)
+    >>> proof = cs.network.Proof.of(found.solution, cs.convex.Objective("squared"))
+    >>> data = cs.data.TrainingSet(inputs, {"label": np.array([1.0, -1.0])})
+    >>> complete = theory.certify_complete(proof, data)
+    >>> complete.is_finished, complete.certificate.scope
+    (True, 'complete')
     """
 
     certificate: Certificate
@@ -70,6 +83,19 @@ def certify_complete(
     -------
     CompleteCertificate
         The certificate over all neurons, and how it was found.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> found = theory.solve_complete(inputs, [1.0, -1.0], theory.LIFFamily(decay=0.5), "squared", 0.1)
+    >>> proof = cs.network.Proof.of(found.solution, cs.convex.Objective("squared"))
+    >>> data = cs.data.TrainingSet(inputs, {"label": np.array([1.0, -1.0])})
+    >>> complete = theory.certify_complete(proof, data)
+    >>> complete.is_finished, complete.certificate.scope
+    (True, 'complete')
     """
     check_complete_readout(proof.objective.readout)
     family = family_of(proof.witnesses, data.sequences.n_steps)

@@ -30,6 +30,17 @@ class StrongDuality:
         The rebuilt network.
     solution : Solution
         The solution of the convex program.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> dictionary = theory.complete_dictionary(inputs, theory.LIFFamily(decay=0.5))
+    >>> problem = cs.ConvexProblem(dictionary, [1.0, -1.0], "squared", 0.1)
+    >>> theory.verify_strong_duality(problem, inputs).largest_difference < 1e-8
+    True
     """
 
     nonconvex: float
@@ -77,6 +88,17 @@ def verify_strong_duality(
     -------
     StrongDuality
         The three values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> dictionary = theory.complete_dictionary(inputs, theory.LIFFamily(decay=0.5))
+    >>> problem = cs.ConvexProblem(dictionary, [1.0, -1.0], "squared", 0.1)
+    >>> theory.verify_strong_duality(problem, inputs).largest_difference < 1e-8
+    True
     """
     if type(problem.simplified().penalty) is not (L1 if problem.n_outputs == 1 else GroupL2):
         raise InvalidInputError(

@@ -33,6 +33,15 @@ class Trajectories:
         The trajectories.
     parameters : array of shape (n_trajectories, dimension)
         Integer parameters of a neuron for each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> family = theory.LIFFamily(decay=0.5)
+    >>> len(theory.enumerate_lif(family, inputs))
+    7
     """
 
     spikes: npt.NDArray[np.bool_]
@@ -62,6 +71,15 @@ def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_P
     -------
     Trajectories
         The distinct trajectories, with parameters for each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> family = theory.LIFFamily(decay=0.5)
+    >>> len(theory.enumerate_lif(family, inputs))
+    7
     """
     inputs = as_inputs(inputs).cpu()
     distinct, inverse = torch.unique(family.read(inputs), dim=0, return_inverse=True)
@@ -113,6 +131,15 @@ def enumerate_recurrent(
         The distinct joint trajectories.
     parameters : array of shape (n_layers, width, dimension)
         Integers per neuron: input weights, the bias if there is one, and weights from all neurons of the layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5], [-1.0, 1.0]])[:, :, None]
+    >>> spikes, parameters = theory.enumerate_recurrent(inputs)
+    >>> len(spikes) == len(parameters)
+    True
     """
     inputs = as_inputs(inputs)
     distinct, inverse = torch.unique(inputs.cpu(), dim=0, return_inverse=True)
@@ -171,6 +198,16 @@ def complete_dictionary(
     -------
     SpikeDictionary
         The dictionary, marked as complete.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> family = theory.LIFFamily(decay=0.5)
+    >>> dictionary = theory.complete_dictionary(inputs, family, readout="all")
+    >>> dictionary.is_complete, dictionary.n_atoms
+    (True, 7)
     """
     readout = check_complete_readout(readout)
     family = family or LIFFamily(0.0)
@@ -226,6 +263,14 @@ def complete_recurrent_dictionary(
     -------
     SpikeDictionary
         The dictionary, marked as complete.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5], [-1.0, 1.0]])[:, :, None]
+    >>> theory.complete_recurrent_dictionary(inputs).is_complete
+    True
     """
     readout = check_complete_readout(readout)
     inputs = as_inputs(inputs).cpu()

@@ -49,6 +49,17 @@ class Price:
         Number of cones examined.
     is_finished : bool
         Whether the search was completed before it reached a limit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> family = theory.LIFFamily(decay=0.5)
+    >>> found = theory.solve_complete(inputs, [1.0, -1.0], family, "squared", 0.1)
+    >>> cost = theory.price_solution(family.on(inputs), found.solution)
+    >>> cost.value <= cost.bound, cost.is_finished
+    (True, True)
     """
 
     value: float
@@ -91,6 +102,16 @@ def price(
     -------
     Price
         The best neurons found and a bound on all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import theory
+    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
+    >>> family = theory.LIFFamily(decay=0.5)
+    >>> cost = theory.price(family.on(inputs), np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]))
+    >>> cost.value <= cost.bound, cost.is_finished
+    (True, True)
     """
     if exempt is not None:
         n_rows = parse_readout(check_complete_readout(exempt.readout)).n_rows(events.n_samples, events.n_steps)

@@ -55,6 +55,12 @@ class Ascent:
         The spread of the noise that is added to the weights of a given witness before it climbs, relative to their own.
     steepness : float
         The steepness of the arctan surrogate derivative.
+
+    Examples
+    --------
+    >>> from cvxsnn.training import Ascent
+    >>> Ascent(n_candidates=32, n_steps=20).n_candidates
+    32
     """
 
     n_candidates: int = 128
@@ -158,6 +164,18 @@ def grow_witnesses(
     -------
     Grown
         The optimum, and every round.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import Ascent, grow_witnesses
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> objective = cs.convex.Objective("logistic")
+    >>> witnesses = cs.gaussian_witnesses(2, (16,), seed=0)
+    >>> grown = grow_witnesses(witnesses, data, objective, 0.01, ascent=Ascent(16, 10), n_rounds=2)
+    >>> grown.solution.certificate.relative_gap <= 1e-6
+    True
     """
     check_strengths(l1_strength, l2_strength, make_penalty(penalty))
     check_prices(l1_strength, "witnesses that climb their price")

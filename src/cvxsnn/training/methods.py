@@ -81,6 +81,14 @@ METHODS = {
     "r": Method("reservoir", ("ridge",)),
     "r-cvx": Method("reservoir", ("convex",)),
 }
+"""Training methods by name.
+
+Examples
+--------
+>>> from cvxsnn.training import METHODS
+>>> METHODS["sg-cvx"].stages
+('gradient', 'convex')
+"""
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,14 @@ class Settings:
         reads the neurons of all.
     seed : int
         The seed of the samples.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import Settings
+    >>> settings = Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)})
+    >>> settings.convex.tol
+    1e-06
     """
 
     objective: Objective
@@ -196,6 +212,15 @@ class Trained:
         The stages, in order.
     settings : Settings
         The settings, with the family that a search has found.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import Settings, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)}))
+    >>> trained.method, trained.certificate.relative_gap <= 1e-6
+    ('cvx', True)
     """
 
     method: str
@@ -451,6 +476,15 @@ def train_task(
     -------
     Trained
         The network, with the outcome of each stage.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import Settings, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)}))
+    >>> trained.method, trained.certificate.relative_gap <= 1e-6
+    ('cvx', True)
     """
     settings, first, second = task_splits(task, settings)
     return train(

@@ -91,6 +91,17 @@ class PoolSolution:
         The witnesses of the pool that the atoms come from, in the order of the dictionary's witnesses.
     rounds : tuple of PoolRound
         Every pass over the pool.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import solve_pool
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> pool = cs.witnesses.WitnessPool(2, {"hidden": (16,)}, n_witnesses=256, seed=0)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> found = solve_pool(pool, data, cs.convex.Objective("logistic"), 0.01)
+    >>> found.certificate.scope, found.certificate.n_witnesses
+    ('pool', 256)
     """
 
     solution: Solution
@@ -158,6 +169,17 @@ def solve_pool(
     -------
     PoolSolution
         The optimum with its certificate over the pool.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import solve_pool
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> pool = cs.witnesses.WitnessPool(2, {"hidden": (16,)}, n_witnesses=256, seed=0)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> found = solve_pool(pool, data, cs.convex.Objective("logistic"), 0.01)
+    >>> found.certificate.scope, found.certificate.n_witnesses
+    ('pool', 256)
     """
     check_strengths(l1_strength, l2_strength, make_penalty(penalty))
     check_prices(l1_strength, "a pool of witnesses")

@@ -73,6 +73,12 @@ class Tuning:
         finished. Whole subnetworks are left out first.
     min_rows : int
         The number of sequences that every trial uses, if there are as many.
+
+    Examples
+    --------
+    >>> from cvxsnn.training import Tuning
+    >>> Tuning(n_witnesses=256, n_trials=32).n_layers is None
+    True
     """
 
     n_witnesses: int = 1024
@@ -160,6 +166,16 @@ class Tuned:
         Its score on validation data.
     trials : tuple of Trial
         Everything that was tried, in order.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import TaskScore, Tuning, tune_witnesses
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data, score = cs.data.TrainingSet.of(task.train), TaskScore(task, task.val)
+    >>> tuned = tune_witnesses(data, cs.convex.Objective("logistic"), score, Tuning(n_witnesses=32, n_trials=4))
+    >>> len(tuned.trials), tuned.readout
+    (6, 'last')
     """
 
     family: Mapping[str, Any]
@@ -202,6 +218,16 @@ def tune_witnesses(
     -------
     Tuned
         The best family, and everything that was tried.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import TaskScore, Tuning, tune_witnesses
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data, score = cs.data.TrainingSet.of(task.train), TaskScore(task, task.val)
+    >>> tuned = tune_witnesses(data, cs.convex.Objective("logistic"), score, Tuning(n_witnesses=32, n_trials=4))
+    >>> len(tuned.trials), tuned.readout
+    (6, 'last')
     """
     search = _FamilySearch(data, objective, score, tuning or Tuning(), seed, callback, n_jobs)
     search.draw()

@@ -65,6 +65,15 @@ class Split:
         The training data.
     score : callable
         The validation score of a network; higher is better.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import Split, TaskScore
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> len(split.data)
+    40
     """
 
     data: TrainingSet
@@ -99,6 +108,12 @@ class ConvexSettings:
     l2_strength : float, sequence of float, or "auto"
         The strength of the quadratic. "auto" is ten of them for the elastic nets, and none for other penalties, which
         have no quadratic.
+
+    Examples
+    --------
+    >>> from cvxsnn.training import ConvexSettings
+    >>> ConvexSettings(l1_strength=0.01).is_fixed, ConvexSettings().is_fixed
+    (True, False)
     """
 
     l1_strength: Strengths = "auto"
@@ -164,6 +179,14 @@ def draw_witnesses(data: TrainingSet, family: Family, seed: int) -> WitnessSet:
     -------
     WitnessSet
         The witnesses, on the device of the data.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import draw_witnesses
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> draw_witnesses(cs.data.TrainingSet.of(task.train), {"hidden": (16, 32)}, seed=0)
+    WitnessSet(sampled lif, 1 × (2→16→32))
     """
     n_features, device = data.sequences.n_features, data.sequences.device
     if isinstance(family, WitnessSet):
@@ -209,6 +232,18 @@ def convex_stage(
     -------
     Solution
         The optimum with its certificate.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import ConvexSettings, Split, TaskScore, convex_stage
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> objective = cs.convex.Objective("logistic")
+    >>> witnesses = cs.gaussian_witnesses(2, (16,), seed=0)
+    >>> solution = convex_stage(witnesses, split, objective, ConvexSettings(l1_strength=0.01))
+    >>> solution.certificate.relative_gap <= 1e-6
+    True
     """
     settings = settings or ConvexSettings()
     data = split.data if device is None else split.data.to(check_device(device))
@@ -318,6 +353,16 @@ def ridge_stage(witnesses: WitnessSet, split: Split, objective: Objective) -> Sp
     -------
     SpikingNetwork
         The network that validates best.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import Split, TaskScore, ridge_stage
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> network = ridge_stage(cs.gaussian_witnesses(2, (16,), seed=0), split, cs.convex.Objective("logistic"))
+    >>> network.predict(task.test.inputs)["label"].shape
+    (40,)
     """
     return fit_ridge(witnesses, split.data, objective, split.score)
 
@@ -349,6 +394,18 @@ class GradientPlan:
         Where to compute; by default where the network is. On a GPU the candidates train side by side.
     checkpoint : Path, optional
         A file for the state of training. Further jobs have files next to it.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import GradientPlan, Split, SurrogateSettings, TaskScore
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (16,), seed=0), task.train.inputs)
+    >>> start = cs.reconstruct(cs.solve(cs.ConvexProblem(dictionary, task.train.targets, "logistic", 0.01)))
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> plan = GradientPlan(start, split, cs.convex.Objective("logistic"), [SurrogateSettings(epochs=2)])
+    >>> plan.n_networks
+    1
     """
 
     network: SpikingNetwork
@@ -446,6 +503,18 @@ def gradient_stage(plan: GradientPlan, callback: Callable[[int, int], None] | No
     -------
     SurrogateRun
         The run that validates best.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import GradientPlan, Split, SurrogateSettings, TaskScore, gradient_stage
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (16,), seed=0), task.train.inputs)
+    >>> start = cs.reconstruct(cs.solve(cs.ConvexProblem(dictionary, task.train.targets, "logistic", 0.01)))
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> plan = GradientPlan(start, split, cs.convex.Objective("logistic"), [SurrogateSettings(epochs=2)])
+    >>> len(gradient_stage(plan).history)
+    3
     """
     jobs = plan.jobs()
     runs = train_jobs(jobs, side_by_side=trains_side_by_side(jobs), callback=callback)

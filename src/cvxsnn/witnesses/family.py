@@ -132,6 +132,12 @@ def describe_family(family: Mapping[str, Any]) -> dict[str, Any]:
     -------
     dict of str to object
         The same with every distribution described.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import Uniform, describe_family
+    >>> describe_family({"hidden": (64,), "decay": Uniform(0.5, 1.0)})
+    {'hidden': [64], 'decay': {'distribution': 'uniform', 'low': 0.5, 'high': 1.0}}
     """
 
     def plain(value: Any) -> Any:
@@ -158,6 +164,16 @@ def regenerate(provenance: Provenance, *, inputs: Sequences | Array | None = Non
     -------
     WitnessSet
         The same witnesses.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.witnesses import regenerate
+    >>> witnesses = cs.gaussian_witnesses(2, (8,), seed=3)
+    >>> again = regenerate(witnesses.provenance)
+    >>> torch.equal(again.layers[0].weight, witnesses.layers[0].weight)
+    True
     """
     if provenance.kind != "sampled":
         raise InvalidInputError(f"expected sampled witnesses, got {provenance.kind} ones: only a sample has a seed")

@@ -26,6 +26,15 @@ def single_out(witnesses: WitnessSet, chosen: Tensor) -> WitnessSet:
     -------
     WitnessSet
         As many subnetworks as witnesses were chosen, with one neuron in the last layer each.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.witnesses import single_out
+    >>> witnesses = cs.gaussian_witnesses(2, (8,), seed=3)
+    >>> single_out(witnesses, torch.tensor([0, 5])).n_witnesses
+    2
     """
     check_independent(witnesses.neuron)
     subnetworks, neurons = witnesses.locate(chosen.to(witnesses.layers[0].weight.device))
@@ -47,6 +56,14 @@ def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
     -------
     WitnessSet
         The subnetworks of all sets.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.witnesses import join_witnesses
+    >>> first, second = (cs.gaussian_witnesses(2, (8,), seed=seed) for seed in (0, 1))
+    >>> join_witnesses([first, second]).n_witnesses
+    16
     """
     if not sets:
         raise InvalidInputError("expected at least one set of witnesses to join, got none")

@@ -42,6 +42,13 @@ class WitnessPool:
     inputs : Sequences or array of shape (n_samples, n_steps, n_features), optional
         Training sequences, for a family with delays. The pool keeps those of them that all its blocks are sampled with:
         ``n_calibration`` of them, chosen by the seed.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import WitnessPool
+    >>> pool = WitnessPool(2, {"hidden": (64,)}, n_witnesses=1_000_000, seed=0)
+    >>> pool.n_blocks, pool.block(0).n_witnesses
+    (245, 4096)
     """
 
     n_features: int

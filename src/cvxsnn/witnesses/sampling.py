@@ -25,7 +25,14 @@ _DRAWING, _FEWER = 16, "use fewer or narrower subnetworks"
 
 
 class Distribution(ABC):
-    """A distribution over real numbers from which a parameter is drawn once per neuron."""
+    """A distribution over real numbers from which a parameter is drawn once per neuron.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import Uniform
+    >>> Uniform(0.0, 1.0).describe()
+    {'distribution': 'uniform', 'low': 0.0, 'high': 1.0}
+    """
 
     @abstractmethod
     def sample(self, generator: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
@@ -65,6 +72,12 @@ class Constant(Distribution):
     ----------
     value : float
         The number.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import Constant, gaussian_witnesses
+    >>> gaussian_witnesses(2, (8,), threshold=Constant(0.5))
+    WitnessSet(sampled lif, 1 × (2→8))
     """
 
     value: float
@@ -101,6 +114,12 @@ class Uniform(Distribution):
         The lower end.
     high : float
         The upper end.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import Uniform, gaussian_witnesses
+    >>> gaussian_witnesses(2, (8,), threshold=Uniform(0.0, 1.0))
+    WitnessSet(sampled lif, 1 × (2→8))
     """
 
     low: float
@@ -139,6 +158,12 @@ class LogUniform(Distribution):
         The lower end, above zero.
     high : float
         The upper end.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import LogUniform, gaussian_witnesses
+    >>> gaussian_witnesses(2, (8,), threshold=LogUniform(0.1, 10.0))
+    WitnessSet(sampled lif, 1 × (2→8))
     """
 
     low: float
@@ -181,6 +206,12 @@ class Normal(Distribution):
         The mean.
     sd : float
         The standard deviation.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import Normal, gaussian_witnesses
+    >>> gaussian_witnesses(2, (8,), threshold=Normal(0.0, 0.5))
+    WitnessSet(sampled lif, 1 × (2→8))
     """
 
     mean: float
@@ -238,6 +269,12 @@ def parse_distribution(description: Mapping[str, Any]) -> Distribution:
     -------
     Distribution
         The distribution, equal to the one described.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import Uniform, parse_distribution
+    >>> parse_distribution(Uniform(0.0, 1.0).describe())
+    Uniform(low=0.0, high=1.0)
     """
     arguments = dict(description)
     name = arguments.pop("distribution", None)

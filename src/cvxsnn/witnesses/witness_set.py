@@ -22,6 +22,12 @@ class Provenance:
         How they were made. Only a complete enumeration can carry a certificate over all witnesses.
     recipe : mapping of str to object
         Plain values: for sampled witnesses every argument of the sampler, seed included: enough to draw them again.
+
+    Examples
+    --------
+    >>> from cvxsnn import gaussian_witnesses
+    >>> gaussian_witnesses(2, (8,), seed=3).provenance.kind
+    'sampled'
     """
 
     kind: Literal["sampled", "pretrained", "enumerated"]

@@ -28,7 +28,15 @@ DENSE_COPIES = 4
 
 
 class Status(Enum):
-    """How a solve ended."""
+    """How a solve ended.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> cs.solve(problem).status is cs.Status.CONVERGED
+    True
+    """
 
     CONVERGED = "the certified relative gap is within the tolerance"
     ITERATION_LIMIT = "the solver used up its iterations"
@@ -52,6 +60,14 @@ class SolverResult:
         How the solver ended in its own judgement. Only a certificate decides.
     dual : Tensor of shape (n_rows, n_outputs), optional
         A guess of the dual point λ. The gradient at the coefficients is used when there is none.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn.convex import SolverResult, Status
+    >>> result = SolverResult(torch.zeros(3, 1), torch.zeros(1), Status.STALLED)
+    >>> result.dual is None
+    True
     """
 
     coef: Tensor
@@ -86,6 +102,14 @@ class Solver(ABC):
         Whether it accepts every penalty.
     needs : None, "ridge" or "elastic net"
         Whether ``l2_strength`` must be above zero, with ``l1_strength`` zero (ridge) or above it (elastic net).
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> solver = cs.convex.SOLVERS["active-set"]
+    >>> solver.refusal(problem) is None
+    True
     """
 
     name: ClassVar[str]
@@ -209,7 +233,14 @@ class Solver(ABC):
 
 
 SOLVERS: Registry[Solver] = Registry("solver", Solver)
-"""Solvers by name. ``solver="auto"`` chooses the first that accepts a problem and is fast for it."""
+"""Solvers by name. ``solver="auto"`` chooses the first that accepts a problem and is fast for it.
+
+Examples
+--------
+>>> from cvxsnn.convex import SOLVERS
+>>> sorted(SOLVERS)
+['active-set', 'admm', 'group-newton', 'interior-point', 'newton', 'newton-cg', 'proximal-gradient']
+"""
 
 
 def find_solver(name: Any) -> Solver:
@@ -293,6 +324,14 @@ class Progress:
         The gap as a share of the objective.
     n_active : int
         Coefficients that are not zero.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> last = cs.solve(problem).history[-1]
+    >>> last.n_active
+    1
     """
 
     seconds: float

@@ -28,11 +28,11 @@ def certify_statistics(
     atoms vanishes, as it must for r = 0. For r > 0, τ = 1 is tried as well, and the better of the two bounds counts, in
     each output. As r falls the sum is magnified, and the bound becomes that of r = 0.
 
-    These are differences of large numbers, none of which is above ``(‖y‖ + Σ_j |w_j|‖d_j‖)²``, by Cauchy and Schwarz. As
-    many units of rounding of that size as there may have been are added to the primal value and taken off the dual
-    value. The products d_jᵀu are wrong by at most as many units of ``‖d_j‖ (‖y‖ + Σ_j |w_j|‖d_j‖)``. So much is added to
-    their absolute values before τ is computed and before they are squared, since 1/r magnifies this error. The sum is
-    one of positive numbers, so what is left is a share of it. The certificate holds for the rows, not just for what
+    These are differences of large numbers, none of which is above ``(‖y‖ + Σ_j |w_j|‖d_j‖)²``, by Cauchy and Schwarz.
+    As many units of rounding of that size as there may have been are added to the primal value and taken off the dual
+    value. The products d_jᵀu are wrong by at most as many units of ``‖d_j‖ (‖y‖ + Σ_j |w_j|‖d_j‖)``. So much is added
+    to their absolute values before τ is computed and before they are squared, since 1/r magnifies this error. The sum
+    is one of positive numbers, so what is left is a share of it. The certificate holds for the rows, not just for what
     float64 made of them.
 
     Parameters
@@ -53,6 +53,18 @@ def certify_statistics(
     dual_correlation : Tensor of shape (n_atoms, n_outputs)
         The products λᵀd for every atom d. They are at most ``l1_strength`` in absolute value, except in outputs with
         r > 0 and τ = 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> statistics = cs.convex.gather_statistics(cs.gaussian_witnesses(2, (16,), seed=0), batches)
+    >>> solution = cs.convex.solve_statistics(statistics, l1_strength=0.01)
+    >>> certificate, _, _ = cs.convex.certify_statistics(solution.problem, solution.coef)
+    >>> certificate.relative_gap <= 1e-6
+    True
     """
     expected = (problem.n_atoms, problem.n_outputs)
     if tuple(coef.shape) != expected:

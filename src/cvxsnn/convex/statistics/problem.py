@@ -35,6 +35,17 @@ class StatisticsProblem:
         Whether to add an unpenalised constant to the scores.
     l2_strength : float
         The number r that multiplies half the sum of squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> statistics = cs.convex.gather_statistics(cs.gaussian_witnesses(2, (16,), seed=0), batches)
+    >>> problem = cs.convex.StatisticsProblem(statistics, l1_strength=0.01)
+    >>> problem.n_rows, problem.n_outputs
+    (40, 1)
     """
 
     statistics: SquaredStatistics

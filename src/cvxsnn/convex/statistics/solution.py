@@ -35,6 +35,17 @@ class StatisticsSolution(Certified):
         The solver that ran.
     seconds : float
         The time that it took.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> statistics = cs.convex.gather_statistics(cs.gaussian_witnesses(2, (16,), seed=0), batches)
+    >>> solution = cs.convex.solve_statistics(statistics, l1_strength=0.01)
+    >>> solution.certificate.relative_gap <= 1e-6
+    True
     """
 
     problem: StatisticsProblem

@@ -51,6 +51,17 @@ def solve_statistics(
     -------
     StatisticsSolution
         Coefficients with their certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> statistics = cs.convex.gather_statistics(cs.gaussian_witnesses(2, (16,), seed=0), batches)
+    >>> solution = cs.convex.solve_statistics(statistics, l1_strength=0.01)
+    >>> solution.certificate.relative_gap <= 1e-6
+    True
     """
     problem = StatisticsProblem(statistics, l1_strength, intercept, l2_strength)
     (solution,) = _solve_falling(problem, [l1_strength], tol, deadline_after(max_seconds))
@@ -92,6 +103,17 @@ def solve_statistics_path(
     -------
     tuple of StatisticsSolution
         One per strength; ``max(path, key=score)`` is the one with the highest score; ties go to the larger strength.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> statistics = cs.convex.gather_statistics(cs.gaussian_witnesses(2, (16,), seed=0), batches)
+    >>> path = cs.convex.solve_statistics_path(statistics, [0.1, 0.01])
+    >>> [solution.certificate.relative_gap <= 1e-6 for solution in path]
+    [True, True]
     """
     if strengths is None:
         check_positive_int("n_strengths", n_strengths)

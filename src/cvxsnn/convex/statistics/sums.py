@@ -61,6 +61,16 @@ class SquaredStatistics:
         The witnesses that made the columns.
     readout : "last", "all", "mean" or "windows-k"
         Which spikes are read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> statistics = cs.convex.gather_statistics(cs.gaussian_witnesses(2, (16,), seed=0), batches)
+    >>> statistics.n_rows, statistics.n_columns
+    (40, 16)
     """
 
     gram: Tensor
@@ -200,6 +210,16 @@ def gather_statistics(
     -------
     SquaredStatistics
         The sums over all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> batches = [(inputs[:20], inputs[:20, -1, 0]), (inputs[20:], inputs[20:, -1, 0])]
+    >>> statistics = cs.convex.gather_statistics(cs.gaussian_witnesses(2, (16,), seed=0), batches)
+    >>> statistics.n_rows, statistics.n_columns
+    (40, 16)
     """
     parsed = parse_readout(readout, windows)
     readout, n_columns = str(parsed), witnesses.n_witnesses * parsed.n_windows

@@ -37,6 +37,16 @@ def ecg_qtdb(
     -------
     Task
         The task, with one label per step.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     task = cs.tasks.ecg_qtdb(directory="path/to/files")
+    ...     print(task.train.inputs.shape)
+    ... except cs.CvxsnnError:
+    ...     print("the files are not there")
+    the files are not there
     """
     n_val = check_positive_int("n_val", n_val)
     inputs, labels, _ = qtdb_files.read_qtdb("train", directory)

@@ -54,6 +54,16 @@ def shd(
     -------
     Task
         The task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     task = cs.tasks.shd(directory="path/to/files")
+    ...     print(task.train.inputs.shape)
+    ... except cs.CvxsnnError:
+    ...     print("the recordings, or the library tonic, are not there")
+    the recordings, or the library tonic, are not there
     """
     return _by_group("shd", _Bins(step, duration, merge), "n_val_speakers", n_val_speakers, directory, seed)
 
@@ -82,6 +92,16 @@ def ssc(
     -------
     Task
         The task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     task = cs.tasks.ssc(directory="path/to/files")
+    ...     print(task.train.inputs.shape)
+    ... except cs.CvxsnnError:
+    ...     print("the recordings, or the library tonic, are not there")
+    the recordings, or the library tonic, are not there
     """
     bins = _Bins(step, duration, merge)
     parts = {part: EVENT_DATA["ssc"].open(part, directory) for part in ("train", "val", "test")}
@@ -122,6 +142,16 @@ def n_mnist(
     -------
     Task
         The task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     task = cs.tasks.n_mnist(directory="path/to/files")
+    ...     print(task.train.inputs.shape)
+    ... except cs.CvxsnnError:
+    ...     print("the recordings, or the library tonic, are not there")
+    the recordings, or the library tonic, are not there
     """
     bins, n_val = _Bins(step, duration, merge), check_positive_int("n_val", n_val)
     train, test = (EVENT_DATA["n_mnist"].open(part, directory) for part in ("train", "test"))
@@ -169,6 +199,16 @@ def dvs_gesture(
     -------
     Task
         The task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     task = cs.tasks.dvs_gesture(directory="path/to/files")
+    ...     print(task.train.inputs.shape)
+    ... except cs.CvxsnnError:
+    ...     print("the recordings, or the library tonic, are not there")
+    the recordings, or the library tonic, are not there
     """
     return _by_group("dvs_gesture", _Bins(step, duration, merge), "n_val_users", n_val_users, directory, seed)
 

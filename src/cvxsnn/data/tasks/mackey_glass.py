@@ -54,6 +54,13 @@ class ForecastTask:
         The past.
     test : array of shape (n_test,)
         The values that follow, to be forecast without looking at them.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> task = cs.tasks.mackey_glass(17)
+    >>> type(task).__name__, task.train.ndim == task.test.ndim
+    ('ForecastTask', True)
     """
 
     train: FloatArray

@@ -32,6 +32,16 @@ def mnist_pixels(
     -------
     Task
         The task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     task = cs.tasks.mnist_pixels(directory="path/to/files")
+    ...     print(task.train.inputs.shape)
+    ... except cs.CvxsnnError:
+    ...     print("the files are not there")
+    the files are not there
     """
     if permuted is True:
         raise InvalidInputError("expected permuted to be False or the seed of an order, got True: pass a whole number")

@@ -52,6 +52,16 @@ def mnist_seq(
     -------
     Task
         The task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     task = cs.tasks.mnist_seq(28, directory="path/to/files")
+    ...     print(task.train.inputs.shape)
+    ... except cs.CvxsnnError:
+    ...     print("the files are not there")
+    the files are not there
     """
     n_steps = check_divides("n_steps", n_steps, mnist_files.N_PIXELS, "pixels")
     n_train = check_positive_int("n_train", n_train)

@@ -35,7 +35,14 @@ class RegisteredTask:
 
 
 TASKS: Registry[RegisteredTask] = Registry("task", RegisteredTask)
-"""Tasks by name."""
+"""Tasks by name.
+
+Examples
+--------
+>>> from cvxsnn.data.tasks import TASKS
+>>> sorted(TASKS)[:4]
+['addition', 'digits_seq', 'dvs_gesture', 'ecg_qtdb']
+"""
 
 for _task in (
     RegisteredTask(addition),
@@ -69,6 +76,13 @@ def make_task(name: str, *, seed: int = 0, **arguments: Any) -> Task:
     -------
     Task
         The task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> task = cs.tasks.make_task("first_last_xor", n_steps=4, n_train=20, n_val=10, n_test=10)
+    >>> task.train.inputs.shape
+    (20, 4, 2)
     """
     check_task_arguments(name, arguments)
     function = TASKS[name].make

@@ -79,6 +79,18 @@ def read_wav(file: str | PathLike[str] | bytes) -> tuple[npt.NDArray[Any], int]:
         Numbers as they are in the file.
     sample_rate : int
         Points per second.
+
+    Examples
+    --------
+    >>> import io
+    >>> import numpy as np
+    >>> from scipy.io import wavfile
+    >>> from cvxsnn.data.tasks import read_wav
+    >>> file = io.BytesIO()
+    >>> wavfile.write(file, 8000, np.zeros(800, dtype=np.int16))
+    >>> waveform, sample_rate = read_wav(file.getvalue())
+    >>> len(waveform), sample_rate
+    (800, 8000)
     """
     origin = "bytes" if isinstance(file, bytes) else str(file)
     try:

@@ -52,6 +52,16 @@ def spoken_digits(
     -------
     Task
         The task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> try:
+    ...     task = cs.tasks.spoken_digits(directory="path/to/files")
+    ...     print(task.train.inputs.shape)
+    ... except cs.CvxsnnError:
+    ...     print("the files are not there")
+    the files are not there
     """
     n_steps, n_mels = check_positive_int("n_steps", n_steps), check_positive_int("n_mels", n_mels)
     check_choice("split", split, ("official", "speakers"))

@@ -11,7 +11,6 @@ from ...core.checks import check_positive_int, check_sequences
 from ...core.errors import InvalidInputError
 
 Targets = npt.NDArray[np.int64] | Mapping[str, npt.NDArray[np.int64]]
-
 """Classes: one array, or an array for each head by name.
 
 Examples
@@ -19,7 +18,7 @@ Examples
 >>> import cvxsnn as cs
 >>> task = cs.tasks.addition(2, seed=0)
 >>> sorted(task.train.targets)
-["carry", "digit"]
+['carry', 'sum']
 """
 
 UNNAMED_HEAD = "label"
@@ -154,6 +153,12 @@ class Feedback:
         The head whose predictions are fed back.
     feature : int
         The input that they become.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> cs.tasks.addition(2, seed=0).feedback
+    Feedback(head='carry', feature=2)
     """
 
     head: str
@@ -200,6 +205,13 @@ class Task:
         The input that a model must provide for itself when it runs alone.
     settings : mapping from str to object
         The arguments that made this task.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=20, n_test=10)
+    >>> task.name, task.train.inputs.shape, task.n_classes["label"]
+    ('first_last_xor', (40, 3, 2), 2)
     """
 
     name: str

@@ -33,6 +33,21 @@ class ReadoutScore:
         Number of non-zero weights.
     n_read : int
         Number of neurons that have a non-zero weight.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from cvxsnn import reconstruct_readout
+    >>> class Spike(nn.Module):
+    ...     def forward(self, x):
+    ...         return (x > 0).to(x.dtype)
+    >>> _ = torch.manual_seed(0)
+    >>> X = torch.randn(200, 8)
+    >>> model = nn.Sequential(nn.Linear(8, 64), Spike(), nn.Linear(64, 2))
+    >>> result = reconstruct_readout(model, X, (X[:, 0] > 0).long(), l1_strength=0.001)
+    >>> result.after.n_weights <= result.before.n_weights
+    True
     """
 
     loss: float
@@ -72,6 +87,21 @@ class ReadoutResult:
         Whether the layer's outputs were averaged over the steps, or read at the last one.
     example : tuple of Tensor
         A few of the inputs, and the outputs for them that the solution has.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from cvxsnn import reconstruct_readout
+    >>> class Spike(nn.Module):
+    ...     def forward(self, x):
+    ...         return (x > 0).to(x.dtype)
+    >>> _ = torch.manual_seed(0)
+    >>> X = torch.randn(200, 8)
+    >>> model = nn.Sequential(nn.Linear(8, 64), Spike(), nn.Linear(64, 2))
+    >>> result = reconstruct_readout(model, X, (X[:, 0] > 0).long(), l1_strength=0.001)
+    >>> result.layer, result.has_changed
+    ('2', True)
     """
 
     model: nn.Module

@@ -56,6 +56,12 @@ class SurrogateSettings:
         How the learning rate changes.
     seed : int
         The seed of the order of the batches.
+
+    Examples
+    --------
+    >>> from cvxsnn.training import SurrogateSettings
+    >>> SurrogateSettings(epochs=20, learning_rate=0.01).surrogate
+    'arctan'
     """
 
     epochs: int = 100

@@ -143,6 +143,18 @@ def train_surrogate(
     -------
     SurrogateRun
         The network of the best epoch, and every epoch.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.training import SurrogateSettings, TaskScore, train_surrogate
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (16,), seed=0), task.train.inputs)
+    >>> start = cs.reconstruct(cs.solve(cs.ConvexProblem(dictionary, task.train.targets, "logistic", 0.01)))
+    >>> data, score = cs.data.TrainingSet.of(task.train), TaskScore(task, task.val)
+    >>> run = train_surrogate(start, data, cs.convex.Objective("logistic"), SurrogateSettings(epochs=2), score=score)
+    >>> len(run.history)
+    3
     """
     file = None if checkpoint is None else Path(checkpoint)
     job = SurrogateJob(network, data, objective, settings or SurrogateSettings(), score, file)
