@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs smoke fuzz torture mutation bench gpu clean
+.PHONY: demo test lint docs wheels smoke fuzz torture mutation bench gpu clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cvxsnn demo --output out/demo
@@ -26,6 +26,10 @@ lint: $(VENV)/.installed-lint
 docs: export OMP_NUM_THREADS ?= 1
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m website
+
+# A wheel and a source archive in dist/, each installed into an empty environment, where it fits a model.
+wheels: $(VENV)/.installed-release
+	$(BIN)/python tools/check_wheels.py
 
 # Every experiment of the paper, very small: `cvxsnn reproduce --scale paper` is the real thing, and takes hours with a GPU.
 smoke: $(VENV)/.installed
@@ -59,7 +63,7 @@ gpu:
 	$(PYTHON) -m benchmarks gpu
 
 clean:
-	rm -rf $(VENV) out build
+	rm -rf $(VENV) out build dist
 
 # torch goes in first, by itself: see constraints.txt.
 $(VENV)/.installed: pyproject.toml constraints.txt
