@@ -12,7 +12,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def test_the_version_is_the_same_everywhere():
     version = re.escape(PROJECT["version"])
-    changelog = re.search(rf"^## \[{version}\] - (\d{{4}}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    changelog = re.search(
+        rf"^## \[{version}\] - (\d{{4}}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
     assert changelog is not None
     citation = (ROOT / "CITATION.cff").read_text()
     assert re.search(rf"^version: {version}$", citation, re.MULTILINE)
@@ -29,7 +31,9 @@ def test_workflows_test_every_version_of_python_that_is_declared():
 def test_workflows_call_targets_that_exist():
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     called = {
-        target for file in ROOT.glob(".github/workflows/*.yml") for target in re.findall(r"run: make (\w+)", file.read_text())
+        target
+        for file in ROOT.glob(".github/workflows/*.yml")
+        for target in re.findall(r"run: make (\w+)", file.read_text())
     }
     assert {"lint", "test", "docs", "wheels"} <= called <= targets
 

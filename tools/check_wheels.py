@@ -1,7 +1,7 @@
 """Build a wheel and a source archive in dist/, install each into an empty environment, and fit a model there.
 
-    python tools/check_wheels.py
-    python tools/check_wheels.py --only wheel
+python tools/check_wheels.py
+python tools/check_wheels.py --only wheel
 """
 
 import argparse

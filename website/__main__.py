@@ -21,6 +21,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "site")
     options = parser.parse_args()
+    for folder in (SOURCE, options.output):  # a page that is gone would stay
+        shutil.rmtree(folder, ignore_errors=True)
     stage_pages(SOURCE)
     write_api(SOURCE / "api")
     write_gallery(SOURCE / "gallery")

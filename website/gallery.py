@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from .contents import ROOT
+from .notebooks import write_notebooks
 from .staging import write
 
 EXAMPLES = ROOT / "examples"
@@ -95,12 +96,12 @@ def write_gallery(folder: Path) -> None:
         lines += [f"```{{literalinclude}} scripts/{script.name}", ":language: python", "```", ""]
         write(folder / f"{script.stem}.md", "\n".join(lines))
         entries.append(script.stem)
-        cards += [f":::{{grid-item-card}} {title}", f":link: {script.stem}", ":link-type: doc"]
-        cards += [f":img-top: {pictures[0]}"] if pictures else []
-        cards += ["", *([] if pictures else ["Shown, not run."]), ":::"]
-    lines = ["# Gallery", "", "The scripts in `examples/`, with what they print and draw.", ""]
-    lines += ["::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]
-    lines += ["```{toctree}", ":hidden:", "", *entries, "```", ""]
+        cards += _card(script.stem, title, pictures[0] if pictures else None, "Shown, not run." if reason else "")
+    notebooks = write_notebooks(folder)
+    lines = ["# Gallery", "", "## Notebooks", "", "Three paths from start to end.", ""]
+    lines += _grid([line for entry in notebooks for line in _card(*entry)])
+    lines += ["## Scripts", "", "The scripts in `examples/`, with what they print and draw.", "", *_grid(cards)]
+    lines += ["```{toctree}", ":hidden:", "", *(entry[0] for entry in notebooks), *entries, "```", ""]
     write(folder / "index.md", "\n".join(lines))
 
 
@@ -112,6 +113,15 @@ def describe(source: str) -> tuple[str, str]:
         for paragraph in re.split(r"\n\n+", rest.strip())
     ]
     return first.strip().removesuffix("."), "\n\n".join(paragraphs)
+
+
+def _card(page: str, title: str, picture: str | None, note: str = "") -> list[str]:
+    lines = [f":::{{grid-item-card}} {title}", f":link: {page}", ":link-type: doc"]
+    return [*lines, *([f":img-top: {picture}"] if picture else []), "", *([note] if note else []), ":::"]
+
+
+def _grid(cards: list[str]) -> list[str]:
+    return ["::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]
 
 
 def _folder(path: Path) -> Path:
