@@ -50,6 +50,10 @@ def test_every_formula_can_be_shown():
             assert mathml.to_mathml(inline, as_block=False).startswith("<math")
 
 
+def test_underscores_in_words_are_shown_as_they_are():
+    assert "l1_strength" in mathml.to_mathml(r"s = \texttt{l1\_strength}", as_block=False)
+
+
 def test_every_public_name_has_one_page():
     entries = [entry for group in api.list_names().values() for entry in group]
     names = [entry.name for entry in entries]

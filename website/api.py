@@ -105,7 +105,8 @@ def write_api(folder: Path) -> None:
         lines += [title, "-" * len(title), "", GROUPS[title][0], "", ".. list-table::", "   :widths: 40 60", ""]
         for entry in entries:
             lines += [f"   * - :doc:`{entry.path} <{entry.path}>`", f"     - {summary(entry)}"]
-        lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {entry.path}" for entry in entries), ""]
+        lines += ["", ".. toctree::", "   :hidden:", f"   :caption: {title}", ""]
+        lines += [*(f"   {entry.name} <{entry.path}>" for entry in entries), ""]
         for entry in entries:
             write(folder / f"{entry.path}.rst", name_page(entry))
     write(folder / "index.rst", "\n".join(lines))

@@ -29,6 +29,7 @@ myst_update_mathjax = False
 html_math_renderer = "mathml"
 
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_validation_checks: set[str] = set()

@@ -8,11 +8,13 @@ from docutils.utils.math import latex2mathml
 from sphinx.application import Sphinx
 
 _SIZES = re.compile(r"\\[bB]igg?[lr]?(?![a-zA-Z])")
+_TEXT = re.compile(r"\\text\{[^}]*\}")
 
 
 def to_mathml(formula: str, as_block: bool) -> str:
     """Return a formula of LaTeX as MathML; commands that docutils does not know are replaced by those it knows."""
     known = _SIZES.sub("", formula).replace(r"\texttt", r"\text")
+    known = _TEXT.sub(lambda text: text[0].replace(r"\_", "_"), known)
     return latex2mathml.tex2mathml(known, as_block=as_block)  # type: ignore[no-any-return]
 
 

@@ -5,7 +5,7 @@ PARAMETERS = """
     ----------
     method : str
         How to train: "cvx" samples hidden neurons and finds the optimal read-out; "sg" trains all layers by surrogate
-        gradients; "sg-cvx", "sg-sg", "cvx-sg" are one after the other; "r", "r-cvx" are reservoirs.
+        gradients; "sg-cvx", "sg-sg" and "cvx-sg" have two stages; "r", "r-cvx" are reservoirs.
     hidden : tuple of int, optional
         Widths of the hidden layers of one subnetwork, instead of ``n_neurons``.
     n_subnetworks : int, optional
