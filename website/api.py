@@ -137,4 +137,5 @@ def class_members(kind: type) -> list[str]:
 def _is_described(member: Any) -> bool:
     if isinstance(member, (classmethod, staticmethod)):
         member = member.__func__
+    member = getattr(member, "fn", member)  # methods that scikit-learn shows on some conditions only
     return (isinstance(member, property) or inspect.isfunction(member)) and bool(member.__doc__)
