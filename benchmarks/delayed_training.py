@@ -198,7 +198,9 @@ class DelayedNetwork(nn.Module):
             spikes = _Spike.apply(self.second(self.second.shift(spikes)), self.steepness)  # type: ignore[no-untyped-call]
         n_samples, n_steps, n_neurons = spikes.shape
         # Windows of equal length: the numbers of steps and windows are such.
-        counts = spikes.view(n_samples, self.n_windows, n_steps // self.n_windows, n_neurons).sum(2, dtype=torch.float32)
+        counts = spikes.view(n_samples, self.n_windows, n_steps // self.n_windows, n_neurons).sum(
+            2, dtype=torch.float32
+        )
         features = self.norm(counts.flatten(1) * (self.n_windows / n_steps))
         if self.training and self.dropout > 0:
             kept = torch.rand(n_samples, 1, n_neurons, device=features.device) >= self.dropout
@@ -231,7 +233,8 @@ class DelayedNetwork(nn.Module):
         Window w of neuron i is row ``i * n_windows + w``, as in the read-outs of the library.
         """
         mean, variance = self.norm.running_mean, self.norm.running_var
-        assert mean is not None and variance is not None
+        assert mean is not None
+        assert variance is not None
         weight = self.weight.detach().double() / (variance.double() + self.norm.eps).sqrt()[:, None]
         intercept = self.intercept.detach().double() - mean.double() @ weight
         return weight.view(self.n_windows, -1, weight.shape[1]).transpose(0, 1).flatten(0, 1), intercept

@@ -2,12 +2,12 @@
 
 Cases are MNIST in 2, 14, 28 and 56 steps with 6,000 training images, with one hidden layer (L = 2) or two (L = 3), and
 S-MNIST, one pixel per step, with 54,000 training images and at most 1,000 neurons. Taps, sizes, initial weights and
-training are drawn at random, the same number of times for each case. Each draw is trained for a few epochs, the best of
-them for all epochs, and validation data choose one, which is trained with three seeds and tested once each (SG). On MNIST
-in few steps, a second training with a fifth of the learning rate on 6,000 further images follows (SG-SG). The neurons
-of SG also get a certified ridge read-out, alone (SG-CVX) and joined by sampled neurons. What is measured is kept as one
-JSON object a line in ``results/records_surrogate.jsonl``; a run that was interrupted, or whose time is over, goes on
-where it stopped.
+options of training are drawn at random, the same number of times for each case of MNIST in few steps. Each draw is
+trained for a few epochs, the best of them for all epochs, and validation data choose one. That setting is trained with
+three seeds and tested once each (SG). Where there are further training images, a second training on these with a fifth
+of the learning rate follows (SG-SG). The neurons of SG also get a certified ridge read-out, alone (SG-CVX) and joined
+by sampled neurons. What is measured is kept as one JSON object a line in ``results/records_surrogate.jsonl``; a run
+that was interrupted, or whose time is over, goes on where it stopped.
 """
 
 import argparse
@@ -44,6 +44,7 @@ RECORDS = Path(__file__).parent / "results" / "records_surrogate.jsonl"
 SEEDS = (0, 1, 2)
 TOLERANCE = 1e-6
 STRENGTHS = tuple(10.0**exponent for exponent in np.arange(-2.0, -6.1, -0.5))
+SCORES = ("first 2,000", "all 10,000")
 METHODS = ("SG", "SG-SG", "SG-CVX", "SG-CVX, joined")
 
 
@@ -271,17 +272,15 @@ class Bench:
     def fit(self, setting: Setting, epochs: int, seed: int) -> tuple[DelayedNetwork, TrainingResult]:
         """A trained network."""
         network = build(self.case, self.task, setting, seed, self.device)
-        options = TrainingOptions(
-            epochs,
-            self.case.effort.batch_size,
-            setting.learning_rate,
-            setting.weight_decay,
-            setting.steepness,
-            setting.dropout,
-            child_seed(seed, "records", "batches") % 2**31,
-        )
         validation = self.val.inputs, self.val.labels
+        options = self.options(setting, epochs, child_seed(seed, "records", "batches"))
         return network, train(network, self.train.inputs, self.train.labels, validation, options)
+
+    def options(self, setting: Setting, epochs: int, seed: int) -> TrainingOptions:
+        """How a network with a setting is trained."""
+        names = ("learning_rate", "weight_decay", "steepness", "dropout")
+        chosen = {name: getattr(setting, name) for name in names}
+        return TrainingOptions(epochs, self.case.effort.batch_size, **chosen, seed=seed % 2**31)
 
     def methods(self) -> tuple[str, ...]:
         """The methods of this case."""
@@ -332,20 +331,10 @@ class Bench:
                     seconds=time.perf_counter() - begin + result.seconds,
                 )
         if "SG-SG" in self.methods() and "SG-SG" not in done:
-            more, second_val = self.task.finetune, self.task.finetune_val
-            assert more is not None and second_val is not None
-            data, val = Data.of(more, self.device), Data.of(second_val, self.device)
-            slower = replace(setting, learning_rate=setting.learning_rate / 5)
-            options = TrainingOptions(
-                epochs,
-                self.case.effort.batch_size,
-                slower.learning_rate,
-                slower.weight_decay,
-                slower.steepness,
-                slower.dropout,
-                child_seed(seed, "records", "second batches") % 2**31,
-            )
-            again = train(network, data.inputs, data.labels, (val.inputs, val.labels), options)
+            data, val = (Data.of(own, self.device) for own in (self.task.finetune, self.task.finetune_val))
+            options = self.options(setting, epochs, child_seed(seed, "records", "second batches"))
+            slower = replace(options, learning_rate=options.learning_rate / 5)
+            again = train(network, data.inputs, data.labels, (val.inputs, val.labels), slower)
             keep("SG-SG", network.witnesses().to(self.device), *network.readout(), **asdict(again))
 
     def features(self, witnesses: WitnessSet, inputs: Tensor) -> Tensor:
@@ -412,9 +401,6 @@ def render(path: Path) -> None:
     for own in records:
         if own["kind"] == "test" and (own["seed"], own["method"]) == (0, "SG"):
             console.print(f"{own['case']}: {_setting_of(own)}")
-
-
-SCORES = ("first 2,000", "all 10,000")
 
 
 def _mean(values: Sequence[float]) -> str:

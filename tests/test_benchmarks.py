@@ -128,4 +128,3 @@ def test_the_echo_state_network_is_that_of_the_leaderboard():
     costs = model.costs()
     assert (costs["bytes"], round(costs["connection_sparsity"], 3)) == (281_248, 0.876)
     assert len(model.forecast(5)) == 5
-
