@@ -113,8 +113,7 @@ def mnist(n_steps: int) -> Callable[[], Task]:
 
 def patch(rows: int, columns: int) -> dict[str, Any]:
     """Taps on a part of the image, of pixels read one after the other."""
-    longest = 28 * (rows - 1) + columns - 1
-    return {"geometry": "box", "box": (rows, columns, 1), "period": 28, "fan_in": None, "max_delay": longest}
+    return {"geometry": "box", "box": (rows, columns, 1), "period": 28, "fan_in": None, "max_delay": 28 * rows - 1}
 
 
 SCATTERED: dict[str, Any] = {"fan_in": 50, "max_delay": 279}
@@ -199,17 +198,22 @@ def build(case: Case, task: Task, setting: Setting, seed: int, device: str) -> D
     """A network that is not trained yet."""
     own_seed = child_seed(seed, "records", "surrogate")
     width = setting.lower or setting.neurons
-    groups: list[HiddenLayer] = []
-    for number, (share, taps) in enumerate(case.taps[setting.taps]):
-        more = {"weights": setting.weights, "seed": child_seed(own_seed, "group", number)}
-        drawn = delayed_witnesses(task.train.inputs[:2000], (round(share * width),), **{**taps, **more})
-        (layer,) = drawn.layers
-        if "period" in taps:  # patches at different places fire at different times, and are the same patch otherwise
-            layer = replace(layer, delay=layer.delay - layer.delay.amin(1, keepdim=True))
-        groups.append(layer)
+    groups = [
+        group_of(round(share * width), task.train.inputs[:2000], setting.weights, taps, child_seed(own_seed, number))
+        for number, (share, taps) in enumerate(case.taps[setting.taps])
+    ]
     second = second_layer(setting, task.train.inputs.shape[1], own_seed) if setting.lower else None
     inputs = torch.from_numpy(task.train.inputs[:256]).to(device)
     return DelayedNetwork(groups, inputs, task.n_classes["label"], case.n_windows, second, own_seed % 2**31)
+
+
+def group_of(n_neurons: int, inputs: Any, weights: str, taps: Mapping[str, Any], seed: int) -> HiddenLayer:
+    """Neurons of one kind, not trained yet."""
+    (layer,) = delayed_witnesses(inputs, (n_neurons,), **{**taps, "weights": weights, "seed": seed}).layers
+    if "period" not in taps:
+        return layer
+    # Patches at different places are the same patch at different times.
+    return replace(layer, delay=layer.delay - layer.delay.amin(1, keepdim=True))
 
 
 def second_layer(setting: Setting, n_steps: int, seed: int) -> LIFLayer:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.delayed_training import DelayedNetwork, TrainingOptions, train
+from benchmarks.delayed_training import DelayedNetwork, TrainedLayer, TrainingOptions, train
 from benchmarks.echo_state import LEADERBOARD, EchoStateNetwork
 from benchmarks.forecasting import Forecaster, Settings
 from benchmarks.lines import add_line, read_lines
-from benchmarks.records_surrogate import METHODS, Bench, Case, Effort, build, draw_settings
+from benchmarks.records_surrogate import METHODS, Bench, Case, Effort, build, draw_settings, group_of, patch
 from cvxsnn.data.tasks import digits_seq, mackey_glass, smape
 from cvxsnn.witnesses import delayed_witnesses
 
@@ -90,6 +90,16 @@ def test_layers_with_a_leak_are_not_trained_as_if_they_had_none():
     (layer,) = delayed_witnesses(inputs, (4,), fan_in=2, decay=0.5).layers
     with pytest.raises(ValueError, match="without leak"):
         DelayedNetwork([layer], inputs, 2)
+
+
+def test_patches_are_parts_of_an_image_that_is_read_pixel_by_pixel():
+    inputs = np.random.default_rng(0).normal(size=(20, 784, 1)).astype(np.float32)
+    layer = TrainedLayer(group_of(8, inputs, "gaussian", patch(3, 4), seed=0))
+    assert sorted(layer.delay.tolist()) == [28 * row + column for row in range(3) for column in range(4)]
+    assert layer.mask is None
+    read = layer.read(torch.from_numpy(inputs))
+    assert read[2, 100].tolist() == [float(inputs[2, 100 - delay, 0]) for delay in layer.delay.tolist()]
+    assert read[2, 10][layer.delay > 10].abs().max() == 0
 
 
 def test_forecasts_of_integrators_are_certified_and_good():
