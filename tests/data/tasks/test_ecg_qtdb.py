@@ -55,7 +55,7 @@ def test_another_file_is_refused(folder):
 
 
 def test_validation_cannot_take_all_recordings(folder):
-    with pytest.raises(InvalidInputError, match="n_val below 12"):
+    with pytest.raises(InvalidInputError, match="n_val below n_runs and n_runs at most 12"):
         ecg_qtdb(n_val=12, directory=folder)
 
 

@@ -74,7 +74,8 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
     columns = list(dict.fromkeys(cell.column for cell in summary.cells))
     texts: dict[tuple[str, str], str] = {}
     for cell, found in zip(experiment.cells, summary.cells, strict=True):
-        texts[cell.row, cell.column] = _short_text(found) if summary.kind == "figure" else _long_text(cell, found)
+        text = _short_text(found) if summary.kind == "figure" else _long_text(cell, found, experiment.digits)
+        texts[cell.row, cell.column] = text
     table = _table(("", *columns), [[row, *(texts.get((row, column), "") for column in columns)] for row in rows])
     command = f"`cvxsnn reproduce {experiment.reference} --scale {summary.scale}`"
     parts = [
@@ -125,18 +126,18 @@ def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
         return f"Means of {summary.quantity} over seeds; bands are one sample standard deviation either way."
     legend = f"Mean ± sample standard deviation over seeds of {summary.quantity}"
     if any(cell.paper is not None for cell in summary.cells):
-        legend += ", the paper's number in brackets, the verdict"
+        legend += f", {experiment.compared_with} in brackets, the verdict"
     if any(len(cell.methods) > 1 for cell in experiment.cells):
         legend += ", and where validation data choose among methods, the one they chose"
     return f"{legend}."
 
 
-def _long_text(cell: Cell, found: CellSummary) -> str:
-    text = format_number(found.mean, found.metric)
+def _long_text(cell: Cell, found: CellSummary, digits: int) -> str:
+    text = format_number(found.mean, found.metric, digits)
     if found.spread is not None:
-        text += f" ± {format_number(found.spread, found.metric)}"
+        text += f" ± {format_number(found.spread, found.metric, digits)}"
     if found.paper is not None:
-        text += f" ({format_number(found.paper, found.metric)}) {found.verdict}"
+        text += f" ({format_number(found.paper, found.metric, digits)}) {found.verdict}"
     if found.reason and found.reason != _NO_PAPER:
         text += f": {found.reason}"
     return f"{text}, {' or '.join(found.methods)}" if len(cell.methods) > 1 and found.methods else text
