@@ -19,7 +19,9 @@ from cvxsnn import LIFLayer
 from cvxsnn.neurons import HiddenLayer
 from cvxsnn.witnesses import Provenance, WitnessSet, join_witnesses, single_out
 
-_N_CALIBRATION = 256
+_N_CALIBRATION, _N_MEMBRANES = 256, 4096
+"""Training sequences, and membranes of these, that thresholds are taken from."""
+
 _EVALUATION_ELEMENTS = 2**28
 """Membranes that are held at once when a network is scored."""
 
@@ -60,8 +62,9 @@ class TrainedLayer(nn.Module):
         self.layer = layer
         flat = layer.delay[0].long() * layer.n_inputs + layer.source[0].long()
         taps, place = torch.unique(flat, return_inverse=True)
-        weight = torch.zeros(len(taps), layer.width).scatter_add_(0, place, layer.weight[0].float())
-        is_read = torch.zeros(weight.shape, dtype=torch.bool).scatter_(0, place, True)
+        weight = torch.zeros(len(taps), layer.width, device=taps.device)
+        weight.scatter_add_(0, place, layer.weight[0].float())
+        is_read = torch.zeros(weight.shape, dtype=torch.bool, device=taps.device).scatter_(0, place, True)
         self.weight, self.bias = nn.Parameter(weight), nn.Parameter(layer.bias[0].float().clone())
         self.register_buffer("source", taps % layer.n_inputs)
         self.register_buffer("delay", taps // layer.n_inputs)
@@ -72,13 +75,20 @@ class TrainedLayer(nn.Module):
 
     def read(self, values: Tensor) -> Tensor:
         """What the taps read, (n_samples, n_steps, n_taps), of values (n_samples, n_steps, n_inputs); no gradients."""
+        places = self._places(values)
+        return self._lift(values).index_select(1, places.flatten()).view(len(values), *places.shape)
+
+    def _lift(self, values: Tensor) -> Tensor:
+        """Values with zeros before them, one row for each sequence."""
+        return pad(values, (0, 0, self._delays[-1], 0)).flatten(1)
+
+    def _places(self, values: Tensor) -> Tensor:
+        """Where in such a row each tap reads at each step, (n_steps, n_taps)."""
         n_steps, n_inputs = values.shape[1:]
-        before = self._delays[-1]
         if self._where is None:
-            step = torch.arange(n_steps, device=values.device)[:, None] + before - self.delay
-            self._where = (step * n_inputs + self.source).flatten()
-        lifted = pad(values, (0, 0, before, 0)).flatten(1)
-        return lifted.index_select(1, self._where).view(len(values), n_steps, -1)
+            step = torch.arange(n_steps, device=values.device)[:, None] + self._delays[-1] - self.delay
+            self._where = step * n_inputs + self.source
+        return self._where
 
     def shift(self, spikes: Tensor) -> Tensor:
         """The same of spikes, with gradients, if every delay reads all neurons."""
@@ -91,15 +101,25 @@ class TrainedLayer(nn.Module):
         return linear(taps, weight.T, self.bias)
 
     @torch.no_grad()
-    def scale(self, taps: Tensor, quantile: Tensor | None = None) -> None:
-        """Scale weights so that membranes have unit spread, and set thresholds to quantiles if these are given."""
-        membranes = self(taps).flatten(0, 1)
+    def take_differences(self, inputs: Tensor, generator: torch.Generator) -> None:
+        """Set weights to what the taps read in one training sequence less that in another, at one step."""
+        n_neurons = self.bias.numel()
+        one, other = torch.randint(len(inputs), (2, n_neurons), generator=generator).to(inputs.device)
+        step = torch.randint(inputs.shape[1], (n_neurons,), generator=generator).to(inputs.device)
+        lifted, where = self._lift(inputs), self._places(inputs)[step]
+        difference = (lifted[one[:, None], where] - lifted[other[:, None], where]).T
+        self.weight.copy_(difference if self.mask is None else difference * self.mask)
+
+    @torch.no_grad()
+    def calibrate(self, taps: Tensor, generator: torch.Generator) -> None:
+        """Set thresholds to random quantiles of the membranes, and scale these to unit spread."""
+        rows = torch.randint(taps.shape[0] * taps.shape[1], (_N_MEMBRANES,), generator=generator).to(taps.device)
+        membranes = self(taps.flatten(0, 1)[rows])
+        rank = (_N_MEMBRANES * (0.05 + 0.9 * torch.rand(self.bias.numel(), generator=generator))).long()
+        level = membranes.sort(0).values.gather(0, rank.to(taps.device)[None])[0]
         spread = membranes.std(0).clamp(min=1e-6)
-        if quantile is not None:
-            rank = (quantile * (len(membranes) - 1)).long()
-            self.bias -= membranes.sort(0).values.gather(0, rank[None])[0]
+        self.bias.copy_((self.bias - level) / spread)
         self.weight /= spread
-        self.bias /= spread
 
     def freeze(self) -> LIFLayer:
         """The layer as it is now, with exact spikes."""
@@ -148,9 +168,12 @@ class DelayedNetwork(nn.Module):
     n_windows : int
         The number of windows.
     second : HiddenLayer, optional
-        The second hidden layer; its thresholds are set to quantiles of its membranes.
+        The second hidden layer.
+    weights : "gaussian" or "differences"
+        Whether the first layer keeps its weights, or takes differences of training sequences instead. The thresholds
+        of both layers are set to random quantiles of the membranes.
     seed : int
-        Of the read-out and the quantiles.
+        Of the read-out, the quantiles and the differences.
     """
 
     def __init__(
@@ -160,21 +183,22 @@ class DelayedNetwork(nn.Module):
         n_classes: int,
         n_windows: int = 1,
         second: HiddenLayer | None = None,
+        weights: str = "gaussian",
         seed: int = 0,
     ) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
-        inputs = inputs[:_N_CALIBRATION]
-        self.groups = nn.ModuleList(TrainedLayer(layer) for layer in groups).to(inputs.device)
+        self.groups = nn.ModuleList(TrainedLayer(layer.to(inputs.device)) for layer in groups)
         for group in self.groups:
-            group.scale(group.read(inputs))  # type: ignore[operator]
-        self.second = None if second is None else TrainedLayer(second).to(inputs.device)
+            if weights == "differences":
+                group.take_differences(inputs, generator)  # type: ignore[operator]
+            group.calibrate(group.read(inputs[:_N_CALIBRATION]), generator)  # type: ignore[operator]
+        self.second = None if second is None else TrainedLayer(second.to(inputs.device))
         self.n_windows, self.steepness, self.dropout = n_windows, 1.0, 0.0
         n_neurons = sum(layer.width for layer in groups)
         if self.second is not None and second is not None:
-            quantile = 0.05 + 0.9 * torch.rand(second.width, generator=generator)
             with torch.no_grad():
-                self.second.scale(self.second.shift(self.first(inputs)), quantile.to(inputs.device))
+                self.second.calibrate(self.second.shift(self.first(inputs[:_N_CALIBRATION])), generator)
             n_neurons = second.width
         # Rates differ little between sequences, so they are standardised before they are read.
         self.norm = nn.BatchNorm1d(n_windows * n_neurons, affine=False, device=inputs.device)

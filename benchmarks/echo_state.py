@@ -135,7 +135,11 @@ class EchoStateNetwork:
 
 @lru_cache(maxsize=4)
 def _recurrence(size: int, density: float, seed: int) -> Any:
-    """Recurrent weights of spectral radius one, or what the published code takes for it: the first eigenvalue."""
+    """Recurrent weights of spectral radius one, or what the published code takes for it: the first eigenvalue.
+
+    If the first is nearly zero, as in networks with few weights, it is the largest.
+    """
     rng = child_generator(seed, "echo state", "recurrence")
     weights = np.where(rng.random((size, size)) <= density, rng.normal(size=(size, size)), 0.0)
-    return weights / np.abs(np.linalg.eigvals(weights)[0])
+    sizes = np.abs(np.linalg.eigvals(weights))
+    return weights / (sizes[0] if sizes[0] > 1e-3 * sizes.max() else sizes.max())

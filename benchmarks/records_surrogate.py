@@ -199,32 +199,33 @@ def build(case: Case, task: Task, setting: Setting, seed: int, device: str) -> D
     own_seed = child_seed(seed, "records", "surrogate")
     width = setting.lower or setting.neurons
     groups = [
-        group_of(round(share * width), task.train.inputs[:2000], setting.weights, taps, child_seed(own_seed, number))
+        group_of(round(share * width), task.train.inputs, taps, child_seed(own_seed, number))
         for number, (share, taps) in enumerate(case.taps[setting.taps])
     ]
-    second = second_layer(setting, task.train.inputs.shape[1], own_seed) if setting.lower else None
-    inputs = torch.from_numpy(task.train.inputs[:256]).to(device)
-    return DelayedNetwork(groups, inputs, task.n_classes["label"], case.n_windows, second, own_seed % 2**31)
+    inputs = torch.from_numpy(task.train.inputs[:2000]).to(device)
+    second = second_layer(setting, inputs.shape[1], own_seed, device) if setting.lower else None
+    n_classes, seed = task.n_classes["label"], own_seed % 2**31
+    return DelayedNetwork(groups, inputs, n_classes, case.n_windows, second, setting.weights, seed)
 
 
-def group_of(n_neurons: int, inputs: Any, weights: str, taps: Mapping[str, Any], seed: int) -> HiddenLayer:
-    """Neurons of one kind, not trained yet."""
-    (layer,) = delayed_witnesses(inputs, (n_neurons,), **{**taps, "weights": weights, "seed": seed}).layers
+def group_of(n_neurons: int, inputs: Any, taps: Mapping[str, Any], seed: int) -> HiddenLayer:
+    """Neurons of one kind, with random weights."""
+    (layer,) = delayed_witnesses(inputs[:1], (n_neurons,), **taps, quantiles=None, seed=seed).layers
     if "period" not in taps:
         return layer
     # Patches at different places are the same patch at different times.
     return replace(layer, delay=layer.delay - layer.delay.amin(1, keepdim=True))
 
 
-def second_layer(setting: Setting, n_steps: int, seed: int) -> LIFLayer:
+def second_layer(setting: Setting, n_steps: int, seed: int, device: str) -> LIFLayer:
     """Neurons that read all those below, at several delays."""
-    delays = torch.arange(min(setting.n_delays, n_steps)) * max(1, n_steps // 8)
+    delays = torch.arange(min(setting.n_delays, n_steps), device=device) * max(1, n_steps // 8)
     shape = (1, len(delays) * setting.lower, setting.neurons)
-    normal = child_generator(seed, "second").standard_normal(shape) / math.sqrt(shape[1])
-    source = torch.arange(setting.lower).repeat(len(delays))[None, :, None].expand(shape)
+    normal = child_generator(seed, "second").standard_normal(shape, dtype=np.float32) / math.sqrt(shape[1])
+    source = torch.arange(setting.lower, device=device).repeat(len(delays))[None, :, None].expand(shape)
     delay = delays.repeat_interleave(setting.lower)[None, :, None].expand(shape)
     taps = {"source": source.int().contiguous(), "delay": delay.int().contiguous(), "n_sources": setting.lower}
-    return LIFLayer(torch.from_numpy(normal).float(), bias=0.0, decay=0.0, threshold=0.0, **taps)
+    return LIFLayer(torch.from_numpy(normal).float().to(device), bias=0.0, decay=0.0, threshold=0.0, **taps)
 
 
 class Bench:

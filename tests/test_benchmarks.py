@@ -94,7 +94,7 @@ def test_layers_with_a_leak_are_not_trained_as_if_they_had_none():
 
 def test_patches_are_parts_of_an_image_that_is_read_pixel_by_pixel():
     inputs = np.random.default_rng(0).normal(size=(20, 784, 1)).astype(np.float32)
-    layer = TrainedLayer(group_of(8, inputs, "gaussian", patch(3, 4), seed=0))
+    layer = TrainedLayer(group_of(8, inputs, patch(3, 4), seed=0))
     assert sorted(layer.delay.tolist()) == [28 * row + column for row in range(3) for column in range(4)]
     assert layer.mask is None
     read = layer.read(torch.from_numpy(inputs))
