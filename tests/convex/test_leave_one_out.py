@@ -190,3 +190,12 @@ def test_scores_without_a_fold_are_those_of_a_fit_without_it(n_atoms, intercept)
         (fitted,) = solve_path(problem.take_rows(kept), [0.0], l2_strengths=[0.01 / share], tol=1e-10)
         expected = problem.dictionary.columns()[left] @ fitted.coef + fitted.intercept
         assert torch.allclose(scores[left], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_an_inverse_for_each_strength_gives_the_scores_of_one_eigendecomposition(monkeypatch, intercept):
+    problem = draw(3, 30, 50, intercept=intercept, row_weight=torch.linspace(0, 1, 30))
+    expected = MODULE.ridge_scores(problem, MANY)
+    monkeypatch.setattr(MODULE, "_MANY_ROWS", 0)
+    monkeypatch.setattr(MODULE, "_Spectrum", None)
+    assert torch.allclose(MODULE.ridge_scores(problem, MANY), expected, rtol=1e-9, atol=1e-9)
