@@ -62,7 +62,9 @@ timeout_multiplier = 4.0
 
 _QUICKLY = '''
 
-# A failure is all that is asked: examples are not shrunk, and short tests run first.
+# A failure is all that is asked: examples are not shrunk, short tests run first, and what was imported is not searched
+# for garbage.
+import gc
 import json
 from pathlib import Path
 
@@ -76,6 +78,7 @@ STATISTICS = Path(__file__).parents[1] / "mutmut-stats.json"
 
 
 def pytest_collection_modifyitems(items):
+    gc.freeze()
     if STATISTICS.exists():
         seconds = json.loads(STATISTICS.read_text())["duration_by_test"]
         items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
