@@ -128,11 +128,18 @@ def test_small_and_large_products_shared_or_separate_inputs_are_the_same_sums(n_
 def test_float32_is_enough_up_to_its_mantissa_and_float64_up_to_its_own():
     assert product_dtype(2.0**14, 2.0**10) == torch.float32
     assert product_dtype(2.0**14 + 1, 2.0**10) == torch.float64
-    assert product_dtype(2.0**43, 2.0**10) == torch.float64
+    assert product_dtype(2.0**53 - 1, 1.0) == torch.float64
+    for levels in (2.0**53, 2.0**53 + 2):  # 2**53 + 1 would be rounded to 2**53
+        with pytest.raises(InvalidInputError, match=r"got 54 bits: scale the inputs down by 2\*\*1 or more"):
+            product_dtype(levels, 1.0)
+
+
+def test_levels_beyond_float32_are_counted_exactly():
+    assert weight_levels(torch.tensor([[[2.0**24], [1.0]]]), bits=26) == 2**24 + 1
 
 
 def test_sums_beyond_float64_are_refused_with_the_power_of_two_to_scale_by():
-    with pytest.raises(InvalidInputError, match=r"fit into 53 bits.*got 56 bits: scale the inputs down by 2\*\*3"):
+    with pytest.raises(InvalidInputError, match=r"fit into 53 bits.*got 57 bits: scale the inputs down by 2\*\*4"):
         product_dtype(2.0**26, 2.0**30)
     with pytest.raises(InvalidInputError, match=r"fit into 53 bits.*got 1100 bits: scale the inputs down by 2\*\*1047"):
         product_dtype(2.0**26, math.inf)
