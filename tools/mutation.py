@@ -28,7 +28,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "neurons/exact": ("neurons/test_exact.py", "neurons/test_rollout.py"),
     "neurons/layer": ("neurons",),
     "neurons/lif": ("neurons/test_lif.py", "neurons/test_layer.py", "neurons/test_rollout.py"),
-    "neurons/registry": ("neurons/test_registry.py",),
+    "neurons/registry": ("neurons/test_registry.py", "neurons/test_surrogate.py"),
     "neurons/rollout": ("neurons/test_rollout.py", "neurons/test_taps.py", "neurons/test_lif.py"),
     "neurons/surrogate": ("neurons/test_surrogate.py",),
     "neurons/taps": ("neurons/test_taps.py",),
