@@ -60,7 +60,7 @@ timeout_constant = 5.0
 timeout_multiplier = 4.0
 """
 
-_QUICKLY = '''
+_QUICKLY = """
 
 # A failure is all that is asked: examples are not shrunk, short tests run first, and what was imported is not searched
 # for garbage.
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(items):
     if STATISTICS.exists():
         seconds = json.loads(STATISTICS.read_text())["duration_by_test"]
         items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
-'''
+"""
 """The end of conftest.py in the copy."""
 
 _MEMORY = 12 << 30
@@ -112,7 +112,7 @@ def main() -> int:
 
 
 def mutate(module: str, sample: int | None, again: bool) -> tuple[int, dict[str, str], list[str]]:
-    """Return the number of changes, what became of those tried, and those that no test noticed as differences of text."""
+    """Return the number of changes, what became of those tried, and the differences that no test noticed."""
     copy = COPIES / module.replace("/", "-")
     record = copy.with_suffix(".json")
     shutil.rmtree(copy, ignore_errors=True)
@@ -133,7 +133,9 @@ def mutate(module: str, sample: int | None, again: bool) -> tuple[int, dict[str,
         ).stdout
 
     mutmut("run", "no such change", check=False)  # writes the changes and times the tests, and tries nothing
-    changes = list(json.loads((copy / "mutants" / "src" / "cvxsnn" / f"{module}.py.meta").read_text())["exit_code_by_key"])
+    changes = list(
+        json.loads((copy / "mutants" / "src" / "cvxsnn" / f"{module}.py.meta").read_text())["exit_code_by_key"]
+    )
     tried = changes
     if again:
         tried = [change for change, outcome in json.loads(record.read_text()).items() if outcome not in _NOTICED]

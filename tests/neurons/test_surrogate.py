@@ -177,7 +177,9 @@ def test_each_subnetwork_has_its_own_steepness():
         torch.testing.assert_close(found[k], gradients(alone(block), [alone.weight])[0][k], rtol=0, atol=ROUNDING)
 
 
-@pytest.mark.parametrize(("n_sources", "delay", "reads_taps"), [(5, 3, True), (3, 0, True), (2, 0, False), (1, 1, False)])
+@pytest.mark.parametrize(
+    ("n_sources", "delay", "reads_taps"), [(5, 3, True), (3, 0, True), (2, 0, False), (1, 1, False)]
+)
 def test_few_taps_among_many_delayed_inputs_are_read_one_by_one(monkeypatch, n_sources, delay, reads_taps):
     calls = []
     monkeypatch.setattr(surrogate, "read_taps", lambda *given: calls.append(given) or read_taps(*given))

@@ -24,7 +24,7 @@ from .losses import Squared
 from .problem import ConvexProblem
 from .solve import RegularizationPath, Solution
 from .solvers.active_set import column_means, gram_bytes, row_products, weighted_gram
-from .solvers.quadratic import cholesky
+from .solvers.quadratic import factorise
 from .validation import Validation, row_hits, row_losses
 
 _CERTAIN = 1e-12
@@ -269,7 +269,10 @@ class _Leverages:
             return torch.zeros_like(self._problem.row_weight)
         matrix = self._gram[atoms][:, atoms]
         matrix.diagonal().add_(ridge)
-        factor = cholesky(matrix)
+        factor = factorise(matrix)
+        if factor is None or not bool(torch.isfinite(factor).all()):
+            # Squares of the columns overflow: take it that the fit follows every row.
+            return 1 / self._problem.row_weight.clamp_min(_SMALLEST)
         forms = [
             torch.linalg.solve_triangular(factor, block.T, upper=False).square().sum(0)
             for block in _centred_rows(self._problem, atoms)

@@ -37,10 +37,6 @@ class ConvergenceError(CvxsnnError, RuntimeError):
     """A solve stopped before its certificate reached the tolerance, and ``strict=True`` asked for an error."""
 
 
-class FactorisationError(CvxsnnError, ArithmeticError):
-    """A matrix that should be positive semidefinite is not."""
-
-
 class RealisationError(CvxsnnError, ArithmeticError):
     """A witness does not produce its pattern: the arithmetic behind an enumeration is wrong."""
 

@@ -38,7 +38,7 @@ MAX_TENSORS = 2**14
 """Tensors of a file."""
 
 SMALL_FILE_BYTES = 2**22
-"""Files up to this size are read at once: safetensors loses 64 bytes with each tensor that it reads from an open file."""
+"""Files up to this size are read at once: safetensors loses 64 bytes with each tensor that it reads one by one."""
 
 _FORMAT = "cvxsnn"
 
