@@ -15,8 +15,10 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -128,9 +130,24 @@ def mutate(module: str, sample: int | None, again: bool) -> tuple[int, dict[str,
 
     def mutmut(*arguments: str, check: bool = True) -> str:
         command = [sys.executable, "-m", "mutmut", *arguments]
-        return subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, text=True, check=check, preexec_fn=_limit_memory
-        ).stdout
+        with (copy / "output").open("w+") as output:  # no pipe: a process that a test leaves behind would keep it open
+            process = subprocess.Popen(
+                command,
+                cwd=copy,
+                env=environment,
+                stdout=output,
+                stderr=output,
+                preexec_fn=_limit_memory,
+                start_new_session=True,
+            )
+            status = process.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            output.seek(0)
+            text = output.read()
+        if check and status:
+            raise RuntimeError(f"mutmut {arguments[0]} ended with {status}: {text[-4000:]}")
+        return text
 
     mutmut("run", "no such change", check=False)  # writes the changes and times the tests, and tries nothing
     changes = list(

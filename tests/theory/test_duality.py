@@ -47,7 +47,7 @@ def test_network_convex_program_and_dual_have_one_value(kind, width, n_outputs):
     assert max(abs(found.nonconvex - found.convex), abs(found.convex - found.dual)) <= STRONG_DUALITY * found.convex
     assert found.solution.certificate.scope == "complete"
     assert len(found.solution.support) > 0
-    assert found.network.layers[-1].width == width
+    assert found.network.layers[-1].width == (width + 1 if kind == "recurrent" else width)
     assert "over all witnesses" in str(found)
 
 
