@@ -288,6 +288,19 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, place):
     assert sorted(os.listdir(tmp_path)) == ["blocker", "folder"]
 
 
+def test_an_interrupt_after_the_file_is_in_place_is_an_interrupt(tmp_path, monkeypatch):
+    def replace_and_stop(*names):
+        replace(*names)
+        raise KeyboardInterrupt
+
+    replace = os.replace
+    monkeypatch.setattr(storage.os, "replace", replace_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        storage.write_atomically(tmp_path / "file", b"new")
+    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
 def test_tensors_and_header_come_back_as_they_went(tmp_path):
     big = torch.arange(12.0).reshape(3, 4)
     tensors = {"view": big.T, "part": big[:, 1], "integers": torch.tensor([1, -2]), "none": torch.zeros(0, 3)}
