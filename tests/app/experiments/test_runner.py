@@ -357,6 +357,16 @@ def test_the_runs_of_a_process_that_was_killed_are_taken_over(tmp_path, executed
     assert executed() == sorted(runs)
 
 
+def test_claims_that_a_loss_of_power_left_are_removed(tmp_path, executed):
+    runs, store = tiny_runs(), RecordStore(tmp_path / "paper")
+    run_all(runs, store, n_jobs=1)
+    for name in runs:
+        (store.folder / f".{name}.claim").touch()
+    run_all(runs, store, n_jobs=1)
+    assert executed() == sorted(runs)
+    assert sorted(os.listdir(store.folder)) == sorted(f"{name}.json" for name in runs)
+
+
 def test_a_failure_that_is_tried_again_is_tried_once(tmp_path, executed):
     config = changed("cvx")
     store = RecordStore(tmp_path / "paper")
