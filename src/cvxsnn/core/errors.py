@@ -55,3 +55,11 @@ class OtherDataWarning(UserWarning):
 
 class LossyExchangeWarning(UserWarning):
     """A network was exchanged with ``lossy=True`` and is not exactly the one it was made from."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory is short: of a processor's, torch says so by a plain RuntimeError."""
+    words = ("allocate memory", "bad_alloc", "out of memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(own in str(error) for own in words)
+    )

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from cvxsnn.app.experiments import RecordStore, run_all, runner
+from cvxsnn.app.experiments import RecordStore, run, run_all, runner
 from cvxsnn.app.experiments.experiment import RunConfig, iterate_grid, parse_experiment
 from cvxsnn.app.experiments.metrics import read_metric
 from cvxsnn.app.experiments.run import execute, execute_together
@@ -233,6 +233,22 @@ def test_cells_override_defaults_key_by_key_and_smoke_overrides_both():
     ]
     assert [cell.row for cell in smoke.cells] == ["r", "s"]
     assert all(cell.configs.keys() == {0} and cell.configs[0][0].task["a"] == 3 for cell in smoke.cells)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't allocate memory"), RuntimeError("std::bad_alloc")]
+)
+def test_a_full_memory_is_a_failed_run_and_other_errors_are_not(monkeypatch, error):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(run, "train_many", fail)
+    record = execute(changed("cvx"))
+    assert record["status"] == "failed"
+    assert record["error"] == f"{type(error).__name__}: {error}"
+    error = RuntimeError("a mistake of the library")
+    with pytest.raises(RuntimeError, match="a mistake"):
+        execute(changed("cvx"))
 
 
 def test_an_unknown_task_is_a_failed_run_with_a_sentence():
