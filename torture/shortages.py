@@ -28,7 +28,7 @@ _STORING = ("saves", "checkpoints", "shards", "sweep")
 _NOBODY = 65534
 _NEW_MOUNTS, _PRIVATE = 0x20000, 0x44000  # CLONE_NEWNS; MS_REC | MS_PRIVATE
 _REMOUNT = 32
-_NO_MEMORY = ("MemoryError", "allocate memory", "bad_alloc", "fit into memory")
+_NO_MEMORY = ("MemoryError", "allocate memory", "bad_alloc", "[enforce fail", "fit into memory")
 """What says that there was no memory; torch has sentences of its own."""
 
 
