@@ -90,7 +90,8 @@ def pytest_collection_modifyitems(items):
 _MEMORY = 12 << 30
 """The most bytes that the tests of a change may allocate."""
 
-_NOTICED = ("killed", "timeout", "caught by type check")
+_NOTICED = ("killed", "timeout", "segfault", "suspicious", "caught by type check")
+"""A process that ends in another way than by an exit code, or never, is noticed, too."""
 
 
 def main() -> int:
