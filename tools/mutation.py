@@ -5,6 +5,8 @@
     python tools/mutation.py --sample 60              at most 60 changes of each file, drawn with a fixed seed
     python tools/mutation.py --again core/storage     only the changes that no test noticed last time
 
+Hypothesis draws few examples, but as many as the tests ask for with --again.
+
 The changes are those of mutmut, in a copy of the tree under build/mutation. Words of error messages are not changed.
 docs/testing.md explains the changes that no test can notice.
 """
@@ -76,16 +78,24 @@ settings.register_profile(
     "mutation", settings.get_profile("cvxsnn"), phases=[Phase.explicit, Phase.generate], database=None
 )
 settings.load_profile("mutation")
+EXAMPLES = {examples}
 STATISTICS = Path(__file__).parents[1] / "mutmut-stats.json"
 
 
 def pytest_collection_modifyitems(items):
     gc.freeze()
+    for item in items:
+        own = getattr(item.function, "_hypothesis_internal_use_settings", None)
+        if own is not None:
+            item.function._hypothesis_internal_use_settings = settings(own, max_examples=min(own.max_examples, EXAMPLES))
     if STATISTICS.exists():
         seconds = json.loads(STATISTICS.read_text())["duration_by_test"]
         items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
 """
 """The end of conftest.py in the copy."""
+
+_FEW, _MANY = 15, 10**6
+"""Most examples of a property that are tried with each change."""
 
 _MEMORY = 12 << 30
 """The most bytes that the tests of a change may allocate."""
@@ -125,7 +135,7 @@ def mutate(module: str, sample: int | None, again: bool) -> tuple[int, dict[str,
     settings = _SETTINGS.format(module=module, tests=tests, words=json.dumps(_WORDS))
     (copy / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings)
     with (copy / "tests" / "conftest.py").open("a") as file:
-        file.write(_QUICKLY)
+        file.write(_QUICKLY.replace("{examples}", str(_MANY if again else _FEW)))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)  # the copy is tested, not the original
 
