@@ -87,7 +87,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         own = getattr(item.function, "_hypothesis_internal_use_settings", None)
         if own is not None:
-            item.function._hypothesis_internal_use_settings = settings(own, max_examples=min(own.max_examples, EXAMPLES))
+            fewer = settings(own, max_examples=min(own.max_examples, EXAMPLES))
+            item.function._hypothesis_internal_use_settings = fewer
     if STATISTICS.exists():
         seconds = json.loads(STATISTICS.read_text())["duration_by_test"]
         items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
