@@ -207,9 +207,27 @@ def test_active_atoms_that_depend_on_each_other_have_errors_too() -> None:
     torch.testing.assert_close(path.validation.loss[0], expected[:, 0], rtol=1e-6, atol=0)
 
 
+def test_rows_that_depend_on_each_other_are_inverted_with_the_smallest_ridge(monkeypatch) -> None:
+    problem = draw(3, 30, 5)
+    monkeypatch.setattr(MODULE, "_MANY_ROWS", 0)
+    assert bool(torch.isfinite(MODULE.ridge_scores(problem, [1e-18])).all())
+    ((_, residuals, left),) = MODULE._Inverse(problem).residuals(problem.heads[0].targets, [1e-18])
+    assert bool(torch.isfinite(residuals).all())
+    assert bool((left >= 0).all())
+
+
 def test_columns_whose_squares_overflow_have_errors_that_are_no_exception() -> None:
     columns = torch.tensor([[1e200, 0.0], [0.0, 1.0], [1e200, 1.0], [1.0, 0.0]], dtype=torch.float64)
     problem = ConvexProblem(DenseDictionary(columns), [1.0, 0.0, 1.0, 0.0], "squared", row_weight=[1.0, 1.0, 0.0, 1.0])
     leverages = MODULE._Leverages(problem)
     weighted = problem.row_weight * leverages._quadratic_forms(torch.tensor([0, 1]), 0.0)
     assert weighted.tolist() == pytest.approx([1.0, 1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_an_inverse_for_each_strength_gives_the_scores_of_one_eigendecomposition(monkeypatch, intercept):
+    problem = draw(3, 30, 50, intercept=intercept, row_weight=torch.linspace(0, 1, 30))
+    expected = MODULE.ridge_scores(problem, MANY)
+    monkeypatch.setattr(MODULE, "_MANY_ROWS", 0)
+    monkeypatch.setattr(MODULE, "_Spectrum", None)
+    assert torch.allclose(MODULE.ridge_scores(problem, MANY), expected, rtol=1e-9, atol=1e-9)

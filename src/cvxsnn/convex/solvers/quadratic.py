@@ -345,6 +345,8 @@ def factorise(matrix: Tensor) -> Tensor | None:
     """Return the Cholesky factor of a matrix, with a ridge where rounding leaves it none; None if no ridge helps."""
     factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
+    if not bool(info):  # before the largest entry is looked for, which takes memory of its own
+        return factor
     ridge = torch.finfo(matrix.dtype).eps * float(_largest_entry(matrix))
     for _ in range(_MAX_ATTEMPTS):
         if not bool(info):
