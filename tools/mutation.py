@@ -95,7 +95,7 @@ def pytest_collection_modifyitems(items):
 """
 """The end of conftest.py in the copy."""
 
-_FEW, _MANY = 15, 10**6
+_FEW, _MANY = 5, 10**6
 """Most examples of a property that are tried with each change."""
 
 _MEMORY = 12 << 30
