@@ -56,6 +56,7 @@ _WORDS = [r"raise \w+", r'^\s*f?"[^"]* [^"]* ', r"^\s*reason = ", r"remedy: str 
 _SETTINGS = """
 [tool.mutmut]
 source_paths = ["src"]
+also_copy = ["fuzz"]
 only_mutate = ["src/cvxsnn/{module}.py"]
 do_not_mutate_patterns = {words}
 pytest_add_cli_args_test_selection = {tests}
@@ -130,7 +131,7 @@ def mutate(module: str, sample: int | None, again: bool) -> tuple[int, dict[str,
     copy = COPIES / module.replace("/", "-")
     record = copy.with_suffix(".json")
     shutil.rmtree(copy, ignore_errors=True)
-    for name in ("src", "tests"):
+    for name in ("src", "tests", "fuzz"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     tests = json.dumps([f"tests/{test}" for test in TESTS[module]])
     settings = _SETTINGS.format(module=module, tests=tests, words=json.dumps(_WORDS))
