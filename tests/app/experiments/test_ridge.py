@@ -12,6 +12,7 @@ from cvxsnn.app.experiments.run import execute, ridge_settings
 from cvxsnn.app.experiments.summary import judge
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.tasks import digits_seq
+from cvxsnn.neurons import count_spikes
 
 FAMILY = {"hidden": [48], "geometry": "scattered", "fan_in": 9, "weights": "differences"}
 PARTS = {
@@ -64,6 +65,15 @@ def test_a_refit_sees_the_validation_data_too(choose):
 def test_the_weaker_strength_is_not_chosen_by_its_training_error():
     noisy = run(convex={"l2_ratio": [1e-1, 1e-12]})
     assert noisy.ratio == 1e-1
+
+
+def test_neurons_that_fire_too_often_are_not_read():
+    task = digits_seq(8)
+    every, quiet = run(), run(convex={"max_rate": 0.2})
+    rates = [count_spikes(own.network.layers, task.train.inputs[:512]).double().mean(0) / 8 for own in (every, quiet)]
+    assert rates[0].max() > 0.9
+    assert rates[1].max() <= 0.2
+    assert 0 < len(rates[1]) < len(rates[0])
 
 
 def test_files_with_unknown_keys_are_refused():
