@@ -297,6 +297,25 @@ def test_reading_taps_is_a_product_with_lifted_inputs(seed, is_shared):
     assert not bool(pairs[0][1][layer.weight == 0].any())
 
 
+def test_steps_one_by_one_lose_no_bit_of_weights_inputs_and_the_past():
+    # Exactly, both sums are below zero by one unit in a place that float32 does not have.
+    weight = torch.tensor([[[-(1 + 2.0**-13), -1.0], [1.0, 1.0]]])
+    source = torch.tensor([[[0, 0], [1, 1]]])
+    delay = torch.tensor([[[0, 1], [0, 0]]])
+    layer = LIFLayer(weight, source=source, delay=delay, n_sources=2, decay=0.0)
+    inputs = torch.tensor(
+        [[[1 + 2.0**-16, 1 + 2.0**-13 + 2.0**-16], [256 + 2.0**-16, 0.0], [0.0, 256.0]]], dtype=torch.float64
+    )
+    together = roll_out([layer], inputs, "all")
+    assert not together[0, 0, 0]
+    assert not together[0, 2, 1]
+    stepper = Stepper([layer])
+    state = stepper.start(1)
+    for t in range(3):
+        state, spikes = stepper.step(state, inputs[:, t])
+        assert torch.equal(spikes, together[:, t])
+
+
 @pytest.mark.parametrize("max_delay", [0, 3, 9])
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_the_last_window_is_the_last_row_of_lifted_inputs(max_delay, is_shared):
