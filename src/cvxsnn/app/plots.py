@@ -20,7 +20,8 @@ from ..core.errors import InvalidInputError
 from ..dictionary import DictionaryHealth
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import NEURON_MODELS, HiddenLayer, Stepper, roll_out
+from ..network.tracing import trace
+from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
 from .models import as_the_network_reads, network_of
 
 Estimator = SpikingClassifier | SpikingRegressor
@@ -275,26 +276,13 @@ def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None 
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     left = [0.0] * len(dictionaries)
     for label, colour in (("distinct", "C0"), ("other duplicates", "C1"), ("saturated", "C2"), ("dead", "C7")):
-        widths = [_shares(health)[label] for health in dictionaries.values()]
+        widths = [health.shares[label] for health in dictionaries.values()]
         axes.barh(list(dictionaries), widths, left=left, color=colour, label=label)
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.invert_yaxis()
     axes.set(xlabel="share of witnesses", title="Dictionary health")
     axes.figure.legend(fontsize="small", ncols=4, loc="outside lower center")
     return axes
-
-
-def _shares(health: DictionaryHealth) -> dict[str, float]:
-    # A dead or saturated column is a duplicate of the first of its kind: count it under one name only.
-    constant = health.n_dead + health.n_saturated
-    distinct = health.n_atoms - (health.n_dead > 0) - (health.n_saturated > 0)
-    counts = {
-        "distinct": distinct,
-        "other duplicates": health.n_columns - constant - distinct,
-        "saturated": health.n_saturated,
-        "dead": health.n_dead,
-    }
-    return {label: count / health.n_columns for label, count in counts.items()}
 
 
 def _strongest(network: SpikingNetwork, count: int) -> Tensor:
@@ -341,15 +329,8 @@ def _check_values(values: object, kind: type, name: str) -> None:
 
 def _membranes(network: SpikingNetwork, inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Return membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
-    last = network.layers[-1]
-    if not NEURON_MODELS.of(last).keeps_membrane:
-        raise InvalidInputError(
-            f"expected neurons that keep a membrane, got {NEURON_MODELS.of(last).name} neurons, which have none"
-        )
-    stepper = Stepper(network.layers)
-    state, membranes, spikes = stepper.start(1), [], []
-    for step in inputs.unbind(1):
-        state, fired = stepper.step(state, step)
-        membranes.append(state[-1].membrane.flatten())
-        spikes.append(fired[0])
-    return torch.stack(membranes).cpu(), torch.stack(spikes).cpu()
+    found = trace(network, inputs)
+    if found.membranes is None:
+        name = NEURON_MODELS.of(network.layers[-1]).name
+        raise InvalidInputError(f"expected neurons that keep a membrane, got {name} neurons, which have none")
+    return found.membranes[0], found.spikes[0]
