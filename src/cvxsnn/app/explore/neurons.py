@@ -16,6 +16,7 @@ MAX_ROWS = 4000
 N_EXCITING = 3
 N_DRIVERS = 5
 N_SIZES = 24
+ENOUGH = 0.95
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -78,7 +79,7 @@ class NeuronList:
         Share of sequences with the same answer as the whole network, if only the first of the list are read and the
         others are replaced by their means; for a regressor, the share of the variance of its outputs.
     n_enough : int
-        The smallest of ``sizes`` that gives at least 99 % of the same answers.
+        The smallest of ``sizes`` that gives at least 95 % of the same answers.
     """
 
     n_read: int
@@ -170,7 +171,7 @@ def list_neurons(subject: Subject, answers: Answers, activity: Activity) -> Neur
     weight = (activity.per_neuron(np.ascontiguousarray(subject.weight.T)) / columns_of).T[:n_listed]
     largest = float(activity.importance.max()) or 1.0
     sizes, agreement = _enough(subject, activity)
-    close = [size for size, share in zip(sizes, agreement, strict=True) if share >= 0.99]
+    close = [size for size, share in zip(sizes, agreement, strict=True) if share >= ENOUGH]
     return NeuronList(
         n_read=n_read,
         n_sampled=None if subject.proof is None else subject.proof.witnesses.n_witnesses,
@@ -201,6 +202,7 @@ def explain_mistakes(subject: Subject, answers: Answers, activity: Activity, qua
             means[cell.truth] = activity.features[right == cell.truth].mean(0, dtype=np.float64)
         shift = subject.features_of(np.array(cell.samples)).mean(0, dtype=np.float64) - means[cell.truth]
         push = activity.per_neuron(shift * (subject.weight[:, cell.predicted] - subject.weight[:, cell.truth]))
+        push = push[:MAX_LISTED]
         best = [place for place in np.argsort(-push, kind="stable")[:N_DRIVERS] if push[place] > 0]
         cells.append(replace(cell, drivers=tuple((int(place), float(push[place])) for place in best)))
     return replace(quality, cells=tuple(cells))

@@ -174,8 +174,8 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
         found = None if left <= 0 else _solve(problem.with_strength(strength, l2_strength), TOLERANCE, left, start)
         if found is None or found.status is Status.TIME_LIMIT:
             note = (
-                f"The path ends at {len(points)} of {N_STRENGTHS} strengths: {max_seconds:g} seconds were up, or memory "
-                "was."
+                f"The path has {len(points)} of {N_STRENGTHS} strengths: weaker ones need more than the time of "
+                f"{max_seconds:.0f} seconds, or than the memory, that there is for it."
             )
             break
         start = found

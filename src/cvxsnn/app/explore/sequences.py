@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 
 from ...network.tracing import trace
-from .neurons import Activity, NeuronList
+from .neurons import MAX_LISTED, Activity, NeuronList
 from .quality import Answers, Quality
 from .subject import FloatArray, IntArray, Subject
 
@@ -16,7 +16,7 @@ MAX_BYTES = 1_200_000
 MAX_SEQUENCES = 240
 MAX_STEPS = 400
 MAX_FEATURES = 96
-N_NEURONS = 32
+N_NEURONS = 24
 N_MEMBRANES = 6
 _N_EXCITED = 40
 _TRACED = 2**25
@@ -193,7 +193,7 @@ def _push(
         others[answer] = -np.inf
         rival = truth if truth != answer else int(others.argmax())
         contrast = subject.weight[:, answer] - subject.weight[:, rival]
-    return activity.per_neuron((features - activity.mean) * contrast), rival
+    return activity.per_neuron((features - activity.mean) * contrast)[:MAX_LISTED], rival
 
 
 def _limits(subject: Subject) -> tuple[float, float]:

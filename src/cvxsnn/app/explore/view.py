@@ -98,7 +98,7 @@ def view_model(
     answers : Answers, optional
         The answers on all sequences, if they are known.
     callback : callable, optional
-        Called as ``callback(name, done, total)`` after each part.
+        Called as ``callback("page", done, total)`` before each part.
 
     Returns
     -------
@@ -106,26 +106,26 @@ def view_model(
         The summary.
     """
     notify = callback or (lambda name, done, total: None)
-    notify("answers", 0, 6)
+    notify("page", 0, 6)
     answers = answers or Answers.of(subject, subject.outputs())
     quality = judge(subject, answers)
-    notify("neurons", 1, 6)
+    notify("page", 1, 6)
     activity = Activity.of(subject, answers)
     neurons = list_neurons(subject, answers, activity)
     if subject.classes is not None:
         quality = explain_mistakes(subject, answers, activity, quality)
-    notify("sequences", 2, 6)
+    notify("page", 2, 6)
     chosen = choose_sequences(subject, answers, quality, neurons) if samples is None else samples
     sequences = view_sequences(subject, answers, activity, chosen)
-    notify("health and costs", 3, 6)
+    notify("page", 3, 6)
     health, costs = examine(subject, activity.rows), count_costs(subject, answers, activity.rows)
-    notify("certificates", 4, 6)
+    notify("page", 4, 6)
     problem = _problem(subject)
     optimality = prove(subject, problem, max_seconds / 3)
-    notify("path", 5, 6)
+    notify("page", 5, 6)
     scored = np.unique(np.linspace(0, subject.n_samples - 1, min(subject.n_samples, _N_SCORED)).astype(int))
     path = find_path(subject, problem, scored, 2 * max_seconds / 3)
-    notify("done", 6, 6)
+    notify("page", 6, 6)
     return ModelView(
         name=subject.name,
         network=str(subject.network),
