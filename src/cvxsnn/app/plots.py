@@ -144,7 +144,7 @@ def plot_receptive_field(
             f"expected a feature_shape of {own.n_inputs} features in all, such as (1, {own.n_inputs}), got "
             f"{feature_shape!r}"
         )
-    field = _receptive_field(own.take(slice(neuron // own.width, neuron // own.width + 1)), neuron % own.width)
+    field = receptive_field(own, neuron)
     feature = "feature" if layer == 1 else "neuron below"
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     if feature_shape is None:
@@ -291,14 +291,15 @@ def _strongest(network: SpikingNetwork, count: int) -> Tensor:
     return torch.tensor(list(dict.fromkeys(network.neurons[order].tolist()))[:count], device=network.neurons.device)
 
 
-def _receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
-    """Return the weights of a neuron of the only subnetwork, of shape (max_delay + 1, n_inputs)."""
+def receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
+    """Return the weights of a neuron by delay and input, of shape (max_delay + 1, n_inputs)."""
+    subnetwork, place = divmod(neuron, layer.width)
     field = torch.zeros(layer.max_delay + 1, layer.n_inputs, dtype=torch.float64)
-    weight = layer.weight[0, :, neuron].double().cpu()
+    weight = layer.weight[subnetwork, :, place].double().cpu()
     if not layer.has_delays:
         field[0] = weight
         return field
-    delay, source = (value[0, :, neuron].long().cpu() for value in (layer.delay, layer.source))
+    delay, source = (value[subnetwork, :, place].long().cpu() for value in (layer.delay, layer.source))
     return field.index_put((delay * (weight != 0), source), weight, accumulate=True)
 
 

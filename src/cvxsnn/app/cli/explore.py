@@ -21,7 +21,7 @@ def explore(
         Path | None, typer.Option(help="The data that the model was fitted to, if the other data are not these.")
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Show two models side by side.")] = False,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Time for solving again at other strengths.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Time for solving again at other strengths.")] = 60.0,
     id_column: IdColumn = None,
     time: TimeColumn = None,
     label: LabelColumn = None,

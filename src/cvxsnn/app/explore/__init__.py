@@ -40,7 +40,7 @@ def explore(
     name : str, optional
         The name of the model; by default its class.
     max_seconds : float
-        Time for solving again and for the path.
+        Time for solving again and for the path; 0 leaves both out.
     callback : callable, optional
         Called as ``callback(part, done, total)``.
 

@@ -135,6 +135,8 @@ _NO_DATA = (
     "(--train FILE on the command line) to see more."
 )
 
+_NO_TIME = "There was no time for solving the problem again: only what the model remembers is shown."
+
 
 def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -> Optimality:
     """Return what is proven, with certificates on the way to it where the problem is at hand."""
@@ -144,8 +146,8 @@ def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -
     certificate = subject.proof.certificate
     gap = max(certificate.relative_gap, 0.0)
     told = (certificate, gap, _proven(certificate, gap), _not_proven(certificate))
-    if problem is None:
-        return Optimality(*told, (), "", _NO_DATA)
+    if problem is None or max_seconds <= 0:
+        return Optimality(*told, (), "", _NO_DATA if problem is None else _NO_TIME)
     moments, solver = _approach(problem, max_seconds)
     if not solver:
         return Optimality(*told, (), "", "The problem is too large to be solved again for this page.")
@@ -161,6 +163,8 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
     """Return optima at other strengths, as many as the time allows; scores are on some rows of the page's data."""
     if problem is None or subject.proof is None:
         return Path((), note=_NO_DATA if subject.proof is not None else "Models without a certificate have no path.")
+    if max_seconds <= 0:
+        return Path((), note=_NO_TIME)
     own, l2_strength = problem.l1_strength, problem.l2_strength
     largest = problem.critical_strength
     if largest <= 0:

@@ -92,7 +92,7 @@ def view_model(
     subject : Subject
         The model with its data.
     max_seconds : float
-        Time for solving the problem again and for the path, most of it for the path.
+        Time for solving the problem again and for the path, most of it for the path; 0 leaves both out.
     samples : array of int, optional
         The sequences to show one by one; by default a choice of mistakes and examples.
     answers : Answers, optional

@@ -34,7 +34,7 @@ function renderComparison(section, page) {
   const points = page.models.flatMap((model) => model.path.points.map((point) => ({ ...point, model: model.name })));
   if (points.length) {
     section.append(chart(`${score} against neurons read`, `${score} against neurons read, for both models`, () => ({
-      height: 260, grid: true, x: { type: "sqrt", label: "neurons read" }, y: { label: score }, color: { legend: true, domain: [first.name, second.name], range: [colourOf(0), colourOf(1)] },
+      height: 260, grid: true, x: { type: "sqrt", label: "neurons read", ticks: 6 }, marginBottom: 36, y: { label: score }, color: { legend: true, domain: [first.name, second.name], range: [colourOf(0), colourOf(1)] },
       marks: [Plot.line(points, { x: "n_neurons", y: "score", stroke: "model", sort: "n_neurons" }),
         Plot.dot(points, { x: "n_neurons", y: "score", fill: "model", r: (point) => (point.is_own ? 5 : 2.5) })] }), "Large dots are the models themselves."));
   }
