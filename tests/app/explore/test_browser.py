@@ -61,9 +61,10 @@ CLICK = """() => {
     const times = [];
     const seen = new Map();
     for (const button of document.querySelectorAll("button")) {
+        if (!button.isConnected || button.disabled || button.hidden) continue;
         const kind = `${button.className} ${button.closest("section").id} ${button.closest("[class]").className}`;
         seen.set(kind, (seen.get(kind) || 0) + 1);
-        if (!button.isConnected || button.disabled || button.hidden || seen.get(kind) > 12) continue;
+        if (seen.get(kind) > 12) continue;
         const begin = performance.now();
         button.click();
         document.body.offsetHeight;
