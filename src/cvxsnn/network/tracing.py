@@ -61,6 +61,4 @@ def trace(network: SpikingNetwork, inputs: Sequences | Array) -> Trace:
         if has_membranes:
             membranes.append(last.membrane.movedim(0, -2).flatten(-2).cpu())
         scores.append(score.cpu())
-    return Trace(
-        torch.stack(spikes, 1), torch.stack(membranes, 1) if has_membranes else None, torch.stack(scores, 1)
-    )
+    return Trace(torch.stack(spikes, 1), torch.stack(membranes, 1) if has_membranes else None, torch.stack(scores, 1))

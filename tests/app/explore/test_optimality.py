@@ -5,7 +5,15 @@ import re
 
 import numpy as np
 import pytest
-from app.explore.models_to_explore import LABELS, OTHER, OTHER_LABELS, SEQUENCES, ridge_classifier, sparse_classifier, view
+from app.explore.models_to_explore import (
+    LABELS,
+    OTHER,
+    OTHER_LABELS,
+    SEQUENCES,
+    ridge_classifier,
+    sparse_classifier,
+    view,
+)
 from small_models import BRIEF
 
 from cvxsnn import SpikingClassifier

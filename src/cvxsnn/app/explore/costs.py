@@ -142,9 +142,7 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> Costs:
         members = rows[answers.group[rows] == number][:_N_PER_GROUP]
         if len(members):
             found = _count(subject, members)
-            groups.append(
-                GroupCost(name, len(members), found.total.n_spikes / len(members), found.synaptic_per_sample)
-            )
+            groups.append(GroupCost(name, len(members), found.total.n_spikes / len(members), found.synaptic_per_sample))
     return Costs(
         n_samples=counted.n_samples,
         spikes=counted.total.n_spikes / counted.n_samples,
@@ -154,7 +152,8 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> Costs:
         buffer_bytes=parts.buffer_bytes,
         layers=layers,
         targets=tuple(
-            TargetCost(name, counted.energy(joules), counted.dense_energy(joules)) for name, joules in ARITHMETIC.items()
+            TargetCost(name, counted.energy(joules), counted.dense_energy(joules))
+            for name, joules in ARITHMETIC.items()
         ),
         groups=tuple(groups),
     )

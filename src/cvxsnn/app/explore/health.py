@@ -75,7 +75,9 @@ def examine(subject: Subject, rows: IntArray) -> Health:
         chosen = rows[np.linspace(0, len(rows) - 1, n_rows).astype(int)]
         some = subject.sequences.take(torch.from_numpy(chosen))
         try:
-            health = build_dictionary(WitnessSet(tuple(layers[:depth]), Provenance("pretrained")), some, readout).health()
+            health = build_dictionary(
+                WitnessSet(tuple(layers[:depth]), Provenance("pretrained")), some, readout
+            ).health()
         except BudgetError:
             continue
         what = {"all": "spikes of every step", "last": "spikes of the last step", "mean": "rates"}.get(readout, "rates")

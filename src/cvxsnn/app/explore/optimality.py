@@ -1,4 +1,4 @@
-"""Why a read-out is optimal: objective and lower bound, from nothing to the certificate, and how strengths change it."""
+"""Why a read-out is optimal: objective and lower bound on the way to the certificate, and at other strengths."""
 
 import time
 import warnings
@@ -148,7 +148,7 @@ def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -
     told = (certificate, gap, _proven(certificate, gap), _not_proven(certificate))
     if problem is None or max_seconds <= 0:
         return Optimality(*told, (), "", _NO_DATA if problem is None else _NO_TIME)
-    moments, solver = _approach(problem, max_seconds)
+    moments, solver = approach(problem, max_seconds)
     if not solver:
         return Optimality(*told, (), "", "The problem is too large to be solved again for this page.")
     steps = "in one step" if len(moments) == 2 else f"with at most {moments[-1].iterations} iterations"
@@ -171,8 +171,8 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
         return Path((), note="All strengths give the same read-out: none at all.")
     smallest = min(own / 4, largest * SMALLEST_RATIO) if own > 0 else largest * SMALLEST_RATIO
     strengths = [float(value) for value in np.geomspace(largest * 0.999, smallest, N_STRENGTHS)]
-    deadline, start, points = time.perf_counter() + max_seconds, None, []
-    note = ""
+    deadline, start, note = time.perf_counter() + max_seconds, None, ""
+    points: list[PathPoint] = []
     for strength in strengths:
         left = deadline - time.perf_counter()
         found = None if left <= 0 else _solve(problem.with_strength(strength, l2_strength), TOLERANCE, left, start)
@@ -211,7 +211,7 @@ def _not_proven(certificate: Certificate) -> str:
     return f"{new_data}, or that other hidden neurons would not do better."
 
 
-def _approach(problem: ConvexProblem, max_seconds: float) -> tuple[tuple[Moment, ...], str]:
+def approach(problem: ConvexProblem, max_seconds: float) -> tuple[tuple[Moment, ...], str]:
     """Return certificates after more and more iterations, each from the start, and the name of the solver."""
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     zero, _ = certify(problem, coef, problem.null_intercept)

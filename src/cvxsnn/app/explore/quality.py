@@ -174,7 +174,7 @@ def judge(subject: Subject, answers: Answers) -> Quality:
         return Quality(len(truth), score, 0.0, [], (), None, hardest, *points)
     n_classes, right = len(subject.classes), answers.is_right()
     confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
-    np.add.at(confusion, (answers.group, answers.predicted), 1)
+    np.add.at(confusion, (answers.group, answers.predicted.astype(np.int64)), 1)
     order = np.argsort(-confusion.ravel(), kind="stable")
     mistakes = [place for place in order if place // n_classes != place % n_classes and confusion.ravel()[place]]
     diagonal = [own * (n_classes + 1) for own in range(n_classes) if confusion[own, own]]

@@ -176,7 +176,8 @@ class Subject:
         """Return the class that evidence (..., n_classes) decides for."""
         if evidence.shape[-1] == 2:
             return (evidence[..., 1] >= evidence[..., 0]).astype(np.int64)
-        return evidence.argmax(-1)
+        best: IntArray = evidence.argmax(-1)
+        return best
 
     def features_of(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """Return what is read of the neurons on some sequences, shape (n_rows, n_read)."""
@@ -185,9 +186,7 @@ class Subject:
 
     def outputs(self) -> FloatArray:
         """Return the outputs of the network on all sequences, shape (n_samples, n_outputs)."""
-        weight, intercept = (
-            own.detach().cpu().numpy() for own in (self.network.weight, self.network.intercept)
-        )
+        weight, intercept = (own.detach().cpu().numpy() for own in (self.network.weight, self.network.intercept))
         rows = np.arange(self.n_samples)
         return np.concatenate([self._read(part) @ weight + intercept for part in self._blocks(rows)])
 
@@ -217,7 +216,7 @@ def _training_data(
     known = estimator._state().fingerprint
     if given is not None:
         transformers, (own_x, own_y, *rest) = given
-        data = estimator._training_set(_through(transformers, own_x), own_y, rest[0] if rest else None)
+        data: TrainingSet = estimator._training_set(_through(transformers, own_x), own_y, rest[0] if rest else None)
         differences = [] if known is None else known.differences(DataFingerprint.of(data))
         if differences:
             raise InvalidInputError(
