@@ -14,6 +14,7 @@ from ...core.errors import BudgetError, ConvergenceWarning
 from ...network.energy import count_operations
 from ...network.reconstruction import reconstruct
 from ...network.spiking_network import SpikingNetwork
+from ..formatting import format_bound
 from .subject import IntArray, Subject
 
 N_STRENGTHS = 18
@@ -197,7 +198,11 @@ def _proven(certificate: Certificate, gap: float) -> str:
         "pool": "of the neurons of the pool",
         "complete": "of any neurons of the family",
     }[certificate.scope]
-    bound = "lower at all, to the precision of float64" if gap <= _ZERO_GAP else f"lower by more than {gap:.1e} of it"
+    bound = (
+        "lower at all, to the precision of float64"
+        if gap <= _ZERO_GAP
+        else f"lower by more than {format_bound(gap)} of it"
+    )
     return (
         f"Proven: on the training data, no other output weights {over} make the objective (loss plus penalty, "
         f"{certificate.primal:.6g}) {bound}."

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from ..formatting import plural
-from ..pages import render_page, write_page
+from ..formatting import format_bound, plural
+from ..pages import Fact, render_page, write_page
 from .comparison import Comparison
 from .packing import to_json
 from .view import ModelView
@@ -34,28 +34,6 @@ class Section:
     id: str
     title: str
     question: str
-
-
-@dataclass(frozen=True)
-class Fact:
-    """An answer at the top of the page, and the section that has more.
-
-    Parameters
-    ----------
-    section : str
-        The section.
-    value : str
-        The number.
-    text : str
-        What it is.
-    note : str
-        What else to know about it.
-    """
-
-    section: str
-    value: str
-    text: str
-    note: str = ""
 
 
 SECTIONS = (
@@ -147,7 +125,7 @@ def _facts(view: ModelView) -> list[Fact]:
     of = "" if neurons.n_sampled is None else f"of {neurons.n_sampled:,} sampled"
     facts.append(Fact("neurons", f"{neurons.n_read:,}", "neurons are read", of))
     gap = view.optimality.relative_gap
-    proven = "none" if gap is None else f"{gap:.1e}"
+    proven = "none" if gap is None else format_bound(gap)
     facts.append(Fact("optimality", proven, "proven gap to the optimum", "of the read-out, on the training data"))
     facts.append(
         Fact("costs", f"{costs.synaptic:,.0f}", "synaptic operations per answer", f"{costs.spikes:,.0f} spikes")

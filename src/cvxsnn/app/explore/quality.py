@@ -13,6 +13,8 @@ N_PER_CELL = 6
 MAX_CELLS = 60
 MAX_POINTS = 600
 N_GROUPS = 3
+_LOOKED_AT = 50
+"""Sequences that are looked at for one that is shown, where many are the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +165,7 @@ class Quality:
 
 def judge(subject: Subject, answers: Answers) -> Quality:
     """Return how good the answers are; cells have no drivers yet."""
-    hardest = tuple(np.argsort(-answers.difficulty, kind="stable")[:N_HARDEST].tolist())
+    hardest = _distinct(subject, np.argsort(-answers.difficulty, kind="stable"), N_HARDEST)
     if subject.classes is None:
         truth = subject.targets.reshape(answers.evidence.shape)
         spread = np.square(truth - truth.mean(0)).sum()
@@ -182,8 +184,8 @@ def judge(subject: Subject, answers: Answers) -> Quality:
     for place in [*diagonal, *mistakes[:MAX_CELLS]]:
         own, other = divmod(int(place), n_classes)
         members = np.flatnonzero((answers.group == own) & (answers.predicted == other))
-        worst = members[np.argsort(-answers.difficulty[members], kind="stable")[:N_PER_CELL]]
-        cells.append(Cell(own, other, len(members), tuple(worst.tolist())))
+        worst = _distinct(subject, members[np.argsort(-answers.difficulty[members], kind="stable")], N_PER_CELL)
+        cells.append(Cell(own, other, len(members), worst))
     return Quality(
         n_samples=len(right),
         score=float(right.mean()),
@@ -193,3 +195,13 @@ def judge(subject: Subject, answers: Answers) -> Quality:
         calibration=None if answers.confidence is None else Calibration.of(answers.confidence, right),
         hardest=hardest,
     )
+
+
+def _distinct(subject: Subject, samples: IntArray, count: int) -> tuple[int, ...]:
+    """Return the first of some sequences, as many as asked for, leaving out repetitions of the same inputs."""
+    chosen: dict[bytes, int] = {}
+    for sample in samples[: _LOOKED_AT * count].tolist():
+        chosen.setdefault(subject.sequences.inputs[sample].cpu().numpy().tobytes(), sample)
+        if len(chosen) == count:
+            break
+    return tuple(chosen.values())

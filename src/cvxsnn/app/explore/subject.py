@@ -1,7 +1,7 @@
 """What a page is about: a network, the sequences that it is shown on, and what is known of its training."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ...convex import ConvexProblem
 from ...core.errors import InvalidInputError
 from ...data.sequences import DataFingerprint, Sequences, TrainingSet
-from ...data.tasks.task import UNNAMED_HEAD
+from ...data.tasks.task import UNNAMED_HEAD, Task
 from ...estimators import SpikingClassifier, SpikingRegressor
 from ...network.reconstruction import Proof
 from ...network.spiking_network import SpikingNetwork
+from ...training.methods import Trained
 from ..models import split_pipeline
 
 FloatArray = npt.NDArray[np.float64]
@@ -53,6 +55,8 @@ class Subject:
         Whether the network is shown on the data that it was trained on.
     probabilities : callable or None
         Maps outputs (n_samples, n_outputs) to probabilities (n_samples, n_classes).
+    problem : ConvexProblem or None
+        The problem that was solved, if it is known and need not be built from the training data.
     """
 
     name: str
@@ -67,6 +71,7 @@ class Subject:
     training: TrainingSet | None
     is_training: bool
     probabilities: Callable[[FloatArray], FloatArray] | None = None
+    problem: ConvexProblem | None = None
 
     def __post_init__(self) -> None:
         """Refuse networks that answer at every step."""
@@ -135,6 +140,47 @@ class Subject:
             probabilities=estimator._probabilities if hasattr(estimator, "predict_proba") else None,
         )
 
+    @classmethod
+    def of_trained(cls, trained: Trained, task: Task, name: str) -> "Subject":
+        """Return what was trained on a task with one label per sequence, with its test data.
+
+        Parameters
+        ----------
+        trained : Trained
+            The network with its history.
+        task : Task
+            The task.
+        name : str
+            The name of the model.
+
+        Returns
+        -------
+        Subject
+            The network with its data.
+        """
+        network, solution = trained.network, trained.solution
+        (head,) = network.heads if len(network.heads) == 1 else (None,)
+        if head is None:
+            raise InvalidInputError("expected a task with one label per sequence, got one with several")
+        n_features = network.n_features
+        return cls(
+            name=name,
+            network=network,
+            sequences=Sequences.of(task.test.inputs),
+            targets=np.asarray(
+                task.test.targets[head.name] if isinstance(task.test.targets, Mapping) else task.test.targets
+            ),
+            classes=tuple(map(str, range(task.n_classes[head.name]))),
+            features=_numbered(n_features),
+            mean=np.zeros(n_features),
+            scale=np.ones(n_features),
+            proof=None if solution is None else Proof.of(solution, trained.settings.objective),
+            training=None,
+            is_training=False,
+            probabilities=_softmax if head.loss == "softmax" else None,
+            problem=None if solution is None else solution.problem,
+        )
+
     @property
     def n_samples(self) -> int:
         """Number of sequences."""
@@ -197,6 +243,10 @@ class Subject:
     def _blocks(self, rows: IntArray) -> list[IntArray]:
         size = max(1, _BLOCK_BYTES // (8 * max(1, len(self.network.neurons))))
         return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _softmax(outputs: FloatArray) -> FloatArray:
+    return torch.softmax(torch.from_numpy(outputs), 1).numpy()
 
 
 def _numbered(n_features: int) -> tuple[str, ...]:

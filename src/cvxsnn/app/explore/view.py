@@ -147,8 +147,8 @@ def view_model(
 
 
 def _problem(subject: Subject) -> ConvexProblem | None:
-    if subject.proof is None or subject.training is None:
-        return None
+    if subject.problem is not None or subject.proof is None or subject.training is None:
+        return subject.problem
     try:
         return subject.proof.problem(subject.training)
     except BudgetError:
