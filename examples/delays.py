@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 import cvxsnn as cs
-from cvxsnn.app.plots import plot_receptive_field
+from cvxsnn.plots import plot_receptive_field
 from cvxsnn.data import SequenceData
 from cvxsnn.neurons import HiddenLayer, Stepper
 

@@ -77,7 +77,9 @@ def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):
 
 def test_a_network_with_one_answer_has_a_page_of_its_own(tmp_path):
     settings = replace(TINY.settings, objective=Objective("hinge", "last"))
-    tiny = demo.DemoTask("Tiny XOR!", lambda: first_last_xor(4, n_train=60, n_val=20, n_test=40), settings, TINY.surrogate)
+    tiny = demo.DemoTask(
+        "Tiny XOR!", lambda: first_last_xor(4, n_train=60, n_val=20, n_test=40), settings, TINY.surrogate
+    )
     result = demo.run(tiny, "cvx")
     page = demo_page.write_demo_page([result], tmp_path, explore_seconds=0)
     assert 'href="tiny-xor.html"' in page.read_text()

@@ -257,6 +257,7 @@ def plot_gaps(solutions: Mapping[str, Solution], axes: Axes | None = None) -> Ax
         gaps = [moment.relative_gap for moment in solution.history if moment.relative_gap > 0]
         (line,) = axes.semilogy(range(1, len(gaps) + 1), gaps, ".-", label=name)
         axes.plot(len(gaps), max(solution.certificate.relative_gap, 1e-17), "o", color=line.get_color())
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="iteration", ylabel="relative gap", title="Gap against iterations (dot: certificate)")
     axes.legend(fontsize="small")
     return axes

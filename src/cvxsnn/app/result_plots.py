@@ -13,6 +13,7 @@ from ..convex import Solution
 from ..core.errors import InvalidInputError
 from ..estimators import SpikingClassifier, SpikingRegressor
 from .explore.optimality import approach
+from .formatting import format_bound
 
 _MAX_NUMBERS = 25
 """Classes up to which the cells of a confusion matrix have room for numbers."""
@@ -109,12 +110,13 @@ def plot_certificate(
     axes.set_xscale("function", functions=(np.sqrt, np.square))
     axes.xaxis.set_major_locator(FixedLocator(iterations))
     axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(0, 1.03 * max(iterations[-1], 1))
     axes.set_ylim(bottom=0)
     gap = max((primal[-1] - moments[-1].dual) / primal[-1], 0.0) if primal[-1] > 0 else 0.0
     axes.set(
         xlabel=f"iterations of {solver or 'the solver'}",
         ylabel="objective",
-        title=f"Proven within {gap:.0e} of the optimum over these neurons",
+        title=f"Proven within {format_bound(gap)} of the optimum over these neurons",
     )
     axes.legend(fontsize="small")
     return axes

@@ -57,6 +57,8 @@ class NeuronList:
         Neurons that are read with a weight other than zero.
     n_sampled : int or None
         Neurons that the optimum is over.
+    is_selection : bool
+        Whether these were selected from a larger sample.
     n_listed : int
         Neurons that are listed, of those that are read.
     n_samples : int
@@ -84,6 +86,7 @@ class NeuronList:
 
     n_read: int
     n_sampled: int | None
+    is_selection: bool
     n_listed: int
     n_samples: int
     number: npt.NDArray[np.int32]
@@ -175,6 +178,7 @@ def list_neurons(subject: Subject, answers: Answers, activity: Activity) -> Neur
     return NeuronList(
         n_read=n_read,
         n_sampled=None if subject.proof is None else subject.proof.witnesses.n_witnesses,
+        is_selection=subject.proof is not None and subject.proof.witnesses.is_selection,
         n_listed=n_listed,
         n_samples=len(activity.rows),
         number=activity.neurons[:n_listed].astype(np.int32),

@@ -122,8 +122,9 @@ def _facts(view: ModelView) -> list[Fact]:
         facts.append(
             Fact("quality", f"{truth} → {predicted}", "most common mistake", f"{plural(worst.count, 'sequence')}")
         )
-    of = "" if neurons.n_sampled is None else f"of {neurons.n_sampled:,} sampled"
-    facts.append(Fact("neurons", f"{neurons.n_read:,}", "neurons are read", of))
+    share = "of its answers" if view.is_classifier else "of the variance of its outputs"
+    enough = f"the {neurons.n_enough:,} that matter most give 95 % {share}"
+    facts.append(Fact("neurons", f"{neurons.n_read:,}", "neurons are read", enough))
     gap = view.optimality.relative_gap
     proven = "none" if gap is None else format_bound(gap)
     facts.append(Fact("optimality", proven, "proven gap to the optimum", "of the read-out, on the training data"))

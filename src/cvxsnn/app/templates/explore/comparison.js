@@ -5,7 +5,7 @@ function renderComparison(section, page) {
   const [first, second] = page.models;
   const { comparison } = page;
   const score = first.is_classifier ? "accuracy" : "R²";
-  const gap = (model) => (model.optimality.certificate ? tiny(model.optimality.relative_gap) : "none");
+  const gap = (model) => (model.optimality.certificate ? bound(model.optimality.relative_gap) : "none");
   const rows = [
     [score, ...page.models.map((model) => (first.is_classifier ? percent(model.quality.score, 2) : model.quality.score.toFixed(4)))],
     ["mean distance of confidence and accuracy", ...page.models.map((model) => (model.quality.calibration ? percent(model.quality.calibration.error) : "–"))],

@@ -36,7 +36,14 @@ function make(tag, attributes = {}, ...children) {
 const count = (value) => Math.round(value).toLocaleString("en");
 const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 const short = (value) => (value === 0 ? "0" : Number(value.toPrecision(3)).toString());
-const tiny = (value) => (value === 0 ? "0" : value.toExponential(1).replace("e-", "e−").replace("e+", "e"));
+
+/** Return an upper bound in two digits, rounded up, so that it stays one. */
+function bound(value) {
+  if (value <= 0) return "0";
+  const size = 10 ** (Math.floor(Math.log10(value)) - 1);
+  return (Math.ceil(Number((value / size).toFixed(9))) * size).toExponential(1).replace("e+", "e");
+}
+
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 function joules(value) {
@@ -178,8 +185,11 @@ function thumbnail(model, view) {
     make("span", { class: "small" }, words), make("span", { class: "small soft" }, `sequence ${view.sample}`));
 }
 
+/** Return those of some sequences that are on the page. */
+const onPage = (model, samples) => samples.map((sample) => model.bySample.get(sample)).filter((view) => view !== undefined);
+
 /** Return buttons for those of some sequences that are on the page. */
 function thumbnails(model, samples) {
-  const shown = samples.map((sample) => model.bySample.get(sample)).filter((view) => view !== undefined);
+  const shown = onPage(model, samples);
   return make("div", { class: "thumbnails" }, ...shown.map((view) => thumbnail(model, view)));
 }

@@ -5,11 +5,11 @@ const KINDS = [["distinct", 0], ["duplicate", 1], ["saturated", 3], ["dead", 9]]
 
 function renderHealth(section, model) {
   const { health } = model;
-  section.append(make("p", {}, `${health.is_sampled ? "All neurons that were sampled" : "The neurons of the network"}, judged on some of the sequences. `
+  section.append(make("p", {}, `${model.neurons.is_selection ? "The neurons that were selected" : health.is_sampled ? "All neurons that were sampled" : "The neurons of the network"}, judged on some of the sequences. `
     + "A dead neuron is never active, a saturated one always; a duplicate is as active as another on every sequence. They add nothing that the distinct ones do not have."));
   const parts = health.layers.flatMap((layer) => KINDS.map(([kind, colour]) => ({ layer: `layer ${layer.layer}`, kind, colour, share: layer[kind] })));
   section.append(chart("", "Shares of distinct, duplicate, saturated and dead neurons", () => ({
-    height: 50 + 44 * health.layers.length, marginLeft: 70, x: { label: "share of neurons (%)", percent: true, domain: [0, 100] }, y: { label: null },
+    height: 50 + 44 * health.layers.length, marginLeft: 70, marginBottom: 34, x: { label: "share of neurons (%)", percent: true, domain: [0, 100] }, y: { label: null },
     marks: [Plot.barX(parts, { x: "share", y: "layer", fill: (part) => colourOf(part.colour), title: (part) => `${part.kind}: ${percent(part.share)}`, tip: true })] })));
   section.append(make("p", { class: "legend small" }, ...KINDS.map(([kind, colour]) => make("span", {}, make("i", { style: `background:${colourOf(colour)}` }), kind))));
   section.append(table("Health of the layers", ["layer", "neurons", "distinct", "duplicate", "saturated", "dead", "mean activity", "judged by"],

@@ -5,13 +5,13 @@ const CARDS = 24;
 
 function renderNeurons(section, model) {
   const { neurons } = model;
-  const of = neurons.n_sampled === null ? "" : ` of ${count(neurons.n_sampled)} that were sampled`;
+  const of = neurons.is_selection ? ", selected from a larger sample," : neurons.n_sampled === null ? "" : ` of ${count(neurons.n_sampled)} that were sampled`;
   const what = model.is_classifier ? "of the same answers as all of them" : "of the variance of its outputs";
   section.append(make("p", {}, `${plural(neurons.n_read, "neuron")}${of} are read. The ${count(neurons.n_enough)} that matter most `
     + `give at least 95 % ${what}, if the others are replaced by their mean activity.`));
   const points = neurons.sizes.map((size, place) => ({ size, share: neurons.agreement[place] }));
   section.append(chart("How many neurons matter", "Agreement against the number of neurons", () => ({
-    height: 200, grid: true, x: { type: "log", label: "neurons that matter most", tickFormat: "~s" },
+    height: 206, grid: true, marginBottom: 36, x: { type: "log", label: "neurons that matter most", tickFormat: "~s" },
     y: { label: model.is_classifier ? "same answers (%)" : "variance (%)", percent: true, domain: [0, 100] },
     marks: [Plot.areaY(points, { x: "size", y: "share", fill: colourOf(0), fillOpacity: 0.15 }),
       Plot.line(points, { x: "size", y: "share", stroke: colourOf(0) }),
@@ -166,11 +166,12 @@ function tapsInWords(model, place) {
 
 function barChart(title, names, values, label) {
   const bars = names.map((name, place) => ({ name: `${name}`, place, value: values[place] })).slice(0, 60);
+  const isLong = bars.length > 12 || d3.sum(bars, (bar) => Math.min(8, bar.name.length)) > 30;
   return chart(title, `${title}: ${label}`, () => ({
-    height: 200, marginBottom: 34, marginLeft: 52, x: { label: null, type: "band", domain: bars.map((bar) => bar.place), tickFormat: (place) => {
+    height: isLong ? 220 : 200, marginBottom: isLong ? 54 : 34, marginLeft: 52, x: { label: null, type: "band", domain: bars.map((bar) => bar.place), tickFormat: (place) => {
       const { name } = bars[place];
       return name.length > 8 ? `${name.slice(0, 7)}…` : name;
-    }, tickRotate: bars.length > 12 ? -60 : 0 }, y: { label, grid: true, ticks: 4, tickFormat: d3.max(values, Math.abs) >= 1e4 ? "~s" : undefined, zero: true, nice: true },
+    }, tickRotate: isLong ? -55 : 0 }, y: { label, grid: true, ticks: 4, tickFormat: d3.max(values, Math.abs) >= 1e4 ? "~s" : undefined, zero: true, nice: true },
     marks: [Plot.barY(bars, { x: "place", y: "value", fill: (bar) => (bar.value < 0 ? colourOf(2) : colourOf(0)),
       title: (bar) => `${bar.name}: ${short(bar.value)}`, tip: true }), Plot.ruleY([0])] }));
 }

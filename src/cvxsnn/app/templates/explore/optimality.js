@@ -8,7 +8,7 @@ function renderOptimality(section, model) {
   if (!optimality.certificate) return;
   const { primal, dual, scope } = optimality.certificate;
   section.append(strip([[short(primal), "objective of this model"], [short(dual), "no read-out can be below this"],
-    [tiny(optimality.relative_gap), "gap, as a share of the objective"], [scope, "neurons that the proof is about"]]));
+    [bound(optimality.relative_gap), "gap, as a share of the objective"], [scope, "neurons that the proof is about"]]));
   if (!optimality.moments.length) {
     section.append(make("p", { class: "soft" }, optimality.source));
     return;
@@ -18,7 +18,7 @@ function renderOptimality(section, model) {
     { iterations: moment.iterations, value: Math.max(0, moment.dual), kind: "lower bound" }]);
   section.append(chart("Objective and lower bound meet", "Objective and lower bound against iterations of the solver",
     () => ({
-      height: 280, grid: true, marginBottom: 36, x: { label: "iterations of the solver", type: "sqrt", ticks: optimality.moments.map((moment) => moment.iterations),
+      height: 290, grid: true, marginTop: 28, marginBottom: 36, x: { label: "iterations of the solver", type: "sqrt", ticks: optimality.moments.map((moment) => moment.iterations),
         tickFormat: "d" },
       y: { label: null, zero: true },
       marks: [Plot.areaY(optimality.moments, { x: "iterations", y1: "primal", y2: (moment) => Math.max(0, moment.dual),
@@ -27,13 +27,13 @@ function renderOptimality(section, model) {
           strokeWidth: 2 }),
         Plot.dot(lines, { x: "iterations", y: "value", fill: (line) => colourOf(line.kind === "objective" ? 2 : 0), r: 3,
           title: (line) => `${line.kind} ${line.value.toPrecision(8)} after ${plural(line.iterations, "iteration")}`, tip: true }),
-        ...[[lines[0], 14], [lines[1], -10]].map(([line, dy]) => Plot.text([line], { x: "iterations", y: "value", text: "kind",
+        ...[[lines[0], -10], [lines[1], -10]].map(([line, dy]) => Plot.text([line], { x: "iterations", y: "value", text: "kind",
           dx: 12, dy, textAnchor: "start", fill: colourOf(line.kind === "objective" ? 2 : 0), fontWeight: 600 }))] }),
     `${optimality.source} Where both meet, nothing is left to gain.`));
   section.append(make("details", {}, make("summary", {}, "The numbers of this figure"),
     table("Certificates", ["iterations", "objective", "lower bound", "gap"], optimality.moments.map((moment) => [
       count(moment.iterations), moment.primal.toPrecision(10), moment.dual.toPrecision(10),
-      tiny(Math.max(0, moment.primal - moment.dual))]))));
+      bound(Math.max(0, moment.primal - moment.dual))]))));
 }
 
 function renderPath(section, model) {
@@ -56,7 +56,7 @@ function renderPath(section, model) {
     const point = path.points[Number(slider.value)];
     facts.replaceChildren(strip([[model.is_classifier ? percent(point.score) : point.score.toFixed(3), score,
       `on ${plural(path.n_samples, "sequence")}`], [count(point.n_neurons), "neurons read"],
-      [tiny(point.relative_gap), "certified gap"], [joules(point.energy), "energy per answer", "arithmetic alone"]]));
+      [bound(point.relative_gap), "certified gap"], [joules(point.energy), "energy per answer", "arithmetic alone"]]));
     slider.setAttribute("aria-valuetext", `strength ${short(point.l1_strength)}: ${score} ${short(point.score)}, `
       + `${count(point.n_neurons)} neurons`);
     charts.forEach((figure) => figure.afterDraw());
@@ -74,7 +74,7 @@ function pathChart(path, key, label, isLog, slider) {
   const points = path.points.map((point, place) => ({ place, value: key === "energy" ? 1e9 * point.energy
     : label === "accuracy (%)" ? 100 * point.score : isLog ? Math.max(point[key], 1e-16) : point[key], point }));
   const figure = chart("", `${label} along the path`, () => ({
-    height: 170, grid: true, marginLeft: 54, x: { label: "← stronger · weaker →", ticks: 0 },
+    height: 176, grid: true, marginLeft: 54, marginBottom: 36, x: { label: "← stronger · weaker →", ticks: 0 },
     y: { label, type: isLog ? "log" : "linear", zero: !isLog && key !== "score", ticks: isLog ? 3 : 4, tickFormat: isLog ? "~e" : "~s" },
     marks: [Plot.line(points, { x: "place", y: "value", stroke: colourOf(0) }),
       Plot.dot(points, { x: "place", y: "value", fill: (own) => (own.point.is_own ? colourOf(2) : colourOf(0)),

@@ -69,18 +69,18 @@ function confusion(model) {
       const button = make("button", { type: "button", "aria-label": label, title: label, "aria-pressed": "false",
         onclick: () => open(cell, button) }, count(number));
       buttons.set(cell, button);
-      return make("td", { class: isRight ? "right" : "wrong", style }, button);
+      return make("td", { class: `${isRight ? "right" : "wrong"}${share > 0.3 ? " strong" : ""}`, style }, button);
     }), make("td", { class: "soft" }, percent(quality.confusion[truth][truth] / Math.max(1, total[truth])))));
-  const head = make("tr", {}, make("th", { scope: "col" }, "true ↓ answer →"),
+  const head = make("tr", {}, make("td", {}),
     ...shown.map((place) => make("th", { scope: "col" }, nameOf(model, place))), make("th", { scope: "col" }, "correct"));
   const worst = quality.cells.find((cell) => cell.truth !== cell.predicted) || quality.cells[0];
   const matrix = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Confusion matrix" },
-    make("table", { class: "confusion" }, make("thead", {}, head), make("tbody", {}, ...body)));
+    make("table", { class: `confusion${shown.some((place) => nameOf(model, place).length > 3) ? " long" : ""}` }, make("thead", {}, head), make("tbody", {}, ...body)));
   if (buttons.has(worst)) open(worst, buttons.get(worst));
   const left = shown.length < model.columns.length
     ? make("p", { class: "small soft" }, `The ${MAX_CLASSES} classes with the most mistakes, of ${model.columns.length}.`) : null;
   return make("div", { class: "confusion-and-cell" }, make("div", {}, matrix, left,
-    make("p", { class: "small soft" }, "Select a cell to see the sequences behind it.")), details);
+    make("p", { class: "small soft" }, "Rows are true classes, columns are answers. Select a cell to see the sequences behind it.")), details);
 }
 
 function describeCell(model, cell) {
@@ -97,8 +97,9 @@ function describeCell(model, cell) {
       class: "chip", onclick: () => model.openNeuron(place) },
       `neuron ${unpack(model.neurons.number)[place] ?? place} `, make("b", {}, `+${short(push)}`)))));
   }
-  const of = cell.samples.length < cell.count ? ` (${isRight ? "hardest" : "worst"} ${cell.samples.length})` : "";
-  parts.push(make("p", { class: "small soft" }, `Sequences${of}:`), thumbnails(model, cell.samples));
+  const nShown = onPage(model, cell.samples).length;
+  const of = nShown < cell.count ? `, ${isRight ? "the hardest" : "the worst"} ${nShown} of them that differ` : "";
+  parts.push(make("p", { class: "small soft" }, nShown ? `Sequences${of}:` : "None of them is on this page."), thumbnails(model, cell.samples));
   return parts;
 }
 

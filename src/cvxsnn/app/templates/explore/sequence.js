@@ -155,7 +155,7 @@ function membranePanel(model, view) {
   const figure = chart("", "Membrane over time", () => {
     const points = d3.range(nBins).map((bin) => ({ step: Math.min(view.n_steps, (bin + 1) * view.bin), value: values[bin * nShown + shown.row],
       fires: spikes[bin * view.spikes.shape[1] + shown.row] > 0 }));
-    return { height: 160, grid: true, marginLeft: 54, x: { label: "step", tickFormat: "d" }, y: { label: "membrane", ticks: 4 },
+    return { height: 168, grid: true, marginLeft: 54, marginBottom: 36, x: { label: "step", tickFormat: "d" }, y: { label: "membrane", ticks: 4 },
       marks: [Plot.ruleY([0], { stroke: colourOf(2), strokeDasharray: "4 3" }), Plot.line(points, { x: "step", y: "value", stroke: colourOf(4), strokeWidth: 1.5 }),
         Plot.dot(points.filter((point) => point.fires), { x: "step", y: "value", fill: colourOf(2), r: 3 })] };
   }, "A neuron fires where its membrane reaches the dashed line (a dot), and loses its threshold in the next step.");
@@ -173,7 +173,7 @@ function evidencePanel(model, view, columns, at, stepOf) {
   const lines = columns.flatMap((column, place) => d3.range(nBins).map((bin) => ({ step: stepOf(bin), value: at(bin, column), column, place })));
   const wanted = { mean: "the rates so far", last: "the spikes of the step" }[model.readout] || "the spikes so far; windows to come count as silent";
   const figure = chart("How the evidence grows", "Evidence for the classes over time", () => ({
-    height: 240, grid: true, marginLeft: 54, x: { label: "step", tickFormat: "d" }, y: { label: model.is_classifier ? "evidence" : "output" },
+    height: 246, grid: true, marginLeft: 54, marginBottom: 36, x: { label: "step", tickFormat: "d" }, y: { label: model.is_classifier ? "evidence" : "output" },
     marks: [view.settled === null ? null : Plot.ruleX([view.settled], { stroke: "currentColor", strokeDasharray: "4 3" }),
       Plot.line(lines, { x: "step", y: "value", z: "column", stroke: (line) => colourOf(line.place),
         strokeWidth: (line) => (line.column === view.predicted ? 3 : 1.5) }),
