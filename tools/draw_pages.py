@@ -3,7 +3,7 @@
 python tools/draw_pages.py --pages out/pages --pictures docs/images     # all four; needs Chromium and playwright
 python tools/draw_pages.py xor --pages out/pages                        # one of them, without pictures
 
-The recordings of spoken digits and electrocardiograms are found as for ``cvxsnn.tasks`` (environment variable CVXSNN_DATA).
+The recordings of spoken digits and electrocardiograms are found as for ``cvxsnn.tasks`` (variable CVXSNN_DATA).
 """
 
 import argparse
