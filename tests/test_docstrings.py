@@ -10,16 +10,15 @@ import pytest
 
 from tools.check_docstrings import PACKAGE, ROOMS, public_values, value_docstring
 
-ALL_ROOMS = [PACKAGE, *(f"{PACKAGE}.{room}" for room in ROOMS), "cvxsnn.app.plots"]
+ALL_ROOMS = [PACKAGE, *(f"{PACKAGE}.{room}" for room in ROOMS)]
 
 
 def public_objects() -> dict[str, object]:
-    """Every public class and function by name; those of a module without ``__all__`` are those that it defines."""
+    """Every public class and function by name."""
     found = {}
     for room in ALL_ROOMS:
         module = importlib.import_module(room)
-        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == room]
-        for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
+        for name in module.__all__:
             value = getattr(module, name)
             if not isinstance(value, ModuleType) and str(getattr(value, "__module__", "")).startswith("cvxsnn."):
                 found.setdefault(name, value)

@@ -21,7 +21,7 @@ from typing import Any
 
 PACKAGE = "cvxsnn"
 ROOMS = ["data", "neurons", "witnesses", "dictionary", "convex", "network", "training", "theory"]
-ROOMS += ["estimators", "exchange", "data.tasks", "data.audio"]
+ROOMS += ["estimators", "exchange", "data.tasks", "data.audio", "plots"]
 
 CHECKS = {
     "GL08": "no docstring",

@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         "Sequences, encoders, tables, sound, and tasks.",
         ["cvxsnn.data", "cvxsnn.tasks", "cvxsnn.audio"],
     ),
-    "Plots": ("Pictures of spikes, membranes, weights, paths and certificates.", ["cvxsnn.app.plots"]),
+    "Plots": ("Pictures of spikes, membranes, weights, paths and certificates.", ["cvxsnn.plots"]),
     "Errors and warnings": ("What is raised, and when.", ["cvxsnn"]),
 }
 """For each group: a sentence, and the modules whose public names belong to it."""
@@ -63,7 +63,7 @@ def list_names() -> dict[str, list[PublicName]]:
         groups[title] = []
         for module_name in modules:
             module = importlib.import_module(module_name)
-            for name in public_names(module):
+            for name in module.__all__:
                 value = getattr(module, name)
                 home = "cvxsnn" if name in top and getattr(package, name) is value else module_name
                 if isinstance(value, ModuleType) or name in seen:
@@ -72,17 +72,6 @@ def list_names() -> dict[str, list[PublicName]]:
                 groups[title].append(PublicName(home, name, value))
         groups[title].sort(key=lambda entry: (not inspect.isclass(entry.value), entry.name.lower()))
     return groups
-
-
-def public_names(module: ModuleType) -> list[str]:
-    """Return ``__all__``, or the functions and classes that a module without one defines."""
-    if hasattr(module, "__all__"):
-        return list(module.__all__)
-    return [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
-    ]
 
 
 def is_data(value: Any) -> bool:

@@ -38,7 +38,7 @@ SECTIONS = [
         "User guide",
         "How to prepare data, train a model, read its certificate, and take it to other libraries and chips.",
         {
-            "First steps": ["docs/install", "docs/quick-start", "docs/certificates", "docs/plots"],
+            "First steps": ["docs/install", "docs/quick-start", "docs/certificates", "docs/explore", "docs/plots"],
             "Data": ["docs/data", "docs/layouts", "docs/time-series", "docs/speech"],
             "Training": [
                 "docs/methods",

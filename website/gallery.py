@@ -112,7 +112,7 @@ def describe(source: str) -> tuple[str, str]:
         f"```console\n{paragraph}\n```" if paragraph.startswith("python ") else paragraph.replace("``", "`")
         for paragraph in re.split(r"\n\n+", rest.strip())
     ]
-    return first.strip().removesuffix("."), "\n\n".join(paragraphs)
+    return first.strip().removesuffix(".").replace("``", "`"), "\n\n".join(paragraphs)
 
 
 def _card(page: str, title: str, picture: str | None, note: str = "") -> list[str]:

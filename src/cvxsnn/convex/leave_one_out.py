@@ -24,7 +24,7 @@ from .losses import Squared
 from .problem import ConvexProblem
 from .solve import RegularizationPath, Solution
 from .solvers.active_set import column_means, gram_bytes, row_products, weighted_gram
-from .solvers.quadratic import cholesky
+from .solvers.quadratic import factorise
 from .validation import Validation, row_hits, row_losses
 
 _CERTAIN = 1e-12
@@ -245,8 +245,12 @@ class _Inverse:
         for ridge in ridges:
             matrix = self._products.clone()
             matrix.diagonal().add_(ridge)
-            factor = cholesky(matrix)
+            factor = factorise(matrix)
             del matrix
+            if factor is None:  # squares of the columns overflow: nothing is fitted
+                residuals.append(-targets)
+                left.append(torch.ones_like(targets[:, 0]))
+                continue
             residuals.append(-ridge * torch.cholesky_solve(targets, factor))
             left.append(ridge * torch.cholesky_inverse(factor).diagonal())
             del factor
@@ -294,7 +298,10 @@ class _Leverages:
             return torch.zeros_like(self._problem.row_weight)
         matrix = self._gram[atoms][:, atoms]
         matrix.diagonal().add_(ridge)
-        factor = cholesky(matrix)
+        factor = factorise(matrix)
+        if factor is None or not bool(torch.isfinite(factor).all()):
+            # Squares of the columns overflow: take it that the fit follows every row.
+            return 1 / self._problem.row_weight.clamp_min(_SMALLEST)
         forms = [
             torch.linalg.solve_triangular(factor, block.T, upper=False).square().sum(0)
             for block in _centred_rows(self._problem, atoms)

@@ -126,7 +126,7 @@ def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_win
     return counts
 
 
-def count_dtype(n_steps: int, n_windows: int = 1) -> torch.dtype:
+def count_dtype(n_steps: int, n_windows: int) -> torch.dtype:
     """Return the narrowest type that holds the spike counts of a window."""
     return torch.uint8 if -(-n_steps // n_windows) <= torch.iinfo(torch.uint8).max else torch.int32
 

@@ -30,7 +30,7 @@ _TOP = (
 )
 _SHARED = ("seeds", "methods", "metric")
 _CELL = ("row", "column", "paper", "note", *_SHARED, *_TABLES)
-_SMOKE = ("seeds", "every", *_TABLES)
+_SMOKE = ("seeds", "every", "only", *_TABLES)
 _NOT_IN_FILES = ("dtype", "device")
 """Arguments of samplers that the run decides."""
 
@@ -53,6 +53,8 @@ def check_keys(data: Mapping[str, Any], source: str) -> None:
         raise InvalidInputError(f"expected 'cell' to be a list of at least one table in {source}, got {data['cell']!r}")
     _check_table(data.get("defaults", {}), f"{source}, [defaults]", (*_SHARED, *_TABLES))
     _check_table(data.get("smoke", {}), f"{source}, [smoke]", _SMOKE)
+    for method, table in data.get("smoke", {}).get("only", {}).items():
+        _check_table(table, f"{source}, [smoke.only.{method}]", _TABLES)
     for number, cell in enumerate(data["cell"], 1):
         _check_table(cell, f"{source}, cell {number}", _CELL, required=("row", "column"))
 

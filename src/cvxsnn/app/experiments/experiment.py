@@ -141,7 +141,8 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
     for cell in chosen:
         seeds = smoke.get("seeds", [0]) if scale == "smoke" else cell.get("seeds", defaults.get("seeds", [0, 1, 2]))
         methods = tuple(cell.get("methods", defaults.get("methods", ["cvx"])))
-        parts = {key: _merged(key, defaults, cell, smoke if scale == "smoke" else {}) for key in CONFIG_KEYS}
+        small = smoke.get("only", {}).get(methods[0], smoke) if scale == "smoke" else {}
+        parts = {key: _merged(key, defaults, cell, small) for key in CONFIG_KEYS}
         cells.append(
             Cell(
                 row=str(cell["row"]),

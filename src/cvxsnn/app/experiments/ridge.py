@@ -24,6 +24,7 @@ from ...network.energy import count_operations
 from ...network.reconstruction import reconstruct
 from ...network.spiking_network import SpikingNetwork
 from ...network.summary import summarise
+from ...neurons import count_spikes
 from ...witnesses import WitnessSet, join_witnesses, sample_witnesses
 
 METHOD = "ridge"
@@ -31,6 +32,9 @@ METHOD = "ridge"
 
 _N_COUNTED = 20
 """Test sequences of which spikes and synaptic operations are counted."""
+
+_N_RATED = 512
+"""Training sequences on which firing rates are measured."""
 
 _VALUES_AT_ONCE = 2**20
 """Steps of all sequences that are scored at once."""
@@ -46,12 +50,14 @@ class RidgeSettings:
     choose : "leave-one-out" or "validation"
     refit : bool, whether the read-out is fitted to the validation data, too
     tol : float, the relative gap to certify
+    max_rate : float, neurons of the last layer that fire in a larger share of the steps of training data are silenced
     """
 
     l2_ratio: float | Sequence[float] = (1e-2, 3e-3, 1e-3)
     choose: Literal["leave-one-out", "validation"] = "leave-one-out"
     refit: bool = False
     tol: float = 1e-6
+    max_rate: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse other ways to choose."""
@@ -110,6 +116,8 @@ def run_ridge(
     """
     drawn = [sample_witnesses(own, task.train.inputs, child_seed(seed, METHOD, k)) for k, own in enumerate(families)]
     witnesses = (drawn[0] if len(drawn) == 1 else join_witnesses(drawn)).to(device)
+    if settings.max_rate < 1:
+        witnesses = _quiet(witnesses, task.train, settings.max_rate)
     (n_classes,) = task.n_classes.values()
     both = _join(task.train, task.val) if settings.refit else task.train
     if settings.choose == "leave-one-out":
@@ -159,6 +167,15 @@ def describe_run(run: RidgeRun, task: Task, device: str) -> dict[str, Any]:
         "synaptic_operations": operations.synaptic_per_sample,
         "bytes": summarise(run.network).n_bytes,
     }
+
+
+def _quiet(witnesses: WitnessSet, data: SequenceData, max_rate: float) -> WitnessSet:
+    """Return witnesses without those of the last layer that fire too often on some training sequences."""
+    *lower, last = witnesses.layers
+    inputs = torch.from_numpy(data.inputs[:_N_RATED]).to(last.weight.device)
+    rate = count_spikes(witnesses.layers, inputs).double().mean(0) / inputs.shape[1]
+    is_quiet = (rate <= max_rate).view(last.n_subnetworks, last.width)
+    return WitnessSet((*lower, last.silence(is_quiet)), witnesses.provenance)
 
 
 def _problem(witnesses: WitnessSet, data: SequenceData, readout: str, n_classes: int) -> ConvexProblem:

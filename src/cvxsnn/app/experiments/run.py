@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...convex.objective import Objective
-from ...core.errors import CvxsnnError, DataFileError
+from ...core.errors import CvxsnnError, DataFileError, is_out_of_memory
 from ...data.tasks import Task, make_task
 from ...network.evaluation import accuracy, predict_autoregressive, score_tokens
 from ...network.spiking_network import SpikingNetwork
@@ -69,7 +69,9 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
                 }
                 for own, (task, _) in zip(trained, prepared, strict=True)
             ]
-    except (CvxsnnError, MemoryError, torch.OutOfMemoryError) as error:
+    except (CvxsnnError, MemoryError, RuntimeError) as error:
+        if not isinstance(error, CvxsnnError) and not is_out_of_memory(error):
+            raise
         if prepared and isinstance(error, DataFileError):  # a stage that cannot be stored is no fault of the run
             raise DataFileError(f"{error}; then run the same command again") from None
         if len(configs) > 1:

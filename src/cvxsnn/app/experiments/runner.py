@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from joblib import parallel_config
 
-from ...core.claims import claim
+from ...core.claims import claim, remove_abandoned
 from ...core.errors import DataFileError
 from ...core.parallel import run_tasks
 from ...training.methods import METHODS
@@ -71,6 +71,7 @@ def run_all(
     Outcome
         Counts of runs, and damaged records.
     """
+    remove_abandoned(store.folder, ".*.claim")
     records, damaged = store.read_all()
     kept = {name for name, record in records.items() if record.get("status") == "done" or not retry_failed}
     waiting = {name: config for name, config in runs.items() if name not in kept}

@@ -13,6 +13,16 @@ from .figures import draw_figure
 from .metrics import format_number, read_metric
 from .summary import VERDICTS, CellSummary, ExperimentSummary, Records, summarise_experiment, what_is_wrong
 
+_MEASURED = {
+    "n_weights": "weights of the read-out",
+    "firing_rate": "spikes per neuron and step",
+    "spikes": "spikes per answer",
+    "synaptic_operations": "synaptic operations per answer",
+    "bytes": "bytes",
+    "relative_gap": "relative gap",
+}
+"""Costs of a network that only some records have."""
+
 _NO_PAPER = "no number in the paper"
 
 
@@ -91,6 +101,13 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
 
 def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
     """Return the cost of each cell, one line for those that share their runs, with the command that repeats them."""
+    measured = {
+        name: title
+        for name, title in _MEASURED.items()
+        if any(read_metric(records[run.run_id], name) is not None for cell in summary.cells for run in cell.chosen)
+    }
+    if "synaptic_operations" not in measured:
+        measured = {}
     lines: dict[tuple[str, ...], list[object]] = {}
     for cell, found in zip(experiment.cells, summary.cells, strict=True):
         runs = [records[run.run_id] for run in found.chosen]
@@ -110,6 +127,7 @@ def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records)
                 " or ".join(found.methods),
                 "" if atoms is None else f"{atoms:,.0f}",
                 "" if read is None else f"{read:,.0f}",
+                *("" if (own := mean(name)) is None else _size(own) for name in measured),
                 "" if seconds is None else f"{seconds:,.1f}",
                 " or ".join(sorted({str(run.get("machine", {}).get("device", "")) for run in runs})),
                 f'`cvxsnn reproduce {experiment.reference} --scale {summary.scale} --row "{cell.row}"{only}`',
@@ -117,8 +135,13 @@ def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records)
         )
     if not lines:
         return ""
-    head = ("", "method", "columns", "neurons read", "seconds per run", "device", "command")
+    head = ("", "method", "columns", "neurons read", *measured.values(), "seconds per run", "device", "command")
     return "## Costs\n\nMeans over the chosen runs, one per seed.\n\n" + _table(head, list(lines.values())).rstrip()
+
+
+def _size(value: float) -> str:
+    """Return a size or a rate in few digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
