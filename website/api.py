@@ -105,7 +105,8 @@ def name_page(entry: PublicName) -> str:
     """Return the page of a name."""
     lines = [entry.path, "=" * len(entry.path), ""]
     if is_data(entry.value):
-        lines += [f".. py:data:: {entry.path}", "", *(f"   {line}" for line in value_docstring(entry.name).split("\n"))]
+        text = value_docstring(entry.name).replace("Examples\n--------\n", ".. rubric:: Examples\n\n")
+        lines += [f".. py:data:: {entry.path}", "", *(f"   {line}" for line in text.split("\n"))]
     elif inspect.isclass(entry.value):
         lines += [f".. autoclass:: {entry.path}", ""]
         for name in class_members(entry.value):
