@@ -107,6 +107,7 @@ function paint(canvas, nRows, nColumns, at, scale) {
 function heatMap(label, draw, className = "heat") {
   const canvas = make("canvas", { class: className, role: "img", "aria-label": label });
   draw(canvas);
+  canvas.redraw = () => draw(canvas);
   const again = () => (canvas.isConnected ? draw(canvas) : redraws.delete(again));
   redraws.add(again);
   return canvas;
@@ -132,7 +133,8 @@ function chart(title, label, options, caption = null) {
     place.replaceChildren(drawn);
     if (figure.afterDraw) figure.afterDraw();
   };
-  redraws.add(() => place.isConnected && place.redraw());
+  const again = () => (place.isConnected ? place.redraw() : redraws.delete(again));
+  redraws.add(again);
   observer.observe(place);
   figure.redraw = place.redraw;
   figure.place = place;

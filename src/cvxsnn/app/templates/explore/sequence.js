@@ -20,7 +20,7 @@ function renderSequence(section, model) {
   const turn = make("button", { type: "button", "aria-pressed": `${stepsRunDown}`, onclick: () => {
     stepsRunDown = !stepsRunDown;
     turn.setAttribute("aria-pressed", `${stepsRunDown}`);
-    redraws.forEach((redraw) => redraw());
+    document.querySelectorAll(".thumbnail canvas, .card canvas, .heat.large").forEach((canvas) => canvas.redraw());
   } }, "Turn small pictures");
   const place = make("div", { id: `${model.key}-sequence`, tabindex: "-1" });
   const fill = () => {
