@@ -18,7 +18,7 @@ function renderNeurons(section, model) {
       Plot.ruleX([neurons.n_enough], { stroke: colourOf(2), strokeDasharray: "4 3" }),
       Plot.dot(points, { x: "size", y: "share", fill: colourOf(0), r: 2.5, tip: true,
         title: (point) => `${plural(point.size, "neuron")}: ${percent(point.share)}` })] }),
-    "The weights stay as they are; solving again for fewer neurons, as on the path, does better."));
+    "The weights stay as they are; solving again for fewer neurons, as on the path, usually does better."));
 
   const number = unpack(neurons.number);
   const weight = unpack(neurons.weight);

@@ -44,7 +44,7 @@ function renderPath(section, model) {
   }
   const own = path.points.findIndex((point) => point.is_own);
   const score = model.is_classifier ? "accuracy" : "R²";
-  section.append(make("p", {}, "A stronger L1 penalty reads fewer neurons of the same sample and costs less energy. Each point is a "
+  section.append(make("p", {}, "A stronger L1 penalty usually reads fewer of the same neurons, which costs less energy. Each point is a "
     + "certified optimum of its own. Move the slider to compare."));
   const slider = make("input", { type: "range", min: 0, max: path.points.length - 1, step: 1, value: own,
     id: `${model.key}-strength`, class: "wide" });
