@@ -32,7 +32,8 @@ def make_plots(n_neurons: int, n_strengths: int) -> dict[str, Callable[[], Axes]
     witnesses = model.proof_.witnesses
     scaled = (X - model.input_scale_[0]) / model.input_scale_[1]
     dictionary = cs.build_dictionary(witnesses, scaled, readout="mean")
-    others = cs.build_dictionary(cs.gaussian_witnesses(8, (n_neurons,), threshold=3.0), scaled, readout="last")
+    bits = cs.tasks.first_last_xor(n_steps=6, n_train=500).train.inputs
+    others = cs.build_dictionary(cs.gaussian_witnesses(2, (64, n_neurons), decay=0.99), bits, readout="last")
     problem = cs.ConvexProblem(dictionary, (y == 8).astype(float), loss="logistic", intercept=True)
     path = cs.solve_path(problem, n_strengths=n_strengths, smallest_ratio=0.01)
     last = path[n_strengths - 1]
@@ -45,7 +46,7 @@ def make_plots(n_neurons: int, n_strengths: int) -> dict[str, Callable[[], Axes]
         "raster": lambda: plots.plot_raster(model, sequence),
         "membranes": lambda: plots.plot_membranes(model, sequence),
         "gaps": lambda: plots.plot_gaps({"weakest penalty": last, "strongest penalty": path[1]}),
-        "health": lambda: plots.plot_health({"of the model": dictionary.health(), "threshold 3": others.health()}),
+        "health": lambda: plots.plot_health({"digits": dictionary.health(), "XOR, two layers": others.health()}),
     }
 
 

@@ -228,7 +228,8 @@ def _exciting(activity: Activity, n_listed: int) -> npt.NDArray[np.int32]:
 def _enough(subject: Subject, activity: Activity) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return how much the answers of the first neurons alone agree with those of all."""
     n_neurons = len(activity.neurons)
-    sizes = sorted({int(size) for size in np.geomspace(1, n_neurons, N_SIZES).round()})
+    wanted = [*np.geomspace(1, n_neurons, N_SIZES), *np.linspace(n_neurons / 10, n_neurons, 10)]
+    sizes = sorted({max(1, round(float(size))) for size in wanted})
     centred = subject.weight[np.argsort(activity.place, kind="stable")]
     columns = np.argsort(activity.place, kind="stable")
     starts = np.searchsorted(activity.place[columns], np.arange(n_neurons + 1))

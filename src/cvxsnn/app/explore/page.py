@@ -124,6 +124,7 @@ def _facts(view: ModelView) -> list[Fact]:
         )
     share = "of its answers" if view.is_classifier else "of the variance of its outputs"
     enough = f"the {neurons.n_enough:,} that matter most give 95 % {share}"
+    enough = enough if neurons.n_enough < neurons.n_read else "nearly all of them matter"
     facts.append(Fact("neurons", f"{neurons.n_read:,}", "neurons are read", enough))
     gap = view.optimality.relative_gap
     proven = "none" if gap is None else format_bound(gap)

@@ -47,7 +47,12 @@ function bound(value) {
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 function joules(value) {
-  for (const [size, unit] of [[1e-12, "pJ"], [1e-9, "nJ"], [1e-6, "µJ"], [1e-3, "mJ"]]) {
+  for (const [size, unit] of [
+    [1e-12, "pJ"],
+    [1e-9, "nJ"],
+    [1e-6, "µJ"],
+    [1e-3, "mJ"],
+  ]) {
     if (value < 1000 * size) return `${short(value / size)} ${unit}`;
   }
   return `${short(value)} J`;
@@ -66,8 +71,18 @@ const darkScreen = window.matchMedia("(prefers-color-scheme: dark)");
 const redraws = new Set();
 darkScreen.addEventListener("change", () => redraws.forEach((draw) => draw()));
 
-const COLOURS = ["#4e79a7", "#f28e2c", "#e15759", "#76b7b2", "#59a14f", "#b07aa1", "#ff9da7", "#9c755f", "#edc949",
-  "#8a8f98"];
+const COLOURS = [
+  "#4e79a7",
+  "#f28e2c",
+  "#e15759",
+  "#76b7b2",
+  "#59a14f",
+  "#b07aa1",
+  "#ff9da7",
+  "#9c755f",
+  "#edc949",
+  "#8a8f98",
+];
 const colourOf = (place) => COLOURS[place % COLOURS.length];
 
 /** Return a colour scale for values from −1 to 1: red is negative, blue positive, and zero is the background. */
@@ -79,7 +94,8 @@ function diverging() {
 
 /** Return a colour scale for values from 0 to 1. */
 function sequential() {
-  return darkScreen.matches ? d3.piecewise(d3.interpolateRgb, ["#191d21", "#33658a", "#9fd3ff", "#f4fbff"])
+  return darkScreen.matches
+    ? d3.piecewise(d3.interpolateRgb, ["#191d21", "#33658a", "#9fd3ff", "#f4fbff"])
     : d3.piecewise(d3.interpolateRgb, ["#f7f9fb", "#9cc4e0", "#2b6ca3", "#0b2540"]);
 }
 
@@ -107,6 +123,7 @@ function paint(canvas, nRows, nColumns, at, scale) {
 function heatMap(label, draw, className = "heat") {
   const canvas = make("canvas", { class: className, role: "img", "aria-label": label });
   draw(canvas);
+  canvas.redraw = () => draw(canvas);
   const again = () => (canvas.isConnected ? draw(canvas) : redraws.delete(again));
   redraws.add(again);
   return canvas;
@@ -121,18 +138,28 @@ const observer = new ResizeObserver((entries) => {
 /** Return a figure with a chart of Observable Plot that follows the width of the page; `options(width)` describes it. */
 function chart(title, label, options, caption = null) {
   const place = make("div", { class: "plot" });
-  const figure = make("figure", { class: "chart" }, title ? make("h3", {}, title) : null, place,
-    caption ? make("figcaption", { class: "small soft" }, caption) : null);
+  const figure = make(
+    "figure",
+    { class: "chart" },
+    title ? make("h3", {}, title) : null,
+    place,
+    caption ? make("figcaption", { class: "small soft" }, caption) : null,
+  );
   place.redraw = () => {
     const width = Math.max(220, place.clientWidth || 600);
     place.drawnWidth = place.clientWidth;
-    const drawn = Plot.plot({ width, style: { background: "none", fontSize: "12px" },
-      ariaLabel: label, ...options(width) });
+    const drawn = Plot.plot({
+      width,
+      style: { background: "none", fontSize: "12px" },
+      ariaLabel: label,
+      ...options(width),
+    });
     figure.plot = drawn.querySelector ? drawn : null;
     place.replaceChildren(drawn);
     if (figure.afterDraw) figure.afterDraw();
   };
-  redraws.add(() => place.isConnected && place.redraw());
+  const again = () => (place.isConnected ? place.redraw() : redraws.delete(again));
+  redraws.add(again);
   observer.observe(place);
   figure.redraw = place.redraw;
   figure.place = place;
@@ -142,16 +169,31 @@ function chart(title, label, options, caption = null) {
 /** Return a table; cells are text or elements. */
 function table(label, columns, rows) {
   const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)));
-  const body = rows.map((row) => make("tr", {},
-    ...row.map((cell, place) => (place ? make("td", {}, cell) : make("th", { scope: "row" }, cell)))));
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
-    make("table", { class: "numbers" }, make("thead", {}, head), make("tbody", {}, ...body)));
+  const body = rows.map((row) =>
+    make("tr", {}, ...row.map((cell, place) => (place ? make("td", {}, cell) : make("th", { scope: "row" }, cell)))),
+  );
+  return make(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+    make("table", { class: "numbers" }, make("thead", {}, head), make("tbody", {}, ...body)),
+  );
 }
 
 /** Return a strip of large numbers with a line below each. */
 function strip(facts) {
-  return make("ul", { class: "strip facts" }, ...facts.map(([value, text, note]) => make("li", {}, make("b", {}, value),
-    make("span", {}, text), note ? make("span", { class: "small soft" }, note) : null)));
+  return make(
+    "ul",
+    { class: "strip facts" },
+    ...facts.map(([value, text, note]) =>
+      make(
+        "li",
+        {},
+        make("b", {}, value),
+        make("span", {}, text),
+        note ? make("span", { class: "small soft" }, note) : null,
+      ),
+    ),
+  );
 }
 
 /** Whether steps run downwards, as the rows of an image do. */
@@ -172,21 +214,27 @@ function verdict(model, view) {
   if (!model.is_classifier) return `${short(view.truth)}, predicted ${short(view.predicted)}`;
   const sure = view.confidence === null ? "" : ` (${percent(view.confidence, 0)})`;
   const truth = nameOf(model, view.truth);
-  return view.truth === view.predicted ? `${truth}, right${sure}` : `${truth}, answered ${nameOf(model, view.predicted)}${sure}`;
+  return view.truth === view.predicted
+    ? `${truth}, right${sure}`
+    : `${truth}, answered ${nameOf(model, view.predicted)}${sure}`;
 }
 
 /** Return a button with a small picture of a sequence, which opens it. */
 function thumbnail(model, view) {
   const isWrong = model.is_classifier && view.truth !== view.predicted;
   const words = verdict(model, view);
-  return make("button", { type: "button", class: `thumbnail${isWrong ? " wrong" : ""}`,
-    onclick: () => model.openSequence(view.sample) },
+  return make(
+    "button",
+    { type: "button", class: `thumbnail${isWrong ? " wrong" : ""}`, onclick: () => model.openSequence(view.sample) },
     heatMap(`Inputs of sequence ${view.sample}`, (canvas) => paintInputs(canvas, view)),
-    make("span", { class: "small" }, words), make("span", { class: "small soft" }, `sequence ${view.sample}`));
+    make("span", { class: "small" }, words),
+    make("span", { class: "small soft" }, `sequence ${view.sample}`),
+  );
 }
 
 /** Return those of some sequences that are on the page. */
-const onPage = (model, samples) => samples.map((sample) => model.bySample.get(sample)).filter((view) => view !== undefined);
+const onPage = (model, samples) =>
+  samples.map((sample) => model.bySample.get(sample)).filter((view) => view !== undefined);
 
 /** Return buttons for those of some sequences that are on the page. */
 function thumbnails(model, samples) {

@@ -22,7 +22,11 @@ const waiting = [];
 for (const [name, , render] of SECTIONS) {
   const section = document.getElementById(name);
   const holders = PAGE.models.map((model) => {
-    const holder = make("div", { class: "model" }, PAGE.models.length > 1 ? make("p", { class: "model-name" }, model.name) : null);
+    const holder = make(
+      "div",
+      { class: "model" },
+      PAGE.models.length > 1 ? make("p", { class: "model-name" }, model.name) : null,
+    );
     waiting.push(() => render(holder, model));
     return holder;
   });
@@ -55,12 +59,15 @@ if (PAGE.models.length > 1) {
 const links = [...document.querySelectorAll("nav.sections a")];
 links.forEach((link) => link.addEventListener("click", () => renderNext(true)));
 window.addEventListener("beforeprint", () => renderNext(true));
-const spy = new IntersectionObserver((entries) => {
-  for (const entry of entries) {
-    if (!entry.isIntersecting) continue;
-    links.forEach((link) => link.toggleAttribute("aria-current", link.hash === `#${entry.target.id}`));
-  }
-}, { rootMargin: "-30% 0px -60% 0px" });
+const spy = new IntersectionObserver(
+  (entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      links.forEach((link) => link.toggleAttribute("aria-current", link.hash === `#${entry.target.id}`));
+    }
+  },
+  { rootMargin: "-30% 0px -60% 0px" },
+);
 document.querySelectorAll("main > section").forEach((section) => spy.observe(section));
 renderNext(false);
 if (location.hash) renderNext(true);
