@@ -116,7 +116,7 @@ def test_every_round_bounds_the_complete_optimum_and_none_is_worse_than_the_last
     assert found.certificate.relative_gap <= TOL
 
 
-@pytest.mark.parametrize("limit", [{"max_rounds": 1}, {"max_cones": 0}, {"max_cones": 3}, {"max_seconds": 0.0}])
+@pytest.mark.parametrize("limit", [{"max_rounds": 1}, {"max_boxes": 0}, {"max_boxes": 3}, {"max_seconds": 0.0}])
 def test_stopping_early_leaves_valid_bounds(limit):
     rng = np.random.default_rng(0)
     inputs, targets = rng.normal(size=(8, 3, 1)), rng.normal(size=8)

@@ -37,8 +37,8 @@ class Round:
         The best upper bound on the complete optimum so far.
     dual : float
         The best lower bound so far.
-    n_cones : int
-        Number of cones examined while pricing.
+    n_boxes : int
+        Number of boxes examined while pricing.
     seconds : float
         Time since the start.
     """
@@ -46,7 +46,7 @@ class Round:
     n_atoms: int
     primal: float
     dual: float
-    n_cones: int
+    n_boxes: int
     seconds: float
 
 
@@ -89,7 +89,7 @@ def solve_complete(
     tol: float = 1e-4,
     n_start: int = 256,
     max_rounds: int = 200,
-    max_cones: int = 200_000,
+    max_boxes: int = 10**9,
     max_seconds: float = inf,
     seed: int = 0,
     callback: Callable[[Round], None] | None = None,
@@ -125,8 +125,8 @@ def solve_complete(
         Number of random neurons to start with.
     max_rounds : int
         Limit on the rounds.
-    max_cones : int
-        Limit on the cones that one pricing examines.
+    max_boxes : int
+        Limit on the boxes that one pricing examines.
     max_seconds : float
         Limit on the time.
     seed : int
@@ -163,9 +163,9 @@ def solve_complete(
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
         left = max_seconds - (time.monotonic() - begin)
-        found = price_solution(events, solution, tol=0.1 * tol, max_cones=max_cones, max_seconds=left)
+        found = price_solution(events, solution, tol=0.1 * tol, max_boxes=max_boxes, max_seconds=left)
         best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, [found.bound]))
-        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_cones, time.monotonic() - begin))
+        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_boxes, time.monotonic() - begin))
         if callback is not None:
             callback(rounds[-1])
         certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
@@ -185,7 +185,7 @@ def price_solution(
     solution: Solution,
     *,
     tol: float = 1e-6,
-    max_cones: int = 200_000,
+    max_boxes: int = 10**9,
     max_seconds: float = inf,
 ) -> Price:
     """Price a solution's dual point over all neurons of a family.
@@ -201,8 +201,8 @@ def price_solution(
         A solution with one output.
     tol : float
         Stop once the price is proven to exceed the strength by at most this share.
-    max_cones : int
-        Limit on the cones that one pricing examines.
+    max_boxes : int
+        Limit on the boxes that one pricing examines.
     max_seconds : float
         Limit on the time.
 
@@ -215,7 +215,7 @@ def price_solution(
     dual = spread_over_steps(solution.dual_point[:, 0], problem.dictionary.readout, events)
     enough = (1 + tol) * problem.l1_strength
     exempt = problem.dictionary if problem.l2_strength else None
-    return price(events, dual, enough=enough, max_cones=max_cones, max_seconds=max_seconds, exempt=exempt)
+    return price(events, dual, enough=enough, max_boxes=max_boxes, max_seconds=max_seconds, exempt=exempt)
 
 
 def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:

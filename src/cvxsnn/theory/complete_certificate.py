@@ -45,7 +45,7 @@ class CompleteCertificate:
 
 
 def certify_complete(
-    proof: Proof, data: TrainingSet, *, max_cones: int = 1_000_000, max_seconds: float = inf
+    proof: Proof, data: TrainingSet, *, max_boxes: int = 10**9, max_seconds: float = inf
 ) -> CompleteCertificate:
     """Bound the optimum over *every* LIF neuron with the same decay, by pricing a solution's dual point exactly.
 
@@ -61,8 +61,8 @@ def certify_complete(
         The proof of a read-out over one layer of LIF neurons with one common decay.
     data : TrainingSet
         The data that it was solved on.
-    max_cones : int
-        Limit on the cones examined per output. A search that stops early gives a weaker bound, but a valid one.
+    max_boxes : int
+        Limit on the boxes examined per output. A search that stops early gives a weaker bound, but a valid one.
     max_seconds : float
         Limit on the time per output.
 
@@ -89,7 +89,7 @@ def certify_complete(
             events,
             spread_over_steps(column, dictionary.readout, events),
             enough=proof.l1_strength,
-            max_cones=max_cones,
+            max_boxes=max_boxes,
             max_seconds=max_seconds,
             exempt=dictionary if problem.l2_strength else None,
         )
