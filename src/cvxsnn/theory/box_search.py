@@ -16,7 +16,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from .box_kernel import explore, survey
+from .box_kernel import LEAF, LEFT, STUCK, explore, survey
 from .integers import IntArray
 from .spike_trees import SpikeTrees, common_zero, pivot_columns
 
@@ -26,8 +26,11 @@ _LEVELS = 20
 _ROOM = 60
 """Bits for sums of products in the kernel."""
 
-_BATCH, _BUDGET = 64, 2000
-"""Boxes that the kernel gets at once, and nodes that it may spend on each."""
+_BATCH, _FIRST, _BUDGET = 64, 100, 2000
+"""Boxes that the kernel gets at once, and nodes that it may spend on each, at first and later."""
+
+_EARLY = 20_000
+"""Boxes up to which a search that is not thorough collects neurons that are not the best."""
 
 _ENLARGED = (1, 4, 32)
 """How often larger a box that cannot be halved is made, to contain the point where its events meet."""
@@ -139,6 +142,10 @@ class Found:
         Number of boxes examined.
     is_finished : bool
         Whether all boxes were searched.
+    is_exact : bool
+        Whether the numbers were short enough to be exact; otherwise the bound may be larger than necessary.
+    proof : Proof, optional
+        How boxes were halved, if it was kept.
     """
 
     value: float = 0.0
@@ -146,6 +153,67 @@ class Found:
     parameters: list[tuple[float, IntArray]] = field(default_factory=list)
     n_boxes: int = 0
     is_finished: bool = True
+    is_exact: bool = True
+    proof: "Proof | None" = None
+
+
+@dataclass
+class Proof:
+    """How boxes were halved.
+
+    Parameters
+    ----------
+    frame : Coordinates
+        The coordinates of the boxes.
+    codes : dict of bytes to list
+        For each box that was searched, by its centre and halves: the axes along which parts of it were halved, in the
+        order of a walk that visits the lower half first, and what ends the walk where a part was not halved.
+    closer : dict of bytes to tuple
+        For each box in which events meet: how often larger it was made, and the proof of what is open there.
+    """
+
+    frame: Coordinates
+    codes: dict[bytes, list[int]] = field(default_factory=dict)
+    closer: dict[bytes, tuple[int, "Proof | None"]] = field(default_factory=dict)
+
+    def walk(self) -> tuple[str, list[tuple[int, "Proof | None"]]]:
+        """Return all halvings of all faces as one text, and what was looked at more closely, in this order.
+
+        A letter is the axis along which a box is halved, and is followed by its lower and its upper half; "." is a box
+        whose own bound is enough, "!" one that was looked at more closely.
+        """
+        text: list[str] = []
+        uses: list[tuple[int, Proof | None]] = []
+
+        def visit(centre: npt.NDArray[np.int64], half: npt.NDArray[np.int64]) -> None:
+            key = _key(centre, half)
+            if key in self.closer:
+                text.append("!")
+                uses.append(self.closer[key])
+                return
+            parts = [(centre, half)]
+            for code in self.codes.get(key, [LEAF]):
+                own, size = parts.pop()
+                if code == LEAF:
+                    text.append(".")
+                elif code in (STUCK, LEFT):
+                    visit(own, size)
+                else:
+                    text.append(chr(ord("a") + code))
+                    smaller = size.copy()
+                    smaller[code] //= 2
+                    for sign in (1, -1):  # the lower half is visited first
+                        moved = own.copy()
+                        moved[code] += sign * smaller[code]
+                        parts.append((moved, smaller))
+
+        for centre, half in zip(*self.frame.faces(), strict=True):
+            visit(centre, half)
+        return "".join(text), uses
+
+
+def _key(centre: npt.NDArray[np.int64], half: npt.NDArray[np.int64]) -> bytes:
+    return bytes(centre.tobytes() + half.tobytes())
 
 
 @dataclass
@@ -164,6 +232,8 @@ class BoxSearch:
         When to stop, by ``time.monotonic``.
     is_thorough : bool
         Whether to look into boxes that cannot be halved even if a neuron above ``enough`` is known.
+    keeps_proof : bool
+        Whether to keep how boxes were halved, so that others can check it.
     """
 
     is_norm: bool = False
@@ -171,6 +241,7 @@ class BoxSearch:
     max_boxes: int = 10**9
     deadline: float = inf
     is_thorough: bool = True
+    keeps_proof: bool = False
 
     def run(self, trees: SpikeTrees) -> Found:
         """Search all parameters."""
@@ -181,25 +252,32 @@ class BoxSearch:
         if len(trees.roots) == 0 or not trees.normals.any():
             return found
         frame, depth = Coordinates.of(trees), trees.depth
+        found.is_exact = frame.slack == 0
         open_boxes = _Boxes.faces(frame)
         n_levels = len(frame.columns) * (frame.n_levels + 1) + 1
+        found.proof = Proof(frame) if self.keeps_proof else None
         problem = (frame.normals, frame.slack, trees.edges, trees.gains, trees.roots, trees.offset)
-        known: dict[bytes, float] = {}
+        known: dict[bytes, tuple[float, Proof | None]] = {}
         while len(open_boxes):
             if found.n_boxes >= self.max_boxes or time.monotonic() >= self.deadline:
                 found.is_finished = False
                 limit = self._size(np.abs(trees.offset) + _most(trees))
                 found.bound = max(found.bound, float(np.minimum(open_boxes.bounds, limit).max()))
                 break
-            batch, open_boxes = open_boxes.split(_BATCH)
-            budget = min(_BUDGET, max(1, (self.max_boxes - found.n_boxes) // len(batch)))
-            target = max(self.enough, found.value)
+            batch, open_boxes = open_boxes.split(min(_BATCH, self.max_boxes - found.n_boxes))
+            # The first boxes are large: small budgets leave many parts of them, each with a best neuron of its own.
+            budget = _FIRST if found.n_boxes < _BATCH * _FIRST else _BUDGET
+            budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // len(batch)))
+            is_early = not self.is_thorough and found.n_boxes < _EARLY
+            target = self.enough if is_early else max(self.enough, found.value)
             again = [open_boxes]
             for part, own in _explore_all(problem, self.is_norm, trees.has_lift, batch, target, budget, n_levels, depth):
-                _, n_codes, left, left_bounds, n_left, held, held_halves, held_bounds, is_last, n_held, done, values, points = own
+                codes, n_codes, left, left_bounds, n_left, held, held_halves, held_bounds, is_last, n_held, done, values, points = own
                 found.n_boxes += int(n_codes.sum() - n_left.sum())
                 found.bound = max(found.bound, float(done.max()))
                 for i, (value, point) in enumerate(zip(values, points, strict=True)):
+                    if found.proof is not None:
+                        found.proof.codes[_key(part.centres[i], part.halves[i])] = codes[i, : n_codes[i]].tolist()
                     if value > found.value or value > self.enough:
                         self._try(trees, frame.parameters(point, dimension), found)
                     rows = slice(n_left[i])
@@ -213,7 +291,13 @@ class BoxSearch:
         return found
 
     def _look_closely(
-        self, trees: SpikeTrees, frame: Coordinates, boxes: "_Boxes", depth: int, known: dict[bytes, float], found: Found
+        self,
+        trees: SpikeTrees,
+        frame: Coordinates,
+        boxes: "_Boxes",
+        depth: int,
+        known: dict[bytes, tuple[float, Proof | None]],
+        found: Found,
     ) -> "_Boxes":
         """Search boxes in which events meet, as problems with fewer samples; return those that must be halved."""
         again = []
@@ -234,23 +318,28 @@ class BoxSearch:
                 key = b"|".join(part.tobytes() for part in parts)
                 if key not in known:
                     known[key] = self._search_near(trees, trees.within(*parts), frame, centre, found)
-                bound = min(bound, known[key])
+                if known[key][0] < bound:
+                    bound = known[key][0]
+                    if found.proof is not None:
+                        found.proof.closer[_key(centre, half)] = (factor, known[key][1])
                 if bound <= max(self.enough, found.value):
                     break
             if is_last or bound <= max(self.enough, found.value):
                 found.bound = max(found.bound, bound)
             else:
                 again.append(number)
+                if found.proof is not None:
+                    found.proof.closer.pop(_key(centre, half), None)
         closest = boxes.halves[again].max(1, initial=0) // 8
         return _Boxes(boxes.centres[again], boxes.halves[again], boxes.bounds[again], closest)
 
     def _search_near(
         self, trees: SpikeTrees, near: SpikeTrees, frame: Coordinates, centre: npt.NDArray[np.int64], found: Found
-    ) -> float:
+    ) -> tuple[float, Proof | None]:
         """Return a bound on what is open near a point, after a search of it if it has fewer dimensions."""
         rank = len(pivot_columns(near.normals)) if len(near.roots) else 0
         if rank == len(frame.columns):
-            return inf
+            return inf, None
         inner = replace(self, enough=max(self.enough, found.value), max_boxes=self.max_boxes - found.n_boxes)
         result = inner.run(near)
         found.n_boxes += result.n_boxes
@@ -263,7 +352,7 @@ class BoxSearch:
                 self._try(trees, np.array(moved, dtype=object), found)
                 if found.value >= result.value:
                     break
-        return result.bound
+        return result.bound, result.proof
 
     def _try(self, trees: SpikeTrees, parameters: IntArray, found: Found) -> None:
         """Keep a neuron if its sum is of some size."""

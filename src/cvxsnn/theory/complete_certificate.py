@@ -11,9 +11,9 @@ from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
 from ..neurons import NEURON_MODELS, LIFLayer, Taps
 from ..witnesses import WitnessSet
-from .column_generation import spread_over_steps
+from .column_generation import price_dual
 from .lif_family import LIFFamily, check_complete_readout
-from .pricing import Price, price
+from .pricing import Price
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class CompleteCertificate:
     family : LIFFamily
         The neurons that it covers.
     prices : tuple of Price
-        One price per output.
+        One price, or one per output where neurons are exempt.
     """
 
     certificate: Certificate
@@ -84,20 +84,18 @@ def certify_complete(
         raise InvalidInputError(
             f"expected the {len(proof.dual_point)} rows that the model was trained on, got {dictionary.n_rows}"
         )
-    prices = tuple(
-        price(
-            events,
-            spread_over_steps(column, dictionary.readout, events),
-            enough=proof.l1_strength,
-            max_boxes=max_boxes,
-            max_seconds=max_seconds,
-            exempt=dictionary if problem.l2_strength else None,
-        )
-        for column in proof.dual_point.T
+    found = price_dual(
+        events,
+        problem,
+        proof.dual_point,
+        proof.l1_strength,
+        dictionary if problem.l2_strength else None,
+        max_boxes=max_boxes,
+        max_seconds=max_seconds,
     )
-    dual = certify_with_bound(problem, proof.dual_point, [found.bound for found in prices])
+    dual = certify_with_bound(problem, proof.dual_point, found.bounds)
     certificate = checked_certificate(problem, Certificate(primal, dual, "complete"))
-    return CompleteCertificate(certificate, family, prices)
+    return CompleteCertificate(certificate, family, found.prices)
 
 
 def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily:

@@ -1,4 +1,4 @@
-r"""Exact pricing of all neurons except those that do what an atom of a dictionary does: a search over cones.
+r"""Exact pricing by cones, slow: for neurons apart from those of a dictionary, and for numbers of very many bits.
 
 Branch and bound over cones of parameters. In a cone every sample has a few possible spike trains: a step at which all
 extreme rays agree is decided, others are open. The sum over samples of the best that each can still contribute is an
@@ -36,15 +36,17 @@ def search_cones(
     max_cones: int,
     deadline: float,
     n_found: int,
-    exempt: Dictionary,
+    exempt: Dictionary | None,
 ) -> tuple[float, float, IntArray, int, bool]:
-    """Maximise ``|Σ dual · spikes|`` over all neurons of a family that no atom of a dictionary equals.
+    """Maximise ``|Σ dual · spikes|`` over all neurons of a family, or all that no atom of a dictionary equals.
 
     Returns the largest value found, a bound on it, neurons of high value, the number of cones examined, and whether the
     search was completed.
     """
     merged, weights, samples = _merge(events, dual)
-    known = _Known.of(exempt, samples, events.n_steps)
+    known = _Known(np.zeros(events.n_steps, dtype=np.int64), frozenset())
+    if exempt is not None:
+        known = _Known.of(exempt, samples, events.n_steps)
     searches = [_Search(merged, sign * weights, enough, n_found, known) for sign in (1.0, -1.0)]
     n_cones = 0
     while n_cones < max_cones and time.monotonic() < deadline:

@@ -108,8 +108,14 @@ def price(
     found = BoxSearch(is_norm, enough / unit, max_boxes, deadline, is_thorough).run(trees)
     lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
     rounding = float(np.sqrt((lost * lost).sum()) * (1 + 2.0**-40))
+    bound = found.bound * unit + rounding
+    if not found.is_exact and bound > max(enough, found.value * unit) + rounding and weights.shape[2] == 1:
+        # Numbers of very many bits were rounded, which leaves ties open.
+        other = search_cones(events, weights[:, :, 0], enough, max_boxes - found.n_boxes, deadline, n_found, None)
+        if other[1] < bound or other[0] > found.value * unit:
+            return Price(max(other[0], found.value * unit), min(other[1], bound), *other[2:])
     parameters = _distinct(events, [own for _, own in found.parameters], n_found)
-    return Price(found.value * unit, found.bound * unit + rounding, parameters, found.n_boxes, found.is_finished)
+    return Price(found.value * unit, bound, parameters, found.n_boxes, found.is_finished)
 
 
 def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], float]:
