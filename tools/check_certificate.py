@@ -161,10 +161,9 @@ def open_spread(tree, centre, half, lift, sides=(0, 1)):
     return [min(x) for x in zip(*(r[0] for r in ranges))], [max(x) for x in zip(*(r[1] for r in ranges))]
 
 
-def is_small(low, high, limit, is_norm):
-    """Return whether every sum in a range is at most of the size of the limit."""
-    sizes = [max(abs(x), abs(y)) for x, y in zip(low, high, strict=True)]
-    return sum(x * x for x in sizes) <= limit * limit if is_norm else max(sizes) <= limit
+def is_small(low, high, limit):
+    """Return whether every entry of every sum in a range is at most of the size of the limit."""
+    return all(-limit <= x and y <= limit for x, y in zip(low, high, strict=True))
 
 
 def narrow(trees, total, centre, half, lift):
@@ -195,14 +194,14 @@ def collapsed(tree, centre, half, lift):
     return (tree[6], *parts)
 
 
-def check_price(trees, total, proof, proofs, limit, is_norm, wall, lift):
+def check_price(trees, total, proof, proofs, limit, wall, lift):
     """Check that no parameters give the trees a sum above the limit; return the number of boxes."""
     trees = [tree for tree in trees if tree is not None]
     always = total
     for tree in trees:  # all parameters zero: every event is a tie, which fires
         while tree is not None:
             always, tree = add(always, tree[3]), tree[4]
-    expect(is_small(always, always, limit, is_norm), "the neuron that always fires has a larger price")
+    expect(is_small(always, always, limit), "the neuron that always fires has a larger price")
     normals = events(trees)
     if not any(map(any, normals)):
         return 1
@@ -246,7 +245,7 @@ def check_price(trees, total, proof, proofs, limit, is_norm, wall, lift):
                     parts = [collapsed(tree, centre, wide, lift) for tree in near]
                     expect(number < len(proofs), "a search is missing")
                     inner = None if number < 0 else proofs[number]
-                    n_boxes += check_price(parts, decided, inner, proofs, limit, is_norm, wall, lift)
+                    n_boxes += check_price(parts, decided, inner, proofs, limit, wall, lift)
                     continue
                 kept, own = narrow(kept, own, centre, half, lift)
                 if letter == ".":
@@ -254,7 +253,7 @@ def check_price(trees, total, proof, proofs, limit, is_norm, wall, lift):
                     for tree in kept:
                         least, most = open_spread(tree, centre, half, lift)
                         low, high = add(low, least), add(high, most)
-                    expect(is_small(low, high, limit, is_norm), "a box may contain a neuron of a larger price")
+                    expect(is_small(low, high, limit), "a box may contain a neuron of a larger price")
                     continue
                 cut = ord(letter) - ord("a")
                 expect(0 <= cut < n_axes and half[cut] > 1 and half[cut] % 2 == 0, "a box is halved along no axis of it")
@@ -289,11 +288,6 @@ def entropy(share):
     return sum((x * x.ln() for x in (value, 1 - value) if x > 0), Decimal(0)) + TINY
 
 
-def root(value):
-    """Return a square root, rounded up."""
-    return decimal(value).sqrt() + TINY
-
-
 def read(sequence, readout):
     """Return what is read of the spikes of one sequence: one row, or one per step."""
     if readout == "all":
@@ -320,10 +314,7 @@ def primal_value(file, sums, decay, targets):
         loss = decimal(sum((f - y) ** 2 for f, y in pairs) / 2 / len(targets)) + TINY
     else:
         loss = sum((logistic(f * y) for f, y in pairs), Decimal(0)) / len(targets) + TINY
-    if file["penalty"] == "group" and len(constant) > 1:
-        norm = sum((root(sum(w * w for w in row)) for row in coef), Decimal(0))
-    else:
-        norm = decimal(sum(abs(w) for row in coef for w in row))
+    norm = decimal(sum(abs(w) for row in coef for w in row))
     return loss + decimal(exact(file["strength"])) * norm + TINY
 
 
@@ -349,7 +340,7 @@ def dual_value(file, dual, targets, limit):
 def check(file):
     """Check a certificate; return the objective, the lower bound and the number of boxes."""
     expect(file["format"] == "cvxsnn complete certificate 1", "another format")
-    expect(file["loss"] in ("squared", "logistic") and file["penalty"] in ("l1", "group"), "another loss or penalty")
+    expect(file["loss"] in ("squared", "logistic") and file["penalty"] == "l1", "another loss or penalty")
     decay, bias, wall = tuple(file["decay"]), file["bias"], not file["negative_threshold"]
     expect(0 <= decay[0] <= decay[1], "a decay is between 0 and 1")
     sums = leaky_sums(file["inputs"], decay, bias)
@@ -378,9 +369,8 @@ def check(file):
     width = len(sums[0][0])
     lift = bias or all(sum(s) > 0 for own in sums for s in own)
     lift = lift or any(all(s[d] > 0 for own in sums for s in own) for d in range(width))
-    is_norm = file["penalty"] == "group" and n_outputs > 1
     proofs = file["proofs"]
-    n_boxes = check_price(trees, [0] * n_outputs, proofs[-1] if proofs else None, proofs, limit * scale, is_norm, wall, lift)
+    n_boxes = check_price(trees, [0] * n_outputs, proofs[-1] if proofs else None, proofs, limit * scale, wall, lift)
     bound = dual_value(file, dual, targets, limit)
     expect(decimal(exact(file["primal"])) >= primal - TINY * 10, "the objective is larger than stated")
     expect(decimal(exact(file["lower_bound"])) <= bound + TINY * 10, "the lower bound is smaller than stated")

@@ -179,14 +179,12 @@ def survey(
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _size(high: Any, low: Any, is_norm: bool) -> float:
-    """Return a bound on the size of a sum between ``low`` and ``high``: its largest entry, or its Euclidean norm."""
-    squares, largest = 0.0, 0.0
+def _size(high: Any, low: Any) -> float:
+    """Return a bound on the largest entry of a sum between ``low`` and ``high``."""
+    largest = 0.0
     for k in range(len(high)):
-        own = float(max(high[k], -low[k]))
-        largest = max(largest, own)
-        squares += own * own
-    return np.sqrt(squares) if is_norm else largest
+        largest = max(largest, float(max(high[k], -low[k])))
+    return largest
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -204,7 +202,7 @@ def _follow(normals: Any, edges: Any, gains: Any, event: int, point: Any, total:
 
 @nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def explore(
-    normals: Any, slack: int, edges: Any, gains: Any, roots: Any, offset: Any, is_norm: bool, touch: int,
+    normals: Any, slack: int, edges: Any, gains: Any, roots: Any, offset: Any, touch: int,
     centres: Any, halves: Any, closest: Any, target: float, budget: int, n_levels: int, depth: int,
 ) -> Any:
     """Search some boxes, each for at most ``budget`` nodes.
@@ -223,8 +221,6 @@ def explore(
         The first event of each sample.
     offset : array of shape (n_outputs,)
         What is added whatever the parameters are.
-    is_norm : bool
-        Whether the size of a sum is its Euclidean norm rather than its largest entry.
     touch : int
         1 if a box that an event touches from below is silent there, 0 if it may fire.
     centres, halves : arrays of shape (n_boxes, dimension)
@@ -321,7 +317,7 @@ def explore(
                 for k in range(n_outputs):
                     highest[k] += totals[level, k]
                     lowest[k] += totals[level, k]
-                sizes[level] = _size(highest, lowest, is_norm)
+                sizes[level] = _size(highest, lowest)
                 # The value at the centre, and where few events are open at the most promising corner.
                 if sizes[level] > max(target, values[box]):
                     sign = 1 if highest[0] >= -lowest[0] else -1
@@ -333,7 +329,7 @@ def explore(
                                 point[d] += half[level, d] if sign * slope[d] >= 0 else -half[level, d]
                         for j in range(kept):
                             _follow(normals, edges, gains, opened[level, j], point, total)
-                        size = _size(total, total, is_norm)
+                        size = _size(total, total)
                         if size > values[box]:
                             values[box] = size
                             points[box] = point

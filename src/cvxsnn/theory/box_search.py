@@ -222,8 +222,6 @@ class BoxSearch:
 
     Parameters
     ----------
-    is_norm : bool
-        Whether the size of a sum over outputs is its Euclidean norm rather than its largest entry.
     enough : float
         Sizes up to this need no search.
     max_boxes : int
@@ -236,7 +234,6 @@ class BoxSearch:
         Whether to keep how boxes were halved, so that others can check it.
     """
 
-    is_norm: bool = False
     enough: float = 0.0
     max_boxes: int = 10**9
     deadline: float = inf
@@ -271,7 +268,7 @@ class BoxSearch:
             is_early = not self.is_thorough and found.n_boxes < _EARLY
             target = self.enough if is_early else max(self.enough, found.value)
             again = [open_boxes]
-            for part, own in _explore_all(problem, self.is_norm, trees.has_lift, batch, target, budget, n_levels, depth):
+            for part, own in _explore_all(problem, trees.has_lift, batch, target, budget, n_levels, depth):
                 codes, n_codes, left, left_bounds, n_left, held, held_halves, held_bounds, is_last, n_held, done, values, points = own
                 found.n_boxes += int(n_codes.sum() - n_left.sum())
                 found.bound = max(found.bound, float(done.max()))
@@ -287,7 +284,6 @@ class BoxSearch:
                     boxes = _Boxes(held[i, rows], held_halves[i, rows], held_bounds[i, rows], is_last[i, rows])
                     again.append(self._look_closely(trees, frame, boxes, depth, known, found))
             open_boxes = _Boxes.join(again)
-        found.bound *= 1 + 2.0**-48 if self.is_norm else 1.0
         return found
 
     def _look_closely(
@@ -364,8 +360,7 @@ class BoxSearch:
             found.value = max(found.value, size)
 
     def _size(self, sums: npt.NDArray[np.int64]) -> float:
-        own = sums.astype(np.float64)
-        return float(np.sqrt((own * own).sum()) if self.is_norm else own.max())
+        return float(sums.max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,14 +404,14 @@ class _Boxes:
 
 
 def _explore_all(
-    problem: tuple[Any, ...], is_norm: bool, has_lift: bool, boxes: _Boxes, target: float, budget: int, n_levels: int,
+    problem: tuple[Any, ...], has_lift: bool, boxes: _Boxes, target: float, budget: int, n_levels: int,
     depth: int,
 ) -> list[tuple[_Boxes, tuple[Any, ...]]]:
     """Search boxes, on all processors if they are many."""
 
     def search(part: _Boxes) -> tuple[_Boxes, tuple[Any, ...]]:
         found = explore(
-            *problem, bool(is_norm), int(has_lift), np.ascontiguousarray(part.centres),
+            *problem, int(has_lift), np.ascontiguousarray(part.centres),
             np.ascontiguousarray(part.halves), np.ascontiguousarray(part.closest), float(target), int(budget),
             int(n_levels), int(depth),
         )

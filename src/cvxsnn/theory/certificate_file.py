@@ -17,7 +17,6 @@ import torch
 
 from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound
 from ..convex.certificate import checked_certificate
-from ..convex.penalties import GroupL2
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.storage import write_atomically
@@ -42,7 +41,7 @@ def write_certificate(path: str | os.PathLike[str], result: CompleteSolution, in
     path : str or path
         The file, in the JSON format.
     result : CompleteSolution
-        What :func:`solve_complete` returned, for the squared or the logistic loss and an L1 or group penalty.
+        What :func:`solve_complete` returned, for the squared or the logistic loss and the L1 penalty.
     inputs : array of shape (n_samples, n_steps, n_features)
         The sequences.
 
@@ -57,8 +56,7 @@ def write_certificate(path: str | os.PathLike[str], result: CompleteSolution, in
     found, scale = _search(events, problem, dual, unit)
     limit = ceil(Fraction(found.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)
-    bounds = [limit * unit, *[0.0] * (problem.n_outputs - 1)] if _is_norm(problem) else [limit * unit] * problem.n_outputs
-    lower = certify_with_bound(problem, exact, bounds)
+    lower = certify_with_bound(problem, exact, [limit * unit] * problem.n_outputs)
     certificate = checked_certificate(problem, Certificate(solution.certificate.primal, lower, "complete"))
     ratio = Fraction(result.family.decay)
     values, _ = as_integers(snap_inputs(result.family.read(inputs)).cpu().numpy())
@@ -71,7 +69,7 @@ def write_certificate(path: str | os.PathLike[str], result: CompleteSolution, in
         "negative_threshold": result.family.negative_threshold,
         "readout": problem.dictionary.readout,
         "loss": head.loss.name,
-        "penalty": "group" if _is_norm(problem) else "l1",
+        "penalty": "l1",
         "strength": float(problem.l1_strength).hex(),
         "has_intercept": problem.intercept,
         "primal": certificate.primal.hex(),
@@ -90,16 +88,12 @@ def write_certificate(path: str | os.PathLike[str], result: CompleteSolution, in
     return certificate
 
 
-def _is_norm(problem: ConvexProblem) -> bool:
-    return problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2)
-
-
 def _whole_dual(problem: ConvexProblem, solution: Solution) -> tuple[npt.NDArray[np.int64], float]:
     """Return the dual point as integers times a power of two, feasible exactly."""
     n_rows, head = len(problem.row_weight), problem.heads[0]
     if head.loss.name not in ("squared", "logistic") or problem.l2_strength or len(problem.heads) != 1:
         raise InvalidInputError(
-            "expected the squared or the logistic loss with a norm as penalty for a certificate in a file, got "
+            "expected the squared or the logistic loss with the L1 penalty for a certificate in a file, got "
             f"{problem!r}: use loss='squared' and penalty='l1'"
         )
     if bool((problem.row_weight != problem.row_weight[0]).any()):
@@ -128,7 +122,7 @@ def _search(events: LIFEvents, problem: ConvexProblem, dual: npt.NDArray[np.int6
     else:
         weights[:] = dual[:, None]
     scale = events.n_steps if readout == "mean" else 1
-    search = BoxSearch(_is_norm(problem), problem.l1_strength / unit * scale, keeps_proof=True)
+    search = BoxSearch(problem.l1_strength / unit * scale, keeps_proof=True)
     return search.run(SpikeTrees.of(events, weights)), scale
 
 

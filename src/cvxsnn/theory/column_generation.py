@@ -16,6 +16,7 @@ from ..convex.losses import Loss
 from ..convex.penalties import GroupL2, Penalty, make_penalty
 from ..convex.problem import check_prices, check_strengths
 from ..core.checks import Array
+from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
 from ..data.sequences import as_inputs
 from ..dictionary import Dictionary, Readout, build_dictionary
@@ -176,6 +177,11 @@ def solve_complete(
             penalty=penalty,
             intercept=intercept,
         )
+        if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2):
+            raise InvalidInputError(
+                f"expected one output or penalty='l1' for an optimum over all neurons, got {problem.n_outputs} outputs "
+                f"with penalty {problem.penalty.name!r}"
+            )
         solution = solve(problem, _MASTER_SHARE * tol)
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
@@ -249,7 +255,7 @@ class SolutionPrice:
     Parameters
     ----------
     prices : tuple of Price
-        One price, or one per output where neurons are exempt.
+        One price per output.
     bounds : tuple of float
         One number per output, as :func:`cvxsnn.convex.certify_with_bound` expects them.
     """
@@ -294,17 +300,14 @@ def price_dual(
     max_boxes: int = 10**9,
     max_seconds: float = inf,
 ) -> SolutionPrice:
-    """Price a dual point over all neurons: in one search, or in one per output if there are exempt atoms."""
-    readout, n_outputs = problem.dictionary.readout, problem.n_outputs
-    spread = np.stack([spread_over_steps(column, readout, events) for column in dual_point.T], axis=2)
+    """Price a dual point over all neurons, output by output."""
+    readout = problem.dictionary.readout
+    spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
     limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
-    if exempt is not None:
-        prices = tuple(price(events, spread[:, :, k], exempt=exempt, **limits) for k in range(n_outputs))
-        return SolutionPrice(prices, tuple(found.bound for found in prices))
-    is_norm = n_outputs > 1 and isinstance(problem.penalty, GroupL2)
-    found = price(events, spread, is_norm=is_norm, is_thorough=is_thorough, **limits)
-    bounds = (found.bound, *[0.0] * (n_outputs - 1)) if is_norm else (found.bound,) * n_outputs
-    return SolutionPrice((found,), bounds)
+    prices = tuple(
+        price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread
+    )
+    return SolutionPrice(prices, tuple(found.bound for found in prices))
 
 
 def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:

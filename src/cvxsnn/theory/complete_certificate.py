@@ -27,7 +27,7 @@ class CompleteCertificate:
     family : LIFFamily
         The neurons that it covers.
     prices : tuple of Price
-        One price, or one per output where neurons are exempt.
+        One price per output.
     """
 
     certificate: Certificate

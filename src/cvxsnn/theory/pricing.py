@@ -1,6 +1,6 @@
 r"""Exact pricing: the largest correlation of a dual point with any neuron of a family, or a proven bound on it.
 
-.. math:: \max_\omega \Big\| \sum_{i,t} \lambda_{i,t}\, S_i^t(\omega) \Big\|
+.. math:: \max_\omega \Big| \sum_{i,t} \lambda_{i,t}\, S_i^t(\omega) \Big|
 
 The dual point is rounded to multiples of a power of two, so that sums of it are exact integers too; what rounding
 changes is added to the bound.
@@ -33,7 +33,7 @@ class Price:
     Parameters
     ----------
     value : float
-        The largest size of λᵀψ of the neurons found.
+        The largest |λᵀψ| of the neurons found.
     bound : float
         An upper bound over all neurons of the family.
     parameters : integer array of shape (n_found, dimension)
@@ -55,7 +55,6 @@ def price(
     events: LIFEvents,
     dual: npt.NDArray[np.float64],
     *,
-    is_norm: bool = False,
     enough: float = 0.0,
     is_thorough: bool = True,
     max_boxes: int = 10**9,
@@ -63,7 +62,7 @@ def price(
     n_found: int = 16,
     exempt: Dictionary | None = None,
 ) -> Price:
-    """Maximise the size of ``Σ dual · spikes`` over all neurons of a family.
+    """Maximise ``|Σ dual · spikes|`` over all neurons of a family, and over the outputs if there are several.
 
     Parameters
     ----------
@@ -71,9 +70,6 @@ def price(
         The family on the sequences, from :meth:`LIFFamily.on`.
     dual : array of shape (n_samples, n_steps) or (n_samples, n_steps, n_outputs)
         The dual point, as weights of single spikes.
-    is_norm : bool
-        Whether the size of a sum over several outputs is its Euclidean norm, as the group penalty needs it, rather than
-        its largest entry.
     enough : float
         Stop once the bound is at most this value.
     is_thorough : bool
@@ -105,9 +101,9 @@ def price(
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
     whole, unit = round_dual(weights)
     trees = SpikeTrees.of(events, whole)
-    found = BoxSearch(is_norm, enough / unit, max_boxes, deadline, is_thorough).run(trees)
+    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough).run(trees)
     lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
-    rounding = float(np.sqrt((lost * lost).sum()) * (1 + 2.0**-40))
+    rounding = float(lost.max(initial=0.0))
     bound = found.bound * unit + rounding
     if not found.is_exact and bound > max(enough, found.value * unit) + rounding and weights.shape[2] == 1:
         # Numbers of very many bits were rounded, which leaves ties open.

@@ -170,7 +170,7 @@ class SpikeTrees:
 
 def _products(normals: IntArray, parameters: IntArray) -> IntArray:
     """Return exact products, in 64 bits where they fit."""
-    largest = int(abs(normals).max(initial=0)) * int(abs(parameters).max(initial=0)) * len(parameters)
+    largest = max(1, int(abs(normals).max(initial=0))) * max(1, int(abs(parameters).max(initial=0))) * len(parameters)
     kind = np.int64 if largest < 2**62 else object
     return np.asarray(normals.astype(kind) @ parameters.astype(kind))
 
