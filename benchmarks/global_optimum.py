@@ -94,9 +94,10 @@ def rows(names: list[str], seconds: float) -> Iterator[str]:
             begin, used = time.monotonic(), time.process_time()
             found = solve_complete(inputs, targets, family, loss, strength, tol=TOL, max_seconds=seconds)
             taken, used = time.monotonic() - begin, time.process_time() - used
+            gap, n_boxes = found.certificate.relative_gap, sum(own.n_boxes for own in found.rounds)
             yield (
-                f"| {name} | {loss} | critical/{share} | {found.certificate.relative_gap:.1e} | {taken:.1f} | {used:.1f} | "
-                f"{len(found.rounds)} | {sum(own.n_boxes for own in found.rounds):,} | {len(found.solution.support)} |"
+                f"| {name} | {loss} | critical/{share} | {gap:.1e} | {taken:.1f} | {used:.1f} | {len(found.rounds)} | "
+                f"{n_boxes:,} | {len(found.solution.support)} |"
             )
 
 

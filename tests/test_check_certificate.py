@@ -53,7 +53,9 @@ def test_a_certificate_is_checked_without_the_library(tmp_path, name):
     assert float(primal) == pytest.approx(certificate.primal, rel=1e-9)
     assert float(bound) == pytest.approx(certificate.dual, rel=1e-9)
     assert n_boxes > 1
-    assert "cvxsnn" not in {line.split()[1].split(".")[0] for line in TOOL.read_text().splitlines() if "import " in line}
+    assert "cvxsnn" not in {
+        line.split()[1].split(".")[0] for line in TOOL.read_text().splitlines() if "import " in line
+    }
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +151,7 @@ def intercept_not_asked_for(file):
 def test_a_changed_certificate_is_refused(checked, tamper):
     file = copy.deepcopy(checked)
     tamper(file)
-    with pytest.raises(CHECKER.Wrong):
+    with pytest.raises(CHECKER.WrongError):
         CHECKER.check(file)
 
 

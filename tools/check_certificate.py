@@ -2,9 +2,9 @@
 
 python tools/check_certificate.py proof.json
 
-The file states: no read-out of any neurons of a family, however many, has an objective below a bound on these data. This
-program shares no code with the library that wrote the file. It uses Python's integers, fractions and, for logarithms,
-decimals of 60 digits; what it trusts besides is in docs/global-optimum.md.
+The file states: no read-out of any neurons of a family, however many, has an objective below a bound on these data.
+This program shares no code with the library that wrote the file. It uses Python's integers, fractions and, for
+logarithms, decimals of 60 digits; what it trusts besides is in docs/global-optimum.md.
 """
 
 import json
@@ -19,14 +19,14 @@ getcontext().prec = 60
 TINY = Decimal(10) ** -45  # more than all roundings of 60 digits together
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """The certificate proves less than it says."""
 
 
 def expect(holds, message):
     """Refuse a certificate."""
     if not holds:
-        raise Wrong(message)
+        raise WrongError(message)
 
 
 def exact(text):
@@ -158,7 +158,8 @@ def open_spread(tree, centre, half, lift, sides=(0, 1)):
         added, then = tree[2 + 2 * fired], tree[3 + 2 * fired]
         low, high = ([0] * len(added),) * 2 if then is None else spread(then, centre, half, lift)
         ranges.append((add(added, low), add(added, high)))
-    return [min(x) for x in zip(*(r[0] for r in ranges))], [max(x) for x in zip(*(r[1] for r in ranges))]
+    lows, highs = zip(*ranges, strict=True)
+    return [min(x) for x in zip(*lows, strict=True)], [max(x) for x in zip(*highs, strict=True)]
 
 
 def is_small(low, high, limit):
@@ -208,7 +209,8 @@ def check_price(trees, total, proof, proofs, limit, wall, lift):
     expect(proof is not None, "a search is missing")
     columns = proof["columns"]
     expect(
-        columns == sorted(set(columns)) and set(independent_columns(normals)) <= set(columns) <= set(range(len(normals[0]))),
+        columns == sorted(set(columns))
+        and set(independent_columns(normals)) <= set(columns) <= set(range(len(normals[0]))),
         "the parameters of a search are not those that matter",
     )
     basis = proof["basis"]
@@ -256,7 +258,9 @@ def check_price(trees, total, proof, proofs, limit, wall, lift):
                     expect(is_small(low, high, limit), "a box may contain a neuron of a larger price")
                     continue
                 cut = ord(letter) - ord("a")
-                expect(0 <= cut < n_axes and half[cut] > 1 and half[cut] % 2 == 0, "a box is halved along no axis of it")
+                expect(
+                    0 <= cut < n_axes and half[cut] > 1 and half[cut] % 2 == 0, "a box is halved along no axis of it"
+                )
                 smaller = half.copy()
                 smaller[cut] //= 2
                 for step in (smaller[cut], -smaller[cut]):
@@ -383,7 +387,7 @@ def main():
     file = json.loads(Path(sys.argv[1]).read_text())
     try:
         primal, bound, n_boxes = check(file)
-    except Wrong as error:
+    except WrongError as error:
         print(f"NOT PROVEN: {error}")
         return 1
     print(f"checked: {n_boxes} boxes cover all neurons of the family")

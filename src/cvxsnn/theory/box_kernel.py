@@ -1,7 +1,7 @@
 """Branch and bound over boxes of parameters, compiled: each box is bounded and halved until nothing in it is too large.
 
-Numbers are 64-bit integers, so nothing is rounded. A sample is a tree of events: a node is the sign of a linear function
-of the parameters, and its two edges lead to the next step after a spike and after silence.
+Numbers are 64-bit integers, so nothing is rounded. A sample is a tree of events: a node is the sign of a linear
+function of the parameters, and its two edges lead to the next step after a spike and after silence.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ LEAF, STUCK, LEFT = 253, 254, 255
 
 
 @nb.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
-def _interval(normals: Any, event: int, centre: Any, half: Any, slack: int) -> tuple[int, int]:
+def _interval(normals: Any, event: int, centre: Any, half: Any, slack: int) -> Any:
     """Return the centre and the half-width of an event's values on a box."""
     middle, reach = np.int64(0), np.int64(0)
     for d in range(normals.shape[1]):
@@ -27,8 +27,21 @@ def _interval(normals: Any, event: int, centre: Any, half: Any, slack: int) -> t
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _assess(
-    normals: Any, slack: int, edges: Any, gains: Any, touch: int, event: int, centre: Any, half: Any, total: Any,
-    high: Any, low: Any, stack: Any, sums: Any, seen: Any, n_seen: Any,
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    touch: int,
+    event: int,
+    centre: Any,
+    half: Any,
+    total: Any,
+    high: Any,
+    low: Any,
+    stack: Any,
+    sums: Any,
+    seen: Any,
+    n_seen: Any,
 ) -> int:
     """Follow a tree on a box: add what is decided to ``total`` and return the first open event, or -1.
 
@@ -131,12 +144,20 @@ def _meet(normals: Any, seen: Any, n_seen: int, rows: Any) -> bool:
         rank += 1
         if rank == n_seen:
             return False
-    return rank < dimension
+    return bool(rank < dimension)
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def survey(
-    normals: Any, slack: int, edges: Any, gains: Any, roots: Any, offset: Any, touch: int, centre: Any, half: Any,
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    roots: Any,
+    offset: Any,
+    touch: int,
+    centre: Any,
+    half: Any,
     depth: int,
 ) -> Any:
     """Return what is open on a box.
@@ -170,7 +191,7 @@ def survey(
             middle, reach = _interval(normals, event, centre, half, slack)
             state = 1 if middle >= reach else 0 if middle < -reach + touch else 2
             visited.append(event)
-            states.append(state)
+            states.append(np.int64(state))
             for side in (0, 1):
                 if state in (side, 2) and edges[event, side] >= 0:
                     stack[size] = edges[event, side]
@@ -202,8 +223,20 @@ def _follow(normals: Any, edges: Any, gains: Any, event: int, point: Any, total:
 
 @nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def explore(
-    normals: Any, slack: int, edges: Any, gains: Any, roots: Any, offset: Any, touch: int,
-    centres: Any, halves: Any, closest: Any, target: float, budget: int, n_levels: int, depth: int,
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    roots: Any,
+    offset: Any,
+    touch: int,
+    centres: Any,
+    halves: Any,
+    closest: Any,
+    target: float,
+    budget: int,
+    n_levels: int,
+    depth: int,
 ) -> Any:
     """Search some boxes, each for at most ``budget`` nodes.
 
@@ -240,7 +273,8 @@ def explore(
     -------
     tuple of arrays
         Per box: the code of its tree and its length; the boxes that are left, with bounds, and their number; those that
-        are stuck, with bounds, whether they can be halved no more, and their number; the largest bound of a leaf; the largest size found and where.
+        are stuck, with bounds, whether they can be halved no more, and their number; the largest bound of
+        a leaf; the largest size found and where.
     """
     n_boxes, dimension = centres.shape
     n_outputs, n_samples = gains.shape[2], len(roots)
@@ -295,8 +329,21 @@ def explore(
                 highest[:], lowest[:] = 0, 0
                 for j in range(n_open[level]):
                     event = _assess(
-                        normals, slack, edges, gains, touch, opened[level, j], centre[level], half[level],
-                        totals[level], high, low, stack, sums, seen, n_seen,
+                        normals,
+                        slack,
+                        edges,
+                        gains,
+                        touch,
+                        opened[level, j],
+                        centre[level],
+                        half[level],
+                        totals[level],
+                        high,
+                        low,
+                        stack,
+                        sums,
+                        seen,
+                        n_seen,
                     )
                     if event < 0:
                         continue
@@ -377,4 +424,18 @@ def explore(
             n_open[level + 1] = n_open[level]
             totals[level + 1, :] = totals[level]
             level, is_new = level + 1, True
-    return codes, n_codes, left, left_bounds, n_left, stuck, stuck_halves, stuck_bounds, is_last, n_stuck, bounds, values, points
+    return (
+        codes,
+        n_codes,
+        left,
+        left_bounds,
+        n_left,
+        stuck,
+        stuck_halves,
+        stuck_bounds,
+        is_last,
+        n_stuck,
+        bounds,
+        values,
+        points,
+    )

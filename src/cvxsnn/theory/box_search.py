@@ -269,7 +269,21 @@ class BoxSearch:
             target = self.enough if is_early else max(self.enough, found.value)
             again = [open_boxes]
             for part, own in _explore_all(problem, trees.has_lift, batch, target, budget, n_levels, depth):
-                codes, n_codes, left, left_bounds, n_left, held, held_halves, held_bounds, is_last, n_held, done, values, points = own
+                (
+                    codes,
+                    n_codes,
+                    left,
+                    left_bounds,
+                    n_left,
+                    held,
+                    held_halves,
+                    held_bounds,
+                    is_last,
+                    n_held,
+                    done,
+                    values,
+                    points,
+                ) = own
                 found.n_boxes += int(n_codes.sum() - n_left.sum())
                 found.bound = max(found.bound, float(done.max()))
                 for i, (value, point) in enumerate(zip(values, points, strict=True)):
@@ -308,8 +322,16 @@ class BoxSearch:
             is_last = bool(boxes.closest[number])
             for factor in _ENLARGED if is_last else _ENLARGED[:1]:
                 parts = survey(
-                    frame.normals, frame.slack, trees.edges, trees.gains, trees.roots, trees.offset, int(trees.has_lift),
-                    centre, np.where(half <= 1, factor * half, half), depth,
+                    frame.normals,
+                    frame.slack,
+                    trees.edges,
+                    trees.gains,
+                    trees.roots,
+                    trees.offset,
+                    int(trees.has_lift),
+                    centre,
+                    np.where(half <= 1, factor * half, half),
+                    depth,
                 )
                 key = b"|".join(part.tobytes() for part in parts)
                 if key not in known:
@@ -404,16 +426,27 @@ class _Boxes:
 
 
 def _explore_all(
-    problem: tuple[Any, ...], has_lift: bool, boxes: _Boxes, target: float, budget: int, n_levels: int,
+    problem: tuple[Any, ...],
+    has_lift: bool,
+    boxes: _Boxes,
+    target: float,
+    budget: int,
+    n_levels: int,
     depth: int,
 ) -> list[tuple[_Boxes, tuple[Any, ...]]]:
     """Search boxes, on all processors if they are many."""
 
     def search(part: _Boxes) -> tuple[_Boxes, tuple[Any, ...]]:
         found = explore(
-            *problem, int(has_lift), np.ascontiguousarray(part.centres),
-            np.ascontiguousarray(part.halves), np.ascontiguousarray(part.closest), float(target), int(budget),
-            int(n_levels), int(depth),
+            *problem,
+            int(has_lift),
+            np.ascontiguousarray(part.centres),
+            np.ascontiguousarray(part.halves),
+            np.ascontiguousarray(part.closest),
+            float(target),
+            int(budget),
+            int(n_levels),
+            int(depth),
         )
         return part, found
 

@@ -25,7 +25,6 @@ from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
 
-
 _MASTER_SHARE, _PRICE_SHARE = 0.02, 0.4
 """Shares of the relative gap that may come from the solver and from prices above the strength."""
 
@@ -243,7 +242,13 @@ def price_solution(
     enough = (1 + tol) * problem.l1_strength
     exempt = problem.dictionary if problem.l2_strength else None
     return price_dual(
-        events, problem, solution.dual_point, enough, exempt, is_thorough=is_thorough, max_boxes=max_boxes,
+        events,
+        problem,
+        solution.dual_point,
+        enough,
+        exempt,
+        is_thorough=is_thorough,
+        max_boxes=max_boxes,
         max_seconds=max_seconds,
     )
 
@@ -304,9 +309,7 @@ def price_dual(
     readout = problem.dictionary.readout
     spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
     limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
-    prices = tuple(
-        price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread
-    )
+    prices = tuple(price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread)
     return SolutionPrice(prices, tuple(found.bound for found in prices))
 
 

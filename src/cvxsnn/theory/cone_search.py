@@ -63,9 +63,7 @@ def search_cones(
     return best[0][0] if best else 0.0, bound + margin, parameters, n_cones, is_finished
 
 
-def _merge(
-    events: LIFEvents, dual: npt.NDArray[np.float64]
-) -> tuple[LIFEvents, npt.NDArray[np.float64], list[int]]:
+def _merge(events: LIFEvents, dual: npt.NDArray[np.float64]) -> tuple[LIFEvents, npt.NDArray[np.float64], list[int]]:
     """Merge equal sequences, which have equal spikes.
 
     Returns what is left, the weights, and a sample for each of them.

@@ -88,7 +88,10 @@ class SpikeTrees:
                 both = [events.advance(resets, np.full(resets.shape, fired), step + 1) for fired in (False, True)]
                 resets = np.stack(both, axis=2).reshape(len(used), -1)
         if n_steps == 0:
-            normals, edges = [events.sums[:0, 0] @ np.zeros((events.dimension - 1, events.dimension), int)], [first[:, None]]
+            normals, edges = (
+                [events.sums[:0, 0] @ np.zeros((events.dimension - 1, events.dimension), int)],
+                [first[:, None]],
+            )
             gains = [np.zeros((0, 2, merged.shape[2]), dtype=np.int64)]
         return cls(
             np.concatenate(normals),
@@ -219,4 +222,3 @@ def common_zero(normals: IntArray, near: IntArray) -> IntArray:
     whole = [int(x * int(scale)) for x in point]
     common = gcd(*whole) or 1
     return np.array([x // common for x in whole], dtype=object)
-
