@@ -26,6 +26,9 @@ _LEVELS = 20
 _ROOM = 60
 """Bits for sums of products in the kernel."""
 
+_MOST_EXCESS = 24
+"""Bits that may be rounded away from longer numbers, which makes bounds larger but keeps them valid."""
+
 _BATCH, _FIRST, _BUDGET = 64, 100, 2000
 """Boxes that the kernel gets at once, and nodes that it may spend on each, at first and later."""
 
@@ -54,6 +57,8 @@ class Coordinates:
         The sides of the cube are from -2^n_levels to 2^n_levels.
     has_wall : bool
         Whether the last coordinate must not be negative.
+    n_excess : int
+        Bits by which the normals were too long.
     """
 
     columns: list[int]
@@ -62,6 +67,7 @@ class Coordinates:
     slack: int
     n_levels: int
     has_wall: bool
+    n_excess: int = 0
 
     @classmethod
     def of(cls, trees: SpikeTrees) -> "Coordinates":
@@ -76,7 +82,7 @@ class Coordinates:
         n_excess = max(0, largest.bit_length() + _LEVELS - _ROOM + 1)
         if n_excess:
             turned = np.array([[int(x) >> n_excess for x in row] for row in turned], dtype=object)
-        return cls(columns, basis, turned.astype(np.int64), int(n_excess > 0), _LEVELS, has_wall)
+        return cls(columns, basis, turned.astype(np.int64), int(n_excess > 0), _LEVELS, has_wall, n_excess)
 
     def faces(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return centres and halves of the faces of the cube."""
@@ -143,7 +149,7 @@ class Found:
     is_finished : bool
         Whether all boxes were searched.
     is_exact : bool
-        Whether the numbers were short enough to be exact; otherwise the bound may be larger than necessary.
+        False if numbers were too long for a search, and nothing was searched.
     proof : Proof, optional
         How boxes were halved, if it was kept.
     """
@@ -249,7 +255,10 @@ class BoxSearch:
         if len(trees.roots) == 0 or not trees.normals.any():
             return found
         frame, depth = Coordinates.of(trees), trees.depth
-        found.is_exact = frame.slack == 0
+        if frame.n_excess > _MOST_EXCESS:
+            found.is_exact = found.is_finished = False
+            found.bound = self._size(np.abs(trees.offset) + _most(trees))
+            return found
         open_boxes = _Boxes.faces(frame)
         n_levels = len(frame.columns) * (frame.n_levels + 1) + 1
         found.proof = Proof(frame) if self.keeps_proof else None

@@ -105,11 +105,8 @@ def price(
     lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
     rounding = float(lost.max(initial=0.0))
     bound = found.bound * unit + rounding
-    if not found.is_exact and bound > max(enough, found.value * unit) + rounding and weights.shape[2] == 1:
-        # Numbers of very many bits were rounded, which leaves ties open.
-        other = search_cones(events, weights[:, :, 0], enough, max_boxes - found.n_boxes, deadline, n_found, None)
-        if other[1] < bound or other[0] > found.value * unit:
-            return Price(max(other[0], found.value * unit), min(other[1], bound), *other[2:])
+    if not found.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
+        return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, None))
     parameters = _distinct(events, [own for _, own in found.parameters], n_found)
     return Price(found.value * unit, bound, parameters, found.n_boxes, found.is_finished)
 
