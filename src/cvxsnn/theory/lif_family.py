@@ -212,7 +212,7 @@ class LIFEvents:
         values = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
         largest_count = self.n_steps * Fraction(self.family.decay).denominator ** self.n_steps
         largest = max(largest_count, int(abs(self.sums).max(initial=0))) * self.dimension
-        kind = np.int64 if int(abs(values).max(initial=0)) * largest < _SAFE else object
+        kind = np.int64 if max(1, int(abs(values).max(initial=0))) * largest < _SAFE else object
         values = values.astype(kind)
         drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(kind))
         resets = np.zeros(drives.shape[:2], dtype=kind)
