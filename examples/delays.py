@@ -22,9 +22,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 import cvxsnn as cs
-from cvxsnn.app.plots import plot_receptive_field
 from cvxsnn.data import SequenceData
 from cvxsnn.neurons import HiddenLayer, Stepper
+from cvxsnn.plots import plot_receptive_field
 
 LENGTHS = (4, 6, 8, 10, 12, 16, 20)
 SEEDS = (0, 1, 2)

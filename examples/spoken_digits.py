@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 import cvxsnn as cs
-from cvxsnn.app.plots import plot_raster
 from cvxsnn.data.audio import mel_spectrogram, speech_features
 from cvxsnn.data.tasks import SequenceData, read_wav
 from cvxsnn.data.tasks.speech_files import SAMPLE_RATE, SPEAKERS, read_recordings
+from cvxsnn.plots import plot_raster
 
 LEARNING_RATES = (0.003, 0.01, 0.03)
 EPOCHS = 20

@@ -17,6 +17,7 @@ import cvxsnn as cs
 from cvxsnn.app.experiments import RecordStore, run_all
 from cvxsnn.app.experiments.experiment import RunConfig
 from cvxsnn.convex import Objective
+from cvxsnn.core.parallel import Shared, run_tasks
 from cvxsnn.data import TrainingSet
 from cvxsnn.training.search import Tuning
 from cvxsnn.witnesses import Normal, Uniform
@@ -143,6 +144,29 @@ def test_a_pool_is_solved_alike_by_a_cluster_that_loses_a_worker(dask):
                 lose()
 
         assert_same_as_alone(solve(DRAWN_AGAIN, report))
+
+
+def take(shared, number):
+    return float(shared.value[number])
+
+
+def test_shared_values_are_not_put_on_workers_that_may_have_died(dask, monkeypatch):
+    async def fail(*_, **__):
+        raise OSError("the worker has died")
+
+    def give_up(*_):
+        raise TimeoutError("expected the tasks to be finished")  # joblib waits for ever
+
+    monkeypatch.setattr(dask._client, "scatter", fail)
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(30)
+    try:
+        shared = Shared(np.arange(1000.0))
+        answers = dict(run_tasks(take, [(shared, number) for number in range(6)]))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert answers == {number: float(number) for number in range(6)}
 
 
 @cache

@@ -629,3 +629,16 @@ def test_rates_are_measured_on_cuda():
     assert isinstance(rates, Rates)
     assert rates.device == DEVICE
     assert all(value > 0 for name, value in vars(rates).items() if name != "device")
+
+
+def test_sums_of_sums_are_rounded_as_often_as_certificates_allow_for():
+    generator = torch.Generator().manual_seed(0)
+    dictionary = cs.build_dictionary(torch.rand(5000, 40, generator=generator).to(DEVICE) < 0.5)
+    assert dictionary.correlation_roundings == 1024 + 5
+    rows = torch.randn(5000, 2, generator=generator, dtype=torch.float64)
+    exact = dictionary.columns().cpu().numpy().astype(np.longdouble).T @ rows.numpy().astype(np.longdouble)
+    error = np.abs(dictionary.rmatvec(rows.to(DEVICE)).cpu().numpy() - exact)
+    assert (error <= dictionary.correlation_roundings * 2.0**-53 * np.abs(rows.numpy()).sum(0)).all()
+    coef = torch.randn(40, 2, generator=generator, dtype=torch.float64)
+    assert dictionary.score_roundings(40) <= 41
+    assert torch.allclose(dictionary.matvec(coef.to(DEVICE)).cpu(), dictionary.columns().cpu() @ coef)

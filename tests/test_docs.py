@@ -52,6 +52,8 @@ PAGES = {
     "docs/deployment.md": 6,
     "docs/elastic-net.md": 2,
     "docs/exchange.md": 2,
+    "docs/explore.md": 1,
+    "docs/plots.md": 8,
     "docs/scaling.md": 2,
     "docs/readouts.md": 2,
     "docs/time-series.md": 3,

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cvxsnn
 from cvxsnn import SpikingClassifier, save
 from cvxsnn.core.errors import CvxsnnError
 from cvxsnn.data.tasks.speech_files import read_recordings
@@ -22,6 +23,7 @@ QUICK = {
     "forecasting.py": ["--quick", "--output", "forecasting.png"],
     "messy_table.py": ["--quick", "--output", "."],
     "neurobench_row.py": ["--quick"],
+    "plots.py": ["--quick", "--output", "."],
     "spoken_digits.py": ["--quick", "--output", "."],
     **{name: ["--quick", "--output", "."] for name in READOUTS},
 }
@@ -46,6 +48,16 @@ def test_a_messy_table_becomes_a_model_that_predicts(tmp_path):
     assert float(re.search(r"other motors: (\S+)", printed)[1]) > 0.7
     assert "Proven: no other weights for these 200 hidden neurons" in printed
     assert {"motors.csv", "motors.safetensors", "messy_table.png"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_every_plot_is_drawn_and_shown_in_its_page(tmp_path):
+    run_example("plots.py", tmp_path, *QUICK["plots.py"])
+    page = (EXAMPLES.parent / "docs" / "plots.md").read_text()
+    for name in cvxsnn.plots.__all__:
+        picture = f"{name.replace('_', '-')}.png"
+        assert (tmp_path / picture).stat().st_size > 0
+        assert f"(images/{picture})" in page
+        assert f"{name}(" in page
 
 
 def test_enumeration_time_draws_its_picture(tmp_path):

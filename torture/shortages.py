@@ -11,7 +11,8 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +28,8 @@ _STORING = ("saves", "checkpoints", "shards", "sweep")
 _NOBODY = 65534
 _NEW_MOUNTS, _PRIVATE = 0x20000, 0x44000  # CLONE_NEWNS; MS_REC | MS_PRIVATE
 _REMOUNT = 32
+_NO_MEMORY = ("MemoryError", "allocate memory", "bad_alloc", "[enforce fail", "fit into memory")
+"""What says that there was no memory; torch has sentences of its own."""
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
@@ -107,23 +110,42 @@ def _read_only_folder(rng: np.random.Generator, name: str, folder: Path) -> str:
 
 def _little_memory(rng: np.random.Generator, name: str, folder: Path) -> str:
     undisturbed(name)  # what it imports takes memory, too
-    spare = int(rng.integers(2**22))
+    spare = int(2 ** rng.uniform(12, 22))
 
     def work(report: Report) -> None:
-        ctypes.CDLL(None).malloc_trim(0)
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + spare
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        WORKS[name].do(folder, report)
+        with _memory_left(spare):
+            WORKS[name].do(folder, report)
 
     end = run(work)
+    if end.status != "finished" and not any(words in end.text for words in _NO_MEMORY):
+        raise Finding(f"{name} with {spare} bytes of memory: {end.status}: {end.text}")
     check_kept(name, folder, end.steps)
     if name == "sweep":  # a run without enough memory has failed, and is tried again where that is asked for
         for path in (folder / "out").rglob("*.json"):
             if '"failed"' in path.read_text():
                 path.unlink()
     finish(name, folder)
-    return "finished" if end.status == "finished" else "not finished"
+    return "finished" if end.status == "finished" else "out of memory"
+
+
+@contextmanager
+def _memory_left(n_bytes: int) -> Iterator[None]:
+    """Use up the memory that the process has, and let it have some bytes more."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    size = pages * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size, before[1]))
+    used: list[bytearray] = []
+    for length in (2**20, 2**16, 2**12, 2**9):
+        with suppress(MemoryError):
+            while True:
+                used.append(bytearray(length))
+    resource.setrlimit(resource.RLIMIT_AS, (size + n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        used.clear()
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _clock_set_back(rng: np.random.Generator, name: str, folder: Path) -> str:

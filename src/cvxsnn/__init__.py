@@ -1,6 +1,8 @@
 """cvxsnn: spiking neural networks trained to a certified global optimum."""
 
 import sys
+from importlib import import_module
+from types import ModuleType
 
 from . import convex, data, dictionary, exchange, network, theory, training, witnesses
 from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, Status, certify, solve, solve_path
@@ -73,3 +75,10 @@ __all__ = [
     "training",
     "witnesses",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import ``cvxsnn.plots`` when it is used: it needs matplotlib, which takes a while to load."""
+    if name == "plots":
+        return import_module(".plots", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """The page about the demonstration, on one small experiment."""
 
+import html
 import os
 import struct
 import subprocess
@@ -13,7 +14,9 @@ from small_models import assert_one_sentence
 
 from cvxsnn import InvalidInputError
 from cvxsnn.app import demo, demo_page
+from cvxsnn.convex import Objective
 from cvxsnn.core.errors import DataFileError
+from cvxsnn.data.tasks import first_last_xor
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +33,27 @@ def no_figure_is_left():
 def test_a_row_says_what_came_out_and_what_is_proven(results):
     sg, cvx = demo_page.make_rows(results)
     assert len(sg) == len(cvx) == len(demo_page.COLUMNS)
-    assert sg[:2] == ("tiny addition", "sg")
-    assert sg[2] == f"test {results[0].accuracy['test']:.3f}, 2x longer {results[0].accuracy['2x longer']:.3f}"
-    assert sg[3] == "none"
-    assert float(cvx[3]) <= TINY.settings.convex.tol
-    assert cvx[4] == f"{len(results[1].trained.network.neurons)} of 64"
-    assert sg[4] == "64 of 64"
+    accuracy = results[0].accuracy
+    assert sg[:5] == ("tiny addition", "sg", f"{accuracy['test']:.3f}", f"{accuracy['2x longer']:.3f}", "none")
+    assert float(cvx[4]) <= TINY.settings.convex.tol
+    assert cvx[5] == f"{len(results[1].trained.network.neurons)}/64"
+    assert sg[5] == "64/64"
+
+
+def test_the_verdict_says_who_is_best_and_what_is_proven(results):
+    sg, cvx = results
+    told = demo_page.judge_task(results)
+    better = max(results, key=lambda result: result.accuracy["test"])
+    assert f"{better.accuracy['test']:.3f}" in told
+    assert "The read-out of cvx is certified" in told
+    assert f"reads {cvx.trained.network.n_active} of 64 neurons" in told
+    bound = float(told.split("by more than ")[1].split(" of it")[0])
+    assert cvx.trained.certificate.relative_gap <= bound <= 1.2 * cvx.trained.certificate.relative_gap
+    assert demo_page.judge_task([sg]).endswith("Nothing is proven.")
+    lower = replace(cvx, accuracy={"test": 0.5})
+    assert "points less accurate than the best" in demo_page.judge_task([replace(sg, accuracy={"test": 0.75}), lower])
+    equal = [replace(result, accuracy={"test": 0.75}) for result in results]
+    assert demo_page.judge_task(equal).startswith("All 2 methods have a test accuracy of 0.750.")
 
 
 def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):
@@ -43,9 +61,11 @@ def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):
     assert page == tmp_path / "new" / "folder" / "index.html"
     text = page.read_text()
     for row in demo_page.make_rows(results):
-        assert "".join(f"<td>{cell}</td>" for cell in row) in text
+        assert "".join(f"<td>{cell}</td>" for cell in row[1:]) in text
+    assert demo_page.judge_task(results) in html.unescape(text)
     assert str(results[1].trained.certificate) in text
     assert text.count('src="data:image/png;base64,') == 3
+    assert text.count("<figcaption") == 3
     assert "http" not in text
     pictures = {"dictionary-health.png", "gap-against-iterations.png", "spike-raster.png"}
     assert set(os.listdir(page.parent)) == {"index.html", *pictures}
@@ -53,6 +73,19 @@ def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):
         content = (page.parent / name).read_bytes()
         assert content.startswith(b"\x89PNG")
         assert min(struct.unpack(">II", content[16:24])) > 100
+
+
+def test_a_network_with_one_answer_has_a_page_of_its_own(tmp_path):
+    settings = replace(TINY.settings, objective=Objective("hinge", "last"))
+    tiny = demo.DemoTask(
+        "Tiny XOR!", lambda: first_last_xor(4, n_train=60, n_val=20, n_test=40), settings, TINY.surrogate
+    )
+    result = demo.run(tiny, "cvx")
+    page = demo_page.write_demo_page([result], tmp_path, explore_seconds=0)
+    assert 'href="tiny-xor.html"' in page.read_text()
+    shown = (tmp_path / "tiny-xor.html").read_text()
+    assert "Tiny XOR!, cvx: a look inside" in shown
+    assert f"{result.accuracy['test']:.1%}" in shown
 
 
 def test_names_are_shown_as_text(results, tmp_path):

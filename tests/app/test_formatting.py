@@ -1,6 +1,6 @@
 import pytest
 
-from cvxsnn.app.formatting import format_seconds, format_value, plural, printable
+from cvxsnn.app.formatting import format_bound, format_seconds, format_value, plural, printable
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,11 @@ def test_one_is_singular():
 
 def test_what_no_page_can_show_is_replaced():
     assert printable("a\x00b\ud800c\n名") == "a\ufffdb\ufffdc\n名"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.74e-7, "1.8e-07"), (0.2, "2.0e-01"), (9.91e-3, "1.0e-02"), (0.0, "0"), (3e-12, "3.0e-12")]
+)
+def test_a_bound_is_rounded_up(value, text):
+    assert format_bound(value) == text
+    assert float(text) >= value * (1 - 1e-9)

@@ -7,24 +7,28 @@ import pytest
 from jinja2 import UndefinedError
 from small_models import assert_one_sentence
 
-from cvxsnn.app.pages import Picture, Table, render_page, write_page
+from cvxsnn.app.demo_page import TaskSection
+from cvxsnn.app.pages import Fact, Picture, Table, render_page, write_page
 from cvxsnn.core.errors import DataFileError
 
 HOSTILE = """<script>alert("1")</script>'&amp; onerror=alert(1) \x00 \ud800"""
 
 
 def demo_values(text: str, picture: Picture | None = None) -> dict[str, object]:
+    table = Table(text, ["one", text], [[1, text]], prose=[text])
     return {
-        "results": Table(text, ["one", text], [[1, text]], prose=[text]),
+        "facts": [Fact(text, text, text, text)],
+        "tasks": [TaskSection(text, text, table, text, text)],
         "certificates": [(text, text)],
-        "pictures": {text: picture or Picture(text, text, text)},
+        "pictures": {text: (picture or Picture(text, text, text), text)},
+        "legend": text,
     }
 
 
 def test_every_value_is_escaped_and_printable():
     page = render_page("demo.html", demo_values(HOSTILE))
     assert "<script>" not in page
-    assert page.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&#39;&amp;amp;") == 9
+    assert page.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&#39;&amp;amp;") == 19
     assert not re.search(r"[\x00\ud800]", page)
     page.encode()
 

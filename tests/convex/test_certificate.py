@@ -1,5 +1,7 @@
 import ast
+import sys
 from decimal import Decimal, localcontext
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -317,3 +319,21 @@ def test_certificates_bound_what_decimal_numbers_of_many_digits_say(loss: str, i
         bound = exact.bound(by_columns(solution.dual_point.numpy()))
         assert objective <= Decimal(solution.certificate.primal)
         assert Decimal(solution.certificate.dual) <= bound <= objective
+
+
+@pytest.mark.parametrize("penalty", [*PENALTIES, "elastic-net", "group-elastic-net"])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", ["gamma", "_correlation_error"])
+def test_the_larger_the_roundings_the_wider_the_interval(
+    monkeypatch: pytest.MonkeyPatch, loss: str, penalty: str, name: str
+) -> None:
+    module = sys.modules["cvxsnn.convex.certificate"]
+    problem = Kind(loss, penalty, l2_strength=0.05 if "elastic-net" in penalty else 0.0).draw(0)
+    coef, allowance, found = solve(problem).coef, getattr(module, name), []
+    for factor in (1.0, 1e5, 1e8, 1e10):
+        monkeypatch.setattr(module, name, lambda *arguments, factor=factor: factor * allowance(*arguments))
+        found.append(certify(problem, coef)[0])
+    assert all(wide.dual < narrow.dual or narrow.dual == 0 for narrow, wide in pairwise(found))
+    assert found[1].dual > 0
+    if name == "gamma":
+        assert all(wide.primal > narrow.primal for narrow, wide in pairwise(found))

@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from cvxsnn import ConvexProblem, Solution, solve_path
 from cvxsnn.convex import leave_one_out
+from cvxsnn.dictionary.dense import DenseDictionary
 
 MODULE = sys.modules["cvxsnn.convex.leave_one_out"]
 FEW, MANY = [0.3, 1e-3], np.geomspace(1, 1e-4, 7).tolist()
@@ -190,3 +192,42 @@ def test_scores_without_a_fold_are_those_of_a_fit_without_it(n_atoms, intercept)
         (fitted,) = solve_path(problem.take_rows(kept), [0.0], l2_strengths=[0.01 / share], tol=1e-10)
         expected = problem.dictionary.columns()[left] @ fitted.coef + fitted.intercept
         assert torch.allclose(scores[left], expected, atol=1e-6)
+
+
+def test_active_atoms_that_depend_on_each_other_have_errors_too() -> None:
+    columns = np.zeros((8, 3), dtype=bool)
+    columns[:2, 0] = columns[2:4, 1] = columns[:4, 2] = True  # the third is the sum of the others
+    targets = torch.tensor([1.0, 3.0, 2.0, 6.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)[:, None]
+    path = solve_path(ConvexProblem(columns, targets, "squared"), [0.01])
+    coef = torch.tensor([[1.0], [3.0], [1.0]], dtype=torch.float64)
+    (solution,) = path
+    path = leave_one_out(replace(path, solutions=(replace(solution, coef=coef),)))
+    residuals = targets - torch.tensor([2.0, 2.0, 4.0, 4.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)[:, None]
+    expected = 0.5 * (2 * residuals).square()  # each row is one of two that have its coefficient
+    torch.testing.assert_close(path.validation.loss[0], expected[:, 0], rtol=1e-6, atol=0)
+
+
+def test_rows_that_depend_on_each_other_are_inverted_with_the_smallest_ridge(monkeypatch) -> None:
+    problem = draw(3, 30, 5)
+    monkeypatch.setattr(MODULE, "_MANY_ROWS", 0)
+    assert bool(torch.isfinite(MODULE.ridge_scores(problem, [1e-18])).all())
+    ((_, residuals, left),) = MODULE._Inverse(problem).residuals(problem.heads[0].targets, [1e-18])
+    assert bool(torch.isfinite(residuals).all())
+    assert bool((left >= 0).all())
+
+
+def test_columns_whose_squares_overflow_have_errors_that_are_no_exception() -> None:
+    columns = torch.tensor([[1e200, 0.0], [0.0, 1.0], [1e200, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    problem = ConvexProblem(DenseDictionary(columns), [1.0, 0.0, 1.0, 0.0], "squared", row_weight=[1.0, 1.0, 0.0, 1.0])
+    leverages = MODULE._Leverages(problem)
+    weighted = problem.row_weight * leverages._quadratic_forms(torch.tensor([0, 1]), 0.0)
+    assert weighted.tolist() == pytest.approx([1.0, 1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_an_inverse_for_each_strength_gives_the_scores_of_one_eigendecomposition(monkeypatch, intercept):
+    problem = draw(3, 30, 50, intercept=intercept, row_weight=torch.linspace(0, 1, 30))
+    expected = MODULE.ridge_scores(problem, MANY)
+    monkeypatch.setattr(MODULE, "_MANY_ROWS", 0)
+    monkeypatch.setattr(MODULE, "_Spectrum", None)
+    assert torch.allclose(MODULE.ridge_scores(problem, MANY), expected, rtol=1e-9, atol=1e-9)

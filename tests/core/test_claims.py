@@ -6,7 +6,7 @@ import pytest
 from small_models import assert_one_sentence
 
 from cvxsnn.core import storage
-from cvxsnn.core.claims import claim
+from cvxsnn.core.claims import claim, remove_abandoned
 from cvxsnn.core.errors import DataFileError
 
 
@@ -47,6 +47,23 @@ def test_a_claim_ends_with_a_killed_process(tmp_path):
     with claim(path) as is_ours:
         assert is_ours
     assert not path.exists()
+
+
+def test_claims_that_nobody_holds_are_removed(tmp_path):
+    for name in (".left.claim", ".held.claim", ".other"):
+        (tmp_path / name).touch()
+    with claim(tmp_path / ".held.claim") as is_ours:
+        remove_abandoned(tmp_path, ".*.claim")
+        assert sorted(os.listdir(tmp_path)) == [".held.claim", ".other"]
+        with claim(tmp_path / ".held.claim") as is_theirs:
+            assert is_ours
+            assert not is_theirs
+
+
+def test_claims_that_cannot_be_removed_do_no_harm(tmp_path):
+    (tmp_path / ".folder.claim").mkdir()
+    remove_abandoned(tmp_path, ".*.claim")
+    assert os.listdir(tmp_path) == [".folder.claim"]
 
 
 def test_who_waits_comes_next_also_after_the_file_is_gone(tmp_path):

@@ -6,6 +6,7 @@ import signal
 import stat
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -287,6 +288,19 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, place):
     assert sorted(os.listdir(tmp_path)) == ["blocker", "folder"]
 
 
+def test_an_interrupt_after_the_file_is_in_place_is_an_interrupt(tmp_path, monkeypatch):
+    def replace_and_stop(*names):
+        replace(*names)
+        raise KeyboardInterrupt
+
+    replace = os.replace
+    monkeypatch.setattr(storage.os, "replace", replace_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        storage.write_atomically(tmp_path / "file", b"new")
+    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
 def test_tensors_and_header_come_back_as_they_went(tmp_path):
     big = torch.arange(12.0).reshape(3, 4)
     tensors = {"view": big.T, "part": big[:, 1], "integers": torch.tensor([1, -2]), "none": torch.zeros(0, 3)}
@@ -316,6 +330,60 @@ def test_equal_contents_are_equal_bytes(tmp_path):
 def test_tensors_of_any_type_have_a_checksum(tmp_path, dtype):
     storage.write_tensors(tmp_path / "file", "thing", {"x": torch.ones(3, 2).to(dtype), "0": torch.tensor(1)}, {})
     assert storage.read_tensors(tmp_path / "file", "thing")[0]["x"].dtype == dtype
+
+
+def test_tensors_of_rare_types_come_back(tmp_path):
+    value = torch.tensor([0.5, 2.0]).to(torch.float8_e8m0fnu)
+    storage.write_tensors(tmp_path / "file", "thing", {"x": value}, {})
+    found = storage.read_tensors(tmp_path / "file", "thing")[0]["x"]
+    assert found.dtype == value.dtype
+    assert torch.equal(found.view(torch.uint8), value.view(torch.uint8))
+
+
+def test_tensors_of_small_files_are_not_read_from_open_files_which_loses_memory(tmp_path):
+    storage.write_tensors(tmp_path / "file", "thing", {"x": torch.ones(2)}, {})
+    size = (tmp_path / "file").stat().st_size
+    with patch.object(storage, "safe_open", wraps=storage.safe_open) as opened:
+        storage.read_tensors(tmp_path / "file", "thing")
+        with patch.object(storage, "SMALL_FILE_BYTES", size):
+            storage.read_tensors(tmp_path / "file", "thing")
+        assert not opened.called
+        with patch.object(storage, "SMALL_FILE_BYTES", size - 1):
+            storage.read_tensors(tmp_path / "file", "thing")
+        assert opened.called
+
+
+def test_large_files_are_checked_like_small_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "SMALL_FILE_BYTES", 0)
+    path, tensors = tmp_path / "file", {"x": torch.arange(6.0).reshape(2, 3), "y": torch.tensor(True)}
+    storage.write_tensors(path, "thing", tensors, {"a": 1})
+    found, header = storage.read_tensors(path, "thing")
+    assert header == {"a": 1}
+    assert all(torch.equal(found[name], value) for name, value in tensors.items())
+    with pytest.raises(DataFileError, match="expected a other file, got a thing file"):
+        storage.read_tensors(path, "other")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"\7")
+    with pytest.raises(DataFileError, match="match their checksum"):
+        storage.read_tensors(path, "thing")
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DataFileError, match="truncated or damaged"):
+        storage.read_tensors(path, "thing")
+    monkeypatch.setattr(storage, "MAX_TENSORS", 1)
+    path.write_bytes(whole)
+    with pytest.raises(DataFileError, match=r"at most 1 tensors in .*file, got 2"):
+        storage.read_tensors(path, "thing")
+    path.write_bytes(storage.pack_tensors({}))
+    with pytest.raises(DataFileError, match="got another safetensors file"):
+        storage.read_tensors(path, "thing")
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"7", b'{"__metadata__": 7}', b"[" * 9999, b"\xff", b'{"x": 1e999}'])
+def test_headers_of_small_files_that_are_no_headers_are_one_sentence(tmp_path, text):
+    (tmp_path / "file").write_bytes(len(text).to_bytes(8, "little") + text)
+    with pytest.raises(DataFileError, match=r"damaged|another safetensors file") as caught:
+        storage.read_tensors(tmp_path / "file", "thing")
+    assert_one_sentence(caught.value)
 
 
 def test_headers_that_are_too_large_are_refused_before_they_are_parsed(tmp_path, monkeypatch):

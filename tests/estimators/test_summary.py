@@ -64,6 +64,11 @@ def test_the_certificate_is_put_into_words():
     assert "Proven: nothing." in str(classifier("sg").fit(SEQUENCES, LABELS).summary())
 
 
+def test_neurons_that_were_selected_are_called_so():
+    model = SpikingClassifier(sparsity=5, n_neurons=40, random_state=0).fit(SEQUENCES, LABELS)
+    assert "no other weights for these 5 hidden neurons, selected from a larger sample, lower" in str(model.summary())
+
+
 def test_an_answer_costs_what_is_counted_on_the_data():
     mean, spread = MIXED.input_scale_
     counted = count_operations(MIXED.network_, Sequences((LONGER - mean) / spread))

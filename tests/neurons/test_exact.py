@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import (
     INPUT_UNIT,
+    WEIGHT_BITS,
+    ByteWeights,
     ScratchArrays,
     exact_product,
     input_levels,
@@ -128,11 +130,19 @@ def test_small_and_large_products_shared_or_separate_inputs_are_the_same_sums(n_
 def test_float32_is_enough_up_to_its_mantissa_and_float64_up_to_its_own():
     assert product_dtype(2.0**14, 2.0**10) == torch.float32
     assert product_dtype(2.0**14 + 1, 2.0**10) == torch.float64
-    assert product_dtype(2.0**43, 2.0**10) == torch.float64
+    assert product_dtype(2.0**53 - 1, 1.0) == torch.float64
+    for levels in (2.0**53, 2.0**53 + 2):  # 2**53 + 1 would be rounded to 2**53
+        with pytest.raises(InvalidInputError, match=r"got 54 bits: scale the inputs down by 2\*\*1 or more"):
+            product_dtype(levels, 1.0)
+
+
+def test_levels_beyond_float32_are_counted_exactly():
+    assert weight_levels(torch.tensor([[[2.0**24], [1.0]]]), bits=26) == 2**24 + 1
+    assert weight_levels(torch.tensor([[[1.0], [0.0]]])) == 1  # a weight of zero is a multiple of everything
 
 
 def test_sums_beyond_float64_are_refused_with_the_power_of_two_to_scale_by():
-    with pytest.raises(InvalidInputError, match=r"fit into 53 bits.*got 56 bits: scale the inputs down by 2\*\*3"):
+    with pytest.raises(InvalidInputError, match=r"fit into 53 bits.*got 57 bits: scale the inputs down by 2\*\*4"):
         product_dtype(2.0**26, 2.0**30)
     with pytest.raises(InvalidInputError, match=r"fit into 53 bits.*got 1100 bits: scale the inputs down by 2\*\*1047"):
         product_dtype(2.0**26, math.inf)
@@ -163,3 +173,41 @@ def test_a_workspace_array_takes_the_place_of_the_last_of_its_name_and_type():
     assert workspace.array("b", (2, 3), torch.float32, cpu).data_ptr() != large.data_ptr()
     assert workspace.array("a", (2, 3), torch.float64, cpu).data_ptr() != large.data_ptr()
     assert workspace.array("a", (5, 5), torch.float32, cpu).shape == (5, 5)
+
+
+def test_products_of_bytes_are_those_of_floats():
+    top = 2 ** (WEIGHT_BITS - 1)
+    levels = [
+        top,
+        -top,
+        top - 1,
+        1 - top,
+        *(256 * k + low for k in (0, 3, -5) for low in (0, 1, 126, 127, 128, 129, -129)),
+    ]
+    units = torch.tensor([1.0, 2.0**-20])
+    weight = torch.tensor(levels, dtype=torch.float32)[None, :, None] * units
+    weight = torch.stack((weight[0], -weight[0]))
+    spikes = torch.cat((torch.eye(len(levels)), torch.ones(1, len(levels)))).bool().expand(2, -1, -1).contiguous()
+    out = torch.full((2, len(levels) + 1, 2), torch.nan)
+    ByteWeights(weight, WEIGHT_BITS).product(spikes, out, ScratchArrays())
+    assert torch.equal(out, spikes.float() @ weight)
+    part = torch.full((1, len(levels) + 1, 2), torch.nan)
+    ByteWeights(weight, WEIGHT_BITS)[1:].product(spikes[1:], part, ScratchArrays())
+    assert torch.equal(part[0], out[1])
+
+
+def test_products_of_bytes_pay_where_the_processor_has_them_and_they_hold_the_weights(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True, raising=False)
+    sizes = {1: False, 63: False, 64: True, 2**16 - 1: True, 2**16: False}
+    assert {size: ByteWeights.pays(torch.zeros(1, size, 1), WEIGHT_BITS) for size in sizes} == sizes
+    wide = torch.zeros(1, 64, 1)
+    assert not ByteWeights.pays(wide, WEIGHT_BITS + 1)
+    assert not ByteWeights.pays(torch.zeros(1, 64, 1, device="meta"), WEIGHT_BITS)
+    with monkeypatch.context() as patch:
+        patch.delattr(torch, "_int_mm")
+        assert not ByteWeights.pays(wide, WEIGHT_BITS)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
+        assert not ByteWeights.pays(wide, WEIGHT_BITS)
+    monkeypatch.delattr(torch.cpu, "_is_vnni_supported")
+    assert not ByteWeights.pays(wide, WEIGHT_BITS)

@@ -4,6 +4,7 @@ import torch
 from cvxsnn import LIFLayer, ThresholdLayer, roll_out
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import snap_weights
+from cvxsnn.neurons.layer import MAX_DELAY, stack_layers
 
 WEIGHT = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
 INPUTS = torch.linspace(-1, 2, 30).reshape(2, 5, 3)
@@ -84,6 +85,44 @@ def test_silenced_neurons_never_fire_and_the_others_fire_as_before(layer):
         layer = layer.with_tensors({"recurrent_weight": layer.recurrence * is_live[:, :, None]})
     spikes = roll_out([layer.silence(is_live)], INPUTS, "all").unflatten(-1, (2, 4))
     assert torch.equal(spikes, roll_out([layer], INPUTS, "all").unflatten(-1, (2, 4)) & is_live)
+
+
+def test_silenced_neurons_start_at_rest():
+    start = torch.linspace(1, 2, 8).reshape(2, 4)
+    layer = LIFLayer(WEIGHT, initial_spikes=1.0, initial_membrane=start)
+    is_live = torch.tensor([[True, False, True, True], [False, True, True, True]])
+    silent = layer.silence(is_live)
+    assert torch.equal(silent.initial_spikes, is_live.float())
+    assert torch.equal(silent.initial_membrane, start * is_live)
+
+
+def test_neurons_are_taken_from_the_subnetworks_that_are_asked_for():
+    layer, _ = draw_layers()
+    taken = layer.take_neuron(torch.tensor([3, 0, 1]), torch.tensor([1, 1, 0]))
+    for name, value in layer.tensors().items():
+        expected = torch.stack((value[1, ..., 3], value[1, ..., 0], value[0, ..., 1]))
+        assert torch.equal(taken.tensors()[name][..., 0], expected)
+
+
+def test_a_move_to_another_device_moves_every_parameter():
+    moved = draw_layers()[1].to("meta")
+    assert {value.device.type for value in moved.tensors().values()} == {"meta"}
+
+
+def test_layers_of_different_precision_share_the_finer_one():
+    coarse, fine = LIFLayer(WEIGHT, weight_bits=4), LIFLayer(WEIGHT, weight_bits=9)
+    for layers in ((coarse, fine), (fine, coarse)):
+        stacked = stack_layers(layers)
+        assert stacked.weight_bits == 9
+        assert torch.equal(stacked.weight, torch.cat([layer.weight for layer in layers]))
+
+
+def test_delays_have_a_limit():
+    places = torch.zeros(2, 3, 4, dtype=torch.int32)
+    layer = LIFLayer(WEIGHT, source=places, delay=places + MAX_DELAY, n_sources=1)
+    assert layer.max_delay == MAX_DELAY
+    with pytest.raises(InvalidInputError, match=f"delay from 0 to {MAX_DELAY}, got values from"):
+        LIFLayer(WEIGHT, source=places, delay=places + MAX_DELAY + 1, n_sources=1)
 
 
 def test_neurons_that_read_each_other_are_not_taken_out_of_their_layer():

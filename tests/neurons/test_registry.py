@@ -50,6 +50,11 @@ class StrangeLayer(LIFLayer):
     """A LIF layer of somebody else, who did not register it."""
 
 
+@dataclass(frozen=True, eq=False)
+class StrangeRecurrentLayer(ThresholdLayer):
+    """A recurrent layer of somebody else."""
+
+
 MODEL = NeuronModel(
     "toy-lif",
     HardResetLayer,
@@ -222,6 +227,14 @@ def test_models_tell_what_they_can_do():
         (
             lambda: register_neuron(NeuronModel("other", StrangeLayer, sampled=("rest",))),
             "parameters of StrangeLayer, got rest: its tensors are weight, bias,",
+        ),
+        (
+            lambda: register_neuron(NeuronModel("other", StrangeRecurrentLayer)),
+            "recurrent_weight in StrangeRecurrentLayer if and only if is_recurrent=True, got is_recurrent=False",
+        ),
+        (
+            lambda: register_neuron(NeuronModel("other", StrangeLayer, is_recurrent=True)),
+            "recurrent_weight in StrangeLayer if and only if is_recurrent=True, got is_recurrent=True",
         ),
         (lambda: NEURON_MODELS.unregister("other"), r"'lif', 'threshold', .*'toy-lif', got 'other'"),
         (lambda: cs.gaussian_witnesses(3, (4,), neuron="other"), r"'lif', 'threshold', .*'toy-lif', got 'other'"),

@@ -9,10 +9,11 @@ from layers import draw_layer, draw_stack
 from tolerances import FINITE_DIFFERENCE, ROUNDING
 
 from cvxsnn import LIFLayer, ThresholdLayer, gaussian_witnesses, roll_out
+from cvxsnn.neurons import surrogate
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.registry import make_trainable
 from cvxsnn.neurons.surrogate import SURROGATES
-from cvxsnn.neurons.taps import lift
+from cvxsnn.neurons.taps import lift, read_taps
 from cvxsnn.witnesses import Normal, Uniform
 
 DYNAMICS = frozenset({"decay", "threshold", "bias"})
@@ -164,6 +165,28 @@ def test_steepness_divides_the_width_of_the_surrogate(steepness):
     trainable = make_trainable(layer, "fast_sigmoid", steepness, DYNAMICS)
     trainable(torch.zeros(1, 1, 1, dtype=torch.float64)).sum().backward()
     assert float(trainable.bias.grad) == pytest.approx(1 / (1 + 0.25 * steepness) ** 2, rel=ROUNDING)
+
+
+def test_each_subnetwork_has_its_own_steepness():
+    layer, block = draw_layers()[0], time_major(draw_inputs())
+    steepness = torch.tensor([0.5, 4.0], dtype=torch.float64)
+    together = make_trainable(layer, "arctan", steepness, DYNAMICS)
+    found = gradients(together(block), [together.weight])[0]
+    for k in range(2):
+        alone = make_trainable(layer, "arctan", float(steepness[k]), DYNAMICS)
+        torch.testing.assert_close(found[k], gradients(alone(block), [alone.weight])[0][k], rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("n_sources", "delay", "reads_taps"), [(5, 3, True), (3, 0, True), (2, 0, False), (1, 1, False)]
+)
+def test_few_taps_among_many_delayed_inputs_are_read_one_by_one(monkeypatch, n_sources, delay, reads_taps):
+    calls = []
+    monkeypatch.setattr(surrogate, "read_taps", lambda *given: calls.append(given) or read_taps(*given))
+    places = torch.zeros(1, 1, 2, dtype=torch.int32)
+    layer = LIFLayer(torch.ones(1, 1, 2), source=places, delay=places + delay, n_sources=n_sources)
+    make_trainable(layer, "arctan", 1.0, DYNAMICS)(torch.zeros(4, 3, n_sources))
+    assert bool(calls) == reads_taps
 
 
 def test_projection_brings_decays_and_thresholds_back_into_their_range():

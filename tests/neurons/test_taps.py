@@ -17,7 +17,7 @@ from cvxsnn.neurons import Stepper, Taps
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.layer import stack_layers, with_taps
 from cvxsnn.neurons.rollout import count_spikes
-from cvxsnn.neurons.taps import lift, lifted_weight, read_taps
+from cvxsnn.neurons.taps import last_window, lift, lifted_weight, read_taps
 
 
 def draw_inputs(seed, n_samples=9, n_steps=7, n_inputs=3):
@@ -295,3 +295,65 @@ def test_reading_taps_is_a_product_with_lifted_inputs(seed, is_shared):
     for one, other in zip(*pairs, strict=True):
         torch.testing.assert_close(one, other)
     assert not bool(pairs[0][1][layer.weight == 0].any())
+
+
+def test_steps_one_by_one_lose_no_bit_of_weights_inputs_and_the_past():
+    # Exactly, both sums are below zero by one unit in a place that float32 does not have.
+    weight = torch.tensor([[[-(1 + 2.0**-13), -1.0], [1.0, 1.0]]])
+    source = torch.tensor([[[0, 0], [1, 1]]])
+    delay = torch.tensor([[[0, 1], [0, 0]]])
+    layer = LIFLayer(weight, source=source, delay=delay, n_sources=2, decay=0.0)
+    inputs = torch.tensor(
+        [[[1 + 2.0**-16, 1 + 2.0**-13 + 2.0**-16], [256 + 2.0**-16, 0.0], [0.0, 256.0]]], dtype=torch.float64
+    )
+    together = roll_out([layer], inputs, "all")
+    assert not together[0, 0, 0]
+    assert not together[0, 2, 1]
+    stepper = Stepper([layer])
+    state = stepper.start(1)
+    for t in range(3):
+        state, spikes = stepper.step(state, inputs[:, t])
+        assert torch.equal(spikes, together[:, t])
+
+
+@pytest.mark.parametrize("max_delay", [0, 3, 9])
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_last_window_is_the_last_row_of_lifted_inputs(max_delay, is_shared):
+    block = torch.randn((7, 5, 3) if is_shared else (2, 7, 5, 3), generator=torch.Generator().manual_seed(0))
+    lifted = lift(block, max_delay)
+    assert torch.equal(last_window(block, max_delay), lifted[..., -1:, :, :])
+    lengths = torch.tensor([7, 1, 3, 4, 7])
+    found = last_window(block, max_delay, lengths)
+    for sample, length in enumerate(lengths.tolist()):
+        assert torch.equal(found[..., 0, sample, :], lifted[..., length - 1, sample, :])
+
+
+MEMORYLESS = {"decay": 0.0, "threshold": 0.0}
+
+
+def stacks_without_memory(seed):
+    """One layer, of few and of many neurons, with and without delays; and such a layer above another."""
+    return [
+        [draw_layer(seed, **MEMORYLESS)],
+        [draw_layer(seed, n_taps=3, source=None, delay=None, n_sources=None, **MEMORYLESS)],
+        [draw_layer(seed), draw_layer(seed + 1, n_inputs=6, width=3, **MEMORYLESS)],
+        [draw_layer(seed), draw_layer(seed + 1, n_inputs=6, width=80, **MEMORYLESS)],
+    ]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 7))
+def test_the_last_spikes_of_neurons_without_memory_are_the_last_of_all(seed, n_steps):
+    inputs = draw_inputs(seed, n_steps=n_steps)
+    lengths = np.random.default_rng(seed).integers(1, n_steps + 1, size=9)
+    for layers in stacks_without_memory(seed):
+        assert layers[-1].is_memoryless
+        spikes = roll_out(layers, inputs, "all")
+        assert torch.equal(roll_out(layers, inputs, "last", chunk_bytes=64), spikes[:, -1])
+        unequal = roll_out(layers, Sequences(torch.from_numpy(inputs), lengths), "last")
+        assert torch.equal(unequal, spikes[torch.arange(9), torch.from_numpy(lengths) - 1])
+
+
+def test_neurons_with_a_leak_or_a_reset_have_a_memory():
+    assert not draw_layer(0, decay=0.5, threshold=0.0).is_memoryless
+    assert not draw_layer(0, decay=0.0, threshold=0.5).is_memoryless
+    assert not ThresholdLayer(torch.ones(1, 1, 1), recurrent_weight=torch.ones(1, 1, 1)).is_memoryless

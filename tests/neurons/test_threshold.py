@@ -1,11 +1,13 @@
 from dataclasses import replace
 
 import naive
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cvxsnn import ThresholdLayer, roll_out
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons import threshold
 from cvxsnn.neurons.exact import exact_product
 
@@ -85,3 +87,23 @@ def test_a_layer_in_use_minds_a_change_of_float32_precision(monkeypatch):
         monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda answer=precision: answer)
         layer.step(torch.zeros(2, 3, 4), state)
     assert used == [torch.float32, torch.float64]
+    used.clear()
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
+    for largest in (2**24 - 1, 2**24):  # float32 holds sums up to 2**24
+        recurrent = torch.tensor([[[float(largest), 0.0], [1.0, 0.0]]])
+        layer = ThresholdLayer(torch.ones(1, 1, 2), weight_bits=26, recurrent_weight=recurrent)
+        layer.step(torch.zeros(1, 1, 2), layer.initial_state(1))
+    assert used == [torch.float32, torch.float64]
+
+
+def test_recurrent_weights_are_rounded_like_the_others_and_of_their_type():
+    recurrent = torch.tensor([[[1.0, 0.3], [0.3, 1.0]]], dtype=torch.float64)
+    layer = ThresholdLayer(torch.ones(1, 1, 2), weight_bits=3, recurrent_weight=recurrent)
+    assert layer.recurrent_weight.dtype == torch.float32
+    assert layer.recurrent_weight.tolist() == [[[1.0, 0.25], [0.25, 1.0]]]
+
+
+@pytest.mark.parametrize("recurrent", [torch.zeros(2, 2), torch.zeros(1, 3, 2), torch.full((1, 2, 2), torch.nan)])
+def test_recurrent_weights_that_do_not_fit_are_refused(recurrent):
+    with pytest.raises(InvalidInputError, match=r"expected finite recurrent weights of shape \(1, 2, 2\)"):
+        ThresholdLayer(torch.ones(1, 1, 2), recurrent_weight=recurrent)

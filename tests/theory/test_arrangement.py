@@ -54,6 +54,7 @@ def test_every_pattern_is_its_witness_s_exactly_and_none_comes_twice(seed, n_poi
     found = enumerate_patterns(points)
     assert found.patterns.shape == (len(found), n_points)
     assert found.witnesses.shape == (len(found), dimension)
+    assert (found.patterns.dtype, found.witnesses.dtype) == (bool, object)
     for pattern, witness in zip(found.patterns, found.witnesses, strict=True):
         assert pattern.tolist() == exact_pattern(points, witness)
     assert len(as_set(found.patterns)) == len(found)

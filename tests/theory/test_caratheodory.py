@@ -11,7 +11,7 @@ from tolerances import CERTIFIED_AGAIN, FLOAT64_SUM
 
 from cvxsnn import ConvexProblem, certify, solve
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.theory import reduce_support, support_bound
+from cvxsnn.theory import caratheodory, reduce_support, support_bound
 
 KINDS = st.builds(
     Kind,
@@ -77,6 +77,15 @@ def test_a_norm_that_can_shrink_does():
     coef[atoms] = torch.tensor([[0.3], [0.4], [-0.2]], dtype=torch.float64)
     reduced = reduce_support(replace(solution, coef=coef)).coef[atoms].flatten()
     torch.testing.assert_close(reduced, torch.tensor([0.1, 0.2, 0.0], dtype=torch.float64), rtol=0, atol=FLOAT64_SUM)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_columns_of_any_size_are_reduced_if_they_depend_on_each_other_and_only_then(scale):
+    columns = scale * torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    coef = torch.tensor([0.3, 0.4, -0.2], dtype=torch.float64)
+    reduced = caratheodory._reduce(columns, coef)
+    torch.testing.assert_close(reduced, torch.tensor([0.1, 0.2, 0.0], dtype=torch.float64), rtol=0, atol=FLOAT64_SUM)
+    assert torch.equal(caratheodory._reduce(columns[:, :2], coef[:2]), coef[:2])
 
 
 @pytest.mark.parametrize("penalty", ["l1", "group"])

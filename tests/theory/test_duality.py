@@ -47,6 +47,7 @@ def test_network_convex_program_and_dual_have_one_value(kind, width, n_outputs):
     assert max(abs(found.nonconvex - found.convex), abs(found.convex - found.dual)) <= STRONG_DUALITY * found.convex
     assert found.solution.certificate.scope == "complete"
     assert len(found.solution.support) > 0
+    assert found.network.layers[-1].width == (width + 1 if kind == "recurrent" else width)
     assert "over all witnesses" in str(found)
 
 
@@ -63,6 +64,7 @@ def test_over_sampled_witnesses_the_values_agree_and_say_so():
     found = verify_strong_duality(problem, INPUTS)
     assert found.largest_difference <= STRONG_DUALITY
     assert "over these witnesses" in str(found)
+    assert found.network.layers[-1].width == 1
     assert found.solution.certificate.scope == "sampled"
 
 

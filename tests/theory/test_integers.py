@@ -29,3 +29,18 @@ def test_integers_are_int64_only_where_they_are_small():
 def test_what_is_no_finite_real_number_is_refused(values):
     with pytest.raises(InvalidInputError, match="expected"):
         as_integers(np.array(values))
+
+
+def test_integers_have_the_shape_of_the_values():
+    weights = torch.tensor([[0.5, 1.0], [0.0, -1.5]], requires_grad=True)
+    integers, unit = as_integers(weights)
+    assert (integers.tolist(), unit) == ([[1, 2], [0, -3]], 0.5)
+
+
+def test_the_unit_of_zeros_is_one():
+    integers, unit = as_integers(np.zeros((2, 1)))
+    assert (integers.tolist(), unit) == ([[0], [0]], 1.0)
+
+
+def test_no_integers_are_small():
+    assert narrow(np.empty((0, 2), dtype=object)).dtype == np.int64

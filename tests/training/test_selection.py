@@ -8,6 +8,7 @@ from cvxsnn import ConvexProblem, build_dictionary
 from cvxsnn.convex.objective import Objective
 from cvxsnn.convex.validation import Validation
 from cvxsnn.data import Sequences, TrainingSet
+from cvxsnn.dictionary.dense import DenseDictionary
 from cvxsnn.training import mixture, selection
 from cvxsnn.training.mixture import RATIOS, Mixing, fit_mixture
 from cvxsnn.training.selection import order_neurons, select_neurons
@@ -126,6 +127,14 @@ def test_all_neurons_are_read_if_few_are_much_worse():
     found = select_neurons(easy, "few", dealt(easy), 0 * easy.heads[0].targets, RATIOS)
     assert len(found.neurons) == 8
     assert {0, 1, 2} <= set(found.neurons.tolist())
+
+
+@pytest.mark.parametrize("scale", [1e153, 1e155, 1e200])
+def test_columns_whose_squares_overflow_are_chosen_without_an_exception(scale):
+    rng = np.random.default_rng(0)
+    columns, targets = torch.from_numpy(scale * rng.normal(size=(30, 12))), rng.normal(size=30)
+    problem = ConvexProblem(DenseDictionary(columns), targets, "squared", 0.0, penalty="elastic-net", l2_strength=1.0)
+    assert len(set(order_neurons(problem, 8).tolist())) == 8
 
 
 def test_columns_that_do_not_vary_do_no_harm():

@@ -411,7 +411,7 @@ def test_digests_tell_sequences_apart_but_not_their_zeros():
         ({"max_delay": True}, "max_delay to be a whole number of steps from 0, got True"),
         ({"max_delay": (1, 2)}, "one max_delay for each of 1 layers, got 2"),
         ({"differenced": True, "max_delay": 0}, "max_delay of at least 1 for first differences"),
-        ({"geometry": "ring"}, "geometry to be one of 'scattered', 'box', 'dilated', got 'ring'"),
+        ({"geometry": "ring"}, "geometry to be one of 'scattered', 'box', 'dilated', 'correlated', got 'ring'"),
         ({"weights": "zero"}, "weights to be one of 'gaussian', 'centred', 'two-valued', 'differences', got 'zero'"),
         ({"weights": "centred", "fan_in": 1}, "at least 2 taps for centred weights, which sum to zero, got 1"),
         ({"fan_in": 0}, "fan_in to be a positive integer, got 0"),
@@ -435,6 +435,13 @@ def test_digests_tell_sequences_apart_but_not_their_zeros():
         ({"quantiles": 0.5}, "two quantiles between 0 and 1"),
         ({"quantiles": ("a", "b")}, "two quantiles between 0 and 1"),
         ({"quantiles": (float("nan"), 0.5)}, "two quantiles between 0 and 1"),
+        ({"quantiles": ((0.1, 0.9), (0.1, 0.9))}, "one range of quantiles for each of 1 layers, got 2"),
+        ({"quantiles": ((0.9, 0.1),)}, r"two quantiles between 0 and 1 in increasing order, got \(0.9, 0.1\)"),
+        ({"neighbours": 0}, "neighbours to be a positive integer, got 0"),
+        ({"steps": "first"}, "steps to be one of 'all', 'last', got 'first'"),
+        ({"hidden": (3, 3), "geometry": "correlated"}, "correlated taps in the first layer only"),
+        ({"hidden": (3, 3), "box": (None, (2, 2, 2))}, "box to be positive numbers of delays and features"),
+        ({"hidden": (3, 3), "period": (2, 2, 2)}, "one period for each of 2 layers, got 3"),
         ({"bias": 0.5}, "no bias beside quantiles"),
         ({"decay": "fast"}, "decay to be a number or a distribution"),
         ({"neuron": "smart"}, "neuron to be one of 'lif', 'threshold', got 'smart'"),
@@ -461,3 +468,94 @@ def test_padding_is_no_variation():
     with pytest.raises(InvalidInputError, match="got a constant"):
         draw(Sequences(inputs, [2, 2, 1, 2, 2]))
     draw(Sequences(inputs, [2, 2, 1, 2, 3]))
+
+
+# Taps at correlated places, and the last step.
+
+
+def groups_of_places(n_samples=300, n_steps=8, n_groups=4):
+    """Sequences of one feature whose steps belong to groups, those of one group nearly equal; and the groups."""
+    rng = np.random.default_rng(0)
+    group = rng.permutation(np.repeat(np.arange(n_groups), n_steps // n_groups))
+    causes = rng.normal(size=(n_samples, n_groups))
+    return (causes[:, group] + 0.1 * rng.normal(size=(n_samples, n_steps)))[:, :, None], group
+
+
+@pytest.mark.parametrize("fan_in", [None, 1, 2])
+def test_correlated_taps_read_places_of_one_group(fan_in):
+    inputs, group = groups_of_places()
+    layer = draw(inputs, (200,), geometry="correlated", fan_in=fan_in, neighbours=2, steps="last").layers[0]
+    _, delay, _ = taps(layer)
+    assert delay.shape[1] == (fan_in or 2)
+    read = group[len(group) - 1 - delay]
+    assert (read == read[:, :1]).all()
+    assert set(delay.ravel()) == set(range(len(group)))
+
+
+def test_correlated_taps_do_not_read_what_is_constant():
+    inputs, _ = groups_of_places()
+    inputs[:, 3] = 5.0
+    layer = draw(inputs, (200,), geometry="correlated", fan_in=None, neighbours=99, steps="last").layers[0]
+    assert layer.n_taps == 7
+    assert 8 - 1 - 3 not in layer.delay
+    with pytest.raises(InvalidInputError, match="sequences that vary where correlated taps read"):
+        draw(
+            np.concatenate((inputs, np.ones_like(inputs)), axis=1),
+            (5,),
+            geometry="correlated",
+            steps="last",
+            max_delay=3,
+        )
+
+
+def test_correlations_of_all_steps_are_between_delays():
+    """White noise read twice, three steps apart: a tap and its neighbour are three delays apart, whatever the step."""
+    noise = np.random.default_rng(0).normal(size=(2000, 30))
+    inputs = (noise[:, 3:] + noise[:, :-3])[:, :, None]
+    layer = draw(inputs, (100,), geometry="correlated", fan_in=2, max_delay=8, n_calibration=2000).layers[0]
+    _, delay, _ = taps(layer)
+    assert set(np.abs(np.diff(delay, axis=1)).ravel()) == {3}
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.7])
+@pytest.mark.parametrize("sequences", [INPUTS, UNEQUAL])
+def test_quantiles_of_the_last_step_are_the_firing_rate_there(decay, sequences):
+    witnesses = draw(sequences, (50,), steps="last", quantiles=(0.75, 0.75), decay=decay)
+    rate = roll_out(witnesses.layers, sequences, "last").double().mean(0)
+    assert rate.sub(0.25).abs().max() <= 0.026  # one of 40 sequences
+
+
+def test_differences_of_the_last_step_are_those_of_two_sequences():
+    layer = draw(UNEQUAL, (20,), steps="last", weights="differences", fan_in=4, max_delay=2).layers[0]
+    source, delay, weight = taps(layer)
+    values = exact(INPUTS)
+    for neuron in range(20):
+        when = LENGTHS[:, None] - 1 - delay[neuron]
+        read = np.where(when >= 0, values[np.arange(40)[:, None], np.maximum(when, 0), source[neuron]], 0.0)
+        differences = (read[:, None] - read).reshape(-1, 4)
+        norm = np.linalg.norm(differences, axis=1)
+        cosine = differences @ weight[neuron] / np.maximum(norm, 1e-9) / np.linalg.norm(weight[neuron])
+        assert cosine.max() > 1 - 1e-6
+
+
+# A range, a box and a period of its own for each layer.
+
+
+def test_each_layer_has_its_own_range_of_quantiles():
+    witnesses = draw(hidden=(40, 40), quantiles=((0.9, 0.9), (0.5, 0.5)), decay=0.5)
+    below = roll_out(witnesses.layers[:1], INPUTS, "all").double().mean()
+    above = roll_out(witnesses.layers, INPUTS, "all").double().mean()
+    assert below < 0.2 < 0.4 < above
+    assert witnesses.provenance.recipe["quantiles"] == [(0.9, 0.9), (0.5, 0.5)]
+
+
+def test_each_layer_has_its_own_box_and_period():
+    family = {"geometry": "box", "fan_in": None, "max_delay": 11}
+    witnesses = draw(hidden=(9, 50), box=((2, 3), (2, 2, 4)), period=(None, 4), **family)
+    first, second = (taps(layer) for layer in witnesses.layers)
+    assert (np.ptp(first[1], axis=1) == 1).all()
+    assert (np.ptp(first[0], axis=1) == 2).all()
+    row, column = np.divmod(second[1], 4)
+    assert (np.ptp(row, axis=1) == 1).all()
+    assert (np.ptp(column, axis=1) == 1).all()
+    assert (np.ptp(second[0], axis=1) == 3).all()

@@ -1,5 +1,6 @@
 """Values as plain text, for pages, tables and figures."""
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -24,6 +25,15 @@ def format_seconds(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 86_400:,.1f} days"
+
+
+def format_bound(value: float) -> str:
+    """Return an upper bound in two digits, rounded up, so that it stays one."""
+    if value <= 0:
+        return "0"
+    exponent = math.floor(math.log10(value))
+    digits = math.ceil(round(value / 10 ** (exponent - 1), 9))
+    return f"{digits * 10.0 ** (exponent - 1):.1e}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -45,6 +45,24 @@ class Picture:
         return cls(alt, _data_uri(light), None if dark is None else _data_uri(dark))
 
 
+@dataclass(frozen=True)
+class Fact:
+    """A number at the top of a page, and the section that says more.
+
+    Attributes
+    ----------
+    section : str, the section
+    value : str, the number
+    text : str, what it is
+    note : str, what else to know about it
+    """
+
+    section: str
+    value: str
+    text: str
+    note: str = ""
+
+
 def render_page(template: str, values: Mapping[str, Any], filters: Mapping[str, Any] | None = None) -> str:
     """Return the page that a template of ``cvxsnn/app/templates`` makes of some values.
 

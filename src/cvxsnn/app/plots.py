@@ -20,7 +20,8 @@ from ..core.errors import InvalidInputError
 from ..dictionary import DictionaryHealth
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import NEURON_MODELS, HiddenLayer, Stepper, roll_out
+from ..network.tracing import trace
+from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
 from .models import as_the_network_reads, network_of
 
 Estimator = SpikingClassifier | SpikingRegressor
@@ -143,7 +144,7 @@ def plot_receptive_field(
             f"expected a feature_shape of {own.n_inputs} features in all, such as (1, {own.n_inputs}), got "
             f"{feature_shape!r}"
         )
-    field = _receptive_field(own.take(slice(neuron // own.width, neuron // own.width + 1)), neuron % own.width)
+    field = receptive_field(own, neuron)
     feature = "feature" if layer == 1 else "neuron below"
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     if feature_shape is None:
@@ -256,6 +257,7 @@ def plot_gaps(solutions: Mapping[str, Solution], axes: Axes | None = None) -> Ax
         gaps = [moment.relative_gap for moment in solution.history if moment.relative_gap > 0]
         (line,) = axes.semilogy(range(1, len(gaps) + 1), gaps, ".-", label=name)
         axes.plot(len(gaps), max(solution.certificate.relative_gap, 1e-17), "o", color=line.get_color())
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="iteration", ylabel="relative gap", title="Gap against iterations (dot: certificate)")
     axes.legend(fontsize="small")
     return axes
@@ -275,7 +277,7 @@ def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None 
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     left = [0.0] * len(dictionaries)
     for label, colour in (("distinct", "C0"), ("other duplicates", "C1"), ("saturated", "C2"), ("dead", "C7")):
-        widths = [_shares(health)[label] for health in dictionaries.values()]
+        widths = [health.shares[label] for health in dictionaries.values()]
         axes.barh(list(dictionaries), widths, left=left, color=colour, label=label)
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.invert_yaxis()
@@ -284,33 +286,21 @@ def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None 
     return axes
 
 
-def _shares(health: DictionaryHealth) -> dict[str, float]:
-    # A dead or saturated column is a duplicate of the first of its kind: count it under one name only.
-    constant = health.n_dead + health.n_saturated
-    distinct = health.n_atoms - (health.n_dead > 0) - (health.n_saturated > 0)
-    counts = {
-        "distinct": distinct,
-        "other duplicates": health.n_columns - constant - distinct,
-        "saturated": health.n_saturated,
-        "dead": health.n_dead,
-    }
-    return {label: count / health.n_columns for label, count in counts.items()}
-
-
 def _strongest(network: SpikingNetwork, count: int) -> Tensor:
     """Return the neurons that are read with the largest output weights, each once, however often it is read."""
     order = torch.argsort(network.weight.detach().abs().amax(1), descending=True)
     return torch.tensor(list(dict.fromkeys(network.neurons[order].tolist()))[:count], device=network.neurons.device)
 
 
-def _receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
-    """Return the weights of a neuron of the only subnetwork, of shape (max_delay + 1, n_inputs)."""
+def receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
+    """Return the weights of a neuron by delay and input, of shape (max_delay + 1, n_inputs)."""
+    subnetwork, place = divmod(neuron, layer.width)
     field = torch.zeros(layer.max_delay + 1, layer.n_inputs, dtype=torch.float64)
-    weight = layer.weight[0, :, neuron].double().cpu()
+    weight = layer.weight[subnetwork, :, place].double().cpu()
     if not layer.has_delays:
         field[0] = weight
         return field
-    delay, source = (value[0, :, neuron].long().cpu() for value in (layer.delay, layer.source))
+    delay, source = (value[subnetwork, :, place].long().cpu() for value in (layer.delay, layer.source))
     return field.index_put((delay * (weight != 0), source), weight, accumulate=True)
 
 
@@ -341,15 +331,8 @@ def _check_values(values: object, kind: type, name: str) -> None:
 
 def _membranes(network: SpikingNetwork, inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Return membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
-    last = network.layers[-1]
-    if not NEURON_MODELS.of(last).keeps_membrane:
-        raise InvalidInputError(
-            f"expected neurons that keep a membrane, got {NEURON_MODELS.of(last).name} neurons, which have none"
-        )
-    stepper = Stepper(network.layers)
-    state, membranes, spikes = stepper.start(1), [], []
-    for step in inputs.unbind(1):
-        state, fired = stepper.step(state, step)
-        membranes.append(state[-1].membrane.flatten())
-        spikes.append(fired[0])
-    return torch.stack(membranes).cpu(), torch.stack(spikes).cpu()
+    found = trace(network, inputs)
+    if found.membranes is None:
+        name = NEURON_MODELS.of(network.layers[-1]).name
+        raise InvalidInputError(f"expected neurons that keep a membrane, got {name} neurons, which have none")
+    return found.membranes[0], found.spikes[0]

@@ -269,11 +269,12 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
         raise InvalidInputError("expected a dual point in the domain of the loss, such as a solution's own")
     largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
     if not problem.l2_strength:
-        return bound_at(problem, domain, largest)[0]
+        return bound_at(problem, domain, largest, n_roundings=len(weight))[0]
     # Atoms that are not in the dictionary add nothing once they satisfy the constraint; those in it need not.
     for columns in problem.independent_outputs():
         part = problem.part(columns)
-        domain[:, columns] *= _shrinkage(part, domain[:, columns], largest[:, columns], problem.intercept)
+        error = _correlation_error(part, domain[:, columns], problem.intercept, len(weight))
+        domain[:, columns] *= _shrinkage(part, largest[:, columns], error)
     return bound_at(problem, domain, problem.correlation(domain))[0]
 
 
@@ -332,50 +333,59 @@ def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tenso
 
 
 def bound_at(
-    problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, *, must_balance: bool = True
+    problem: ConvexProblem,
+    unit_dual: Tensor,
+    correlation: Tensor,
+    *,
+    must_balance: bool = True,
+    n_roundings: int | None = None,
 ) -> tuple[float, Tensor]:
     """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known.
+
+    ``n_roundings`` is for correlations that the dictionary has not computed: how often each of their terms was rounded.
 
     It is no bound for a point that an intercept requires to be balanced, if it does not have to be.
     """
     total, chosen, parts = 0.0, unit_dual.clone(), problem.independent_outputs()
+    n_roundings = problem.dictionary.correlation_roundings if n_roundings is None else n_roundings
+    is_balanced = problem.intercept and must_balance
     for columns in parts:
         bound, chosen[:, columns] = _bound_of_part(
-            problem.part(columns), unit_dual[:, columns], correlation[:, columns], problem.intercept and must_balance
+            problem.part(columns), unit_dual[:, columns], correlation[:, columns], is_balanced, n_roundings
         )
         total += bound
     return total * (1 - gamma(len(parts))), chosen
 
 
 def _bound_of_part(
-    problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, is_balanced: bool
+    problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, is_balanced: bool, n_roundings: int
 ) -> tuple[float, Tensor]:
     """Return the best of −F*(tΘ), with tΘ inside the constraint, for r > 0 −F*(Θ) − P*(DᵀΘ), and zero, for Θ = 0."""
-    inside = unit_dual * _shrinkage(problem, unit_dual, correlation, is_balanced)
+    error = _correlation_error(problem, unit_dual, is_balanced, n_roundings)
+    inside = unit_dual * _shrinkage(problem, correlation, error)
     bounds = [(0.0, torch.zeros_like(unit_dual)), (_minus_conjugate(problem, inside, is_balanced), inside)]
     if problem.l2_strength:
-        everywhere = sqrt(problem.dictionary.n_atoms) * _correlation_error(problem, unit_dual, is_balanced).norm()
+        everywhere = sqrt(problem.dictionary.n_atoms) * error.norm()
         outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
         outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)
         bounds.append((_minus_conjugate(problem, unit_dual, is_balanced) - 0.5 * outside * outside, unit_dual))
     return max(bounds, key=lambda found: -inf if isnan(found[0]) else found[0])
 
 
-def _shrinkage(problem: ConvexProblem, unit_dual: Tensor, correlation: Tensor, is_balanced: bool) -> float:
+def _shrinkage(problem: ConvexProblem, correlation: Tensor, error: Tensor) -> float:
     """Return a factor for a dual point at which the constraint holds, whatever rounding did to the correlation."""
     dual_norm = problem.penalty.dual_norm
-    error = _correlation_error(problem, unit_dual, is_balanced).expand_as(correlation)
-    largest = float(dual_norm(correlation) + dual_norm(error))
+    largest = float(dual_norm(correlation) + dual_norm(error.expand_as(correlation)))
     largest *= 1 + gamma(problem.n_outputs + _OPERATIONS)
     if largest <= problem.l1_strength:
         return 1.0
     return problem.l1_strength / largest if isfinite(largest) else 0.0  # what is not a number is no proof
 
 
-def _correlation_error(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool) -> Tensor:
+def _correlation_error(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool, n_roundings: int) -> Tensor:
     """Return δ of each output: a bound on the error of an atom's correlation with a feasible point near this one."""
     n_rows, entry = problem.dictionary.n_rows, problem.dictionary.largest_entry
-    error = gamma(n_rows + _OPERATIONS) * (problem.row_weight @ unit_dual.abs()) + n_rows * SMALLEST
+    error = gamma(n_roundings + _OPERATIONS) * (problem.row_weight @ unit_dual.abs()) + n_rows * SMALLEST
     moved = [
         head.weight * head.loss.repair(*of_head, is_balanced=is_balanced)[1]
         for head, of_head in _by_head(problem, unit_dual)
@@ -405,7 +415,9 @@ def upper_bound(problem: ConvexProblem, coef: Tensor, scores: Tensor, intercept:
     """Return the objective at scores DW + b, and what rounding may have taken from it and from the scores."""
     n_active, entry = int(coef.any(1).sum()), problem.dictionary.largest_entry
     size = entry * coef.abs().sum(0) + intercept.abs()
-    error = gamma(n_active + _OPERATIONS) * size + (n_active * SMALLEST if n_active else 0.0)
+    error = gamma(problem.dictionary.score_roundings(n_active) + _OPERATIONS) * size + (
+        n_active * SMALLEST if n_active else 0.0
+    )
     total = 0.0
     for head in problem.heads:
         own, targets = scores[:, head.columns], head.targets

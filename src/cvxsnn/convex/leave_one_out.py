@@ -9,7 +9,7 @@ with row i of the columns, d_i. This is exact for ridge. For s > 0 it holds as l
 the same signs, so it is an approximation: it leaves out that the choice of atoms depends on row i.
 
 For ridge at many strengths one eigendecomposition serves all of them, of the Gram matrix or of the products of rows,
-whichever is smaller.
+whichever is smaller. Of very many rows there is none: the products are inverted for each strength.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from .losses import Squared
 from .problem import ConvexProblem
 from .solve import RegularizationPath, Solution
 from .solvers.active_set import column_means, gram_bytes, row_products, weighted_gram
-from .solvers.quadratic import cholesky
+from .solvers.quadratic import factorise
 from .validation import Validation, row_hits, row_losses
 
 _CERTAIN = 1e-12
@@ -32,6 +32,9 @@ _CERTAIN = 1e-12
 
 _SMALLEST = 1e-150
 """Root of a weight that is told from zero."""
+
+_MANY_ROWS = 2**14
+"""Rows from which an inverse for each strength is faster than one eigendecomposition."""
 
 _BLOCK = 2**25
 """Numbers of a block of rows that are worked on at once."""
@@ -112,7 +115,9 @@ def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tenso
     (head,) = problem.heads
     weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
     targets = head.targets - weight @ head.targets if problem.intercept else head.targets
-    spectrum = problem.row_workspace.get(_Spectrum, problem)
+    n_rows, n_atoms = problem.dictionary.shape
+    is_large = _MANY_ROWS < n_rows <= n_atoms and problem.dictionary.is_in_memory
+    spectrum = _Inverse(problem) if is_large else problem.row_workspace.get(_Spectrum, problem)
     scores = []
     for rows, residual, left in spectrum.residuals(root * targets, [r / head.weight for r in l2_strengths]):
         left = (left - problem.intercept * weight[rows]).clamp_min(_CERTAIN)
@@ -228,6 +233,30 @@ class _Spectrum:
             yield rows, (root[rows] * block) @ self._basis
 
 
+class _Inverse:
+    """The weighted products of very many rows, which are inverted for each strength."""
+
+    def __init__(self, problem: ConvexProblem) -> None:
+        self._products = problem.row_workspace.get(row_products, problem)
+
+    def residuals(self, targets: Tensor, ridges: Sequence[float]) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """As :meth:`_Spectrum.residuals`, with ρ(K + ρ)⁻¹ for the matrix that maps targets to residuals."""
+        residuals, left = [], []
+        for ridge in ridges:
+            matrix = self._products.clone()
+            matrix.diagonal().add_(ridge)
+            factor = factorise(matrix)
+            del matrix
+            if factor is None:  # squares of the columns overflow: nothing is fitted
+                residuals.append(-targets)
+                left.append(torch.ones_like(targets[:, 0]))
+                continue
+            residuals.append(-ridge * torch.cholesky_solve(targets, factor))
+            left.append(ridge * torch.cholesky_inverse(factor).diagonal())
+            del factor
+        yield slice(0, len(targets)), torch.stack(residuals), torch.stack(left)
+
+
 def mean_eigenvalue(problem: ConvexProblem) -> float:
     """Return the mean over the rows of the eigenvalues of their products: what strengths of ridge compare with."""
     return float(problem.row_workspace.get(_smaller_products, problem).trace()) / problem.dictionary.n_rows
@@ -269,7 +298,10 @@ class _Leverages:
             return torch.zeros_like(self._problem.row_weight)
         matrix = self._gram[atoms][:, atoms]
         matrix.diagonal().add_(ridge)
-        factor = cholesky(matrix)
+        factor = factorise(matrix)
+        if factor is None or not bool(torch.isfinite(factor).all()):
+            # Squares of the columns overflow: take it that the fit follows every row.
+            return 1 / self._problem.row_weight.clamp_min(_SMALLEST)
         forms = [
             torch.linalg.solve_triangular(factor, block.T, upper=False).square().sum(0)
             for block in _centred_rows(self._problem, atoms)

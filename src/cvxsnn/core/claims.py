@@ -38,6 +38,21 @@ def claim(path: Path, *, wait: bool = False) -> Iterator[bool]:
             os.close(handle)
 
 
+def remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove the files of claims that nobody holds: after a loss of power they may still be there.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the claims are.
+    pattern : str
+        Names of their files, as :meth:`pathlib.Path.glob` reads them.
+    """
+    for path in folder.glob(pattern):
+        with suppress(DataFileError), claim(path):
+            pass
+
+
 def _locked(path: Path, wait: bool) -> int | None:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)

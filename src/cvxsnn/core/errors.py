@@ -37,10 +37,6 @@ class ConvergenceError(CvxsnnError, RuntimeError):
     """A solve stopped before its certificate reached the tolerance, and ``strict=True`` asked for an error."""
 
 
-class FactorisationError(CvxsnnError, ArithmeticError):
-    """A matrix that should be positive semidefinite is not."""
-
-
 class RealisationError(CvxsnnError, ArithmeticError):
     """A witness does not produce its pattern: the arithmetic behind an enumeration is wrong."""
 
@@ -59,3 +55,11 @@ class OtherDataWarning(UserWarning):
 
 class LossyExchangeWarning(UserWarning):
     """A network was exchanged with ``lossy=True`` and is not exactly the one it was made from."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory is short: of a processor's, torch says so by a plain RuntimeError."""
+    words = ("allocate memory", "bad_alloc", "out of memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(own in str(error) for own in words)
+    )

@@ -6,6 +6,7 @@ however often it runs.
 """
 
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -33,8 +34,8 @@ _setting_threads = Lock()
 class Shared(Generic[Value]):
     """A value that many tasks read, sent to the workers once for all of them.
 
-    It is sent as one array of bytes: joblib maps large arrays into the memory of its processes, and sends objects that
-    report a large size to a Dask cluster once per call.
+    It is sent as one array of bytes: joblib maps large arrays into the memory of its processes. A Dask cluster keeps
+    it, too, so that it is not lost with a worker.
 
     Parameters
     ----------
@@ -102,10 +103,11 @@ def run_tasks(
     while left:
         waiting = (delayed(_run)(function, number, *task) for number, task in list(left.items()) if not should_stop())
         try:
-            for number, result in _make_parallel(n_jobs)(waiting):
-                del left[number]
-                n_failures = 0
-                yield number, result
+            with _kept_by_a_cluster(tasks):
+                for number, result in _make_parallel(n_jobs)(waiting):
+                    del left[number]
+                    n_failures = 0
+                    yield number, result
             return
         except _TaskError as failed:
             raise failed.error from failed
@@ -135,6 +137,30 @@ def _make_parallel(n_jobs: int | None) -> Parallel:
     """Return results as they come where the backend supports it (Ray's does not), else at the end."""
     streams = get_active_backend()[0].supports_return_generator
     return Parallel(n_jobs, return_as="generator_unordered" if streams else "list")
+
+
+@contextmanager
+def _kept_by_a_cluster(tasks: Sequence[tuple[Any, ...]]) -> Iterator[None]:
+    """Let a Dask cluster make shared values, and again where they are lost with a worker.
+
+    Joblib itself puts each on one worker. If this worker dies meanwhile, joblib waits forever.
+    """
+    backend = get_active_backend()[0]
+    kept = getattr(backend, "data_futures", None)
+    shared = {id(value): value for task in tasks for value in task if isinstance(value, Shared)}
+    if kept is None or not shared:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph")
+        kept |= {
+            place: backend.client.submit(_unpickle, *value._pickled, pure=False) for place, value in shared.items()
+        }
+    try:
+        yield
+    finally:
+        for place in shared:
+            kept.pop(place, None)
 
 
 @contextmanager

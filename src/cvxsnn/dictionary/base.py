@@ -160,6 +160,26 @@ class Dictionary(Protocol):
         """
         ...
 
+    def score_roundings(self, n_active: int) -> int:
+        """Return how often an entry of :meth:`matvec` is rounded at most.
+
+        Parameters
+        ----------
+        n_active : int
+            Number of rows of W that are not zero.
+
+        Returns
+        -------
+        int
+            The roundings of a term, from its product to the end of the sum.
+        """
+        ...
+
+    @property
+    def correlation_roundings(self) -> int:
+        """How often a term of a sum of :meth:`rmatvec` is rounded at most, from its product to the end."""
+        ...
+
     def gram(self) -> Tensor:
         """Return the Gram matrix DᵀD.
 

@@ -39,6 +39,20 @@ class DictionaryHealth:
     n_rows: int
     n_distinct_rows: int
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Shares of distinct, otherwise duplicate, saturated and dead columns, which add up to one."""
+        # A dead or saturated column is a duplicate of the first of its kind: count it under one name only.
+        constant = self.n_dead + self.n_saturated
+        distinct = self.n_atoms - (self.n_dead > 0) - (self.n_saturated > 0)
+        counts = {
+            "distinct": distinct,
+            "other duplicates": self.n_columns - constant - distinct,
+            "saturated": self.n_saturated,
+            "dead": self.n_dead,
+        }
+        return {label: count / self.n_columns for label, count in counts.items()}
+
     def __str__(self) -> str:
         """Return one line for a person."""
         return (

@@ -19,6 +19,9 @@ from .integer_products import column_products, join_counts, row_products
 _PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
 """Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
 
+_SUM_ROWS = 1024
+"""Rows of a sum on a GPU; sums over more rows are sums of such sums, and a certificate allows for fewer roundings."""
+
 MAX_LOOKUP_OUTPUTS = 4
 """Columns of a real matrix up to which look-ups are faster than BLAS, with room to spare."""
 
@@ -283,7 +286,10 @@ class SpikeDictionary:
         scores = coef.new_zeros(coef.shape[1], self.n_rows)
         active = torch.nonzero(coef.any(1)).squeeze(1)
         for atoms, block in self._iterate_atoms(active):
-            scores.addmm_(across[:, atoms], block)
+            if scores.is_cuda:  # sums of blocks, then of their sums: fewer roundings than one long sum
+                scores += across[:, atoms] @ block
+            else:
+                scores.addmm_(across[:, atoms], block)
         return scores.T.contiguous()
 
     def rmatvec(self, rows: Tensor) -> Tensor:
@@ -304,8 +310,39 @@ class SpikeDictionary:
         across = rows.T.contiguous()
         product = rows.new_empty(self.n_atoms, rows.shape[1])
         for atoms, block in self._iterate_atoms(torch.arange(self.n_atoms, device=self.device)):
-            product[atoms] = (across @ block.T).T
+            if product.is_cuda:
+                part = sum(
+                    across[:, start : start + _SUM_ROWS] @ block[:, start : start + _SUM_ROWS].T
+                    for start in range(0, self.n_rows, _SUM_ROWS)
+                )
+                product[atoms] = torch.as_tensor(part).T
+            else:
+                product[atoms] = (across @ block.T).T
         return product
+
+    def score_roundings(self, n_active: int) -> int:
+        """Return how often an entry of :meth:`matvec` is rounded at most.
+
+        Parameters
+        ----------
+        n_active : int
+            Number of rows of W that are not zero.
+
+        Returns
+        -------
+        int
+            The roundings of a term, from its product to the end of the sum.
+        """
+        if not self.packed.is_cuda:
+            return n_active
+        return min(n_active, self._atoms_at_once) + -(-n_active // self._atoms_at_once)
+
+    @property
+    def correlation_roundings(self) -> int:
+        """How often a term of a sum of :meth:`rmatvec` is rounded at most, from its product to the end."""
+        if not self.packed.is_cuda:
+            return self.n_rows
+        return min(self.n_rows, _SUM_ROWS) + -(-self.n_rows // _SUM_ROWS)
 
     def gram(self) -> Tensor:
         """Return the Gram matrix DᵀD: integers, free of rounding, over the squared scale where there is one.
@@ -371,13 +408,17 @@ class SpikeDictionary:
         lengths = None if self.lengths is None else self.lengths[rows]
         return replace(self, packed=torch.stack(planes, dim=1), n_rows=len(rows), lengths=lengths)
 
+    @property
+    def _atoms_at_once(self) -> int:
+        n_numbers = 8 * self.packed[0].numel()
+        return max(1, (_PRODUCT_BLOCK_GPU if self.packed.is_cuda else _PRODUCT_BLOCK) // n_numbers)
+
     def _iterate_atoms(self, atoms: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield ``(atoms, their columns as rows of a float64 matrix)`` in blocks that stay in cache.
 
         A block is overwritten by the next.
         """
-        n_numbers = 8 * self.packed[0].numel()
-        step = max(1, (_PRODUCT_BLOCK_GPU if self.packed.is_cuda else _PRODUCT_BLOCK) // n_numbers)
+        n_numbers, step = 8 * self.packed[0].numel(), self._atoms_at_once
         buffer = torch.empty(min(step, len(atoms)) * n_numbers, dtype=torch.float64, device=self.device)
         for start in range(0, len(atoms), step):
             chosen = atoms[start : start + step]

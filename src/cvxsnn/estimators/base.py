@@ -200,6 +200,31 @@ class SpikingEstimator(EstimatorChoices, ABC):
             operations=None if X is None else count_operations(self.network_, self._inputs(X, reset=False)),
         )
 
+    def explore(self, X: Any, y: Any, *, training: tuple[Any, ...] | None = None, max_seconds: float = 60.0) -> Any:
+        """Make a page about the model: what it does, why it is optimal, its neurons, single sequences and costs.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences to show the model on.
+        y : array
+            Their targets.
+        training : tuple, optional
+            The sequences, targets and, if there were any, sample weights that the model was fitted to, for the sections
+            on the optimum and the path. Not needed if ``X`` and ``y`` are these.
+        max_seconds : float
+            Time for solving the problem again at other strengths.
+
+        Returns
+        -------
+        cvxsnn.app.explore.Exploration
+            The page, which a notebook shows; ``save(path)`` writes it to a file for a browser.
+        """
+        check_is_fitted(self)
+        from ..app.explore import explore
+
+        return explore(self, X, y, training=training, max_seconds=max_seconds)
+
     @property
     def proof_(self) -> Proof:
         """The certified read-out with all that it takes to certify it again, except for the data."""

@@ -215,7 +215,11 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples, n_classes)
             The probabilities, which sum to one for each sample.
         """
-        scores = torch.from_numpy(self._scores(X))
+        return self._probabilities(self._scores(X))
+
+    def _probabilities(self, outputs: FloatArray) -> FloatArray:
+        """Return the probabilities of the classes for outputs of the network."""
+        scores = torch.from_numpy(outputs)
         if self._loss_name != "logistic" or scores.shape[1] == 1:
             scale = self._probability_scale if self._loss_name == "squared" else None
             return torch.softmax(logits(scores, 1.0 if scale is None else scale), dim=1).numpy()

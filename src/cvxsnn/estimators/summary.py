@@ -10,6 +10,7 @@ from .history import History, TrialSummary
 
 _OVER = {
     "sampled": "these {n}hidden neurons",
+    "selected": "these {n}hidden neurons, selected from a larger sample,",
     "pool": "the hidden neurons of the pool",
     "complete": "any hidden neurons of the family",
 }

@@ -34,7 +34,8 @@ _WIDE = 64
 _TOO_WIDE = 2**16
 """Fan-in from which sums of 15-bit weights could leave 32-bit integers."""
 
-_MANTISSA_BITS = {torch.float32: 24, torch.float64: 53}
+_LARGEST_SUM = {torch.float32: 2.0**24, torch.float64: 2.0**53 - 1}
+"""Up to these, all integers are exact; and a product of levels that is larger is not rounded to them."""
 
 _MOST_BITS = 1100
 """Bits of sums above the range of float64: no number of inputs and no weights make more."""
@@ -64,7 +65,7 @@ def weight_levels(weight: Tensor, bits: int = WEIGHT_BITS) -> float:
     """
     levels = (weight.double() / _weight_unit(weight, bits).double()).abs().to(torch.int64)
     lowest_bit = torch.where(levels == 0, 2**62, levels & -levels).amin(-2)
-    largest: float = (levels.sum(-2) / lowest_bit).max().item()
+    largest: float = (levels.sum(-2).double() / lowest_bit).max().item()
     return largest
 
 
@@ -96,14 +97,15 @@ def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dt
     float32 products may be computed in fewer bits when the user relaxed ``torch.set_float32_matmul_precision``; then
     float64 is used, which no such setting touches.
     """
-    bits = min(math.log2(max(levels_of_weights * levels_of_inputs, 1.0)), _MOST_BITS)
-    if bits <= _MANTISSA_BITS[torch.float32] and _multiplies_in_full_float32():
+    largest = levels_of_weights * levels_of_inputs
+    if largest <= _LARGEST_SUM[torch.float32] and _multiplies_in_full_float32():
         return torch.float32
-    if bits <= _MANTISSA_BITS[torch.float64]:
+    if largest <= _LARGEST_SUM[torch.float64]:
         return torch.float64
+    bits = math.floor(min(math.log2(largest), _MOST_BITS - 1)) + 1
     raise InvalidInputError(
-        f"expected inputs whose weighted sums fit into 53 bits, so that spikes are reproducible, got {bits:.0f} bits: "
-        f"scale the inputs down by 2**{math.ceil(bits - 53)} or more, for example by standardising them"
+        f"expected inputs whose weighted sums fit into 53 bits, so that spikes are reproducible, got {bits} bits: "
+        f"scale the inputs down by 2**{bits - 53} or more, for example by standardising them"
     )
 
 

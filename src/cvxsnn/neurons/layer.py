@@ -127,6 +127,11 @@ class HiddenLayer(ABC):
         return weight_levels(self.weight, self.weight_bits)
 
     @property
+    def is_memoryless(self) -> bool:
+        """Whether the spikes of a step depend on what is read at that step, and on no membrane or spike before."""
+        return False
+
+    @property
     def recurrence(self) -> Tensor | None:
         """The weights by which neurons of the layer read each other; None where there are none."""
         return self.tensors().get("recurrent_weight")
@@ -421,6 +426,15 @@ def stack_layers(layers: Sequence[Layer]) -> Layer:
     joined: dict[str, Any] = {name: torch.cat([own[name] for own in tensors]) for name in tensors[0]}
     # Weights on grids of different fineness share the finest.
     return replace(layers[0], weight_bits=max(layer.weight_bits for layer in layers), **joined)
+
+
+def as_one_subnetwork(layer: Layer) -> Layer:
+    """Return the neurons of all subnetworks side by side in one; none of them may read another of its layer."""
+
+    def merged(value: Tensor) -> Tensor:
+        return value.movedim(0, -2).flatten(-2).unsqueeze(0).contiguous()
+
+    return type(layer).from_valid({name: merged(value) for name, value in layer.tensors().items()}, layer.settings())
 
 
 def with_taps(layer: Layer, n_taps: int) -> Layer:

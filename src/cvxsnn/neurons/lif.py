@@ -107,6 +107,11 @@ class LIFLayer(HiddenLayer):
         self._expand("initial_membrane")
         check_choice("tie", self.tie, ("ge", "gt"))
 
+    @property
+    def is_memoryless(self) -> bool:
+        """Whether the spikes of a step depend on what is read at that step, and on no membrane or spike before."""
+        return not bool(self.decay.any() or self.threshold.any())
+
     def initial_state(self, n_samples: int) -> LayerState:
         """Return the state before the first step, in memory of its own.
 

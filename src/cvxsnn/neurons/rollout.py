@@ -19,15 +19,15 @@ from ..core.errors import InvalidInputError
 from ..core.memory import check_fits, share_of
 from ..data.sequences import Sequences, as_inputs, window_of_step
 from .exact import ByteWeights, ScratchArrays, exact_product, input_levels, product_dtype, snap_inputs
-from .layer import HiddenLayer, LayerState, per_sample
+from .layer import HiddenLayer, LayerState, as_one_subnetwork, per_sample
 from .lif import LIFLayer
 from .tap_kernel import scan_taps
 from .tap_kernel_gpu import can_scan_taps, scan_taps_gpu
-from .taps import TapProduct, TapTable, lift
+from .taps import TapProduct, TapTable, last_window, lift
 
 Steps = Literal["last", "all"]
 ExactWeights = Tensor | ByteWeights | TapProduct
-RolledWeights = Union[ExactWeights, "_FusedTaps"]
+RolledWeights = Union[ExactWeights, "_FusedTaps", "_OneStep"]
 
 CHUNK_BYTES, CHUNK_BYTES_GPU = 16 * 2**20, 2**30
 """Size of the largest array that a roll-out holds at once, unless the caller says otherwise: about one L3 cache; on a
@@ -35,6 +35,9 @@ GPU, enough work for each of its kernels."""
 
 _MIN_CHUNK_ROWS = 64
 """Rows below which a matrix product wastes its time; rather take fewer subnetworks at once."""
+
+_WIDE = 64
+"""Neurons of a subnetwork from which its product with a few inputs is not mostly overhead."""
 
 _CACHE_BYTES = 2**21
 """Size of the values that a kernel reads at each of many neurons: about one L2 cache."""
@@ -113,7 +116,7 @@ def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_win
     return counts
 
 
-def count_dtype(n_steps: int, n_windows: int = 1) -> torch.dtype:
+def count_dtype(n_steps: int, n_windows: int) -> torch.dtype:
     """Return the narrowest type that holds the spike counts of a window."""
     return torch.uint8 if -(-n_steps // n_windows) <= torch.iinfo(torch.uint8).max else torch.int32
 
@@ -175,7 +178,7 @@ def _iterate_blocks(
         chunk_bytes = share_of(inputs.device, CHUNK_BYTES_GPU) if inputs.is_cuda else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(inputs.device) for layer in check_stack(layers, inputs.shape[2])]
-    weights = _fast_weights(layers, inputs)
+    weights = _fast_weights(layers, inputs, steps)
     scratch = ScratchArrays()
     n_samples, n_steps, _ = inputs.shape
     n_subnetworks = layers[0].n_subnetworks
@@ -301,6 +304,8 @@ def _roll_block(
     for depth, (layer, weight) in enumerate(zip(layers[:-1], weights[:-1], strict=True)):
         block = _spikes(layer, weight, block, scratch, f"spikes{depth % 2}")
     layer, weight = layers[-1], weights[-1]
+    if isinstance(weight, _OneStep):
+        return weight.spikes(block, lengths, scratch)
     if isinstance(weight, _FusedTaps):
         counts = weight.count(layer, block, steps, lengths)
         by_sample = counts.permute(2, 1, 0).view(-1, counts.shape[1], layer.n_subnetworks, layer.width)
@@ -320,6 +325,7 @@ def _spikes(layer: HiddenLayer, weight: RolledWeights, block: Tensor, scratch: S
     if isinstance(weight, _FusedTaps):
         counts = weight.count(layer, block, "all").view(torch.bool)
         return counts.view(layer.n_subnetworks, layer.width, *counts.shape[1:]).permute(0, 2, 3, 1)
+    assert not isinstance(weight, _OneStep)  # which is for the last layer alone
     drive = _drive(layer, weight, block, scratch)
     spikes = scratch.array(name, tuple(drive.shape), torch.bool, drive.device)
     layer.scan(drive, layer.initial_state(drive.shape[2]), spikes)
@@ -396,13 +402,51 @@ class _FusedTaps:
         n_steps = block.shape[-3]
         slots, n_slots = _slots(steps, n_steps, lengths, block.device), _n_slots(steps, n_steps)
         values = block.permute(0, 2, 1) if block.ndim == 3 else block.permute(1, 0, 3, 2).flatten(1, 2)
-        values = values.to(self._dtype).contiguous()
+        is_read_as_bytes = values.is_cuda and values.dtype == torch.bool  # spikes, which are most of what is read
+        values = values.contiguous().view(torch.uint8) if is_read_as_bytes else values.to(self._dtype).contiguous()
         dtype = count_dtype(n_steps, steps) if isinstance(steps, int) else torch.uint8
         shape = (layer.n_subnetworks * layer.width, n_slots, values.shape[2])
         counts = torch.zeros(shape, dtype=dtype, device=block.device)
         scan = scan_taps_gpu if counts.is_cuda else scan_taps
         scan(layer, self._table, values, slots, counts)  # type: ignore[arg-type]
         return counts
+
+
+class _OneStep:
+    """Neurons without memory of which only the last step is read: one product, whatever the number of steps."""
+
+    def __init__(self, layer: HiddenLayer, levels_of_inputs: float, *, inputs_are_shared: bool) -> None:
+        self._layer, self._levels, self._inputs_are_shared = layer, levels_of_inputs, inputs_are_shared
+
+    @staticmethod
+    def fits(layer: HiddenLayer, *, inputs_are_shared: bool) -> bool:
+        """Return whether this is faster than going through all steps."""
+        return layer.is_memoryless and (inputs_are_shared or layer.width >= _WIDE)
+
+    def __getitem__(self, subnetworks: slice) -> "_OneStep":
+        """Return some of the subnetworks."""
+        return _OneStep(self._layer.take(subnetworks), self._levels, inputs_are_shared=self._inputs_are_shared)
+
+    @property
+    def size(self) -> int:
+        """Number of values that taps can read."""
+        return (self._layer.max_delay + 1) * self._layer.n_inputs
+
+    @cached_property
+    def _merged(self) -> HiddenLayer:
+        """The neurons of all subnetworks as one, if they read the same inputs."""
+        return as_one_subnetwork(self._layer) if self._inputs_are_shared else self._layer
+
+    @cached_property
+    def _weight(self) -> Tensor | TapProduct:
+        return _exact_weight(self._merged, self._levels)
+
+    def spikes(self, block: Tensor, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
+        """Return the last spikes, (n_samples, n_subnetworks, width), for inputs as of :func:`_drive`."""
+        n_samples = block.shape[-2]
+        drive = _product(self._merged, self._weight, last_window(block, self._layer.max_delay, lengths), scratch)
+        spikes = self._merged.scan(drive, self._merged.initial_state(n_samples)).movedim(0, -2)
+        return spikes.reshape(n_samples, self._layer.n_subnetworks, self._layer.width)
 
 
 def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, scratch: ScratchArrays) -> Tensor:
@@ -443,12 +487,14 @@ def _exact_weight(layer: HiddenLayer, levels_of_inputs: float) -> Tensor | TapPr
     return TapProduct(layer, dtype) if layer.has_delays else layer.weight.to(dtype)
 
 
-def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor) -> list[RolledWeights]:
-    """Return these weights, in other forms where those are faster: bytes for spikes, and taps for a kernel."""
+def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor, steps: Steps | int) -> list[RolledWeights]:
+    """Return these weights, in other forms where those are faster: bytes for spikes, taps for a kernel, one step."""
     levels = [input_levels(inputs), *[1.0] * (len(layers) - 1)]
     weights: list[RolledWeights] = []
     for depth, (layer, level) in enumerate(zip(layers, levels, strict=True)):
-        if _FusedTaps.fits(layer):
+        if depth == len(layers) - 1 and steps == "last" and _OneStep.fits(layer, inputs_are_shared=depth == 0):
+            weights.append(_OneStep(layer, level, inputs_are_shared=depth == 0))
+        elif _FusedTaps.fits(layer):
             weights.append(_FusedTaps(layer, product_dtype(layer.levels, level), inputs_are_shared=depth == 0))
         elif depth and not layer.has_delays and ByteWeights.pays(layer.weight, layer.weight_bits):
             weights.append(ByteWeights(layer.weight, layer.weight_bits))
@@ -478,6 +524,8 @@ def _plan_blocks(
             unit = max(unit, layer.width * n_bytes)
             if not layer.weight.is_cuda:  # the values that a kernel reads again and again stay in cache
                 most_rows = min(most_rows, max(_MIN_CHUNK_ROWS, _CACHE_BYTES // (8 * n_steps * layer.n_inputs)))
+        elif isinstance(weight, _OneStep):
+            unit = max(unit, max(layer.width, weight.size) * layer.weight.element_size())
         else:
             n_values = max(layer.width, weight.size if isinstance(weight, TapProduct) else 0)
             unit = max(unit, n_steps * n_values * layer.weight.element_size())

@@ -62,12 +62,12 @@ else:
         place = neuron * n_slots * n_samples + sample
         current = tl.full((), -1, tl.int32)
         for step in range(n_steps):
-            total = tl.zeros((block,), dtype=values.dtype.element_ty)
+            total = tl.zeros((block,), dtype=weights.dtype.element_ty)
             for tap in range(first, stop):
                 when = step - tl.load(delays + tap)
                 row = when * n_rows + tl.load(rows + tap)
-                value = tl.load(values + row * n_samples + sample, mask=is_inside & (when >= 0), other=0.0)
-                total += tl.load(weights + tap) * value
+                value = tl.load(values + row * n_samples + sample, mask=is_inside & (when >= 0), other=0)
+                total += tl.load(weights + tap) * value.to(total.dtype)
             leaked = membrane * decay
             driven = leaked + (total.to(membrane.dtype) + bias)
             membrane = driven - spike * threshold
@@ -120,7 +120,7 @@ def can_scan_taps(device: torch.device) -> bool:
 
 
 def scan_taps_gpu(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: Tensor, counts: Tensor) -> None:
-    """As :func:`cvxsnn.neurons.tap_kernel.scan_taps`, with counts that are zero before."""
+    """As :func:`cvxsnn.neurons.tap_kernel.scan_taps`, with counts that are zero before; values may be bytes."""
     n_steps, n_rows, n_samples = values.shape
     n_neurons, n_slots, _ = counts.shape
     block = min(_MAX_BLOCK, triton.next_power_of_2(n_samples))

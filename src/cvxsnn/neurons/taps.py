@@ -15,7 +15,7 @@ from ..data.sequences import Sequences
 from .exact import ScratchArrays, exact_product
 from .layer import MAX_DELAY, HiddenLayer, Layer, check_whole, with_taps
 
-_DENSE_SHARE = 0.25
+_DENSE_SHARE, _DENSE_SHARE_GPU = 0.25, 0.02
 """Share of all pairs of delay and input, read by a neuron, from which a dense product is faster than a gather."""
 
 
@@ -263,9 +263,8 @@ class TapProduct:
     @cached_property
     def _dense(self) -> Tensor | None:
         """The weights of all values of a lifted input, where a dense product is faster."""
-        return (
-            _spread(self._weight, self._place, self.size) if len(self._place[0]) >= _DENSE_SHARE * self.size else None
-        )
+        share = _DENSE_SHARE_GPU if self._weight.is_cuda else _DENSE_SHARE
+        return _spread(self._weight, self._place, self.size) if len(self._place[0]) >= share * self.size else None
 
     def write(self, lifted: Tensor, out: Tensor, scratch: ScratchArrays) -> None:
         """Write the sums into ``out``: exact in the weights' dtype, then rounded once to that of ``out``.
@@ -344,6 +343,34 @@ def read_taps(layer: HiddenLayer, block: Tensor) -> Tensor:
     when = steps + max_delay - (layer.delay.long() * is_read)[:, None]
     read = padded[each, when, :, layer.source.long()[:, None]]
     return read.movedim(-1, 2) * is_read[:, None, None]
+
+
+def last_window(block: Tensor, max_delay: int, lengths: Tensor | None = None) -> Tensor:
+    """Return the last row of :func:`lift` alone.
+
+    Parameters
+    ----------
+    block : Tensor of shape (..., n_steps, n_samples, n_inputs)
+        The inputs.
+    max_delay : int
+        How many steps to look back.
+    lengths : Tensor of shape (n_samples,), optional
+        The number of steps of each sequence, if they differ.
+
+    Returns
+    -------
+    Tensor of shape (..., 1, n_samples, (max_delay + 1) * n_inputs)
+        What taps can read at the last step of each sequence, the oldest first.
+    """
+    n_steps, n_samples, n_inputs = block.shape[-3:]
+    padded = pad(block, (0, 0, 0, 0, max_delay, 0))
+    if lengths is None:
+        window = padded[..., n_steps - 1 :, :, :]
+    else:
+        when = torch.arange(max_delay + 1, device=block.device)[:, None] + (lengths - 1)
+        index = when[:, :, None].expand(*block.shape[:-3], max_delay + 1, n_samples, n_inputs)
+        window = padded.gather(-3, index)
+    return window.transpose(-3, -2).flatten(-2).unsqueeze(-3)
 
 
 def lift(block: Tensor, max_delay: int) -> Tensor:

@@ -89,11 +89,8 @@ def _reduce(columns: Tensor, coef: Tensor) -> Tensor:
         value = coef[used]
         if float((value.sign() * dependency).sum()) > 0:
             dependency = -dependency
-        shrinks = value * dependency < 0
-        if not bool(shrinks.any()):  # the norm is constant along the dependency: the opposite direction shrinks some
-            dependency = -dependency
-            shrinks = value * dependency < 0
-        steps = torch.where(shrinks, -value / dependency, torch.inf)
+        # The norm does not grow in this direction, so that some coefficients shrink.
+        steps = torch.where(value * dependency < 0, -value / dependency, torch.inf)
         first = steps.argmin()
         coef[used] = value + steps[first] * dependency
         coef[used[first]] = 0.0

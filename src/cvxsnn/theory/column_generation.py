@@ -197,7 +197,9 @@ def solve_complete(
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
         fresh = events.representable(found.parameters)
-        if len(fresh) == 0:  # no float64 layer can hold these neurons: the bound stays valid, but they cannot be read
+        is_stale = len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms
+        if len(fresh) == 0 or is_stale:
+            # No float64 layer can hold the better neurons: the bound stays valid, but they cannot be read.
             break
         parameters = np.concatenate((parameters, fresh))
     assert best is not None

@@ -14,6 +14,7 @@ therefore compared on rows for which neurons were chosen without these rows.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from torch import Tensor
 from ..convex import ConvexProblem
 from ..convex.leave_one_out import validation_of
 from ..convex.solvers.active_set import column_means, weighted_gram
-from ..convex.solvers.quadratic import cholesky
+from ..convex.solvers.quadratic import factorise
 from ..convex.validation import Validation, paired_difference
 from ..dictionary import Dictionary
 from ..dictionary.packed import parse_readout
@@ -140,7 +141,7 @@ def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:
     targets = weight * (head.targets - problem.intercept * (problem.row_weight @ head.targets))
     linear, spread = dictionary.rmatvec(targets), _second_moments(problem) - means.square()
     shrinkage = _SHRINKAGE * float(spread.mean())
-    if shrinkage <= _SHRINKAGE * CONSTANT:
+    if not _SHRINKAGE * CONSTANT < shrinkage < inf:  # nothing varies, or squares overflow
         return neurons[:n_most]
     basis = weight.new_empty(len(weight), 0)
     is_open, chosen = torch.ones_like(spread), torch.empty_like(neurons[:0])
@@ -157,7 +158,10 @@ def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:
         left = columns - basis @ (basis.T @ (weight * columns))
         system = columns.T @ (weight * left)
         system.diagonal().add_(shrinkage)
-        new = torch.linalg.solve_triangular(cholesky(system), left.T, upper=False).T
+        factor = factorise(system)
+        if factor is None:
+            break
+        new = torch.linalg.solve_triangular(factor, left.T, upper=False).T
         basis = torch.cat((basis, new), dim=1)
         shared = product(weight * new)
         linear = linear - shared @ (new.T @ targets)

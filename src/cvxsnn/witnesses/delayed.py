@@ -4,7 +4,6 @@ import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Real
 from typing import Any, Literal
@@ -23,12 +22,16 @@ from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
 from ..neurons.exact import snap_inputs, snap_weights
 from ..neurons.layer import MAX_DELAY
 from ..neurons.tap_kernel import integrate_taps
-from ..neurons.taps import TapTable
+from ..neurons.taps import TapTable, last_window
+from .geometry import GEOMETRIES, Geometry, LayerPlan
 from .sampling import Constant, PerLayer, per_layer
 from .witness_set import Provenance, WitnessSet
 
-Geometry = Literal["scattered", "box", "dilated"]
+Steps = Literal["all", "last"]
 Weights = Literal["gaussian", "centred", "two-valued", "differences"]
+
+Quantiles = tuple[float, float] | None
+Box = tuple[int, ...] | None
 
 _LOGGER = logging.getLogger("cvxsnn")
 
@@ -45,26 +48,6 @@ _NEURON = 64
 """Bytes that a neuron takes at least while it is drawn."""
 
 
-@dataclass(frozen=True)
-class _LayerPlan:
-    """What one layer is drawn from."""
-
-    geometry: Geometry
-    fan_in: int | None
-    max_delay: int
-    box: tuple[int, ...] | None
-    feature_shape: tuple[int, ...] | None
-    period: int | None
-    weights: Weights
-    is_differenced: bool
-    quantiles: tuple[float, float] | None
-
-    @property
-    def needs_values(self) -> bool:
-        """Whether the values of training sequences matter, and not only their shape."""
-        return self.quantiles is not None or self.weights == "differences"
-
-
 def delayed_witnesses(
     inputs: Sequences | Array,
     hidden: Sequence[int],
@@ -73,12 +56,14 @@ def delayed_witnesses(
     geometry: Geometry | Sequence[Geometry] = "scattered",
     fan_in: int | Sequence[int | None] | None = 25,
     max_delay: int | Sequence[int | None] | None = None,
-    box: tuple[int, ...] | None = None,
+    box: Box | Sequence[Box] = None,
     feature_shape: tuple[int, ...] | None = None,
-    period: int | None = None,
+    period: int | Sequence[int | None] | None = None,
+    neighbours: int | None = None,
     weights: Weights | Sequence[Weights] = "gaussian",
     differenced: bool | Sequence[bool] = False,
-    quantiles: tuple[float, float] | None = (0.05, 0.95),
+    quantiles: Quantiles | Sequence[Quantiles] = (0.05, 0.95),
+    steps: Steps = "all",
     decay: PerLayer = 0.0,
     threshold: PerLayer = 0.0,
     bias: PerLayer = 0.0,
@@ -101,29 +86,38 @@ def delayed_witnesses(
         Widths of the hidden layers of one subnetwork.
     n_subnetworks : int
         The paper's K.
-    geometry : "scattered", "box" or "dilated", or a sequence with one per layer
+    geometry : "scattered", "box", "dilated" or "correlated", or a sequence with one per layer
         Where taps are. Scattered: at random delays and inputs. Box: in a window of consecutive delays and neighbouring
         inputs, at a random place. Dilated: all on one random input, at delays 0, d, 2d, ..., with log-uniform d.
+        Correlated: at the pairs of delay and input whose values in training sequences are most correlated with those of
+        a random pair; only for the first layer.
     fan_in : int or None, or a sequence with one per layer
         Number of taps. None is all taps that the geometry has; for "dilated", nine.
     max_delay : int or None, or a sequence with one per layer
         Longest delay of any tap in steps. None is the longest that the training sequences allow.
-    box : tuple of int, optional
-        Size of the box of the first layer: delays and inputs or, with ``feature_shape``, delays, rows and columns.
-        With ``period``, delays are two numbers: periods, and steps within a period. By default 8 in each direction.
+    box : tuple of int or None, or a sequence with one per layer
+        Size of the box: delays and inputs or, with ``feature_shape``, delays, rows and columns. With ``period``, delays
+        are two numbers: periods, and steps within a period. By default 8 in each direction. A single size is for the
+        first layer.
     feature_shape : tuple of two int, optional
         Rows and columns of the inputs of one step, if these form a grid, for example the pixels of a frame.
-    period : int, optional
+    period : int or None, or a sequence with one per layer
         Number of steps after which a sequence returns to the same place, for example 28 for images of 28 columns that
-        are read pixel by pixel. Boxes of the first layer are then patches: neighbouring steps in consecutive periods.
+        are read pixel by pixel. Boxes are then patches: neighbouring steps in consecutive periods. A single number is
+        for the first layer.
+    neighbours : int, optional
+        Number of pairs of delay and input among which correlated taps are chosen. By default ``fan_in``.
     weights : "gaussian", "centred", "two-valued" or "differences", or a sequence with one per layer
         Gaussian; Gaussian minus their mean; -1 and, for a third of the taps, 2; or the difference between what the taps
         read in two random training sequences at one random step, with norm one.
     differenced : bool, or a sequence with one per layer
         Whether the taps read first differences: each tap is joined by one of opposite sign a step earlier.
-    quantiles : tuple of two float, or None
+    quantiles : tuple of two float or None, or a sequence with one per layer
         The range from which the quantile of each threshold is drawn. A neuron whose threshold is the 0.9 quantile fires
         in about a tenth of the steps. None draws ``bias`` instead, and uses no data for it.
+    steps : "all" or "last"
+        The steps of training sequences from which thresholds, weights and correlations are taken. "last" suits
+        read-outs of the last step.
     decay : number or Distribution, or a sequence with one per layer
         Leak of a membrane per step, for neurons that have one.
     threshold : number or Distribution, or a sequence with one per layer
@@ -178,26 +172,41 @@ def delayed_witnesses(
         name: per_layer(name, value, n_layers)
         for name, value in {"decay": decay, "threshold": threshold, "bias": bias}.items()
     }
-    if quantiles is not None and any(own != Constant(0.0) for own in dynamics["bias"]):
+    ranges = _checked_quantiles(quantiles, n_layers)
+    if any(own is not None and bias != Constant(0.0) for own, bias in zip(ranges, dynamics["bias"], strict=True)):
         raise InvalidInputError(
             "expected no bias beside quantiles, which decide it, got one: drop it, or pass quantiles=None"
         )
     check_positive_int("n_subnetworks", n_subnetworks)
     check_positive_int("n_calibration", n_calibration)
-    quantiles = _checked_quantiles(quantiles)
-    period = None if period is None else check_positive_int("period", period)
-    feature_shape, box = _checked_shapes(feature_shape, box, sequences.n_features, period)
+    neighbours = None if neighbours is None else check_positive_int("neighbours", neighbours)
+    check_choice("steps", steps, ("all", "last"))
+    periods = [
+        None if own is None else check_positive_int("period", own) for own in _of_first("period", period, n_layers)
+    ]
+    grid = _checked_grid(feature_shape, sequences.n_features)
+    boxes = [
+        _checked_box(own, None if number else grid, periods[number])
+        for number, own in enumerate(_of_first("box", box, n_layers, is_single=_is_size(box)))
+    ]
     plans = [
         _checked_plan(
             {name: value[number] for name, value in settings.items()},
             sequences.n_steps,
-            box=None if number else box,
-            feature_shape=None if number else feature_shape,
-            period=None if number else period,
-            quantiles=quantiles,
+            box=boxes[number],
+            feature_shape=None if number else grid,
+            period=periods[number],
+            neighbours=neighbours,
+            quantiles=ranges[number],
+            is_last=steps == "last",
         )
         for number in range(n_layers)
     ]
+    if any(plan.geometry == "correlated" for plan in plans[1:]):
+        raise InvalidInputError(
+            "expected correlated taps in the first layer only, got them above it: pass geometry=('correlated', "
+            "'scattered')"
+        )
     if any(plan.needs_values for plan in plans):
         _check_calibration(sequences)
     chosen = calibration_subset(sequences, n_calibration, seed)
@@ -206,10 +215,12 @@ def delayed_witnesses(
         "hidden": tuple(sizes[1:]),
         "n_subnetworks": n_subnetworks,
         **{name: _plain(value) for name, value in settings.items()},
-        "box": box,
-        "feature_shape": feature_shape,
-        "period": period,
-        "quantiles": quantiles,
+        "box": boxes[0] if not any(boxes[1:]) else boxes,
+        "feature_shape": grid,
+        "period": periods[0] if not any(periods[1:]) else periods,
+        "neighbours": neighbours,
+        "quantiles": _plain(ranges),
+        "steps": steps,
         **{name: [own.describe() for own in value] for name, value in dynamics.items()},
         "neuron": neuron,
         "n_calibration": n_calibration,
@@ -233,7 +244,7 @@ class _LayerSampler:
 
     def __init__(
         self,
-        plan: _LayerPlan,
+        plan: LayerPlan,
         n_subnetworks: int,
         n_inputs: int,
         width: int,
@@ -259,7 +270,7 @@ class _LayerSampler:
 
     def layer(self, neuron: str, dynamics: Mapping[str, npt.NDArray[np.float64]], dtype: torch.dtype) -> HiddenLayer:
         """Draw the layer."""
-        source, delay = _GEOMETRIES[self.plan.geometry](self)
+        source, delay = GEOMETRIES[self.plan.geometry](self)
         weight = self._weights(source, delay)
         if self.plan.is_differenced:
             source, delay = np.concatenate((source, source), axis=1), np.concatenate((delay, delay + 1), axis=1)
@@ -312,10 +323,13 @@ class _LayerSampler:
     def _differences(
         self, generator: np.random.Generator, source: npt.NDArray[np.int64], delay: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """Return what the taps read in one training sequence minus what they read in another, at one step of both."""
+        """Return what the taps read in one training sequence minus what they read in another, at one step of both.
+
+        That is a random one, or the last of each.
+        """
         pairs = generator.integers(len(self.sequences), size=(2, self.n_neurons))
-        n_common = _lengths(self.sequences)[pairs].min(axis=0)
-        step = (generator.random(self.n_neurons) * n_common).astype(np.int64)
+        lengths = _lengths(self.sequences)
+        at_random = (generator.random(self.n_neurons) * lengths[pairs].min(axis=0)).astype(np.int64)
         # Above the first layer, each subnetwork has inputs of its own.
         offset = np.arange(self.n_neurons) // self.width * self.n_inputs * (not self._is_shared)
         row, values = source + offset[:, None], self.values.numpy()
@@ -323,11 +337,20 @@ class _LayerSampler:
         def read(when: npt.NDArray[np.int64], sample: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
             return np.asarray(np.where(when >= 0, values[np.maximum(when, 0), row, sample[:, None]], 0.0))
 
-        when = step[:, None] - delay
-        first, second = (
-            read(when, sample) - (read(when - 1, sample) if self.plan.is_differenced else 0.0) for sample in pairs
-        )
-        return np.asarray(first - second)
+        def changes(sample: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+            when = (lengths[sample] - 1 if self.plan.is_last else at_random)[:, None] - delay
+            return read(when, sample) - (read(when - 1, sample) if self.plan.is_differenced else 0.0)
+
+        return np.asarray(changes(pairs[0]) - changes(pairs[1]))
+
+    def windows(self) -> npt.NDArray[np.float64]:
+        """Return what taps can read at one step of each sequence: a column for each delay and input, in this order."""
+        lengths = torch.from_numpy(_lengths(self.sequences))
+        if not self.plan.is_last:
+            drawn = self.generator("windows").random(len(lengths))
+            lengths = 1 + (torch.from_numpy(drawn) * lengths).long()
+        window = last_window(self.values.transpose(1, 2), self.max_delay, lengths)
+        return np.asarray(_by_delay(window, self.n_inputs)[0].T.numpy())
 
     @property
     def _is_shared(self) -> bool:
@@ -345,24 +368,34 @@ class _LayerSampler:
         generator = self.generator("quantile")
         quantile = generator.uniform(*self.plan.quantiles, size=self.n_neurons)
         lengths = _lengths(self.sequences)
-        n_samples = min(len(lengths), max(_FEWEST_SEQUENCES, math.ceil(4 * _N_MEMBRANES / lengths.mean())))
+        n_wanted = _N_MEMBRANES if self.plan.is_last else math.ceil(4 * _N_MEMBRANES / lengths.mean())
+        n_samples = min(len(lengths), max(_FEWEST_SEQUENCES, n_wanted))
         samples = np.sort(generator.choice(len(lengths), n_samples, replace=False))
         values = self.values if n_samples == len(lengths) else self.values[:, :, torch.from_numpy(samples)].contiguous()
+        is_one_step = self.plan.is_last and self._is_shared and not decay.any()
+        if is_one_step:  # what taps can read at the last step, as inputs without delays
+            ends = torch.from_numpy(lengths[samples])
+            values = _by_delay(last_window(values.transpose(1, 2), self.plan.max_delay, ends), self.n_inputs)
         n_steps = values.shape[0]
-        inside = np.arange(n_steps)[:, None] < lengths[samples]
+        step = np.arange(n_steps)[:, None]
+        last = np.zeros(n_samples) if is_one_step else lengths[samples] - 1
+        inside = step == last if self.plan.is_last else step <= last
         places = np.flatnonzero(inside)
         if len(places) > _N_MEMBRANES:
             places = np.sort(generator.choice(places, _N_MEMBRANES, replace=False))
         rank = np.minimum((quantile * len(places)).astype(np.int64), len(places) - 1)
         level, spread = np.empty(self.n_neurons), np.empty(self.n_neurons)
         per_subnetwork = 8 * n_steps * n_samples * self.width
-        step = max(1, _BLOCK_BYTES // per_subnetwork)
-        for k in range(0, self.n_subnetworks, step):
-            part = layer.take(slice(k, min(k + step, self.n_subnetworks)))
+        n_taken = max(1, _BLOCK_BYTES // per_subnetwork)
+        for k in range(0, self.n_subnetworks, n_taken):
+            part = layer.take(slice(k, min(k + n_taken, self.n_subnetworks)))
             own = values
             if not self._is_shared:
                 own = own[:, k * self.n_inputs : (k + part.n_subnetworks) * self.n_inputs]
             table = TapTable.of(part, torch.float64, inputs_are_shared=self._is_shared)
+            if is_one_step:
+                row = table.row + table.delay * self.n_inputs
+                table = TapTable(table.starts, row, torch.zeros_like(table.delay), table.weight)
             rows = slice(k * self.width, (k + part.n_subnetworks) * self.width)
             for neurons, membranes in _membranes(table, own, torch.from_numpy(decay[rows])):
                 found = membranes.flatten(1)[:, torch.from_numpy(places)].sort(dim=1).values
@@ -370,6 +403,12 @@ class _LayerSampler:
                 spread[where] = found.numpy().std(axis=1)
                 level[where] = found.gather(1, torch.from_numpy(rank[where, None])).squeeze(1).numpy()
         return level, spread
+
+
+def _by_delay(window: Tensor, n_inputs: int) -> Tensor:
+    """Return windows (1, n_samples, n_delays * n_inputs) as (1, n_delays * n_inputs, n_samples), the latest first."""
+    by_delay = window.view(*window.shape[:-1], -1, n_inputs).flip(-2)
+    return by_delay.flatten(-2).transpose(1, 2).contiguous()
 
 
 def _membranes(table: TapTable, values: Tensor, decay: Tensor) -> Any:
@@ -381,69 +420,6 @@ def _membranes(table: TapTable, values: Tensor, decay: Tensor) -> Any:
         taps = slice(int(starts[0]), int(starts[-1]))
         part = TapTable(starts - starts[0], table.row[taps], table.delay[taps], table.weight[taps])
         yield neurons, integrate_taps(part, values, decay[neurons])
-
-
-def _scattered(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    n_places = (sampler.max_delay + 1) * sampler.n_inputs
-    n_taps = min(sampler.plan.fan_in or n_places, n_places)
-    place = _distinct(sampler.generator("taps"), n_places, (sampler.n_neurons, n_taps))
-    return place % sampler.n_inputs, place // sampler.n_inputs
-
-
-def _box(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    generator = sampler.generator("taps")
-    delays = _delay_grid(sampler)
-    shape = (*delays, *(sampler.plan.feature_shape or (sampler.n_inputs,)))
-    wanted = sampler.plan.box or (8,) * len(shape)
-    size = [min(own, most) for own, most in zip(wanted, shape, strict=True)]
-    corner = [generator.integers(most - own + 1, size=sampler.n_neurons) for own, most in zip(size, shape, strict=True)]
-    n_places = math.prod(size)
-    n_taps = min(sampler.plan.fan_in or n_places, n_places)
-    inside = np.unravel_index(_distinct(generator, n_places, (sampler.n_neurons, n_taps)), size)
-    place = [start[:, None] + own for start, own in zip(corner, inside, strict=True)]
-    n = len(delays)
-    return np.ravel_multi_index(place[n:], shape[n:]), np.ravel_multi_index(place[:n], delays)
-
-
-def _delay_grid(sampler: _LayerSampler) -> tuple[int, ...]:
-    """Return the number of delays, or of whole periods and steps in each."""
-    n_delays, period = sampler.max_delay + 1, sampler.plan.period
-    if period is None:
-        return (n_delays,)
-    if period > n_delays:
-        raise InvalidInputError(
-            f"expected a period of at most {n_delays} steps, max_delay + 1, got {period}: pass a longer max_delay"
-        )
-    return n_delays // period, period
-
-
-def _dilated(sampler: _LayerSampler) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    generator, n_taps = sampler.generator("taps"), min(sampler.plan.fan_in or 9, sampler.max_delay + 1)
-    largest = max(1.0, sampler.max_delay / max(1, n_taps - 1))
-    dilation = np.exp(generator.uniform(0, math.log(largest), sampler.n_neurons))
-    feature = generator.integers(sampler.n_inputs, size=sampler.n_neurons)
-    delay = np.arange(n_taps) * np.minimum(dilation.astype(np.int64), int(largest))[:, None]
-    return np.broadcast_to(feature[:, None], delay.shape).copy(), delay
-
-
-_GEOMETRIES = {"scattered": _scattered, "box": _box, "dilated": _dilated}
-
-
-def _distinct(generator: np.random.Generator, n_places: int, shape: tuple[int, int]) -> npt.NDArray[np.int64]:
-    """Draw distinct numbers below ``n_places`` for each row, in increasing order."""
-    n_rows, n_drawn = shape
-    if n_drawn == n_places:
-        return np.broadcast_to(np.arange(n_places), shape).copy()
-    if 2 * n_drawn > n_places:  # those that are left out are fewer
-        left_out = np.zeros((n_rows, n_places), dtype=bool)
-        np.put_along_axis(left_out, _distinct(generator, n_places, (n_rows, n_places - n_drawn)), True, axis=1)
-        return np.nonzero(~left_out)[1].reshape(shape)
-    drawn = np.sort(generator.integers(n_places, size=shape), axis=1)
-    while (again := drawn[:, 1:] == drawn[:, :-1]).any():
-        rows, columns = np.nonzero(again)
-        drawn[rows, columns + 1] = generator.integers(n_places, size=len(rows))
-        drawn[rows] = np.sort(drawn[rows], axis=1)
-    return drawn
 
 
 def calibration_subset(sequences: Sequences, n_calibration: int, seed: int) -> Sequences:
@@ -495,37 +471,57 @@ def _plain(each: list[Any]) -> Any:
     return each[0] if len(set(each)) == 1 else each
 
 
-def _checked_quantiles(quantiles: Any) -> tuple[float, float] | None:
-    if quantiles is None:
-        return None
-    is_pair = isinstance(quantiles, Sequence) and len(quantiles) == 2 and all(isinstance(x, Real) for x in quantiles)
-    if not is_pair or not 0 <= quantiles[0] <= quantiles[1] <= 1:
-        raise InvalidInputError(
-            f"expected two quantiles between 0 and 1 in increasing order, got {quantiles!r}: pass for example "
-            "(0.05, 0.95)"
-        )
-    return float(quantiles[0]), float(quantiles[1])
-
-
-def _checked_shapes(
-    feature_shape: Any, box: Any, n_features: int, period: int | None
-) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return the grid of the inputs and the size of boxes in it."""
-    if feature_shape is not None:
-        grid = _whole_numbers(feature_shape)
-        if len(grid) != 2 or math.prod(grid) != n_features:
+def _checked_quantiles(quantiles: Any, n_layers: int) -> list[Quantiles]:
+    """Return the range of each layer."""
+    is_listed = isinstance(quantiles, Sequence) and all(
+        own is None or isinstance(own, (tuple, list)) for own in quantiles
+    )
+    each = _each("range of quantiles", quantiles, n_layers) if is_listed else [quantiles] * n_layers
+    for own in each:
+        if own is None:
+            continue
+        is_pair = isinstance(own, Sequence) and len(own) == 2 and all(isinstance(x, Real) for x in own)
+        if not is_pair or not 0 <= own[0] <= own[1] <= 1:
             raise InvalidInputError(
-                f"expected feature_shape to be the rows and columns of {n_features} features, got {feature_shape!r}"
+                f"expected two quantiles between 0 and 1 in increasing order, got {own!r}: pass for example "
+                "(0.05, 0.95)"
             )
-        feature_shape = grid
-    if box is not None:
-        size = _whole_numbers(box)
-        if len(size) != (2 if feature_shape is None else 3) + (period is not None):
-            names = "delays and features" if feature_shape is None else "delays, rows and columns"
-            names = names if period is None else names.replace("delays", "periods, steps", 1)
-            raise InvalidInputError(f"expected box to be positive numbers of {names}, got {box!r}")
-        box = size
-    return feature_shape, box
+    return [None if own is None else (float(own[0]), float(own[1])) for own in each]
+
+
+def _of_first(name: str, value: Any, n_layers: int, is_single: bool = False) -> list[Any]:
+    """Return a value of each layer; a single one is for the first layer."""
+    if value is None or is_single or isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        return [value, *[None] * (n_layers - 1)]
+    return _each(name, value, n_layers)
+
+
+def _is_size(box: Any) -> bool:
+    return isinstance(box, Sequence) and not any(own is None or isinstance(own, Sequence) for own in box)
+
+
+def _checked_grid(feature_shape: Any, n_features: int) -> tuple[int, ...] | None:
+    """Return the rows and columns of the inputs."""
+    if feature_shape is None:
+        return None
+    grid = _whole_numbers(feature_shape)
+    if len(grid) != 2 or math.prod(grid) != n_features:
+        raise InvalidInputError(
+            f"expected feature_shape to be the rows and columns of {n_features} features, got {feature_shape!r}"
+        )
+    return grid
+
+
+def _checked_box(box: Any, grid: tuple[int, ...] | None, period: int | None) -> Box:
+    """Return the size of a layer's boxes."""
+    if box is None:
+        return None
+    size = _whole_numbers(box)
+    if len(size) != (2 if grid is None else 3) + (period is not None):
+        names = "delays and features" if grid is None else "delays, rows and columns"
+        names = names if period is None else names.replace("delays", "periods, steps", 1)
+        raise InvalidInputError(f"expected box to be positive numbers of {names}, got {box!r}")
+    return size
 
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:
@@ -535,8 +531,8 @@ def _whole_numbers(value: Any) -> tuple[int, ...]:
     return tuple(int(own) for own in each) if is_whole else ()
 
 
-def _checked_plan(own: Mapping[str, Any], n_steps: int, **shared: Any) -> _LayerPlan:
-    check_choice("geometry", own["geometry"], tuple(_GEOMETRIES))
+def _checked_plan(own: Mapping[str, Any], n_steps: int, **shared: Any) -> LayerPlan:
+    check_choice("geometry", own["geometry"], tuple(GEOMETRIES))
     check_choice("weights", own["weights"], ("gaussian", "centred", "two-valued", "differences"))
     max_delay, is_differenced = _checked_delay(own["max_delay"], n_steps), bool(own["differenced"])
     if is_differenced and max_delay == 0:
@@ -544,7 +540,7 @@ def _checked_plan(own: Mapping[str, Any], n_steps: int, **shared: Any) -> _Layer
             "expected a max_delay of at least 1 for first differences, which read two steps, got 0: pass "
             "differenced=False"
         )
-    return _LayerPlan(
+    return LayerPlan(
         geometry=own["geometry"],
         fan_in=None if own["fan_in"] is None else check_positive_int("fan_in", own["fan_in"]),
         max_delay=max_delay,

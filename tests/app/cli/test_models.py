@@ -334,12 +334,25 @@ def test_paths_that_cannot_be_used_are_one_sentence(name):
         assert Path(name).is_file()
 
 
-def test_a_full_memory_is_one_sentence(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError("Unable to allocate 8 GiB"), "Unable to allocate 8 GiB"),
+        (MemoryError(), "MemoryError"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+            "DefaultCPUAllocator",
+        ),
+        (RuntimeError("std::bad_alloc"), "std::bad_alloc"),
+    ],
+)
+def test_a_full_memory_is_one_sentence(monkeypatch, error, words):
     def full(*_, **__):
-        raise MemoryError("Unable to allocate 8 GiB")
+        raise error
 
     monkeypatch.setattr(SpikingClassifier, "fit", full)
-    fail("expected the work to fit into memory, got: Unable to allocate 8 GiB", "fit", "data.npz", "-o", "new")
+    fail(f"expected the work to fit into memory, got: {words}", "fit", "data.npz", "-o", "new")
+    assert not Path("new").exists()
 
 
 def test_the_commands_are_listed():

@@ -11,13 +11,15 @@ import pytest
 from cvxsnn.app.experiments.checks import check_configurations, check_keys
 from cvxsnn.app.experiments.experiment import RunConfig
 from cvxsnn.app.experiments.files import all_runs, experiment_names, load_experiment
-from cvxsnn.app.experiments.run import make_settings
+from cvxsnn.app.experiments.ridge import METHOD as RIDGE
+from cvxsnn.app.experiments.ridge import RidgeSettings
+from cvxsnn.app.experiments.run import make_settings, ridge_settings
 from cvxsnn.data.tasks import make_task
 from cvxsnn.training import METHODS, Settings
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "paper.tex"
 NAMES = experiment_names()
-PAPERS = [name for name in NAMES if name not in ("beyond", "trained", "trained-addition")]
+PAPERS = [name for name in NAMES if name not in ("beyond", "trained", "trained-addition", "records")]
 FIGURES = ["lambda-carry-base2", "lambda-carry-base3", "lambda-carry-base5"]
 
 # P_rec and P_last, totals over all subnetworks; for addition the paper has them, for the rest the authors' scripts.
@@ -54,7 +56,7 @@ def numbers_of(name):
 
 def is_extra(cell):
     """Whether the paper does not have the cell's column: it repeats one that it has, wider or by one method only."""
-    return "twice as wide" in cell.column or "sampled witnesses only" in cell.column
+    return "twice as wide" in cell.column or "sampled witnesses only" in cell.column or "with delays" in cell.column
 
 
 def file_of(name):
@@ -65,6 +67,12 @@ def file_of(name):
 
 def configs_of(name, scale="paper"):
     return list(load_experiment(name, scale).runs().values())
+
+
+def makes_settings(config):
+    if config.method == RIDGE:
+        return isinstance(ridge_settings(config)[1], RidgeSettings)
+    return isinstance(make_settings(config), Settings)
 
 
 def depth_of(row):
@@ -89,6 +97,7 @@ def test_there_is_a_file_for_every_table_and_figure_in_the_order_of_the_paper():
         "beyond",
         "trained",
         "trained-addition",
+        "records",
     ]
 
 
@@ -100,24 +109,25 @@ def test_a_file_loads_at_either_scale_and_no_two_cells_share_a_place(name, scale
     assert len(set(places)) == len(places) > 0
     assert experiment.title
     assert experiment.description
-    assert all(method in METHODS for cell in experiment.cells for method in cell.methods)
+    assert all(method in (*METHODS, RIDGE) for cell in experiment.cells for method in cell.methods)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_has_no_key_that_nothing_reads(name):
     parts = {"task", "family", "objective", "surrogate", "convex"}
     data = file_of(name)
-    assert data.keys() <= {"title", "kind", "quantity", "description", "axis", "defaults", "smoke", "cell"}
+    optional = {"axis", "digits", "tolerance", "compared_with"}
+    assert data.keys() <= {"title", "kind", "quantity", "description", "defaults", "smoke", "cell"} | optional
     assert data["defaults"].keys() <= parts | {"seeds", "methods", "metric"}
     afresh = {f"replace_{part}" for part in parts}
-    assert data["smoke"].keys() <= parts | afresh | {"seeds", "every"}
+    assert data["smoke"].keys() <= parts | afresh | {"seeds", "every", "only"}
     for cell in data["cell"]:
         assert cell.keys() <= parts | afresh | {"row", "column", "metric", "paper", "methods", "seeds", "note"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_seeds_are_the_papers(name):
-    assert all(list(cell.configs) == [0, 1, 2] for cell in load_experiment(name).cells)
+    assert all(list(cell.configs) == [0, 1, 2] for cell in load_experiment(name).cells if cell.methods != (RIDGE,))
 
 
 def test_numbers_of_the_duality_gap_table_are_the_papers():
@@ -191,7 +201,7 @@ def test_sizes_of_addition_are_the_papers():
 @pytest.mark.parametrize("name", PAPERS)
 def test_subnetworks_share_out_the_papers_widths_at_the_depth_that_the_row_states(name):
     for cell in load_experiment(name).cells:
-        for config in cell.configs[0]:
+        for config in (own for own in cell.configs[0] if own.method != RIDGE):
             k, hidden = config.family["n_subnetworks"], config.family["hidden"]
             recurrent, last = (128, 512) if "duality-gap" in name else TOTAL_WIDTHS[config.task["name"]]
             total = [recurrent] * (depth_of(cell.row) - 2) + [last]
@@ -212,7 +222,7 @@ def test_extra_columns_repeat_the_papers_numbers():
 @pytest.mark.parametrize("name", ["mnist-depth", "mnist-timestep"])
 def test_columns_of_sampled_witnesses_repeat_the_papers_numbers(name):
     cells = {(cell.row, cell.column): cell for cell in load_experiment(name).cells}
-    extra = [cell for cell in cells.values() if is_extra(cell)]
+    extra = [cell for cell in cells.values() if is_extra(cell) and cell.methods != (RIDGE,)]
     assert {cell.row for cell in extra} == {row for row, _ in cells}
     for cell in extra:
         own = cells[cell.row, "CVX"]
@@ -226,7 +236,7 @@ def test_columns_of_sampled_witnesses_repeat_the_papers_numbers(name):
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_deep_networks_try_a_wider_surrogate_too(name):
-    for config in configs_of(name):
+    for config in (own for own in configs_of(name) if own.method != RIDGE):
         assert ("steepness" in config.surrogate) == (len(config.family["hidden"]) + 1 >= 10)
 
 
@@ -235,7 +245,7 @@ def test_a_file_passes_the_checks_of_files_and_its_configurations_make_settings(
     check_keys(file_of(name), name)
     check_configurations(load_experiment(name), name)
     for config in configs_of(name):
-        assert isinstance(make_settings(config), Settings)
+        assert makes_settings(config)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -244,7 +254,7 @@ def test_a_smoke_configuration_is_small_needs_no_file_and_makes_a_task_that_has_
         assert list(cell.configs) == [0]
         for config in cell.configs[0]:
             assert config.task["name"] != "mnist_seq"
-            assert isinstance(make_settings(config), Settings)
+            assert makes_settings(config)
             task = make_task(**config.task, seed=config.seed)
             assert task.train.n_samples <= (1000 if task.name == "digits_seq" else 256)
             own = {"sequence"} if task.feedback is not None else set()

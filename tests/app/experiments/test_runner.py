@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from cvxsnn.app.experiments import RecordStore, run_all, runner
+from cvxsnn.app.experiments import RecordStore, run, run_all, runner
 from cvxsnn.app.experiments.experiment import RunConfig, iterate_grid, parse_experiment
 from cvxsnn.app.experiments.metrics import read_metric
 from cvxsnn.app.experiments.run import execute, execute_together
@@ -235,6 +235,20 @@ def test_cells_override_defaults_key_by_key_and_smoke_overrides_both():
     assert all(cell.configs.keys() == {0} and cell.configs[0][0].task["a"] == 3 for cell in smoke.cells)
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory"), RuntimeError("bad_alloc")])
+def test_a_full_memory_is_a_failed_run_and_other_errors_are_not(monkeypatch, error):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(run, "train_many", fail)
+    record = execute(changed("cvx"))
+    assert record["status"] == "failed"
+    assert record["error"] == f"{type(error).__name__}: {error}"
+    error = RuntimeError("a mistake of the library")
+    with pytest.raises(RuntimeError, match="a mistake"):
+        execute(changed("cvx"))
+
+
 def test_an_unknown_task_is_a_failed_run_with_a_sentence():
     record = execute(RunConfig("cvx", 0, **{**PARTS, "task": {"name": "juggling"}}))
     assert record["status"] == "failed"
@@ -355,6 +369,16 @@ def test_the_runs_of_a_process_that_was_killed_are_taken_over(tmp_path, executed
         assert first not in executed()  # it waits
     thread.join()
     assert executed() == sorted(runs)
+
+
+def test_claims_that_a_loss_of_power_left_are_removed(tmp_path, executed):
+    runs, store = tiny_runs(), RecordStore(tmp_path / "paper")
+    run_all(runs, store, n_jobs=1)
+    for name in runs:
+        (store.folder / f".{name}.claim").touch()
+    run_all(runs, store, n_jobs=1)
+    assert executed() == sorted(runs)
+    assert sorted(os.listdir(store.folder)) == sorted(f"{name}.json" for name in runs)
 
 
 def test_a_failure_that_is_tried_again_is_tried_once(tmp_path, executed):

@@ -8,6 +8,7 @@ from convex.reference import Reference
 from tolerances import CLARABEL, ROUNDING
 
 from cvxsnn import ConvexProblem, solve
+from cvxsnn.convex.solvers import group_newton as module
 
 
 @pytest.mark.parametrize("ratio", [0.9, 0.3, 0.1, 0.01, 0.001])
@@ -98,3 +99,14 @@ def test_outputs_that_copy_each_other_scale_the_norm_and_not_the_quadratic() -> 
     whole = solve(group.with_heads((doubled,)).with_strength(single.l1_strength), 1e-8, "group-newton").certificate
     half = solve(single.with_strength(single.l1_strength / 2**0.5), 1e-8).certificate
     assert abs(whole.primal - 2 * half.primal) <= max(whole.gap, 2 * half.gap) + ROUNDING
+
+
+@pytest.mark.parametrize("predicted", [np.inf, -np.inf, np.nan])
+def test_a_step_whose_predicted_change_is_not_finite_is_not_taken(predicted: float) -> None:
+    problem = Kind("logistic", "group").draw(0, 0.05)
+    coef = torch.zeros(problem.dictionary.n_atoms, problem.n_outputs, dtype=torch.float64)
+    search = module._RoundedSearch(problem, coef, torch.zeros(problem.n_outputs, dtype=torch.float64), 1e-6)
+    search.assess()
+    atoms = torch.nonzero(search.working).squeeze(1)
+    step = torch.zeros_like(coef).index_fill_(0, atoms, 1e200)  # its square overflows
+    assert search._line_search(atoms, step, problem.dictionary.matvec(step), predicted) == 0

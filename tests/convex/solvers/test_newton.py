@@ -145,3 +145,14 @@ def test_self_product_is_the_product_with_the_transpose(size: int, dtype: torch.
     factor = torch.randn(30, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 30**0.5
     product = self_product(factor.to(dtype))
     torch.testing.assert_close(product.double(), factor.T @ factor, rtol=0, atol=tolerance)
+
+
+def test_a_step_to_an_infinite_objective_is_not_taken() -> None:
+    problem = Kind("logistic", "elastic-net", l2_strength=1.0).draw(0, 0.05)
+    here = torch.zeros(problem.dictionary.n_atoms, 1, dtype=torch.float64)
+    there = torch.full_like(here, 1e200)  # its square overflows, and so does the predicted change
+    intercept = torch.zeros(1, dtype=torch.float64)
+    start, end = (module._Point(coef, intercept, problem.dictionary.matvec(coef)) for coef in (here, there))
+    assert module._line_search(problem, start, end, problem.l1_strength) is None
+    nearer = module._Point(1e-9 - here, intercept, problem.dictionary.matvec(1e-9 - here))
+    assert module._line_search(problem, nearer, start, problem.l1_strength) is start

@@ -55,8 +55,16 @@ def test_another_file_is_refused(folder):
 
 
 def test_validation_cannot_take_all_recordings(folder):
-    with pytest.raises(InvalidInputError, match="n_val below 12"):
+    with pytest.raises(InvalidInputError, match="n_val below n_runs and n_runs at most 12"):
         ecg_qtdb(n_val=12, directory=folder)
+
+
+def test_whole_runs_of_neighbouring_recordings_are_held_out(folder):
+    inputs, _, _ = qtdb_files.read_qtdb("train", folder)
+    task = ecg_qtdb(n_val=2, n_runs=4, directory=folder)
+    held_out = [list(map(bytes, inputs)).index(bytes(own)) for own in task.val.inputs]
+    assert len(held_out) == 6
+    assert all(sum(number // 3 == run for number in held_out) in (0, 3) for run in range(4))
 
 
 @pytest.mark.skipif("CVXSNN_DATA" not in os.environ, reason="set CVXSNN_DATA to a folder with the two QTDB files")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ...core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ...core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line, is_out_of_memory
 from ...core.progress import ProgressBar
 from ..formatting import printable
 
@@ -46,7 +46,9 @@ def plain_errors() -> Iterator[None]:
         place = f": {error.filename}" if error.filename else ""
         complain(f"expected files and folders that can be used, got: {error.strerror or first_line(error)}{place}")
         raise typer.Exit(1) from None
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
         complain(f"expected the work to fit into memory, got: {first_line(error)}; use fewer samples or neurons")
         raise typer.Exit(1) from None
     except KeyboardInterrupt:

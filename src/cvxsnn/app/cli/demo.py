@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from ...core.storage import make_folder
@@ -17,7 +18,7 @@ def demo(
 ) -> None:
     """Train spiking networks by five methods on tasks that need no files, and write a report."""
     from ..demo import DEMO_TASKS, FIVE_METHODS, DemoResult, run
-    from ..demo_page import COLUMNS, make_rows, write_demo_page
+    from ..demo_page import COLUMNS, LEGEND, judge_task, make_rows, write_demo_page
 
     with plain_errors():
         make_folder(output, "output", "choose another --output")
@@ -34,4 +35,8 @@ def demo(
                 table.add_section()
             table.add_row(*row)
         show(table)
+        show(f"[dim]{LEGEND}.[/dim]")
+        for name in dict.fromkeys(result.task_name for result in results):
+            verdict = judge_task([result for result in results if result.task_name == name])
+            show(f"\n[bold]{escape(name)}[/bold]: {escape(verdict)}")
         say(f"report: {write_demo_page(results, output)}")

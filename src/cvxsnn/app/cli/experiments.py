@@ -38,6 +38,7 @@ def reproduce(
     from ...data.tasks import TASKS
     from ...training.methods import METHODS
     from ..experiments import RecordStore, all_runs, experiment_names, load_experiment, run_all
+    from ..experiments.ridge import METHOD as RIDGE
 
     with plain_errors():
         check_choice("--scale", scale, ("smoke", "paper"))
@@ -54,7 +55,7 @@ def reproduce(
         configs = all_runs(names or experiment_names(), scale, row or ())  # type: ignore[arg-type]
         if method:
             for name in method:
-                check_choice("--method", name, tuple(METHODS))
+                check_choice("--method", name, (*METHODS, RIDGE))
             configs = {name: config for name, config in configs.items() if config.method in method}
         store = RecordStore(output / scale)
         if scheduler is not None and backend != "dask":

@@ -117,7 +117,7 @@ def predict(
     from ...core.storage import write_atomically
 
     with plain_errors():
-        estimator = _load_estimator(model)
+        estimator = load_estimator(model)
         if proba and not hasattr(estimator, "predict_proba"):
             raise InvalidInputError("expected a classifier that predicts probabilities for --proba, got another model")
         found = read_data(data, id_column, time, label, features, series, needs_targets=False, model=estimator)
@@ -164,7 +164,7 @@ def certify(
     from ..models import split_pipeline
 
     with plain_errors():
-        loaded = _load_estimator(model)
+        loaded = load_estimator(model)
         transformers, estimator = split_pipeline(loaded)
         given = read_data(data, id_column, time, label, features, series, needs_targets=True, model=loaded)
         X = given.X
@@ -194,7 +194,7 @@ def certify(
         say("not proven: anything about other decays or delays, deeper networks, or new data")
 
 
-def _load_estimator(path: Path) -> Any:
+def load_estimator(path: Path) -> Any:
     from ...estimators.files import load
     from ...network.spiking_network import SpikingNetwork
 

@@ -10,14 +10,27 @@ from ...data.tasks.registry import check_task_arguments
 from ...training.methods import METHODS
 from ...training.search import Tuning
 from ...witnesses.family import family_arguments
+from . import ridge
 from .experiment import CONFIG_KEYS, Experiment, RunConfig
-from .run import make_settings
+from .run import make_settings, ridge_settings
 
 _TABLES = (*CONFIG_KEYS, *(f"replace_{key}" for key in CONFIG_KEYS))
-_TOP = ("title", "kind", "quantity", "description", "axis", "cell", "defaults", "smoke")
+_TOP = (
+    "title",
+    "kind",
+    "quantity",
+    "description",
+    "axis",
+    "digits",
+    "tolerance",
+    "compared_with",
+    "cell",
+    "defaults",
+    "smoke",
+)
 _SHARED = ("seeds", "methods", "metric")
 _CELL = ("row", "column", "paper", "note", *_SHARED, *_TABLES)
-_SMOKE = ("seeds", "every", *_TABLES)
+_SMOKE = ("seeds", "every", "only", *_TABLES)
 _NOT_IN_FILES = ("dtype", "device")
 """Arguments of samplers that the run decides."""
 
@@ -40,6 +53,8 @@ def check_keys(data: Mapping[str, Any], source: str) -> None:
         raise InvalidInputError(f"expected 'cell' to be a list of at least one table in {source}, got {data['cell']!r}")
     _check_table(data.get("defaults", {}), f"{source}, [defaults]", (*_SHARED, *_TABLES))
     _check_table(data.get("smoke", {}), f"{source}, [smoke]", _SMOKE)
+    for method, table in data.get("smoke", {}).get("only", {}).items():
+        _check_table(table, f"{source}, [smoke.only.{method}]", _TABLES)
     for number, cell in enumerate(data["cell"], 1):
         _check_table(cell, f"{source}, cell {number}", _CELL, required=("row", "column"))
 
@@ -75,15 +90,18 @@ def check_configurations(experiment: Experiment, source: str) -> None:
 
 
 def _check_config(config: RunConfig, place: str) -> None:
-    if config.method not in METHODS:
-        raise InvalidInputError(f"expected a method among {', '.join(METHODS)} in {place}, got {config.method!r}")
+    known = (*METHODS, ridge.METHOD)
+    if config.method not in known:
+        raise InvalidInputError(f"expected a method among {', '.join(known)} in {place}, got {config.method!r}")
     arguments = dict(config.task)
     if "name" not in arguments:
         raise InvalidInputError(f"expected a key 'name' in {place}, table task, found none")
-    _check_family(config.family, f"{place}, table family")
+    is_ridge = config.method == ridge.METHOD
+    for family in config.family.get("join", [config.family]) if is_ridge else [config.family]:
+        _check_family(family, f"{place}, table family")
     try:
         check_task_arguments(arguments.pop("name"), arguments)
-        make_settings(config)
+        (ridge_settings if is_ridge else make_settings)(config)
     except TypeError as error:
         # Python names the key: "... unexpected keyword argument 'x'", "missing 1 required ... argument: 'x'".
         key = (re.findall(r"'(\w+)'", str(error)) or [str(error)])[-1]

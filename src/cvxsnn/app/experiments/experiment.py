@@ -103,6 +103,9 @@ class Experiment:
     quantity : str, what the numbers are
     axis : str, what a figure's columns are; what differs between their configurations when empty
     source : str, the path of a file of one's own; empty for those that come with the package
+    digits : int, decimals of accuracies
+    tolerance : float, the difference up to which accuracies match
+    compared_with : str, whose numbers stand beside ours
     """
 
     name: str
@@ -113,6 +116,9 @@ class Experiment:
     cells: tuple[Cell, ...] = field(default_factory=tuple)
     axis: str = ""
     source: str = ""
+    digits: int = 3
+    tolerance: float = 0.02
+    compared_with: str = "the paper's number"
 
     @property
     def reference(self) -> str:
@@ -135,7 +141,8 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
     for cell in chosen:
         seeds = smoke.get("seeds", [0]) if scale == "smoke" else cell.get("seeds", defaults.get("seeds", [0, 1, 2]))
         methods = tuple(cell.get("methods", defaults.get("methods", ["cvx"])))
-        parts = {key: _merged(key, defaults, cell, smoke if scale == "smoke" else {}) for key in CONFIG_KEYS}
+        small = smoke.get("only", {}).get(methods[0], smoke) if scale == "smoke" else {}
+        parts = {key: _merged(key, defaults, cell, small) for key in CONFIG_KEYS}
         cells.append(
             Cell(
                 row=str(cell["row"]),
@@ -155,6 +162,7 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
         quantity=data.get("quantity", "test accuracy"),
         cells=tuple(cells),
         axis=data.get("axis", ""),
+        **{key: data[key] for key in ("digits", "tolerance", "compared_with") if key in data},
     )
 
 

@@ -17,6 +17,12 @@ _QUANTITIES: dict[str, Quantity] = {
     "first_error": "benefit",
     "n_active": "other",
     "n_atoms": "other",
+    "n_neurons": "other",
+    "n_weights": "other",
+    "spikes": "cost",
+    "firing_rate": "cost",
+    "synaptic_operations": "cost",
+    "bytes": "cost",
     "l1_strength": "other",
     "l2_strength": "other",
     "learning_rate": "other",
@@ -44,17 +50,17 @@ def finite(value: object) -> float | None:
     return float(value) if is_number else None  # type: ignore[arg-type]
 
 
-def format_number(value: float | None, metric: str) -> str:
-    """Return a number in as many digits as its kind needs."""
+def format_number(value: float | None, metric: str, digits: int = 3) -> str:
+    """Return a number in as many digits as its kind needs; ``digits`` are the decimals of an accuracy."""
     if value is None:
         return NOTHING
     quantity = quantity_of(metric)
-    return f"{value:.3f}" if quantity == "accuracy" else f"{value:.1e}" if quantity == "gap" else f"{value:.4g}"
+    return f"{value:.{digits}f}" if quantity == "accuracy" else f"{value:.1e}" if quantity == "gap" else f"{value:.4g}"
 
 
-def format_difference(value: float | None, metric: str) -> str:
+def format_difference(value: float | None, metric: str, digits: int = 3) -> str:
     """Return a difference with its sign, in as many digits as :func:`format_number` gives; zero has no sign."""
     if value is None:
         return NOTHING
-    size = format_number(abs(value), metric)
+    size = format_number(abs(value), metric, digits)
     return size if float(size) == 0 else ("−" if value < 0 else "+") + size

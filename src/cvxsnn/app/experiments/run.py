@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...convex.objective import Objective
-from ...core.errors import CvxsnnError, DataFileError
+from ...core.errors import CvxsnnError, DataFileError, is_out_of_memory
 from ...data.tasks import Task, make_task
 from ...network.evaluation import accuracy, predict_autoregressive, score_tokens
 from ...network.spiking_network import SpikingNetwork
@@ -21,6 +21,7 @@ from ...training.search import Tuning
 from ...training.stages import ConvexSettings
 from ...training.surrogate.settings import SurrogateSettings
 from ...witnesses import describe_family, parse_distribution
+from . import ridge
 from .batching import PlannedTraining, train_many
 from .experiment import RunConfig, iterate_grid
 
@@ -53,19 +54,24 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
     begin = time.perf_counter()
     prepared: list[tuple[Task, PlannedTraining]] = []
     try:
-        prepared = [_prepare(config, device, stages) for config in configs]
-        trained = train_many([training for _, training in prepared])
-        results = [
-            {
-                "status": "done",
-                "val": own.history[-1].score,
-                "scores": _scores(own.network.to(device), task),
-                **_facts(own),
-                "seconds": round(own.seconds, 3),
-            }
-            for own, (task, _) in zip(trained, prepared, strict=True)
-        ]
-    except (CvxsnnError, MemoryError, torch.OutOfMemoryError) as error:
+        if configs[0].method == ridge.METHOD:
+            results = [_run_ridge(config, device) for config in configs]
+        else:
+            prepared = [_prepare(config, device, stages) for config in configs]
+            trained = train_many([training for _, training in prepared])
+            results = [
+                {
+                    "status": "done",
+                    "val": own.history[-1].score,
+                    "scores": _scores(own.network.to(device), task),
+                    **_facts(own),
+                    "seconds": round(own.seconds, 3),
+                }
+                for own, (task, _) in zip(trained, prepared, strict=True)
+            ]
+    except (CvxsnnError, MemoryError, RuntimeError) as error:
+        if not isinstance(error, CvxsnnError) and not is_out_of_memory(error):
+            raise
         if prepared and isinstance(error, DataFileError):  # a stage that cannot be stored is no fault of the run
             raise DataFileError(f"{error}; then run the same command again") from None
         if len(configs) > 1:
@@ -83,6 +89,24 @@ def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task,
     folder = None if stages is None else stages / config.start_id
     settings, first, second = task_splits(task, make_settings(config))
     return task, PlannedTraining(config.method, first, settings, second, folder, device)
+
+
+def _run_ridge(config: RunConfig, device: str) -> dict[str, Any]:
+    task = make_task(**config.task, seed=config.seed)
+    families, settings = ridge_settings(config)
+    begin = time.perf_counter()
+    run = ridge.run_ridge(task, families, config.objective["readout"], settings, config.seed, device)
+    seconds = round(time.perf_counter() - begin, 3)
+    return {"status": "done", **ridge.describe_run(run, task, device), "seconds": seconds}
+
+
+def ridge_settings(config: RunConfig) -> tuple[list[dict[str, Any]], ridge.RidgeSettings]:
+    """Return the families and the settings of ridge that a configuration describes."""
+    families = [
+        {name: _family_value(name, value) for name, value in own.items()}
+        for own in config.family.get("join", [config.family])
+    ]
+    return families, ridge.RidgeSettings(**config.convex)
 
 
 def make_settings(config: RunConfig) -> Settings:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from joblib import parallel_config
 
-from ...core.claims import claim
+from ...core.claims import claim, remove_abandoned
 from ...core.errors import DataFileError
 from ...core.parallel import run_tasks
 from ...training.methods import METHODS
@@ -71,6 +71,7 @@ def run_all(
     Outcome
         Counts of runs, and damaged records.
     """
+    remove_abandoned(store.folder, ".*.claim")
     records, damaged = store.read_all()
     kept = {name for name, record in records.items() if record.get("status") == "done" or not retry_failed}
     waiting = {name: config for name, config in runs.items() if name not in kept}
@@ -110,7 +111,8 @@ def _group(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]]:
         return [[name] for name in order]
     groups: dict[str, list[str]] = {}
     for name in order:
-        is_gradient = set(METHODS[waiting[name].method].stages) == {"gradient"}
+        method = METHODS.get(waiting[name].method)
+        is_gradient = method is not None and set(method.stages) == {"gradient"}
         groups.setdefault(waiting[name].shape_id if is_gradient else name, []).append(name)
     return list(groups.values())
 
@@ -127,7 +129,8 @@ def _run(
 
     Runs that others have claimed, or have recorded since the records ``before`` were read, are left out.
     """
-    torch.set_num_threads(1)
+    if device == "cpu":  # a process per core; work on a GPU has all cores for what stays on the CPU
+        torch.set_num_threads(1)
     store, statuses = RecordStore(Path(folder)), dict.fromkeys(names, "claimed")
     with ExitStack() as claims:
         for name, known in zip(names, before, strict=True):

@@ -134,11 +134,13 @@ def summarise_experiment(experiment: Experiment, records: Records, scale: Scale 
         What the experiment was loaded at. Smoke runs are too small to be compared with the paper: their verdict is
         always "cannot tell".
     """
-    cells = tuple(_summarise_cell(cell, records, scale) for cell in experiment.cells)
+    cells = tuple(_summarise_cell(cell, records, scale, experiment.tolerance) for cell in experiment.cells)
     return ExperimentSummary(experiment.name, experiment.title, experiment.kind, experiment.quantity, scale, cells)
 
 
-def judge(metric: str, values: Sequence[float], paper: float) -> Verdict:
+def judge(
+    metric: str, values: Sequence[float], paper: float, accuracy_tolerance: float = ACCURACY_TOLERANCE
+) -> Verdict:
     """Return the verdict on the numbers of all seeds against the paper's.
 
     Accuracies match within 0.02, other quantities within 2 % of the paper's value, and both within two standard errors
@@ -154,7 +156,7 @@ def judge(metric: str, values: Sequence[float], paper: float) -> Verdict:
         size = statistics.fmean(sizes)
         return "matches" if size == paper else "better" if size < paper else "worse"
     difference = statistics.fmean(values) - paper
-    tolerance = ACCURACY_TOLERANCE if quantity == "accuracy" else RELATIVE_TOLERANCE * abs(paper)
+    tolerance = accuracy_tolerance if quantity == "accuracy" else RELATIVE_TOLERANCE * abs(paper)
     if len(values) > 1:
         tolerance = max(tolerance, N_STANDARD_ERRORS * statistics.stdev(values) / math.sqrt(len(values)))
     if abs(difference) <= tolerance + _ROUNDING * max(1.0, abs(paper)):
@@ -164,7 +166,7 @@ def judge(metric: str, values: Sequence[float], paper: float) -> Verdict:
     return "better" if (difference < 0) == (quantity == "cost") else "worse"
 
 
-def _summarise_cell(cell: Cell, records: Records, scale: Scale) -> CellSummary:
+def _summarise_cell(cell: Cell, records: Records, scale: Scale, tolerance: float) -> CellSummary:
     chosen, missing, failed = _choose(cell, records)
     values = [run.value for run in chosen if run.value is not None]
     n_runs = sum(len(configs) for configs in cell.configs.values())
@@ -173,7 +175,7 @@ def _summarise_cell(cell: Cell, records: Records, scale: Scale) -> CellSummary:
     reason = _reason(len(missing), len(failed), n_runs, paper, scale)
     verdict: Verdict = "cannot tell"
     if not reason and paper is not None:
-        verdict = judge(cell.metric, values, paper)
+        verdict = judge(cell.metric, values, paper, tolerance)
         reason = "neither more nor less is better" if verdict == "cannot tell" else ""
     return CellSummary(
         row=cell.row,

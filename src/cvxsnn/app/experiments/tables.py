@@ -13,6 +13,16 @@ from .figures import draw_figure
 from .metrics import format_number, read_metric
 from .summary import VERDICTS, CellSummary, ExperimentSummary, Records, summarise_experiment, what_is_wrong
 
+_MEASURED = {
+    "n_weights": "weights of the read-out",
+    "firing_rate": "spikes per neuron and step",
+    "spikes": "spikes per answer",
+    "synaptic_operations": "synaptic operations per answer",
+    "bytes": "bytes",
+    "relative_gap": "relative gap",
+}
+"""Costs of a network that only some records have."""
+
 _NO_PAPER = "no number in the paper"
 
 
@@ -74,7 +84,8 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
     columns = list(dict.fromkeys(cell.column for cell in summary.cells))
     texts: dict[tuple[str, str], str] = {}
     for cell, found in zip(experiment.cells, summary.cells, strict=True):
-        texts[cell.row, cell.column] = _short_text(found) if summary.kind == "figure" else _long_text(cell, found)
+        text = _short_text(found) if summary.kind == "figure" else _long_text(cell, found, experiment.digits)
+        texts[cell.row, cell.column] = text
     table = _table(("", *columns), [[row, *(texts.get((row, column), "") for column in columns)] for row in rows])
     command = f"`cvxsnn reproduce {experiment.reference} --scale {summary.scale}`"
     parts = [
@@ -90,6 +101,13 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
 
 def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
     """Return the cost of each cell, one line for those that share their runs, with the command that repeats them."""
+    measured = {
+        name: title
+        for name, title in _MEASURED.items()
+        if any(read_metric(records[run.run_id], name) is not None for cell in summary.cells for run in cell.chosen)
+    }
+    if "synaptic_operations" not in measured:
+        measured = {}
     lines: dict[tuple[str, ...], list[object]] = {}
     for cell, found in zip(experiment.cells, summary.cells, strict=True):
         runs = [records[run.run_id] for run in found.chosen]
@@ -109,6 +127,7 @@ def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records)
                 " or ".join(found.methods),
                 "" if atoms is None else f"{atoms:,.0f}",
                 "" if read is None else f"{read:,.0f}",
+                *("" if (own := mean(name)) is None else _size(own) for name in measured),
                 "" if seconds is None else f"{seconds:,.1f}",
                 " or ".join(sorted({str(run.get("machine", {}).get("device", "")) for run in runs})),
                 f'`cvxsnn reproduce {experiment.reference} --scale {summary.scale} --row "{cell.row}"{only}`',
@@ -116,8 +135,13 @@ def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records)
         )
     if not lines:
         return ""
-    head = ("", "method", "columns", "neurons read", "seconds per run", "device", "command")
+    head = ("", "method", "columns", "neurons read", *measured.values(), "seconds per run", "device", "command")
     return "## Costs\n\nMeans over the chosen runs, one per seed.\n\n" + _table(head, list(lines.values())).rstrip()
+
+
+def _size(value: float) -> str:
+    """Return a size or a rate in few digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
@@ -125,18 +149,18 @@ def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
         return f"Means of {summary.quantity} over seeds; bands are one sample standard deviation either way."
     legend = f"Mean ± sample standard deviation over seeds of {summary.quantity}"
     if any(cell.paper is not None for cell in summary.cells):
-        legend += ", the paper's number in brackets, the verdict"
+        legend += f", {experiment.compared_with} in brackets, the verdict"
     if any(len(cell.methods) > 1 for cell in experiment.cells):
         legend += ", and where validation data choose among methods, the one they chose"
     return f"{legend}."
 
 
-def _long_text(cell: Cell, found: CellSummary) -> str:
-    text = format_number(found.mean, found.metric)
+def _long_text(cell: Cell, found: CellSummary, digits: int) -> str:
+    text = format_number(found.mean, found.metric, digits)
     if found.spread is not None:
-        text += f" ± {format_number(found.spread, found.metric)}"
+        text += f" ± {format_number(found.spread, found.metric, digits)}"
     if found.paper is not None:
-        text += f" ({format_number(found.paper, found.metric)}) {found.verdict}"
+        text += f" ({format_number(found.paper, found.metric, digits)}) {found.verdict}"
     if found.reason and found.reason != _NO_PAPER:
         text += f": {found.reason}"
     return f"{text}, {' or '.join(found.methods)}" if len(cell.methods) > 1 and found.methods else text

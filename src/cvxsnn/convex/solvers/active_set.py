@@ -151,7 +151,8 @@ def forms_gram(problem: ConvexProblem) -> bool:
         return True
     if device.type != "cuda":
         return n_atoms <= MAX_ATOMS
-    return n_atoms <= MAX_ATOMS_GPU and gram_bytes(n_atoms) <= (available_bytes(device) or 0)
+    is_worth_it = n_atoms <= MAX_ATOMS_GPU or problem.l1_strength == 0  # ridge needs no more than one factorisation
+    return is_worth_it and gram_bytes(n_atoms) <= (available_bytes(device) or 0)
 
 
 def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor:

@@ -17,7 +17,6 @@ from math import inf
 import torch
 from torch import Tensor
 
-from ...core.errors import FactorisationError
 from ..losses import UNIT
 from .base import is_late
 
@@ -346,6 +345,8 @@ def factorise(matrix: Tensor) -> Tensor | None:
     """Return the Cholesky factor of a matrix, with a ridge where rounding leaves it none; None if no ridge helps."""
     factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
+    if not bool(info):  # before the largest entry is looked for, which takes memory of its own
+        return factor
     ridge = torch.finfo(matrix.dtype).eps * float(_largest_entry(matrix))
     for _ in range(_MAX_ATTEMPTS):
         if not bool(info):
@@ -359,18 +360,6 @@ def factorise(matrix: Tensor) -> Tensor | None:
 
 def _largest_entry(matrix: Tensor) -> Tensor:
     return matrix.abs().flatten(-2).amax(-1) if matrix.numel() else matrix.new_zeros(matrix.shape[:-2])
-
-
-def cholesky(matrix: Tensor) -> Tensor:
-    """Return the Cholesky factor of a matrix that a ridge has made positive definite."""
-    factor: Tensor
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    if bool(info):
-        raise FactorisationError(
-            "expected a positive definite matrix, got one that float64 cannot tell from a singular one: raise "
-            "l2_strength, or scale the columns and the targets so that their squares are finite"
-        )
-    return factor
 
 
 def _solve(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:

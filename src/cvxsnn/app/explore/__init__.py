@@ -1,0 +1,103 @@
+"""A page about a model: what it does, why it is optimal, its neurons, single sequences, health and cost."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .comparison import check_comparable, compare, shown_samples
+from .neurons import Activity, list_neurons
+from .page import Exploration
+from .quality import Answers, judge
+from .sequences import choose_sequences
+from .subject import Subject
+from .view import MAX_SECONDS, ModelView, view_model
+
+__all__ = ["Exploration", "ModelView", "Subject", "explore", "explore_both", "view_model"]
+
+
+def explore(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    training: tuple[Any, ...] | None = None,
+    name: str | None = None,
+    max_seconds: float = MAX_SECONDS,
+    callback: Callable[[str, int, int], None] | None = None,
+) -> Exploration:
+    """Return a page about a fitted model.
+
+    Parameters
+    ----------
+    model : SpikingClassifier, SpikingRegressor or Pipeline
+        The fitted model.
+    X : array or list of arrays
+        Sequences to show it on, as for ``predict``.
+    y : array
+        Their targets.
+    training : tuple, optional
+        The sequences, targets and, if there were any, sample weights that the model was fitted to, for the sections on
+        the optimum and the path. Not needed if ``X`` and ``y`` are these.
+    name : str, optional
+        The name of the model; by default its class.
+    max_seconds : float
+        Time for solving again and for the path; 0 leaves both out.
+    callback : callable, optional
+        Called as ``callback(part, done, total)``.
+
+    Returns
+    -------
+    Exploration
+        The page, which a notebook shows and ``save`` writes.
+    """
+    subject = Subject.of_estimator(model, X, y, training, name)
+    return Exploration(view_model(subject, max_seconds=max_seconds, callback=callback))
+
+
+def explore_both(
+    models: tuple[Any, Any],
+    X: Any,
+    y: Any,
+    *,
+    training: tuple[Any, ...] | None = None,
+    names: tuple[str, str] = ("A", "B"),
+    max_seconds: float = MAX_SECONDS,
+    callback: Callable[[str, int, int], None] | None = None,
+) -> Exploration:
+    """Return a page about two fitted models, side by side.
+
+    Parameters
+    ----------
+    models : tuple of two fitted models
+        Models with the same classes or outputs.
+    X : array or list of arrays
+        Sequences to show them on.
+    y : array
+        Their targets.
+    training : tuple, optional
+        The data that both were fitted to, as for :func:`explore`.
+    names : tuple of str
+        Names of the models.
+    max_seconds : float
+        Time for solving again and for the paths, for both models together.
+    callback : callable, optional
+        Called as ``callback(part, done, total)``.
+
+    Returns
+    -------
+    Exploration
+        The page.
+    """
+    subjects = [Subject.of_estimator(own, X, y, training, name) for own, name in zip(models, names, strict=True)]
+    check_comparable(*subjects)
+    answers = [Answers.of(own, own.outputs()) for own in subjects]
+    comparison = compare((subjects[0], subjects[1]), (answers[0], answers[1]))
+    chosen = []
+    for subject, own in zip(subjects, answers, strict=True):
+        neurons = list_neurons(subject, own, Activity.of(subject, own))
+        chosen.append(choose_sequences(subject, own, judge(subject, own), neurons))
+    samples = shown_samples(comparison, *chosen)
+    views = [
+        view_model(subject, max_seconds=max_seconds / 2, samples=samples, answers=own, callback=callback)
+        for subject, own in zip(subjects, answers, strict=True)
+    ]
+    return Exploration(*views, comparison=comparison)
