@@ -469,4 +469,5 @@ def _explore_all(
 
 def _most(trees: SpikeTrees) -> npt.NDArray[np.int64]:
     """Return what the gains of all events can add at most, for each output."""
-    return np.abs(trees.gains).max(1, initial=0).sum(0)
+    most: npt.NDArray[np.int64] = np.abs(trees.gains).max(1, initial=0).sum(0)
+    return most

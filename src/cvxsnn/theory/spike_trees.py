@@ -210,15 +210,19 @@ def common_zero(normals: IntArray, near: IntArray) -> IntArray:
     for row in normals:
         own = [Fraction(int(x)) for x in row]
         for other in rows:  # Gram-Schmidt without roots
-            share = sum(a * b for a, b in zip(own, other, strict=True)) / sum(b * b for b in other)
+            share = _dot(own, other) / _dot(other, other)
             own = [a - share * b for a, b in zip(own, other, strict=True)]
         if any(own):
             rows.append(own)
     point = [Fraction(int(x)) for x in near]
     for other in rows:
-        share = sum(a * b for a, b in zip(point, other, strict=True)) / sum(b * b for b in other)
+        share = _dot(point, other) / _dot(other, other)
         point = [a - share * b for a, b in zip(point, other, strict=True)]
     scale = np.lcm.reduce(np.array([x.denominator for x in point], dtype=object))
     whole = [int(x * int(scale)) for x in point]
     common = gcd(*whole) or 1
     return np.array([x // common for x in whole], dtype=object)
+
+
+def _dot(a: list[Fraction], b: list[Fraction]) -> Fraction:
+    return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
