@@ -46,7 +46,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/enumeration": ("theory/test_enumeration.py", "theory/test_lif_family.py"),
     "theory/integers": ("theory/test_integers.py",),
     "theory/lif_family": ("theory/test_lif_family.py", "theory/test_lif_family_taps.py"),
+    "theory/box_search": ("theory/test_box_search.py", "theory/test_pricing.py"),
+    "theory/certificate_file": ("test_check_certificate.py",),
+    "theory/cone_search": ("theory/test_pricing.py",),
     "theory/pricing": ("theory/test_pricing.py",),
+    "theory/spike_trees": ("theory/test_box_search.py", "theory/test_pricing.py"),
 }
 """The tests that are asked about each file. Kernels are compiled and pictures drawn: they are left out."""
 

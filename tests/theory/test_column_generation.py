@@ -116,7 +116,7 @@ def test_every_round_bounds_the_complete_optimum_and_none_is_worse_than_the_last
     assert found.certificate.relative_gap <= TOL
 
 
-@pytest.mark.parametrize("limit", [{"max_rounds": 1}, {"max_cones": 0}, {"max_cones": 3}, {"max_seconds": 0.0}])
+@pytest.mark.parametrize("limit", [{"max_rounds": 1}, {"max_boxes": 0}, {"max_boxes": 3}, {"max_seconds": 0.0}])
 def test_stopping_early_leaves_valid_bounds(limit):
     rng = np.random.default_rng(0)
     inputs, targets = rng.normal(size=(8, 3, 1)), rng.normal(size=8)
@@ -135,9 +135,30 @@ def test_without_anything_to_explain_nothing_is_generated():
     assert (found.certificate.primal, found.certificate.dual, len(found.rounds)) == (0.0, 0.0, 1)
 
 
-def test_several_outputs_are_refused():
-    with pytest.raises(InvalidInputError, match="one output for an optimum over all neurons, got 2"):
-        solve_complete(np.ones((3, 2, 1)), np.eye(3)[:, :2], LIFFamily(0.5))
+def test_several_outputs_and_intercepts_are_optimal_over_the_complete_dictionary():
+    rng = np.random.default_rng(3)
+    inputs, targets, family = draw_sequences(rng, 7, 2, 1), rng.normal(size=(7, 2)), LIFFamily(0.5, bias=True)
+    found = solve_complete(inputs, targets, family, "squared", 0.05, intercept=True, tol=TOL, n_start=2)
+    complete = optimum(inputs, targets, family, "squared", 0.05, "last", intercept=True).certificate
+    assert found.certificate.relative_gap <= TOL
+    assert_bounds(found.certificate, complete)
+    assert found.solution.problem.intercept
+
+
+def test_a_group_of_several_outputs_is_refused():
+    with pytest.raises(InvalidInputError, match="one output or penalty='l1'") as caught:
+        solve_complete(np.ones((3, 2, 1)), np.eye(3)[:, :2], LIFFamily(0.5), penalty="group")
+    assert_one_sentence(caught.value)
+
+
+def test_a_search_that_starts_from_another_one_s_neurons_needs_one_round():
+    rng = np.random.default_rng(4)
+    inputs, targets, family = draw_sequences(rng, 12, 2, 1), rng.normal(size=12), LIFFamily(0.5, bias=True)
+    first = solve_complete(inputs, targets, family, "squared", 0.01, tol=TOL, n_start=2)
+    again = solve_complete(inputs, targets, family, "squared", 0.01, tol=TOL, n_start=2, start=first.parameters)
+    assert len(first.rounds) > 1
+    assert len(again.rounds) == 1
+    assert again.certificate.primal == pytest.approx(first.certificate.primal, rel=1e-5)
 
 
 @pytest.mark.parametrize("readout", READOUTS)

@@ -126,10 +126,10 @@ def test_an_estimator_s_complete_certificate_is_its_proof_s():
 def test_an_interrupted_search_proves_less_and_nothing_wrong():
     _, proof, data = fitted()
     finished = certify_complete(proof, data)
-    for limit in ({"max_cones": 0}, {"max_cones": 2}, {"max_seconds": 0.0}):
+    for limit in ({"max_boxes": 0}, {"max_boxes": 2}, {"max_seconds": 0.0}):
         found = certify_complete(proof, data, **limit)
         assert found.certificate.dual <= finished.certificate.dual + PRICED
-    assert not certify_complete(proof, data, max_cones=0).is_finished
+    assert not certify_complete(proof, data, max_boxes=0).is_finished
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_taps_at_all_inputs_without_delay_change_nothing(decay, bias, seed):
     assert columns_of(complete_dictionary(inputs, tapped)) == columns_of(complete_dictionary(inputs, dense))
     dual = rng.normal(size=inputs.shape[:2])
     one, other = (price(family.on(inputs), dual) for family in (tapped, dense))
-    assert (one.value, one.bound, one.n_cones) == (other.value, other.bound, other.n_cones)
+    assert (one.value, one.bound, one.n_boxes) == (other.value, other.bound, other.n_boxes)
 
 
 @settings(max_examples=40)
@@ -233,7 +233,7 @@ def test_delayed_witnesses_are_certified_over_all_neurons_with_their_taps():
     data, objective = TrainingSet(inputs, {"y": targets}), Objective("squared")
     witnesses = delayed_witnesses(inputs, hidden=(6,), fan_in=2, decay=0.5, quantiles=None, seed=0)
     solution = solve(ConvexProblem.of(objective, build_dictionary(witnesses, inputs), data, l1_strength=0.05), 1e-9)
-    found = certify_complete(Proof.of(solution, objective), data, max_cones=200)
+    found = certify_complete(Proof.of(solution, objective), data, max_boxes=200)
     assert found.family.taps == Taps.of(witnesses.layers[0], N_STEPS)
     assert found.certificate.dual <= found.certificate.primal
 

@@ -2,6 +2,7 @@
 
 from .arrangement import Patterns, count_cells, enumerate_patterns
 from .caratheodory import reduce_support, support_bound
+from .certificate_file import write_certificate
 from .column_generation import CompleteSolution, price_solution, solve_complete
 from .complete_certificate import CompleteCertificate, certify_complete
 from .duality import StrongDuality, verify_strong_duality
@@ -36,4 +37,5 @@ __all__ = [
     "solve_complete",
     "support_bound",
     "verify_strong_duality",
+    "write_certificate",
 ]

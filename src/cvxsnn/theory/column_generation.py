@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +13,23 @@ from torch import Tensor
 from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound, solve
 from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
-from ..convex.penalties import Penalty, make_penalty
+from ..convex.penalties import GroupL2, Penalty, make_penalty
 from ..convex.problem import check_prices, check_strengths
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
 from ..data.sequences import as_inputs
-from ..dictionary import Readout, build_dictionary
+from ..dictionary import Dictionary, Readout, build_dictionary
 from ..witnesses import Provenance, WitnessSet
 from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
+
+_MASTER_SHARE, _PRICE_SHARE = 0.02, 0.4
+"""Shares of the relative gap that may come from the solver and from prices above the strength."""
+
+_N_FOUND = 64
+"""Neurons that one round adds at most."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,8 @@ class Round:
         The best upper bound on the complete optimum so far.
     dual : float
         The best lower bound so far.
-    n_cones : int
-        Number of cones examined while pricing.
+    n_boxes : int
+        Number of boxes examined while pricing.
     seconds : float
         Time since the start.
     """
@@ -46,7 +53,7 @@ class Round:
     n_atoms: int
     primal: float
     dual: float
-    n_cones: int
+    n_boxes: int
     seconds: float
 
 
@@ -64,6 +71,8 @@ class CompleteSolution:
         The neurons that it covers.
     rounds : tuple of Round
         The rounds of column generation.
+    parameters : integer array of shape (n_neurons, dimension)
+        The neurons generated, from which a longer search can start.
 
     Examples
     --------
@@ -80,6 +89,7 @@ class CompleteSolution:
     certificate: Certificate
     family: LIFFamily
     rounds: tuple[Round, ...]
+    parameters: IntArray
 
     def __str__(self) -> str:
         """Return the bounds and the neurons that they are about."""
@@ -96,10 +106,12 @@ def solve_complete(
     l2_strength: float = 0.0,
     penalty: str | Penalty = "l1",
     readout: Readout = "last",
+    intercept: bool = False,
     tol: float = 1e-4,
     n_start: int = 256,
+    start: IntArray | None = None,
     max_rounds: int = 200,
-    max_cones: int = 200_000,
+    max_boxes: int = 10**9,
     max_seconds: float = inf,
     seed: int = 0,
     callback: Callable[[Round], None] | None = None,
@@ -115,8 +127,8 @@ def solve_complete(
     ----------
     inputs : array of shape (n_samples, n_steps, n_features)
         The sequences.
-    targets : array of shape (n_rows,)
-        The targets, as for :class:`cvxsnn.ConvexProblem`; one output.
+    targets : array of shape (n_rows,) or (n_rows, n_outputs)
+        The targets, as for :class:`cvxsnn.ConvexProblem`.
     family : LIFFamily
         The neurons to optimise over.
     loss : str or Loss
@@ -129,14 +141,18 @@ def solve_complete(
         The penalty, as for :class:`cvxsnn.ConvexProblem`.
     readout : "last", "all" or "mean"
         Which steps the read-out sees.
+    intercept : bool
+        Whether a constant without penalty is added to each output.
     tol : float
         Relative gap of the complete problem to reach.
     n_start : int
         Number of random neurons to start with.
+    start : integer array of shape (n_neurons, dimension), optional
+        More neurons to start with, such as the ``parameters`` of an earlier result: then its work is not done again.
     max_rounds : int
         Limit on the rounds.
-    max_cones : int
-        Limit on the cones that one pricing examines.
+    max_boxes : int
+        Limit on the boxes that one pricing examines.
     max_seconds : float
         Limit on the time.
     seed : int
@@ -166,6 +182,8 @@ def solve_complete(
     inputs = as_inputs(inputs).cpu()
     events = family.on(inputs)
     parameters = _random_neurons(events, n_start, seed)
+    if start is not None:
+        parameters = np.concatenate((parameters, events.representable(np.asarray(start, dtype=object))))
     best: tuple[float, Solution] | None = None
     best_dual, rounds = -inf, []
     for _ in range(max_rounds):
@@ -176,16 +194,22 @@ def solve_complete(
             l1_strength,
             l2_strength=l2_strength,
             penalty=penalty,
+            intercept=intercept,
         )
-        if problem.n_outputs != 1:
-            raise InvalidInputError(f"expected one output for an optimum over all neurons, got {problem.n_outputs}")
-        solution = solve(problem, min(1e-8, 1e-2 * tol))
+        if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2):
+            raise InvalidInputError(
+                f"expected one output or penalty='l1' for an optimum over all neurons, got {problem.n_outputs} outputs "
+                f"with penalty {problem.penalty.name!r}"
+            )
+        solution = solve(problem, _MASTER_SHARE * tol)
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
         left = max_seconds - (time.monotonic() - begin)
-        found = price_solution(events, solution, tol=0.1 * tol, max_cones=max_cones, max_seconds=left)
-        best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, [found.bound]))
-        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_cones, time.monotonic() - begin))
+        found = price_solution(
+            events, solution, tol=_PRICE_SHARE * tol, is_thorough=False, max_boxes=max_boxes, max_seconds=left
+        )
+        best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, found.bounds))
+        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_boxes, time.monotonic() - begin))
         if callback is not None:
             callback(rounds[-1])
         certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
@@ -193,11 +217,13 @@ def solve_complete(
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
         fresh = events.representable(found.parameters)
-        if len(fresh) == 0:  # no float64 layer can hold these neurons: the bound stays valid, but they cannot be read
+        is_stale = len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms
+        if len(fresh) == 0 or is_stale:
+            # No float64 layer can hold the better neurons: the bound stays valid, but they cannot be read.
             break
         parameters = np.concatenate((parameters, fresh))
     assert best is not None
-    return CompleteSolution(best[1], certificate, family, tuple(rounds))
+    return CompleteSolution(best[1], certificate, family, tuple(rounds), parameters)
 
 
 def price_solution(
@@ -205,9 +231,10 @@ def price_solution(
     solution: Solution,
     *,
     tol: float = 1e-6,
-    max_cones: int = 200_000,
+    is_thorough: bool = True,
+    max_boxes: int = 10**9,
     max_seconds: float = inf,
-) -> Price:
+) -> "SolutionPrice":
     """Price a solution's dual point over all neurons of a family.
 
     If the problem has an ``l2_strength``, prices of active atoms are above the strength; then neurons that do what an
@@ -218,18 +245,20 @@ def price_solution(
     events : LIFEvents
         The family on the sequences of the solution, from :meth:`LIFFamily.on`.
     solution : Solution
-        A solution with one output.
+        The solution.
     tol : float
         Stop once the price is proven to exceed the strength by at most this share.
-    max_cones : int
-        Limit on the cones that one pricing examines.
+    is_thorough : bool
+        Whether to find the largest price even if one above the strength is known.
+    max_boxes : int
+        Limit on the boxes that one pricing examines.
     max_seconds : float
         Limit on the time.
 
     Returns
     -------
-    Price
-        The largest price found and a bound on all prices.
+    SolutionPrice
+        The largest price found and bounds on all prices.
 
     Examples
     --------
@@ -243,10 +272,78 @@ def price_solution(
     (True, True)
     """
     problem = solution.problem
-    dual = spread_over_steps(solution.dual_point[:, 0], problem.dictionary.readout, events)
     enough = (1 + tol) * problem.l1_strength
     exempt = problem.dictionary if problem.l2_strength else None
-    return price(events, dual, enough=enough, max_cones=max_cones, max_seconds=max_seconds, exempt=exempt)
+    return price_dual(
+        events,
+        problem,
+        solution.dual_point,
+        enough,
+        exempt,
+        is_thorough=is_thorough,
+        max_boxes=max_boxes,
+        max_seconds=max_seconds,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SolutionPrice:
+    """Prices of a dual point over all neurons.
+
+    Parameters
+    ----------
+    prices : tuple of Price
+        One price per output.
+    bounds : tuple of float
+        One number per output, as :func:`cvxsnn.convex.certify_with_bound` expects them.
+    """
+
+    prices: tuple[Price, ...]
+    bounds: tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """The largest price found."""
+        return max(found.value for found in self.prices)
+
+    @property
+    def bound(self) -> float:
+        """The largest bound."""
+        return max(self.bounds)
+
+    @property
+    def n_boxes(self) -> int:
+        """Number of boxes examined."""
+        return sum(found.n_boxes for found in self.prices)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the search was completed; otherwise more time may give a smaller bound."""
+        return all(found.is_finished for found in self.prices)
+
+    @property
+    def parameters(self) -> IntArray:
+        """Neurons with high prices."""
+        return np.concatenate([found.parameters for found in self.prices])
+
+
+def price_dual(
+    events: LIFEvents,
+    problem: ConvexProblem,
+    dual_point: Tensor,
+    enough: float,
+    exempt: Dictionary | None,
+    *,
+    is_thorough: bool = True,
+    max_boxes: int = 10**9,
+    max_seconds: float = inf,
+) -> SolutionPrice:
+    """Price a dual point over all neurons, output by output."""
+    readout = problem.dictionary.readout
+    spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
+    limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
+    prices = tuple(price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread)
+    return SolutionPrice(prices, tuple(found.bound for found in prices))
 
 
 def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:

@@ -11,9 +11,9 @@ from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
 from ..neurons import NEURON_MODELS, LIFLayer, Taps
 from ..witnesses import WitnessSet
-from .column_generation import spread_over_steps
+from .column_generation import price_dual
 from .lif_family import LIFFamily, check_complete_readout
-from .pricing import Price, price
+from .pricing import Price
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class CompleteCertificate:
 
 
 def certify_complete(
-    proof: Proof, data: TrainingSet, *, max_cones: int = 1_000_000, max_seconds: float = inf
+    proof: Proof, data: TrainingSet, *, max_boxes: int = 10**9, max_seconds: float = inf
 ) -> CompleteCertificate:
     """Bound the optimum over *every* LIF neuron with the same decay, by pricing a solution's dual point exactly.
 
@@ -74,8 +74,8 @@ def certify_complete(
         The proof of a read-out over one layer of LIF neurons with one common decay.
     data : TrainingSet
         The data that it was solved on.
-    max_cones : int
-        Limit on the cones examined per output. A search that stops early gives a weaker bound, but a valid one.
+    max_boxes : int
+        Limit on the boxes examined per output. A search that stops early gives a weaker bound, but a valid one.
     max_seconds : float
         Limit on the time per output.
 
@@ -110,20 +110,18 @@ def certify_complete(
         raise InvalidInputError(
             f"expected the {len(proof.dual_point)} rows that the model was trained on, got {dictionary.n_rows}"
         )
-    prices = tuple(
-        price(
-            events,
-            spread_over_steps(column, dictionary.readout, events),
-            enough=proof.l1_strength,
-            max_cones=max_cones,
-            max_seconds=max_seconds,
-            exempt=dictionary if problem.l2_strength else None,
-        )
-        for column in proof.dual_point.T
+    found = price_dual(
+        events,
+        problem,
+        proof.dual_point,
+        proof.l1_strength,
+        dictionary if problem.l2_strength else None,
+        max_boxes=max_boxes,
+        max_seconds=max_seconds,
     )
-    dual = certify_with_bound(problem, proof.dual_point, [found.bound for found in prices])
+    dual = certify_with_bound(problem, proof.dual_point, found.bounds)
     certificate = checked_certificate(problem, Certificate(primal, dual, "complete"))
-    return CompleteCertificate(certificate, family, prices)
+    return CompleteCertificate(certificate, family, found.prices)
 
 
 def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily:

@@ -31,6 +31,9 @@ _MAX_DENOMINATOR = 2**8
 
 _WEIGHT_BITS = 32
 
+_SAFE = 2**62
+"""Sums of products below this fit into 64 bits."""
+
 _EXACT = 2**40
 """Thresholds and biases below this keep sums in float64 membranes exact."""
 
@@ -206,9 +209,13 @@ class LIFEvents:
 
     def simulate(self, parameters: IntArray) -> npt.NDArray[np.bool_]:
         """Return spikes of shape (n_neurons, n_samples, n_steps), in exact arithmetic."""
-        values = np.asarray(parameters, dtype=object)
-        drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(object))
-        resets = np.zeros(drives.shape[:2], dtype=object)
+        values = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
+        largest_count = self.n_steps * Fraction(self.family.decay).denominator ** self.n_steps
+        largest = max(largest_count, int(abs(self.sums).max(initial=0))) * self.dimension
+        kind = np.int64 if max(1, int(abs(values).max(initial=0))) * largest < _SAFE else object
+        values = values.astype(kind)
+        drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(kind))
+        resets = np.zeros(drives.shape[:2], dtype=kind)
         spikes = np.zeros(drives.shape, dtype=bool)
         for t in range(self.n_steps):
             if t:

@@ -1,0 +1,441 @@
+"""Branch and bound over boxes of parameters, compiled: each box is bounded and halved until nothing in it is too large.
+
+Numbers are 64-bit integers, so nothing is rounded. A sample is a tree of events: a node is the sign of a linear
+function of the parameters, and its two edges lead to the next step after a spike and after silence.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+LEAF, STUCK, LEFT = 253, 254, 255
+"""What follows in the code of a box that is not halved: a bound, a box too small to be halved, or a box left open."""
+
+
+@nb.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+def _interval(normals: Any, event: int, centre: Any, half: Any, slack: int) -> Any:
+    """Return the centre and the half-width of an event's values on a box."""
+    middle, reach = np.int64(0), np.int64(0)
+    for d in range(normals.shape[1]):
+        middle += normals[event, d] * centre[d]
+        reach += abs(normals[event, d]) * half[d]
+        if slack:
+            reach += slack * (abs(centre[d]) + half[d])
+    return middle, reach
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _assess(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    touch: int,
+    event: int,
+    centre: Any,
+    half: Any,
+    total: Any,
+    high: Any,
+    low: Any,
+    stack: Any,
+    sums: Any,
+    seen: Any,
+    n_seen: Any,
+) -> int:
+    """Follow a tree on a box: add what is decided to ``total`` and return the first open event, or -1.
+
+    ``high`` and ``low`` receive the range of what the open part may add, and ``seen`` the open events.
+    """
+    n_outputs = len(total)
+    while True:
+        middle, reach = _interval(normals, event, centre, half, slack)
+        if middle >= reach:
+            side = 1
+        elif middle < -reach + touch:
+            side = 0
+        else:
+            break
+        for k in range(n_outputs):
+            total[k] += gains[event, side, k]
+        event = edges[event, side]
+        if event < 0:
+            return -1
+    for k in range(n_outputs):
+        high[k], low[k] = -(2**62), 2**62
+        sums[0, k] = 0
+    stack[0], size = event, 1
+    is_first, n_before = True, n_seen[0]
+    while size > 0:
+        size -= 1
+        own = stack[size]
+        middle, reach = np.int64(0), np.int64(0)
+        if not is_first:
+            middle, reach = _interval(normals, own, centre, half, slack)
+        for side in (0, 1):
+            if not is_first and ((side == 0 and middle >= reach) or (side == 1 and middle < -reach + touch)):
+                continue
+            following = edges[own, side]
+            if following < 0:
+                for k in range(n_outputs):
+                    value = sums[size, k] + gains[own, side, k]
+                    high[k] = max(high[k], value)
+                    low[k] = min(low[k], value)
+        # Both children go on the stack above the place of their parent, whose sums are read last.
+        if is_first or -reach + touch <= middle < reach:
+            if n_seen[0] < len(seen):
+                seen[n_seen[0]] = own
+            n_seen[0] += 1
+        rest, fire = edges[own, 0], edges[own, 1]
+        goes_on_rest = rest >= 0 and (is_first or middle < reach)
+        goes_on_fire = fire >= 0 and (is_first or middle >= -reach + touch)
+        is_first = False
+        if goes_on_rest and goes_on_fire:
+            for k in range(n_outputs):
+                sums[size + 1, k] = sums[size, k] + gains[own, 1, k]
+                sums[size, k] += gains[own, 0, k]
+            stack[size], stack[size + 1] = rest, fire
+            size += 2
+        elif goes_on_rest or goes_on_fire:
+            side = 1 if goes_on_fire else 0
+            for k in range(n_outputs):
+                sums[size, k] += gains[own, side, k]
+            stack[size] = edges[own, side]
+            size += 1
+    for k in range(n_outputs):
+        if high[k] != low[k]:
+            return event
+    n_seen[0] = n_before
+    for k in range(n_outputs):
+        total[k] += high[k]
+    return -1
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _meet(normals: Any, seen: Any, n_seen: int, rows: Any) -> bool:
+    """Return whether events seem to meet in a point, or some of them in more than they would in general position.
+
+    This only decides when to look more closely, so that rounding does no harm.
+    """
+    dimension = normals.shape[1]
+    if n_seen < 2 or n_seen > len(seen):
+        return False
+    for i in range(n_seen):
+        largest = 0.0
+        for d in range(dimension):
+            rows[i, d] = normals[seen[i], d]
+            largest = max(largest, abs(rows[i, d]))
+        for d in range(dimension):
+            rows[i, d] /= max(largest, 1.0)
+    rank = 0
+    for d in range(dimension):
+        pivot = rank
+        for i in range(rank, n_seen):
+            if abs(rows[i, d]) > abs(rows[pivot, d]):
+                pivot = i
+        if pivot >= n_seen or abs(rows[pivot, d]) < 1e-9:
+            continue
+        for c in range(dimension):
+            rows[rank, c], rows[pivot, c] = rows[pivot, c], rows[rank, c]
+        for i in range(rank + 1, n_seen):
+            share = rows[i, d] / rows[rank, d]
+            for c in range(d, dimension):
+                rows[i, c] -= share * rows[rank, c]
+        rank += 1
+        if rank == n_seen:
+            return False
+    return bool(rank < dimension)
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def survey(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    roots: Any,
+    offset: Any,
+    touch: int,
+    centre: Any,
+    half: Any,
+    depth: int,
+) -> Any:
+    """Return what is open on a box.
+
+    Returns
+    -------
+    tuple of arrays
+        The sums of what is decided; the first open event of each sample that has one; the events that may follow them;
+        and for each of those 0 for silence, 1 for a spike and 2 if it is open.
+    """
+    n_outputs = len(offset)
+    total = offset.copy()
+    high, low = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 2, n_outputs), np.int64)
+    seen, n_seen = np.empty(0, np.int64), np.zeros(1, np.int64)
+    first = np.empty(len(roots), np.int64)
+    n_first = 0
+    for j in range(len(roots)):
+        event = _assess(
+            normals, slack, edges, gains, touch, roots[j], centre, half, total, high, low, stack, sums, seen, n_seen
+        )
+        if event >= 0:
+            first[n_first] = event
+            n_first += 1
+    visited, states, size = [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)], 0
+    for j in range(n_first):
+        stack[0], size = first[j], 1
+        while size > 0:
+            size -= 1
+            event = stack[size]
+            middle, reach = _interval(normals, event, centre, half, slack)
+            state = 1 if middle >= reach else 0 if middle < -reach + touch else 2
+            visited.append(event)
+            states.append(np.int64(state))
+            for side in (0, 1):
+                if state in (side, 2) and edges[event, side] >= 0:
+                    stack[size] = edges[event, side]
+                    size += 1
+    return total, first[:n_first], np.array(visited, dtype=np.int64), np.array(states, dtype=np.int64)
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _size(high: Any, low: Any) -> float:
+    """Return a bound on the largest entry of a sum between ``low`` and ``high``."""
+    largest = 0.0
+    for k in range(len(high)):
+        largest = max(largest, float(max(high[k], -low[k])))
+    return largest
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _follow(normals: Any, edges: Any, gains: Any, event: int, point: Any, total: Any) -> None:
+    """Add what a sample gives at one point."""
+    while event >= 0:
+        value = np.int64(0)
+        for d in range(normals.shape[1]):
+            value += normals[event, d] * point[d]
+        side = 1 if value >= 0 else 0
+        for k in range(len(total)):
+            total[k] += gains[event, side, k]
+        event = edges[event, side]
+
+
+@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def explore(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    roots: Any,
+    offset: Any,
+    touch: int,
+    centres: Any,
+    halves: Any,
+    closest: Any,
+    target: float,
+    budget: int,
+    n_levels: int,
+    depth: int,
+) -> Any:
+    """Search some boxes, each for at most ``budget`` nodes.
+
+    Parameters
+    ----------
+    normals : array of shape (n_events, dimension)
+        The events' linear functions, up to ``slack`` per coordinate.
+    slack : int
+        0 if the normals are exact, or 1.
+    edges : array of shape (n_events, 2)
+        The events that follow silence and a spike; -1 at the end.
+    gains : array of shape (n_events, 2, n_outputs)
+        What silence and a spike add.
+    roots : array of shape (n_samples,)
+        The first event of each sample.
+    offset : array of shape (n_outputs,)
+        What is added whatever the parameters are.
+    touch : int
+        1 if a box that an event touches from below is silent there, 0 if it may fire.
+    centres, halves : arrays of shape (n_boxes, dimension)
+        The boxes.
+    closest : array of shape (n_boxes,)
+        Parts up to this size, in which events meet, are returned to be looked at more closely.
+    target : float
+        Boxes whose bound is at most this are done.
+    budget : int
+        Nodes per box.
+    n_levels : int
+        Largest depth of the tree of boxes.
+    depth : int
+        Largest number of events of a sample, one after the other.
+
+    Returns
+    -------
+    tuple of arrays
+        Per box: the code of its tree and its length; the boxes that are left, with bounds, and their number; those that
+        are stuck, with bounds, whether they can be halved no more, and their number; the largest bound of
+        a leaf; the largest size found and where.
+    """
+    n_boxes, dimension = centres.shape
+    n_outputs, n_samples = gains.shape[2], len(roots)
+    codes = np.empty((n_boxes, budget + n_levels + 2), np.uint8)
+    n_codes = np.zeros(n_boxes, np.int64)
+    left = np.empty((n_boxes, n_levels + 2, 2, dimension), np.int64)
+    left_bounds = np.zeros((n_boxes, n_levels + 2))
+    n_left = np.zeros(n_boxes, np.int64)
+    stuck = np.empty((n_boxes, budget + 1, dimension), np.int64)
+    stuck_halves = np.empty((n_boxes, budget + 1, dimension), np.int64)
+    stuck_bounds = np.zeros((n_boxes, budget + 1))
+    is_last = np.zeros((n_boxes, budget + 1), np.bool_)
+    n_stuck = np.zeros(n_boxes, np.int64)
+    bounds = np.zeros(n_boxes)
+    values = np.zeros(n_boxes)
+    points = np.zeros((n_boxes, dimension), np.int64)
+    for box in range(n_boxes):
+        opened = np.empty((n_levels + 1, n_samples), np.int64)
+        n_open = np.zeros(n_levels + 1, np.int64)
+        totals = np.zeros((n_levels + 1, n_outputs), np.int64)
+        centre = np.zeros((n_levels + 1, dimension), np.int64)
+        half = np.zeros((n_levels + 1, dimension), np.int64)
+        visits, axes = np.zeros(n_levels + 1, np.int64), np.zeros(n_levels + 1, np.int64)
+        sizes = np.zeros(n_levels + 1)
+        high, low = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+        highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+        total, point = np.zeros(n_outputs, np.int64), np.zeros(dimension, np.int64)
+        stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 2, n_outputs), np.int64)
+        shares, slope = np.zeros(dimension), np.zeros(dimension)
+        seen, n_seen = np.empty(3 * dimension, np.int64), np.zeros(1, np.int64)
+        rows = np.empty((3 * dimension, dimension))
+        centre[0], half[0] = centres[box], halves[box]
+        opened[0, :] = roots
+        n_open[0] = n_samples
+        totals[0, :] = offset
+        level, is_new, n_nodes = 0, True, 0
+        while level >= 0:
+            if is_new:
+                if n_nodes >= budget:
+                    codes[box, n_codes[box]] = LEFT
+                    n_codes[box] += 1
+                    left[box, n_left[box], 0], left[box, n_left[box], 1] = centre[level], half[level]
+                    left_bounds[box, n_left[box]] = sizes[level - 1] if level > 0 else np.inf
+                    n_left[box] += 1
+                    level, is_new = level - 1, False
+                    continue
+                n_nodes += 1
+                kept = 0
+                n_seen[0] = 0
+                shares[:] = 0.0
+                slope[:] = 0.0
+                highest[:], lowest[:] = 0, 0
+                for j in range(n_open[level]):
+                    event = _assess(
+                        normals,
+                        slack,
+                        edges,
+                        gains,
+                        touch,
+                        opened[level, j],
+                        centre[level],
+                        half[level],
+                        totals[level],
+                        high,
+                        low,
+                        stack,
+                        sums,
+                        seen,
+                        n_seen,
+                    )
+                    if event < 0:
+                        continue
+                    opened[level, kept] = event
+                    kept += 1
+                    stake = 0.0
+                    for k in range(n_outputs):
+                        highest[k] += high[k]
+                        lowest[k] += low[k]
+                        stake += float(high[k] - low[k])
+                    _, reach = _interval(normals, event, centre[level], half[level], slack)
+                    stake /= reach
+                    rise = float(gains[event, 1, 0] - gains[event, 0, 0]) / reach
+                    for d in range(dimension):
+                        shares[d] += stake * abs(normals[event, d]) * half[level, d]
+                        slope[d] += rise * normals[event, d]
+                n_open[level] = kept
+                for k in range(n_outputs):
+                    highest[k] += totals[level, k]
+                    lowest[k] += totals[level, k]
+                sizes[level] = _size(highest, lowest)
+                # The value at the centre, and where few events are open at the most promising corner.
+                if sizes[level] > max(target, values[box]):
+                    sign = 1 if highest[0] >= -lowest[0] else -1
+                    for trial in range(2 if kept <= 4 else 1):
+                        total[:] = totals[level]
+                        for d in range(dimension):
+                            point[d] = centre[level, d]
+                            if trial == 1:
+                                point[d] += half[level, d] if sign * slope[d] >= 0 else -half[level, d]
+                        for j in range(kept):
+                            _follow(normals, edges, gains, opened[level, j], point, total)
+                        size = _size(total, total)
+                        if size > values[box]:
+                            values[box] = size
+                            points[box] = point
+                if kept == 0 or sizes[level] <= max(target, values[box]):
+                    bounds[box] = max(bounds[box], sizes[level])
+                    codes[box, n_codes[box]] = LEAF
+                    n_codes[box] += 1
+                    level, is_new = level - 1, False
+                    continue
+                axis, largest = -1, -1.0
+                for d in range(dimension):
+                    if half[level, d] > 1 and shares[d] > largest:
+                        axis, largest = d, shares[d]
+                if axis >= 0 and largest <= 0:  # what is open depends on later events only
+                    for d in range(dimension):
+                        if half[level, d] > half[level, axis]:
+                            axis = d
+                if (
+                    axis < 0
+                    or level + 1 >= n_levels
+                    or (half[level].max() <= closest[box] and _meet(normals, seen, n_seen[0], rows))
+                ):
+                    codes[box, n_codes[box]] = STUCK
+                    n_codes[box] += 1
+                    stuck[box, n_stuck[box]], stuck_halves[box, n_stuck[box]] = centre[level], half[level]
+                    stuck_bounds[box, n_stuck[box]] = sizes[level]
+                    is_last[box, n_stuck[box]] = axis < 0 or level + 1 >= n_levels
+                    n_stuck[box] += 1
+                    level, is_new = level - 1, False
+                    continue
+                codes[box, n_codes[box]] = axis
+                n_codes[box] += 1
+                axes[level], visits[level] = axis, 0
+            if visits[level] == 2:
+                level, is_new = level - 1, False
+                continue
+            axis = axes[level]
+            step = half[level, axis] >> 1
+            centre[level + 1], half[level + 1] = centre[level], half[level]
+            centre[level + 1, axis] += step if visits[level] == 1 else -step
+            half[level + 1, axis] = step
+            visits[level] += 1
+            for j in range(n_open[level]):
+                opened[level + 1, j] = opened[level, j]
+            n_open[level + 1] = n_open[level]
+            totals[level + 1, :] = totals[level]
+            level, is_new = level + 1, True
+    return (
+        codes,
+        n_codes,
+        left,
+        left_bounds,
+        n_left,
+        stuck,
+        stuck_halves,
+        stuck_bounds,
+        is_last,
+        n_stuck,
+        bounds,
+        values,
+        points,
+    )

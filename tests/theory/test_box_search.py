@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from theory.families import SEEDS, draw_parameters, float_spikes
+from theory.sweeps import sweep
+
+from cvxsnn.theory import LIFFamily, enumerate_lif, enumerate_patterns, price
+from cvxsnn.theory.spike_trees import common_zero, pivot_columns
+
+KINDS = st.sampled_from(["generic", "grid", "line", "repeated"])
+
+
+def draw_points(rng, kind, n_points):
+    if kind == "generic":
+        return rng.integers(-1000, 1001, (n_points, 2))
+    points = rng.integers(-2, 3, (n_points, 2))
+    if kind == "line":
+        points[:, 1] = 2 * points[:, 0] + 1
+    return points[rng.integers(0, n_points, n_points)] if kind == "repeated" else points
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, KINDS, st.integers(1, 14))
+def test_boxes_a_sweep_and_an_enumeration_find_the_same_price(seed, kind, n_points):
+    rng = np.random.default_rng(seed)
+    points, weights = draw_points(rng, kind, n_points), rng.integers(-9, 10, n_points)
+    found = price(LIFFamily(0.5, bias=True).on(points[:, None].astype(float)), weights[:, None].astype(float))
+    patterns = enumerate_patterns(np.column_stack((points, np.ones(n_points)))).patterns
+    assert found.value == found.bound == sweep(points, weights.tolist()) == abs(patterns @ weights).max()
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, st.sampled_from([(30, 1, 2), (12, 2, 2), (6, 3, 1)]))
+def test_no_sampled_neuron_is_above_the_bound(seed, shape):
+    rng, family = np.random.default_rng(seed), LIFFamily(0.5, bias=True)
+    inputs, dual = rng.integers(-20, 21, shape).astype(float), rng.normal(size=shape[:2])
+    drawn = draw_parameters(rng, family, 300, shape[2], "generic")
+    prices = np.abs((float_spikes(family, drawn, inputs) * dual).sum((1, 2)))
+    found = price(family.on(inputs), dual)
+    assert prices.max() <= found.bound
+    assert found.bound <= found.value * (1 + 1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS)
+def test_the_price_of_several_outputs_is_the_largest_of_them(seed):
+    rng, family = np.random.default_rng(seed), LIFFamily(0.5, bias=True)
+    inputs, dual = rng.integers(-3, 4, (5, 2, 1)).astype(float), rng.normal(size=(5, 2, 3))
+    sums = np.einsum("pnt,ntk->pk", enumerate_lif(family, inputs).spikes, dual)
+    expected = abs(sums).max()
+    found = price(family.on(inputs), dual)
+    assert found.value == pytest.approx(expected, rel=1e-9)
+    assert expected * (1 - 1e-12) <= found.bound <= expected * (1 + 1e-9)
+
+
+def test_a_hasty_search_finds_neurons_above_what_is_enough_and_a_valid_bound():
+    rng = np.random.default_rng(0)
+    inputs, dual = rng.normal(size=(60, 1, 3)), rng.normal(size=(60, 1))
+    events = LIFFamily(0.5, bias=True).on(inputs)
+    largest = price(events, dual)
+    hasty = price(events, dual, enough=0.5 * largest.value, is_thorough=False, n_found=50)
+    assert len(hasty.parameters) > 5
+    assert hasty.value <= largest.bound
+    assert hasty.bound >= largest.value * (1 - 1e-12)
+
+
+def test_columns_that_depend_on_earlier_ones_are_left_out():
+    rows = np.array([[1, 2, 0, 3], [2, 4, 1, 7], [0, 0, 5, 5]])
+    assert pivot_columns(rows) == [0, 2]
+    assert pivot_columns(rows.astype(object) * 10**30) == [0, 2]
+    assert pivot_columns(np.zeros((2, 3), dtype=np.int64)) == []
+
+
+def test_a_common_zero_is_on_all_hyperplanes_and_near():
+    normals = np.array([[1, 2, -1], [3, 6, -3]])
+    point = common_zero(normals, np.array([5, -1, 1], dtype=object))
+    assert not (normals @ point).any()
+    assert point.any()
+    assert point @ np.array([5, -1, 1]) > 0
