@@ -34,7 +34,7 @@ function make(tag, attributes = {}, ...children) {
 }
 
 const count = (value) => Math.round(value).toLocaleString("en");
-const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
+const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}\u00a0%`;
 const short = (value) => (value === 0 ? "0" : Number(value.toPrecision(3)).toString());
 
 /** Return an upper bound in two digits, rounded up, so that it stays one. */
@@ -53,7 +53,7 @@ function joules(value) {
     [1e-6, "µJ"],
     [1e-3, "mJ"],
   ]) {
-    if (value < 1000 * size) return `${short(value / size)} ${unit}`;
+    if (value < 1000 * size) return `${short(value / size)}\u00a0${unit}`;
   }
   return `${short(value)} J`;
 }
@@ -199,15 +199,18 @@ function strip(facts) {
 /** Whether steps run downwards, as the rows of an image do. */
 let stepsRunDown = PAGE.models[0].n_steps === PAGE.models[0].features.length && PAGE.models[0].n_steps > 3;
 
-/** Draw the inputs of a sequence; the first step is at the left, or on top if steps run down. */
-function paintInputs(canvas, view) {
-  const [nSteps, nRows] = view.inputs.shape;
-  const values = unpack(view.inputs);
+/** Draw packed inputs of n_steps × n_rows; the first step is at the left, or on top if steps run down. */
+function paintInputs(canvas, inputs) {
+  const [nSteps, nRows] = inputs.shape;
+  const values = unpack(inputs);
   if (stepsRunDown) paint(canvas, nSteps, nRows, (row, column) => values[row * nRows + column] / 255, sequential());
   else paint(canvas, nRows, nSteps, (row, column) => values[column * nRows + row] / 255, sequential());
 }
 
 const nameOf = (model, place) => model.columns[place];
+
+/** Return the name of a class in quotation marks, for sentences: names may be any words. */
+const quoted = (model, place) => `“${model.columns[place]}”`;
 
 /** Return what was right and what was answered, in words. */
 function verdict(model, view) {
@@ -226,7 +229,7 @@ function thumbnail(model, view) {
   return make(
     "button",
     { type: "button", class: `thumbnail${isWrong ? " wrong" : ""}`, onclick: () => model.openSequence(view.sample) },
-    heatMap(`Inputs of sequence ${view.sample}`, (canvas) => paintInputs(canvas, view)),
+    heatMap(`Inputs of sequence ${view.sample}`, (canvas) => paintInputs(canvas, view.inputs)),
     make("span", { class: "small" }, words),
     make("span", { class: "small soft" }, `sequence ${view.sample}`),
   );
