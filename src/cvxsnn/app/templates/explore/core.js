@@ -215,11 +215,12 @@ function strip(facts) {
 let stepsRunDown = PAGE.models[0].n_steps === PAGE.models[0].features.length && PAGE.models[0].n_steps > 3;
 
 /** Draw packed inputs of n_steps × n_rows; the first step is at the left, or on top if steps run down. */
-function paintInputs(canvas, inputs) {
+function paintInputs(canvas, inputs, [low, high] = [0, 255]) {
   const [nSteps, nRows] = inputs.shape;
   const values = unpack(inputs);
-  if (stepsRunDown) paint(canvas, nSteps, nRows, (row, column) => values[row * nRows + column] / 255, sequential());
-  else paint(canvas, nRows, nSteps, (row, column) => values[column * nRows + row] / 255, sequential());
+  const at = (step, row) => (values[step * nRows + row] - low) / (high - low || 1);
+  if (stepsRunDown) paint(canvas, nSteps, nRows, at, sequential());
+  else paint(canvas, nRows, nSteps, (row, step) => at(step, row), sequential());
 }
 
 const nameOf = (model, place) => model.columns[place];

@@ -246,8 +246,9 @@ function averages(model, cell) {
     [right(cell.predicted), `${quoted(model, cell.predicted)}, right`],
   ].filter(([own]) => own && own.average);
   if (shown.length < 2) return [];
+  const limits = d3.extent(shown.flatMap(([own]) => Array.from(unpack(own.average))));
   return [
-    make("p", { class: "small" }, "Why: compare their inputs, on average, with those of right answers."),
+    make("p", { class: "small" }, "Why: compare their inputs, on average, with those of right answers. Colours are stretched."),
     make(
       "div",
       { class: "thumbnails averages" },
@@ -255,7 +256,7 @@ function averages(model, cell) {
         make(
           "figure",
           {},
-          heatMap(`Average inputs: ${words}`, (canvas) => paintInputs(canvas, own.average)),
+          heatMap(`Average inputs: ${words}`, (canvas) => paintInputs(canvas, own.average, limits)),
           make("figcaption", { class: "small" }, words),
         ),
       ),
