@@ -19,7 +19,7 @@ from .staging import write
 
 EXAMPLES = ROOT / "examples"
 KEPT = ROOT / "build" / "gallery"
-TIMEOUT = 300
+TIMEOUT = 900
 ARGUMENTS = {"enumeration_time.py": ["--patterns", "2000"]}
 """Arguments of scripts that take long without them."""
 EXTRAS = {
@@ -37,7 +37,7 @@ DATA_FILES = {"read_recordings": "the recordings of spoken digits", "read_mnist"
 """Functions that read data files, and which ones."""
 FIRST = "model_page.py"
 """The script that the gallery leads with; what it writes is a page, which needs a picture."""
-PICTURES = {FIRST: ROOT / "docs" / "images" / "explore-digits-wide-light.png"}
+PICTURES = {FIRST: [ROOT / "docs" / "images" / "explore-digits-wide-light.png"]}
 """Pictures of scripts that draw none, which tools take."""
 
 
@@ -91,7 +91,10 @@ def write_gallery(folder: Path) -> None:
             lines += [f"This script was not run when this page was made. {reason}", ""]
         else:
             left = run(script)
-            for picture in [*sorted(left.rglob("*.png")), *([PICTURES[script.name]] if script.name in PICTURES else [])]:
+            for picture in [
+                *sorted(left.rglob("*.png")),
+                *([PICTURES[script.name]] if script.name in PICTURES else []),
+            ]:
                 name = f"{script.stem}-{picture.name}"
                 shutil.copyfile(picture, _folder(folder / "images") / name)
                 pictures.append(f"images/{name}")
@@ -110,7 +113,8 @@ def write_gallery(folder: Path) -> None:
     lines = ["# Gallery", "", "## A page about a model", ""]
     lines += ["Every model has a page, which answers when you click on it: what it confuses and why, what is proven,"]
     lines += ["which neurons matter, and what an answer costs.", "", *lead]
-    lines += [f"![The page about a model of handwritten digits](images/{Path(FIRST).stem}-{PICTURES[FIRST].name})", ""]
+    picture = f"images/{Path(FIRST).stem}-{PICTURES[FIRST][0].name}"
+    lines += [f"![The page about a model of handwritten digits]({picture})", ""]
     lines += ["## Notebooks", "", "Three paths from start to end.", ""]
     lines += _grid([line for entry in notebooks for line in _card(*entry)])
     lines += ["## Scripts", "", "The scripts in `examples/`, with what they print and draw.", ""]

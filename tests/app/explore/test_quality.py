@@ -88,8 +88,8 @@ def test_averages_are_of_the_steps_that_sequences_have(monkeypatch):
     cell = view(model, lists, labels).quality.cells[0]
     predicted = np.searchsorted(model.classes_, model.predict(lists))
     truth = np.searchsorted(model.classes_, labels)
-    members = [own for own, is_in in zip(lists, (truth == cell.truth) & (predicted == cell.predicted)) if is_in]
-    assert len(cell.average) == max(map(len, members))
+    members = np.flatnonzero((truth == cell.truth) & (predicted == cell.predicted))
+    assert len(cell.average) == max(len(lists[member]) for member in members)
     monkeypatch.setattr(averages, "MAX_BYTES", 10)
     assert view(model, lists, labels).quality.cells[0].average is None
 
