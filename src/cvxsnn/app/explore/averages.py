@@ -46,10 +46,9 @@ def shrink(values: npt.NDArray[np.floating], n_rows: int) -> FloatArray:
 def _mean_inputs(subject: Subject, rows: IntArray) -> FloatArray:
     """Return the mean of each step over the sequences that have it, as far as the longest of them."""
     some = subject.sequences.take(torch.from_numpy(rows))
-    values = some.inputs.cpu().double().numpy() * subject.scale + subject.mean
+    values: FloatArray = some.inputs.cpu().double().numpy() * subject.scale + subject.mean
     inside = some.is_inside()
-    if inside is None:
-        return values.mean(0)
-    has_step = inside.cpu().numpy()[..., None]
+    has_step = np.ones((*values.shape[:2], 1), dtype=bool) if inside is None else inside.cpu().numpy()[..., None]
     n_steps = int(has_step.any(0).sum())
-    return (values * has_step).sum(0)[:n_steps] / has_step.sum(0)[:n_steps]
+    means: FloatArray = (values * has_step).sum(0)[:n_steps] / has_step.sum(0)[:n_steps]
+    return means

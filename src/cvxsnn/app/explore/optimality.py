@@ -14,7 +14,7 @@ from ...core.errors import BudgetError, ConvergenceWarning
 from ...network.energy import count_operations
 from ...network.reconstruction import reconstruct
 from ...network.spiking_network import SpikingNetwork
-from ..formatting import format_bound, plural
+from ..formatting import format_bound
 from .subject import IntArray, Subject
 
 N_STRENGTHS = 18
@@ -160,8 +160,8 @@ def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -
         return Optimality(*told, (), "", "The problem is too large to be solved again for this page.")
     end = moments[-1]
     each = "Each point is a certificate of its own, computed from the training data."
-    source = f"For this page the problem was solved again by the solver {solver}, with at most "
-    source += f"{plural(end.iterations, 'iteration')}. {each}"
+    steps = "in one step" if end.iterations == 1 else f"with at most {end.iterations} iterations"
+    source = f"For this page the problem was solved again by the solver {solver}, {steps}. {each}"
     if len(moments) == 2 and end.primal - end.dual <= _OWN_TOLERANCE * end.primal:
         left = max_seconds - (time.perf_counter() - started)
         slow = small_steps(problem, left)
