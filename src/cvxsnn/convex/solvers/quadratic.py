@@ -17,7 +17,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from ..losses import UNIT
+from ..rounding import UNIT
 from .base import is_late
 
 _RIDGE = 1e-13
