@@ -20,11 +20,12 @@ from ..core.checks import check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
 from ..core.storage import make_folder, read_tensors, utf8_name, write_tensors
 from ..witnesses import WitnessSet
-from .base import Readout, add_row_products
+from .base import add_row_products
 from .blocks import Batch, Block, iterate_blocks, map_in_order
 from .fingerprint import fingerprint, fingerprint_witnesses
 from .health import DictionaryHealth
-from .packed import SpikeDictionary, parse_readout
+from .packed import SpikeDictionary
+from .readout import Readout, parse_readout
 
 SHARD_ROWS = 2**16
 """Rows of a shard, unless the caller says otherwise: 8 MiB for 1,024 witnesses."""

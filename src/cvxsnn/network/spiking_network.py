@@ -14,7 +14,7 @@ from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences, window_of_step
 from ..dictionary import Readout
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer, LayerState, Stepper, roll_out
 from ..neurons.rollout import check_stack, count_spikes
 

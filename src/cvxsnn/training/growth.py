@@ -25,7 +25,7 @@ from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet, window_of_step
 from ..dictionary import Readout, SpikeDictionary, build_dictionary
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..network.reconstruction import prune
 from ..neurons.exact import snap_inputs
 from ..neurons.registry import make_trainable
