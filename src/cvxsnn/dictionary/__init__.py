@@ -7,7 +7,8 @@ from .health import DictionaryHealth
 from .packed import SpikeDictionary
 from .pooled import PoolSpikes
 from .readout import Readout
-from .sharded import ShardedDictionary, open_dictionary, stream_dictionary
+from .sharded import ShardedDictionary
+from .streaming import open_dictionary, stream_dictionary
 
 __all__ = [
     "DenseDictionary",
