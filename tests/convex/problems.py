@@ -128,3 +128,8 @@ def assert_agree(first: Solution | Certificate, second: Solution | Certificate) 
     """Both objectives are within the larger gap of each other."""
     one, other = (given if isinstance(given, Certificate) else given.certificate for given in (first, second))
     assert abs(one.primal - other.primal) <= max(one.gap, other.gap) + ROUNDING * max(1.0, one.primal)
+
+
+def draw_scores(problem: ConvexProblem, seed: int = 0) -> Tensor:
+    shape = (problem.shape[0], problem.n_outputs)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -19,7 +19,7 @@ from ..convex import Certificate
 from ..convex.losses import LOSSES, Loss, Softmax, make_loss
 from ..convex.objective import Objective
 from ..convex.penalties import make_penalty, name_of_penalty
-from ..convex.problem import check_strengths
+from ..convex.strengths import check_strengths
 from ..core.checks import check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors

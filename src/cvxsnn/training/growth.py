@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..convex import ConvexProblem, Solution, solve
 from ..convex.objective import Objective
 from ..convex.penalties import make_penalty
-from ..convex.problem import check_prices, check_strengths
+from ..convex.strengths import check_prices, check_strengths
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
