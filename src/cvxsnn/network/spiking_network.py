@@ -16,7 +16,8 @@ from ..data.sequences import Sequences, window_of_step
 from ..dictionary import Readout
 from ..dictionary.readout import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer, LayerState, Stepper, roll_out
-from ..neurons.rollout import check_stack, count_spikes
+from ..neurons.layer import check_stack
+from ..neurons.rollout import count_spikes
 
 
 @dataclass(frozen=True)
