@@ -24,8 +24,9 @@ from ..core.checks import check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..data.sequences import DataFingerprint
+from ..network.heads import OutputHead
 from ..network.reconstruction import Proof
-from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..network.spiking_network import SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..training.surrogate.settings import SurrogateSettings

@@ -16,7 +16,8 @@ from ..dictionary import Dictionary, build_dictionary
 from ..dictionary.readout import parse_readout
 from ..neurons import HiddenLayer
 from ..witnesses import WitnessSet
-from .spiking_network import OutputHead, SpikingNetwork
+from .heads import OutputHead
+from .spiking_network import SpikingNetwork
 
 Form = Literal["compact", "parallel", "full"]
 
