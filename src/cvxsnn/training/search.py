@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..convex.objective import Head, Objective
-from ..convex.solvers.quadratic import RidgePath
+from ..convex.ridge_path import RidgePath
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.parallel import Shared, one_thread, run_tasks
