@@ -91,10 +91,7 @@ def write_gallery(folder: Path) -> None:
             lines += [f"This script was not run when this page was made. {reason}", ""]
         else:
             left = run(script)
-            for picture in [
-                *sorted(left.rglob("*.png")),
-                *([PICTURES[script.name]] if script.name in PICTURES else []),
-            ]:
+            for picture in [*sorted(left.rglob("*.png")), *PICTURES.get(script.name, [])]:
                 name = f"{script.stem}-{picture.name}"
                 shutil.copyfile(picture, _folder(folder / "images") / name)
                 pictures.append(f"images/{name}")
