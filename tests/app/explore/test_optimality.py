@@ -133,6 +133,14 @@ def test_a_path_that_does_not_fit_ends_early_and_says_so(model, monkeypatch):
     assert "has 2 of 5 strengths" in path.note
 
 
+def test_a_path_does_not_begin_what_takes_longer_than_its_time(monkeypatch):
+    monkeypatch.setattr(optimality, "_DENSE_RATE", 1.0)
+    path = view(ridge_classifier(), max_seconds=60).path
+    assert 1 < len(path.points) < 6  # the strengths at which few neurons are active, and the model itself
+    assert path.points[-1].is_own
+    assert "weaker ones need more" in path.note
+
+
 def test_without_time_nothing_is_solved_again(model, monkeypatch):
     monkeypatch.setattr(optimality, "solve", None)
     found = view(model)

@@ -29,6 +29,10 @@ _MANY_ITERATIONS = 20, 40, 60, 100, 160, 260, 420, 700, 1100
 _CLOSE = 0.05
 """Share of the first objective that the gap of the last of the small steps may have, to be shown."""
 _ZERO_GAP = 1e-13
+_FEW_ACTIVE = 1 / 15
+"""Share of the critical strength above which few neurons are active, and matrices are small."""
+_DENSE_RATE = 2e10
+"""Operations per second that a factorisation of a matrix of all neurons is expected to do."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,8 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
     points: list[PathPoint] = []
     for strength in strengths:
         left = deadline - time.perf_counter()
+        if l2_strength and strength < _FEW_ACTIVE * largest:
+            left -= problem.dictionary.n_atoms**3 / _DENSE_RATE  # which cannot be interrupted
         found = None if left <= 0 else _solve(problem.with_strength(strength, l2_strength), TOLERANCE, left, start)
         if found is None or found.status is Status.TIME_LIMIT:
             note = (
