@@ -28,7 +28,7 @@ def demo_values(text: str, picture: Picture | None = None) -> dict[str, object]:
 def test_every_value_is_escaped_and_printable():
     page = render_page("demo.html", demo_values(HOSTILE))
     assert "<script>" not in page
-    assert page.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&#39;&amp;amp;") == 19
+    assert page.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&#39;&amp;amp;") == 21
     assert not re.search(r"[\x00\ud800]", page)
     page.encode()
 
