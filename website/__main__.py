@@ -31,6 +31,8 @@ def main() -> int:
     doctrees = ROOT / "build" / "site-doctrees"
     arguments = ["-W", "--keep-going", "-q", "-b", "html", "-c", str(here), "-d", str(doctrees)]
     status = int(sphinx_build([*arguments, str(SOURCE), str(options.output)]))
+    if status == 0:
+        shutil.copytree(SOURCE / "gallery" / "pages", options.output / "gallery" / "pages")
     found = defects(options.output.resolve()) if status == 0 else []
     print("\n".join([*found, f"{len(found)} defects; the site is {options.output}"]))
     return status or len(found) > 0

@@ -97,8 +97,8 @@ def write_gallery(folder: Path) -> None:
                 pictures.append(f"images/{name}")
             for page in sorted(left.rglob("*.html")):
                 shutil.copyfile(page, _folder(folder / "pages") / page.name)
-                lines += [f"[Open the page](pages/{page.name})", ""]
-                lead += [f"[Open this page](pages/{page.name}), or see [how to make one](../explore.md).", ""]
+                lines += [_open(page.name, "Open the page"), ""]
+                lead += [f"{_open(page.name, 'Open this page')}, or see [how to make one](../explore.md).", ""]
             lines += [f"![What {script.name} draws]({picture})\n" for picture in pictures]
             lines += ["## What it prints", "", "```text", (left / "printed.txt").read_text().rstrip(), "```", ""]
         lines += ["## The script", "", f"[Download](scripts/{script.name})", ""]
@@ -128,6 +128,11 @@ def describe(source: str) -> tuple[str, str]:
         for paragraph in re.split(r"\n\n+", rest.strip())
     ]
     return first.strip().removesuffix(".").replace("``", "`"), "\n\n".join(paragraphs)
+
+
+def _open(page: str, text: str) -> str:
+    """Return a link as HTML: Sphinx would make it one that downloads the page."""
+    return f'<a href="pages/{page}">{text}</a>'
 
 
 def _card(page: str, title: str, picture: str | None, note: str = "") -> list[str]:
