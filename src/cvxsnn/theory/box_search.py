@@ -459,7 +459,8 @@ def _explore_all(
         )
         return part, found
 
-    n_threads = min(nb.get_num_threads(), len(boxes) // 8)
+    # Asking Numba for its threads would start them, and give those of torch another number.
+    n_threads = min(nb.config.NUMBA_NUM_THREADS, len(boxes) // 8)
     if n_threads < 2:
         return [search(boxes)]
     parts = [boxes.take(np.arange(start, len(boxes), 4 * n_threads)) for start in range(4 * n_threads)]
