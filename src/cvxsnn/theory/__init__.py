@@ -15,6 +15,7 @@ from .enumeration import (
 )
 from .lif_family import LIFFamily
 from .pricing import Price, price
+from .proving import prove_complete
 
 __all__ = [
     "CompleteCertificate",
@@ -33,6 +34,7 @@ __all__ = [
     "enumerate_recurrent",
     "price",
     "price_solution",
+    "prove_complete",
     "reduce_support",
     "solve_complete",
     "support_bound",

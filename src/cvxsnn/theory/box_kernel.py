@@ -200,6 +200,53 @@ def survey(
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def bound_boxes(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    roots: Any,
+    offset: Any,
+    touch: int,
+    centres: Any,
+    halves: Any,
+    depth: int,
+) -> Any:
+    """Return a bound on the sizes of all sums in each of some boxes."""
+    n_outputs = len(offset)
+    bounds = np.zeros(len(centres))
+    high, low = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 2, n_outputs), np.int64)
+    seen, n_seen = np.empty(0, np.int64), np.zeros(1, np.int64)
+    for box in range(len(centres)):
+        total = offset.copy()
+        highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+        for j in range(len(roots)):
+            event = _assess(
+                normals,
+                slack,
+                edges,
+                gains,
+                touch,
+                roots[j],
+                centres[box],
+                halves[box],
+                total,
+                high,
+                low,
+                stack,
+                sums,
+                seen,
+                n_seen,
+            )
+            if event >= 0:
+                highest += high
+                lowest += low
+        bounds[box] = _size(total + highest, total + lowest)
+    return bounds
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _size(high: Any, low: Any) -> float:
     """Return a bound on the largest entry of a sum between ``low`` and ``high``."""
     largest = 0.0

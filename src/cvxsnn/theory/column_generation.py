@@ -115,6 +115,7 @@ def solve_complete(
     max_seconds: float = inf,
     seed: int = 0,
     callback: Callable[[Round], None] | None = None,
+    pulse: Callable[[int, int], bool] | None = None,
 ) -> CompleteSolution:
     """Solve the convex program over every LIF neuron of a family.
 
@@ -159,6 +160,9 @@ def solve_complete(
         Seed of the random neurons.
     callback : callable, optional
         Called with each :class:`Round`.
+    pulse : callable, optional
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; once it returns True, it must do so again, and
+        the search ends with what is proven by then.
 
     Returns
     -------
@@ -206,14 +210,20 @@ def solve_complete(
             best = (solution.certificate.primal, solution)
         left = max_seconds - (time.monotonic() - begin)
         found = price_solution(
-            events, solution, tol=_PRICE_SHARE * tol, is_thorough=False, max_boxes=max_boxes, max_seconds=left
+            events,
+            solution,
+            tol=_PRICE_SHARE * tol,
+            is_thorough=False,
+            max_boxes=max_boxes,
+            max_seconds=left,
+            pulse=pulse,
         )
         best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, found.bounds))
         rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_boxes, time.monotonic() - begin))
         if callback is not None:
             callback(rounds[-1])
         certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
-        is_late = time.monotonic() - begin >= max_seconds
+        is_late = time.monotonic() - begin >= max_seconds or (pulse is not None and pulse(0, 0))
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
         fresh = events.representable(found.parameters)
@@ -234,6 +244,7 @@ def price_solution(
     is_thorough: bool = True,
     max_boxes: int = 10**9,
     max_seconds: float = inf,
+    pulse: Callable[[int, int], bool] | None = None,
 ) -> "SolutionPrice":
     """Price a solution's dual point over all neurons of a family.
 
@@ -254,6 +265,8 @@ def price_solution(
         Limit on the boxes that one pricing examines.
     max_seconds : float
         Limit on the time.
+    pulse : callable, optional
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; True stops the search.
 
     Returns
     -------
@@ -283,6 +296,7 @@ def price_solution(
         is_thorough=is_thorough,
         max_boxes=max_boxes,
         max_seconds=max_seconds,
+        pulse=pulse,
     )
 
 
@@ -337,11 +351,13 @@ def price_dual(
     is_thorough: bool = True,
     max_boxes: int = 10**9,
     max_seconds: float = inf,
+    pulse: Callable[[int, int], bool] | None = None,
 ) -> SolutionPrice:
     """Price a dual point over all neurons, output by output."""
     readout = problem.dictionary.readout
     spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
     limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
+    limits["pulse"] = pulse
     prices = tuple(price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread)
     return SolutionPrice(prices, tuple(found.bound for found in prices))
 

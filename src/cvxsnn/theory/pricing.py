@@ -7,6 +7,7 @@ changes is added to the bound.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -72,6 +73,7 @@ def price(
     max_seconds: float = inf,
     n_found: int = 16,
     exempt: Dictionary | None = None,
+    pulse: Callable[[int, int], bool] | None = None,
 ) -> Price:
     """Maximise ``|Σ dual · spikes|`` over all neurons of a family, and over the outputs if there are several.
 
@@ -94,6 +96,8 @@ def price(
     exempt : Dictionary, optional
         A dictionary on the same sequences. Neurons that its read-out cannot tell from one of its atoms are not priced.
         This search is slower and has one output.
+    pulse : callable, optional
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; True stops the search.
 
     Returns
     -------
@@ -122,7 +126,7 @@ def price(
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
     whole, unit = round_dual(weights)
     trees = SpikeTrees.of(events, whole)
-    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough).run(trees)
+    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, pulse=pulse).run(trees)
     lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
     rounding = float(lost.max(initial=0.0))
     bound = found.bound * unit + rounding
