@@ -154,7 +154,7 @@ def search_boxes(
     problem: ConvexProblem,
     dual: npt.NDArray[np.int64],
     unit: float,
-    listed: dict[str, Any] | None = None,
+    proofs: list[dict[str, Any]] | None = None,
     *,
     tol: float = 0.0,
     is_thorough: bool = True,
@@ -163,7 +163,7 @@ def search_boxes(
 ) -> dict[str, Any]:
     """Return what proves a lower bound: the dual point, the bound on prices, and the boxes.
 
-    With ``listed``, the outermost search of a file about the same dual point, that search goes on. Neurons whose prices
+    With ``proofs``, the searches of a file about the same dual point, these go on. Neurons whose prices
     are too high are added as "violators".
     """
     readout = check_complete_readout(problem.dictionary.readout)
@@ -179,7 +179,7 @@ def search_boxes(
     trees = SpikeTrees.of(events, weights)
     deadline = time.monotonic() + max_seconds
     search = BoxSearch(enough, deadline=deadline, is_thorough=is_thorough, keeps_proof=True, pulse=pulse)
-    found = search.run(trees, None if listed is None else resume_proof(trees, listed, enough))
+    found = search.run(trees, resume_proof(trees, proofs, enough) if proofs else None)
     limit = ceil(Fraction(found.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)
     return {

@@ -1,7 +1,7 @@
 """Optima over *all* neurons of a family without enumerating them: solve, price, add, until nothing can be gained."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -98,9 +98,9 @@ class CompleteSolution:
 
 def solve_complete(
     inputs: Array,
-    targets: Array,
+    targets: Array | Mapping[str, Array],
     family: LIFFamily,
-    loss: str | Loss = "squared",
+    loss: str | Loss | Mapping[str, str | Loss] = "squared",
     l1_strength: float = 0.1,
     *,
     l2_strength: float = 0.0,

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,23 +15,28 @@ from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
-from ..data.sequences import as_inputs
+from ..data.sequences import TrainingSet, as_inputs
 from ..dictionary import Readout, build_dictionary
+from ..network.reconstruction import Proof
 from .certificate_file import load_certificate, network_of, save_certificate, search_boxes, statement, whole_dual
 from .column_generation import CompleteSolution, Round, solve_complete, witnesses_of
+from .complete_certificate import family_of
 from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily
 
 _PROOF_SHARE, _SEARCH_SHARE = 0.25, 0.7
 """Share of the relative gap that prices above the strength may make, and of the time for finding neurons."""
 
+_LAST_TOL = 1e-9
+"""Relative gap of the read-out of the network in the file, over its own neurons."""
+
 
 def prove_complete(
     path: str | os.PathLike[str],
     inputs: Array,
-    targets: Array,
+    targets: Array | Mapping[str, Array],
     family: LIFFamily,
-    loss: str | Loss = "squared",
+    loss: str | Loss | Mapping[str, str | Loss] = "squared",
     l1_strength: float = 0.1,
     *,
     readout: Readout = "last",
@@ -113,14 +119,14 @@ def prove_complete(
     file: dict[str, Any] = {}
     if Path(path).exists():
         file = load_certificate(path)
-        problem = problem_of(_neurons(file["generated"], events))
+        problem = problem_of(events.representable(_neurons(file["generated"], events)))
         _check_same(file, statement(events, problem, inputs), path)
         left_over = file.pop("pending", None) or (None if file["is_finished"] else dict(file))
         # Where better neurons are known, another dual point will prove more.
         if left_over and left_over["proofs"] and not left_over["violators"]:
             dual, unit = np.array(left_over["dual"], dtype=np.int64), 2.0 ** left_over["dual_exponent"]
-            listed = left_over["proofs"][-1]
-            _adopt(file, search_boxes(events, problem, dual, unit, listed, max_seconds=left(), **limits))
+            proofs = left_over["proofs"]
+            _adopt(file, search_boxes(events, problem, dual, unit, proofs, max_seconds=left(), **limits))
             save_certificate(path, file)
     if not file or (_relative_gap(file) > tol and not is_stopped()):
         start = events.representable(_neurons(file["generated"], events)) if file else None
@@ -136,12 +142,52 @@ def prove_complete(
         file |= fresh
         _adopt(file, evidence)
         save_certificate(path, file)
-    neurons = _neurons(file["neurons"], events)
-    solution = solve(problem_of(neurons if len(neurons) else _neurons(file["generated"], events)), _PROOF_SHARE * tol)
-    certificate = checked_certificate(
-        solution.problem, Certificate(min(file["primal"], solution.certificate.primal), file["lower_bound"], "complete")
+    # The network in the file is solved to the last digits.
+    neurons = _neurons(file["neurons"] or file["generated"][:1], events)
+    solution = solve(problem_of(neurons), _LAST_TOL)
+    certificate = Certificate(solution.certificate.primal, file["lower_bound"], "complete")
+    found = CompleteSolution(
+        replace(solution, certificate=certificate),
+        checked_certificate(solution.problem, certificate),
+        family,
+        (),
+        neurons,
     )
-    return CompleteSolution(solution, certificate, family, (), neurons)
+    save_certificate(path, file | network_of(found) | {"generated": file["generated"]})
+    return found
+
+
+def prove_proof(
+    path: str | os.PathLike[str],
+    proof: Proof,
+    data: TrainingSet,
+    *,
+    tol: float = 1e-3,
+    max_seconds: float = inf,
+    callback: Callable[[Round], None] | None = None,
+    pulse: Callable[[int, int], bool] | None = None,
+) -> CompleteSolution:
+    """Do what :func:`prove_complete` does, for the family, the data and the objective of a model."""
+    family = family_of(proof.witnesses, data.sequences.n_steps)
+    objective = proof.objective
+    is_plain = (
+        data.sample_weight is None and data.sequences.lengths is None and objective.timestep_weighting == "uniform"
+    )
+    if (
+        not is_plain
+        or objective.head_weights
+        or proof.l2_strength
+        or (proof.penalty.name != "l1" and proof.coef.shape[1] > 1)
+    ):
+        raise InvalidInputError(
+            "expected a model of one head with the L1 penalty, on sequences of equal length and weight, for a "
+            f"certificate in a file, got penalty {proof.penalty.name!r} and {proof.coef.shape[1]} outputs: fit with "
+            "penalty='l1' and without sample weights"
+        )
+    return prove_complete(
+        path, data.inputs, data.targets, family, objective.loss, proof.l1_strength, readout=objective.readout,
+        intercept=proof.has_intercept, tol=tol, max_seconds=max_seconds, callback=callback, pulse=pulse,
+    )  # fmt: skip
 
 
 def _neurons(rows: list[list[int]], events: LIFEvents) -> IntArray:

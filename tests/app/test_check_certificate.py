@@ -1,26 +1,18 @@
 import copy
-import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_models import assert_one_sentence
 
+from cvxsnn.app import check_certificate as CHECKER  # noqa: N812
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, solve_complete, write_certificate
 
-TOOL = Path(__file__).parents[1] / "tools" / "check_certificate.py"
-
-
-def load_checker():
-    spec = importlib.util.spec_from_file_location("check_certificate", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CHECKER = load_checker()
+TOOL = Path(CHECKER.__file__)
 CASES = {
     "one step": {"family": LIFFamily(0.5, bias=True), "shape": (15, 1, 2)},
     "two steps": {"family": LIFFamily(0.5, bias=True), "shape": (8, 2, 1), "readout": "mean"},
@@ -56,6 +48,21 @@ def test_a_certificate_is_checked_without_the_library(tmp_path, name):
     assert "cvxsnn" not in {
         line.split()[1].split(".")[0] for line in TOOL.read_text().splitlines() if "import " in line
     }
+
+
+def test_the_checker_runs_by_itself_and_tells_what_it_refuses(tmp_path):
+    file, _ = make(tmp_path, **CASES["one step"])
+
+    def run():
+        alone = [sys.executable, "-I", "-S", str(TOOL), str(tmp_path / "proof.json")]  # without any package
+        return subprocess.run(alone, capture_output=True, text=True, check=False)
+
+    assert run().returncode == 0
+    assert "boxes cover all neurons of the family" in run().stdout
+    better_bound(file)
+    (tmp_path / "proof.json").write_text(json.dumps(file))
+    assert run().returncode == 1
+    assert run().stdout.startswith("NOT PROVEN: the lower bound is smaller than stated")
 
 
 @pytest.fixture(scope="module")
