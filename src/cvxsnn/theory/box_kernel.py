@@ -211,6 +211,7 @@ def bound_boxes(
     centres: Any,
     halves: Any,
     depth: int,
+    is_group: bool,
 ) -> Any:
     """Return a bound on the sizes of all sums in each of some boxes."""
     n_outputs = len(offset)
@@ -242,17 +243,20 @@ def bound_boxes(
             if event >= 0:
                 highest += high
                 lowest += low
-        bounds[box] = _size(total + highest, total + lowest)
+        bounds[box] = _size(total + highest, total + lowest, is_group)
     return bounds
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _size(high: Any, low: Any) -> float:
-    """Return a bound on the largest entry of a sum between ``low`` and ``high``."""
-    largest = 0.0
+def _size(high: Any, low: Any, is_group: bool) -> float:
+    """Return a bound on the largest entry of a sum between ``low`` and ``high``, or on its Euclidean norm."""
+    largest, squares = 0.0, 0.0
     for k in range(len(high)):
-        largest = max(largest, float(max(high[k], -low[k])))
-    return largest
+        entry = float(max(high[k], -low[k]))
+        largest = max(largest, entry)
+        squares += entry * entry
+    # Each square, sum and root is rounded by less than 2^-53 of itself.
+    return np.sqrt(squares) * (1 + (len(high) + 4) * 2.0**-52) if is_group else largest
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -284,6 +288,7 @@ def explore(
     budget: int,
     n_levels: int,
     depth: int,
+    is_group: bool,
 ) -> Any:
     """Search some boxes, each for at most ``budget`` nodes.
 
@@ -315,6 +320,8 @@ def explore(
         Largest depth of the tree of boxes.
     depth : int
         Largest number of events of a sample, one after the other.
+    is_group : bool
+        Whether the size of a sum is its Euclidean norm, or its largest entry.
 
     Returns
     -------
@@ -411,7 +418,7 @@ def explore(
                 for k in range(n_outputs):
                     highest[k] += totals[level, k]
                     lowest[k] += totals[level, k]
-                sizes[level] = _size(highest, lowest)
+                sizes[level] = _size(highest, lowest, is_group)
                 # The value at the centre, and where few events are open at the most promising corner.
                 if sizes[level] > max(target, values[box]):
                     sign = 1 if highest[0] >= -lowest[0] else -1
@@ -423,7 +430,7 @@ def explore(
                                 point[d] += half[level, d] if sign * slope[d] >= 0 else -half[level, d]
                         for j in range(kept):
                             _follow(normals, edges, gains, opened[level, j], point, total)
-                        size = _size(total, total)
+                        size = _size(total, total, is_group)
                         if size > values[box]:
                             values[box] = size
                             points[box] = point

@@ -248,6 +248,8 @@ class BoxSearch:
         Whether to look into boxes that cannot be halved even if a neuron above ``enough`` is known.
     keeps_proof : bool
         Whether to keep how boxes were halved, so that others can check it.
+    is_group : bool
+        Whether the size of a sum over several outputs is its Euclidean norm, or its largest entry.
     pulse : callable, optional
         Called as ``pulse(n_boxes, n_open)`` again and again; True stops the search.
     """
@@ -257,6 +259,7 @@ class BoxSearch:
     deadline: float = inf
     is_thorough: bool = True
     keeps_proof: bool = False
+    is_group: bool = False
     pulse: Callable[[int, int], bool] | None = None
 
     def run(self, trees: SpikeTrees, resumed: Proof | None = None) -> Found:
@@ -292,7 +295,9 @@ class BoxSearch:
             is_early = not self.is_thorough and found.n_boxes < _EARLY
             target = self.enough if is_early else max(self.enough, found.value)
             again = [open_boxes]
-            for part, own in _explore_all(problem, trees.has_lift, batch, target, budget, n_levels, depth):
+            for part, own in _explore_all(
+                problem, trees.has_lift, batch, target, budget, n_levels, depth, self.is_group
+            ):
                 (
                     codes,
                     n_codes,
@@ -410,7 +415,10 @@ class BoxSearch:
             found.value = max(found.value, size)
 
     def _size(self, sums: npt.NDArray[np.int64]) -> float:
-        return float(sums.max())
+        """Return the size of a sum, rounded up, from the sizes of its entries."""
+        if self.is_group:
+            return float(np.linalg.norm(np.asarray(sums, dtype=np.float64))) * (1 + (len(sums) + 4) * 2.0**-52)
+        return float(np.max(sums))
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,6 +469,7 @@ def _explore_all(
     budget: int,
     n_levels: int,
     depth: int,
+    is_group: bool,
 ) -> list[tuple[Boxes, tuple[Any, ...]]]:
     """Search boxes, on all processors if they are many."""
 
@@ -475,6 +484,7 @@ def _explore_all(
             int(budget),
             int(n_levels),
             int(depth),
+            is_group,
         )
         return part, found
 

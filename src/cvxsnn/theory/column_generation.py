@@ -200,10 +200,10 @@ def solve_complete(
             penalty=penalty,
             intercept=intercept,
         )
-        if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2):
+        if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2) and l2_strength:
             raise InvalidInputError(
-                f"expected one output or penalty='l1' for an optimum over all neurons, got {problem.n_outputs} outputs "
-                f"with penalty {problem.penalty.name!r}"
+                f"expected one output, or penalty 'l1', 'group' or 'elastic-net' for an optimum over all neurons, got "
+                f"{problem.n_outputs} outputs with penalty {problem.penalty.name!r}"
             )
         solution = solve(problem, _MASTER_SHARE * tol)
         if best is None or solution.certificate.primal < best[0]:
@@ -307,7 +307,7 @@ class SolutionPrice:
     Parameters
     ----------
     prices : tuple of Price
-        One price per output.
+        One price per output, or one for all of them.
     bounds : tuple of float
         One number per output, as :func:`cvxsnn.convex.certify_with_bound` expects them.
     """
@@ -353,11 +353,15 @@ def price_dual(
     max_seconds: float = inf,
     pulse: Callable[[int, int], bool] | None = None,
 ) -> SolutionPrice:
-    """Price a dual point over all neurons, output by output."""
+    """Price a dual point over all neurons: output by output, or for a group all of them at once."""
     readout = problem.dictionary.readout
     spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
     limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
     limits["pulse"] = pulse
+    if exempt is None and isinstance(problem.penalty, GroupL2) and len(spread) > 1:
+        found = price(events, np.stack(spread, axis=2), is_group=True, is_thorough=is_thorough, **limits)
+        # A vector with this norm: certify_with_bound takes the norm of the bounds on single outputs.
+        return SolutionPrice((found,), (found.bound, *[0.0] * (len(spread) - 1)))
     prices = tuple(price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread)
     return SolutionPrice(prices, tuple(found.bound for found in prices))
 

@@ -73,9 +73,13 @@ def price(
     max_seconds: float = inf,
     n_found: int = 16,
     exempt: Dictionary | None = None,
+    is_group: bool = False,
     pulse: Callable[[int, int], bool] | None = None,
 ) -> Price:
     """Maximise ``|Σ dual · spikes|`` over all neurons of a family, and over the outputs if there are several.
+
+    On a box of neurons, each output's sum has a range. The norm of the vector of the largest sizes bounds the norm of
+    all sums, so that the same search serves the group penalty.
 
     Parameters
     ----------
@@ -96,6 +100,8 @@ def price(
     exempt : Dictionary, optional
         A dictionary on the same sequences. Neurons that its read-out cannot tell from one of its atoms are not priced.
         This search is slower and has one output.
+    is_group : bool
+        Whether the price of a neuron is the Euclidean norm of its prices for the outputs, or the largest of them.
     pulse : callable, optional
         Called as ``pulse(n_boxes, n_open)`` while boxes are searched; True stops the search.
 
@@ -126,9 +132,9 @@ def price(
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
     whole, unit = round_dual(weights)
     trees = SpikeTrees.of(events, whole)
-    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, pulse=pulse).run(trees)
+    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse).run(trees)
     lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
-    rounding = float(lost.max(initial=0.0))
+    rounding = float(np.linalg.norm(lost) if is_group else lost.max(initial=0.0)) * (1 + 2.0**-40)
     bound = found.bound * unit + rounding
     if not found.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, None))

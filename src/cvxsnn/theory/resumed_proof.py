@@ -61,7 +61,7 @@ def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float,
         proof.codes[key] = bytes(code)
     centres, halves = (np.array([end[k] for end in ends], dtype=np.int64) for k in (2, 3))
     problem = (frame.normals, frame.slack, trees.edges, trees.gains, trees.roots, trees.offset, int(trees.has_lift))
-    bounds = bound_boxes(*problem, centres, halves, trees.depth)
+    bounds = bound_boxes(*problem, centres, halves, trees.depth, False)
     known: dict[bytes, tuple[float, Proof | None]] = {}
     for end, (factor, inner) in closer.items():
         wide = np.where(halves[end] <= 1, factor * halves[end], halves[end])
