@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 Vector = list[int]
-Decay = tuple[int, int]
+Decay = tuple[int, int, int]  # the decay is the first number divided by the second; the third is 1 if spikes reset
 Tree = (
     Any  # nested tuples: a normal, what silence adds, the tree that follows, what a spike adds, the tree that follows
 )
@@ -47,7 +47,7 @@ def exact(text: str) -> Fraction:
 
 def leaky_sums(inputs: Any, decay: Decay, bias: bool) -> list[list[Vector]]:
     """Return leaky sums of each sequence, of ones too if there is a bias; step t is scaled by q^(t-1)."""
-    p, q = decay
+    p, q, _ = decay
     sums = []
     for sequence in inputs:
         own, total = [], None
@@ -61,12 +61,12 @@ def leaky_sums(inputs: Any, decay: Decay, bias: bool) -> list[list[Vector]]:
 
 def spikes(sums: list[Vector], decay: Decay, neuron: Vector) -> Vector:
     """Return the spikes of one neuron on one sequence."""
-    p, q = decay
+    p, q, reset = decay
     count = 0
     fired: Vector = []
     for t, total in enumerate(sums):
         if t:
-            count = p * count + q**t * fired[-1]
+            count = p * count + reset * q**t * fired[-1]
         fired.append(int(sum(map(mul, total, neuron[:-1])) - count * neuron[-1] >= 0))
     return fired
 
@@ -75,9 +75,11 @@ def grow(sums: list[Vector], decay: Decay, weights: list[Vector], step: int = 0,
     """Return the tree of events of one sequence: (normal, what silence adds, then, what a spike adds, then)."""
     if not any(any(row) for row in weights[step:]):
         return None
-    p, q = decay
+    p, q, reset = decay
     following = [
-        grow(sums, decay, weights, step + 1, p * count + (q ** (step + 1)) * fired) if step + 1 < len(sums) else None
+        grow(sums, decay, weights, step + 1, p * count + reset * q ** (step + 1) * fired)
+        if step + 1 < len(sums)
+        else None
         for fired in (0, 1)
     ]
     nothing = [0] * len(weights[step])
@@ -358,7 +360,8 @@ def check(file: Any) -> tuple[Decimal, Decimal, int]:
     """Check a certificate; return the objective, the lower bound and the number of boxes."""
     expect(file["format"] == "cvxsnn complete certificate 1", "another format")
     expect(file["loss"] in ("squared", "logistic") and file["penalty"] == "l1", "another loss or penalty")
-    decay, bias, wall = tuple(file["decay"]), file["bias"], not file["negative_threshold"]
+    decay: Decay = (*file["decay"], int(file.get("resets", True)))
+    bias, wall = file["bias"], not file["negative_threshold"]
     expect(0 <= decay[0] <= decay[1], "a decay is between 0 and 1")
     sums = leaky_sums(file["inputs"], decay, bias)
     targets = [[exact(x) for x in row] for row in file["targets"]]

@@ -13,6 +13,7 @@ from .enumeration import (
     enumerate_lif,
     enumerate_recurrent,
 )
+from .family_union import FamilyUnion
 from .lif_family import LIFFamily
 from .pricing import Price, price
 from .proving import prove_complete
@@ -20,6 +21,7 @@ from .proving import prove_complete
 __all__ = [
     "CompleteCertificate",
     "CompleteSolution",
+    "FamilyUnion",
     "LIFFamily",
     "Patterns",
     "Price",

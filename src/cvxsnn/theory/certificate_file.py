@@ -27,7 +27,7 @@ from ..neurons.exact import snap_inputs
 from .box_search import BoxSearch, Proof
 from .column_generation import CompleteSolution
 from .integers import as_integers
-from .lif_family import LIFEvents, check_complete_readout
+from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import round_dual
 from .resumed_proof import resume_proof
 from .spike_trees import SpikeTrees
@@ -84,6 +84,8 @@ def write_certificate(
     'complete'
     """
     solution, problem = result.solution, result.solution.problem
+    if not isinstance(result.family, LIFFamily):
+        raise InvalidInputError(f"expected one family for a certificate in a file, got a union: {result.family}")
     events = result.family.on(inputs)
     dual, unit = whole_dual(problem, solution.dual_point)
     evidence = search_boxes(events, problem, dual, unit, tol=tol, max_seconds=max_seconds, pulse=pulse)
@@ -125,6 +127,7 @@ def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[
         "decay": [ratio.numerator, ratio.denominator],
         "bias": family.bias,
         "negative_threshold": family.negative_threshold,
+        "resets": family.resets,
         "readout": problem.dictionary.readout,
         "loss": head.loss.name,
         "penalty": "l1",

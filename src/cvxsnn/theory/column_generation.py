@@ -21,6 +21,7 @@ from ..core.seeds import child_generator
 from ..data.sequences import as_inputs
 from ..dictionary import Dictionary, Readout, build_dictionary
 from ..witnesses import Provenance, WitnessSet
+from .family_union import FamilyUnion, UnionEvents
 from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
@@ -67,7 +68,7 @@ class CompleteSolution:
         The solution over the generated neurons; its own certificate is about those.
     certificate : Certificate
         The certificate over all neurons, with scope "complete".
-    family : LIFFamily
+    family : LIFFamily or FamilyUnion
         The neurons that it covers.
     rounds : tuple of Round
         The rounds of column generation.
@@ -87,7 +88,7 @@ class CompleteSolution:
 
     solution: Solution
     certificate: Certificate
-    family: LIFFamily
+    family: LIFFamily | FamilyUnion
     rounds: tuple[Round, ...]
     parameters: IntArray
 
@@ -99,7 +100,7 @@ class CompleteSolution:
 def solve_complete(
     inputs: Array,
     targets: Array | Mapping[str, Array],
-    family: LIFFamily,
+    family: LIFFamily | FamilyUnion,
     loss: str | Loss | Mapping[str, str | Loss] = "squared",
     l1_strength: float = 0.1,
     *,
@@ -130,7 +131,7 @@ def solve_complete(
         The sequences.
     targets : array of shape (n_rows,) or (n_rows, n_outputs)
         The targets, as for :class:`cvxsnn.ConvexProblem`.
-    family : LIFFamily
+    family : LIFFamily or FamilyUnion
         The neurons to optimise over.
     loss : str or Loss
         The loss, as for :class:`cvxsnn.ConvexProblem`.
@@ -237,7 +238,7 @@ def solve_complete(
 
 
 def price_solution(
-    events: LIFEvents,
+    events: LIFEvents | UnionEvents,
     solution: Solution,
     *,
     tol: float = 1e-6,
@@ -253,7 +254,7 @@ def price_solution(
 
     Parameters
     ----------
-    events : LIFEvents
+    events : LIFEvents or UnionEvents
         The family on the sequences of the solution, from :meth:`LIFFamily.on`.
     solution : Solution
         The solution.
@@ -342,7 +343,7 @@ class SolutionPrice:
 
 
 def price_dual(
-    events: LIFEvents,
+    events: LIFEvents | UnionEvents,
     problem: ConvexProblem,
     dual_point: Tensor,
     enough: float,
@@ -366,7 +367,7 @@ def price_dual(
     return SolutionPrice(prices, tuple(found.bound for found in prices))
 
 
-def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:
+def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents | UnionEvents) -> npt.NDArray[np.float64]:
     """Return the dual point as weights of single spikes, of shape (n_samples, n_steps)."""
     values, readout = dual.detach().cpu().numpy(), check_complete_readout(readout)
     if readout == "all":
@@ -379,14 +380,16 @@ def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.
     return weights
 
 
-def witnesses_of(events: LIFEvents, parameters: IntArray) -> WitnessSet:
+def witnesses_of(events: LIFEvents | UnionEvents, parameters: IntArray) -> WitnessSet:
     """Return neurons with these parameters as witnesses."""
     return WitnessSet(
         (events.layer(parameters),), Provenance("pretrained", {"method": "pricing", "family": events.family.record()})
     )
 
 
-def _random_neurons(events: LIFEvents, n_neurons: int, seed: int) -> IntArray:
+def _random_neurons(events: LIFEvents | UnionEvents, n_neurons: int, seed: int) -> IntArray:
+    if isinstance(events, UnionEvents):
+        return events.random(lambda own: _random_neurons(own, n_neurons, seed))
     generator = child_generator(seed, "column generation", "start")
     scale = 2.0**12 / np.array([1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights))
     drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from ..dictionary import Dictionary
 from ..dictionary.packed import parse_readout
 from .box_search import BoxSearch
 from .cone_search import search_cones
+from .family_union import UnionEvents
 from .integers import IntArray
 from .lif_family import LIFEvents, check_complete_readout
 from .spike_trees import SpikeTrees
@@ -64,7 +66,7 @@ class Price:
 
 
 def price(
-    events: LIFEvents,
+    events: LIFEvents | UnionEvents,
     dual: npt.NDArray[np.float64],
     *,
     enough: float = 0.0,
@@ -83,7 +85,7 @@ def price(
 
     Parameters
     ----------
-    events : LIFEvents
+    events : LIFEvents or UnionEvents
         The family on the sequences, from :meth:`LIFFamily.on`.
     dual : array of shape (n_samples, n_steps) or (n_samples, n_steps, n_outputs)
         The dual point, as weights of single spikes.
@@ -120,6 +122,10 @@ def price(
     >>> cost.value <= cost.bound, cost.is_finished
     (True, True)
     """
+    if isinstance(events, UnionEvents):
+        limits: dict[str, Any] = {"max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": n_found}
+        choices: dict[str, Any] = {"is_thorough": is_thorough, "is_group": is_group, "exempt": exempt, "pulse": pulse}
+        return _join(events, [price(own, dual, enough=enough, **limits, **choices) for own in events.members])
     weights = np.asarray(dual, dtype=np.float64)
     weights = weights[:, :, None] if weights.ndim == 2 else weights
     deadline = time.monotonic() + max_seconds
@@ -140,6 +146,17 @@ def price(
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, None))
     parameters = _distinct(events, [own for _, own in found.parameters], n_found)
     return Price(found.value * unit, bound, parameters, found.n_boxes, found.is_finished)
+
+
+def _join(events: UnionEvents, found: list[Price]) -> Price:
+    """Return the price of a union: the largest of its members."""
+    return Price(
+        max(own.value for own in found),
+        max(own.bound for own in found),
+        events.join([own.parameters for own in found]),
+        sum(own.n_boxes for own in found),
+        all(own.is_finished for own in found),
+    )
 
 
 def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], float]:

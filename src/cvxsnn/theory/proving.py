@@ -169,6 +169,11 @@ def prove_proof(
 ) -> CompleteSolution:
     """Do what :func:`prove_complete` does, for the family, the data and the objective of a model."""
     family = family_of(proof.witnesses, data.sequences.n_steps)
+    if not isinstance(family, LIFFamily) or len(proof.witnesses.layers) > 1:
+        raise InvalidInputError(
+            f"expected one layer of neurons with one decay for a certificate in a file, got {proof.witnesses}: fit "
+            "with hidden=(n,) and decay=0.5"
+        )
     objective = proof.objective
     is_plain = (
         data.sample_weight is None and data.sequences.lengths is None and objective.timestep_weighting == "uniform"

@@ -206,7 +206,7 @@ def certify(
             return
         whole = estimator.certify_complete(X, given.y, given.weight, max_seconds=seconds)
         say(f"over all:   {whole.certificate}")
-        say(f"proven: no read-out of any {whole.family}, however many, has an objective lower by more than that")
+        say(f"proven: no read-out of any {whole.neurons}, however many, has an objective lower by more than that")
         if not whole.is_finished:
             say("the search was stopped by its limit: more --seconds may prove more", "yellow")
         say("not proven: anything about other decays or delays, deeper networks, or new data")
