@@ -42,6 +42,11 @@ def exact(text: str) -> Fraction:
     return Fraction(float.fromhex(text))
 
 
+def is_whole(value: Any) -> bool:
+    """Return whether a number, or every number of a list, is an integer."""
+    return all(map(is_whole, value)) if isinstance(value, list) else isinstance(value, int)
+
+
 # ---- neurons ------------------------------------------------------------------------------------------------------
 
 
@@ -360,9 +365,13 @@ def check(file: Any) -> tuple[Decimal, Decimal, int]:
     """Check a certificate; return the objective, the lower bound and the number of boxes."""
     expect(file["format"] == "cvxsnn complete certificate 1", "another format")
     expect(file["loss"] in ("squared", "logistic") and file["penalty"] == "l1", "another loss or penalty")
+    names = ("decay", "inputs", "neurons", "dual", "dual_exponent", "price_bound")
+    expect(all(is_whole(file[name]) for name in names), "a number is not whole")
+    inner = ("columns", "basis", "levels", "closer")
+    expect(all(is_whole(own[name]) for own in file["proofs"] for name in inner), "a number is not whole")
     decay: Decay = (*file["decay"], int(file.get("resets", True)))
     bias, wall = file["bias"], not file["negative_threshold"]
-    expect(0 <= decay[0] <= decay[1], "a decay is between 0 and 1")
+    expect(0 <= decay[0] <= decay[1] > 0, "a decay is between 0 and 1")
     sums = leaky_sums(file["inputs"], decay, bias)
     targets = [[exact(x) for x in row] for row in file["targets"]]
     expect(file["loss"] == "squared" or all(abs(y) == 1 for row in targets for y in row), "labels are -1 and 1")
@@ -378,12 +387,15 @@ def check(file: Any) -> tuple[Decimal, Decimal, int]:
             weights.append([[0] * n_outputs] * (n_steps - 1) + [dual[number]])
         else:
             weights.append([dual[number]] * n_steps)
+    alone = sums
+    if not decay[2]:  # without resets, steps do not depend on each other
+        alone, weights = [[step] for own in sums for step in own], [[row] for own in weights for row in own]
     # A mean is a sum over the steps divided by their number: here the limit is multiplied instead.
     scale = n_steps if file["readout"] == "mean" else 1
     merged: dict[str, tuple[list[Vector], list[Vector]]] = {}
-    for own, row in zip(sums, weights, strict=True):
+    for own, row in zip(alone, weights, strict=True):
         key = json.dumps(own)
-        known = merged.get(key, (own, [[0] * n_outputs] * n_steps))
+        known = merged.get(key, (own, [[0] * n_outputs] * len(own)))
         merged[key] = (own, [add(a, b) for a, b in zip(known[1], row, strict=True)])
     trees = [grow(own, decay, row) for own, row in merged.values()]
     width = len(sums[0][0])

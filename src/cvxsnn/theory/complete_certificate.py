@@ -174,7 +174,8 @@ def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily | 
         "bias": bool(layer.bias.any()), "taps": Taps.of(layer, n_steps) if layer.has_delays else None
     }  # fmt: skip
     if isinstance(layer, ThresholdLayer):
-        if layer.recurrent_weight is not None or bool(layer.initial_spikes.any()):
+        recurrent = layer.recurrent_weight
+        if bool(layer.initial_spikes.any()) or (recurrent is not None and bool(recurrent.any())):
             raise InvalidInputError(
                 "expected threshold neurons without recurrence, to price all of them, got some with it"
             )
