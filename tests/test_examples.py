@@ -23,6 +23,7 @@ QUICK = {
     "forecasting.py": ["--quick", "--output", "forecasting.png"],
     "global_optimum.py": ["--quick", "--output", "."],
     "messy_table.py": ["--quick", "--output", "."],
+    "model_page.py": ["--quick", "--output", "digits.html"],
     "neurobench_row.py": ["--quick"],
     "plots.py": ["--quick", "--output", "."],
     "spoken_digits.py": ["--quick", "--output", "."],
@@ -60,6 +61,12 @@ def test_global_optima_are_proven_saved_and_checked(tmp_path):
     assert printed.count("the model file has this objective") == 2
     files = {f"{name}{end}" for name in ("iris", "breast_cancer") for end in ("-proof.json", ".safetensors")}
     assert files <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_page_about_a_model_is_written(tmp_path):
+    printed = run_example("model_page.py", tmp_path, *QUICK["model_page.py"])
+    assert float(re.search(r"accuracy (\S+) on 300", printed)[1]) > 0.8
+    assert "Digits: a look inside" in (tmp_path / "digits.html").read_text()
 
 
 def test_every_plot_is_drawn_and_shown_in_its_page(tmp_path):
