@@ -62,6 +62,7 @@ PAGES = {
     "docs/elastic-net.md": 2,
     "docs/exchange.md": 2,
     "docs/explore.md": 1,
+    "docs/global-optimum.md": 2,
     "docs/plots.md": 8,
     "docs/scaling.md": 2,
     "docs/readouts.md": 2,

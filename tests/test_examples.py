@@ -21,6 +21,7 @@ QUICK = {
     "delays.py": ["--quick", "--output", "delays.png"],
     "enumeration_time.py": ["--patterns", "300", "--output", "enumeration-time.png"],
     "forecasting.py": ["--quick", "--output", "forecasting.png"],
+    "global_optimum.py": ["--quick", "--output", "."],
     "messy_table.py": ["--quick", "--output", "."],
     "model_page.py": ["--quick", "--output", "digits.html"],
     "neurobench_row.py": ["--quick"],
@@ -49,6 +50,17 @@ def test_a_messy_table_becomes_a_model_that_predicts(tmp_path):
     assert float(re.search(r"other motors: (\S+)", printed)[1]) > 0.7
     assert "Proven: no other weights for these 200 hidden neurons" in printed
     assert {"motors.csv", "motors.safetensors", "messy_table.png"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_global_optima_are_proven_saved_and_checked(tmp_path):
+    printed = run_example("global_optimum.py", tmp_path, *QUICK["global_optimum.py"])
+    assert printed.count("boxes cover all neurons of the family") == 2
+    gaps = [float(gap) for gap in re.findall(r"relative gap: +(\S+)", printed)]
+    assert len(gaps) == 2
+    assert max(gaps) <= 1e-3
+    assert printed.count("the model file has this objective") == 2
+    files = {f"{name}{end}" for name in ("iris", "breast_cancer") for end in ("-proof.json", ".safetensors")}
+    assert files <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_page_about_a_model_is_written(tmp_path):

@@ -58,11 +58,12 @@ def _draw(
         # Panels that share a picture have curves of the same names, so each is explained once.
         named = {label: line for axes in grid for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
         if named:
+            has_reference = any(cell.paper is not None for cell in summary.cells)  # whose names are longer
             figure.legend(
                 named.values(),
                 named.keys(),
                 loc="outside lower center",
-                ncols=3 * n_columns,
+                ncols=(2 if has_reference else 3) * n_columns,
                 fontsize="small",
                 frameon=False,
             )
