@@ -135,7 +135,7 @@ def test_an_interrupted_search_proves_less_and_nothing_wrong():
 @pytest.mark.parametrize(
     ("parameters", "complaint"),
     [
-        ({"hidden": (4, 4)}, "one hidden layer of LIF neurons"),
+        ({"hidden": (4, 4)}, "one hidden layer of LIF neurons to price all of them, got LIFLayer, LIFLayer"),
         ({"neuron": "threshold", "decay": None, "bias": None}, "one hidden layer of LIF neurons"),
         ({"decay": Uniform(0.4, 0.6)}, "one decay for all neurons"),
         ({"decay": 0.3}, "a multiple of 1/256"),
@@ -166,7 +166,7 @@ def test_the_family_has_what_the_neurons_have():
         return family_of(WitnessSet((layer,), Provenance("pretrained")))
 
     weight = torch.ones(2, 1, 3)
-    assert family(LIFLayer(weight, decay=0.25)) == LIFFamily(0.25)
+    assert family(LIFLayer(weight, decay=0.25)) == family(LIFLayer(weight[:1, :, :1], decay=0.25)) == LIFFamily(0.25)
     assert family(LIFLayer(weight, decay=1.0, bias=torch.tensor([0.0, 1.0, 0.0]))) == LIFFamily(1.0, bias=True)
     negative = torch.tensor([1.0, -1.0, 1.0])
     assert family(LIFLayer(weight, decay=0.0, threshold=negative)) == LIFFamily(0.0, negative_threshold=True)
@@ -175,6 +175,15 @@ def test_the_family_has_what_the_neurons_have():
             family(LIFLayer(weight, decay=0.5, **odd))
     with pytest.raises(InvalidInputError, match=r"one hidden layer of LIF neurons .* got ThresholdLayer"):
         family(ThresholdLayer(weight))
+
+
+def test_taps_that_read_nothing_are_not_part_of_the_family():
+    layer = LIFLayer(torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0)), decay=0.5, threshold=1.0)
+    witnesses = WitnessSet((Taps([0, 0, 0], [0, 2, 3], 1).attach(layer),), Provenance("pretrained"))
+    assert family_of(witnesses).taps == Taps([0, 0, 0], [0, 2, 3], 1)
+    assert family_of(witnesses, 3).taps == Taps([0, 0], [0, 2], 1)
+    _, proof, data = fitted(witnesses=witnesses, decay=None, bias=None, hidden=None)
+    assert certify_complete(proof, data).family.taps == Taps([0, 0], [0, 2], 1)
 
 
 def test_an_unknown_neuron_model_is_not_priced_as_lif():
