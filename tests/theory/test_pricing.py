@@ -257,16 +257,3 @@ def test_cones_of_long_integers_are_cut_exactly(decay):
         value, bound, *_ = search_cones(family.on(inputs), dual, 0.0, 10**4, math.inf, 1, None)
         largest = np.abs((spikes * dual).sum((1, 2))).max()
         assert (value, bound) == pytest.approx((largest, largest), rel=0, abs=PRICED)
-
-
-def test_atoms_that_differ_in_one_of_many_steps_are_told_apart():
-    rng = np.random.default_rng(0)
-    inputs, family = rng.integers(-3, 4, (1, 60, 1)).astype(float), LIFFamily(1.0)
-    whole = complete_dictionary(inputs, family, readout="all")
-    dual = torch.from_numpy(rng.normal(size=60))
-    prices = whole.rmatvec(dual[:, None])[:, 0].abs()
-    for left_out in range(4):
-        others = torch.arange(whole.n_atoms) != left_out
-        few = build_dictionary(single_out(whole.witnesses, whole.column_of_atom[others]), inputs, "all")
-        found = price(family.on(inputs), spread_over_steps(dual, "all", family.on(inputs)), exempt=few)
-        assert found.value == pytest.approx(float(prices[left_out]), rel=0, abs=PRICED)
