@@ -23,7 +23,7 @@ from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
 from ..data.sequences import DataFingerprint, Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..network.energy import count_operations
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
