@@ -165,7 +165,7 @@ def refusals(network, witnesses):
         ("to_spikingjelly", "got HardResetLayer as layer 1: SpikingJelly cannot represent them"),
         ("to_norse", "got HardResetLayer as layer 1: Norse cannot represent them"),
         ("to_nir", "got HardResetLayer as layer 1: NIR cannot represent them"),
-        ("price", "one hidden layer of LIF neurons to price all of them, got HardResetLayer"),
+        ("price", "a last layer of LIF or threshold neurons to price all of them, got HardResetLayer"),
         ("train", r"surrogate gradients \(lif, threshold.*\), got toy-lif neurons, which have none"),
         ("tune", "LIF neurons for a reservoir, got toy-lif neurons"),
     ],
@@ -207,8 +207,17 @@ def test_layers_are_looked_up_by_their_exact_type():
 
 def test_models_tell_what_they_can_do():
     lif, threshold = NEURON_MODELS.find("lif"), NEURON_MODELS.find("threshold")
-    assert all((lif.can_be_priced, lif.has_kernel, lif.keeps_membrane, lif.libraries, threshold.is_recurrent))
-    assert not any((threshold.can_be_priced, threshold.has_kernel, threshold.keeps_membrane, threshold.libraries))
+    assert all(
+        (
+            lif.can_be_priced,
+            threshold.can_be_priced,
+            lif.has_kernel,
+            lif.keeps_membrane,
+            lif.libraries,
+            threshold.is_recurrent,
+        )
+    )
+    assert not any((threshold.has_kernel, threshold.keeps_membrane, threshold.libraries))
     assert not lif.is_recurrent
     assert lif.all_scaled == {"weight", "bias", "threshold", "initial_membrane"}
     assert threshold.all_scaled == {"weight", "bias", "recurrent_weight"}

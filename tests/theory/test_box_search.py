@@ -55,6 +55,19 @@ def test_the_price_of_several_outputs_is_the_largest_of_them(seed):
     assert expected * (1 - 1e-12) <= found.bound <= expected * (1 + 1e-9)
 
 
+@settings(max_examples=20, deadline=None)
+@given(SEEDS)
+def test_the_price_of_a_group_is_the_largest_norm(seed):
+    rng, family = np.random.default_rng(seed), LIFFamily(0.5, bias=True)
+    inputs, dual = rng.integers(-3, 4, (5, 2, 1)).astype(float), rng.normal(size=(5, 2, 3))
+    expected = np.linalg.norm(np.einsum("pnt,ntk->pk", enumerate_lif(family, inputs).spikes, dual), axis=1).max()
+    found = price(family.on(inputs), dual, is_group=True)
+    assert found.value == pytest.approx(expected, rel=1e-9)
+    assert expected * (1 - 1e-12) <= found.bound <= expected * (1 + 1e-9)
+    hasty = price(family.on(inputs), dual, is_group=True, max_boxes=3)
+    assert expected * (1 - 1e-12) <= hasty.bound
+
+
 def test_a_hasty_search_finds_neurons_above_what_is_enough_and_a_valid_bound():
     rng = np.random.default_rng(0)
     inputs, dual = rng.normal(size=(60, 1, 3)), rng.normal(size=(60, 1))

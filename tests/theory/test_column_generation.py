@@ -145,9 +145,29 @@ def test_several_outputs_and_intercepts_are_optimal_over_the_complete_dictionary
     assert found.solution.problem.intercept
 
 
-def test_a_group_of_several_outputs_is_refused():
-    with pytest.raises(InvalidInputError, match="one output or penalty='l1'") as caught:
-        solve_complete(np.ones((3, 2, 1)), np.eye(3)[:, :2], LIFFamily(0.5), penalty="group")
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+@pytest.mark.parametrize("readout", ["last", "mean"])
+def test_a_group_of_several_outputs_is_optimal_over_the_complete_dictionary(loss, readout):
+    rng = np.random.default_rng(3)
+    inputs, family = draw_sequences(rng, 7, 2, 1), LIFFamily(0.5, bias=True)
+    targets = {"squared": rng.normal(size=(7, 3)), "logistic": rng.random((7, 3)) < 0.5, "softmax": np.arange(7) % 3}[
+        loss
+    ]
+    options = {"penalty": "group", "intercept": True}
+    found = solve_complete(inputs, targets, family, loss, 0.05, readout=readout, tol=TOL, n_start=2, **options)
+    complete = optimum(inputs, targets, family, loss, 0.05, readout, **options).certificate
+    assert found.certificate.relative_gap <= TOL
+    for bounds in (found.certificate, *found.rounds):
+        assert_bounds(bounds, complete)
+    separate = solve_complete(inputs, targets, family, loss, 0.05, readout=readout, tol=TOL, intercept=True)
+    assert abs(separate.certificate.primal - found.certificate.primal) > UNMISTAKABLE  # another objective
+
+
+def test_a_group_of_several_outputs_with_a_quadratic_is_refused():
+    with pytest.raises(InvalidInputError, match="penalty 'l1', 'group' or 'elastic-net'") as caught:
+        solve_complete(
+            np.ones((3, 2, 1)), np.eye(3)[:, :2], LIFFamily(0.5), penalty="group-elastic-net", l2_strength=0.1
+        )
     assert_one_sentence(caught.value)
 
 

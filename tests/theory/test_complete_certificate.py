@@ -16,6 +16,7 @@ from cvxsnn import (
     build_dictionary,
     certify,
     gaussian_witnesses,
+    roll_out,
     save,
     solve,
 )
@@ -23,9 +24,10 @@ from cvxsnn.app import cli
 from cvxsnn.convex import Objective, certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import TrainingSet
+from cvxsnn.dictionary.dense import DenseDictionary
 from cvxsnn.network import Proof
 from cvxsnn.neurons import NEURON_MODELS, NeuronModel, Taps, register_neuron
-from cvxsnn.theory import LIFFamily, certify_complete, complete_dictionary
+from cvxsnn.theory import FamilyUnion, LIFFamily, certify_complete, complete_dictionary
 from cvxsnn.theory.complete_certificate import family_of
 from cvxsnn.witnesses import Provenance, Uniform, single_out
 
@@ -123,6 +125,31 @@ def test_an_estimator_s_complete_certificate_is_its_proof_s():
     assert found.is_finished
 
 
+@pytest.mark.parametrize("n_subnetworks", [1, 2])
+def test_a_last_layer_is_certified_over_all_neurons_on_the_spikes_below(n_subnetworks):
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.normal(size=(9, 3, 2)), rng.normal(size=9)
+    data, objective = TrainingSet(inputs, {"y": targets}), Objective("squared", "mean")
+    witnesses = gaussian_witnesses(2, (2, 3), n_subnetworks, decay=0.5, seed=4)
+    dictionary = build_dictionary(witnesses, inputs, "mean")
+    options = {"l1_strength": 0.01}
+    solution = solve(ConvexProblem.of(objective, dictionary, data, **options), 1e-9)
+    found = certify_complete(Proof.of(solution, objective), data)
+    assert "on top of the model's own layers of 2 neurons" in str(found)
+    spikes = roll_out(witnesses.layers[:1], inputs, "all").double()
+    columns = [
+        complete_dictionary(spikes[:, :, 2 * k : 2 * k + 2], found.family, readout="mean").columns()
+        for k in range(n_subnetworks)
+    ]
+    everything = torch.cat([dictionary.columns(), *columns], dim=1).double()
+    best = solve(ConvexProblem(DenseDictionary(everything), targets, "squared", 0.01), 1e-9).certificate
+    assert found.is_finished
+    assert found.certificate.dual <= best.primal * (1 + CERTIFIED_AGAIN)
+    largest = float((everything.T @ solution.dual_point).abs().max())
+    assert largest > 0.01 * (1 + UNMISTAKABLE)  # other neurons do help
+    assert max(price.bound for price in found.prices) == pytest.approx(largest, abs=PRICED)
+
+
 def test_an_interrupted_search_proves_less_and_nothing_wrong():
     _, proof, data = fitted()
     finished = certify_complete(proof, data)
@@ -135,9 +162,9 @@ def test_an_interrupted_search_proves_less_and_nothing_wrong():
 @pytest.mark.parametrize(
     ("parameters", "complaint"),
     [
-        ({"hidden": (4, 4)}, "one hidden layer of LIF neurons to price all of them, got LIFLayer, LIFLayer"),
-        ({"neuron": "threshold", "decay": None, "bias": None}, "one hidden layer of LIF neurons"),
-        ({"decay": Uniform(0.4, 0.6)}, "one decay for all neurons"),
+        ({"neuron": "threshold", "decay": None, "bias": None}, "threshold neurons without recurrence"),
+        ({"decay": Uniform(0.4, 0.6)}, "a multiple of 1/256"),
+        ({"decay": Uniform(0.4, 0.6), "hidden": (20,)}, "at most 16 decays"),
         ({"decay": 0.3}, "a multiple of 1/256"),
     ],
 )
@@ -173,8 +200,9 @@ def test_the_family_has_what_the_neurons_have():
     for odd in ({"initial_membrane": -1.0}, {"initial_spikes": 1.0}, {"tie": "gt"}):
         with pytest.raises(InvalidInputError, match="start at rest and fire at ties"):
             family(LIFLayer(weight, decay=0.5, **odd))
-    with pytest.raises(InvalidInputError, match=r"one hidden layer of LIF neurons .* got ThresholdLayer"):
-        family(ThresholdLayer(weight))
+    assert family(ThresholdLayer(weight, bias=1.0)) == LIFFamily(0.0, bias=True, resets=False)
+    several = LIFLayer(weight, decay=torch.tensor([0.5, 0.25, 0.5]))
+    assert family(several) == FamilyUnion((LIFFamily(0.25), LIFFamily(0.5)))
 
 
 def test_taps_that_read_nothing_are_not_part_of_the_family():
@@ -192,7 +220,9 @@ def test_an_unknown_neuron_model_is_not_priced_as_lif():
 
     register_neuron(NeuronModel("resonator", Resonator, sampled=("decay", "threshold")))
     try:
-        with pytest.raises(InvalidInputError, match=r"one hidden layer of LIF neurons .* got Resonator") as caught:
+        with pytest.raises(
+            InvalidInputError, match=r"a last layer of LIF or threshold neurons .* got Resonator"
+        ) as caught:
             family_of(WitnessSet((Resonator(torch.ones(1, 1, 3), decay=0.5),), Provenance("pretrained")))
     finally:
         NEURON_MODELS.unregister("resonator")
@@ -268,4 +298,4 @@ def test_the_command_says_when_its_time_was_up_and_refuses_what_cannot_be_priced
     assert run("fit", "data.npz", "-o", "spread", *options, "--neuron", "threshold").exit_code == 0
     outcome = run("certify", "spread", "data.npz", "--complete")
     assert outcome.exit_code == 1
-    assert "expected one hidden layer of LIF neurons" in outcome.stderr
+    assert "expected threshold neurons without recurrence" in outcome.stderr

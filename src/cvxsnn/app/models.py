@@ -36,6 +36,13 @@ def split_pipeline(model: Any) -> tuple[list[Any], Any]:
     return transformers, last
 
 
+def replace_last(model: Any, last: Any) -> Any:
+    """Return a pipeline with another last step; a model that is no pipeline is replaced as a whole."""
+    if not isinstance(model, Pipeline):
+        return last
+    return Pipeline([*model.steps[:-1], (model.steps[-1][0], last)])
+
+
 def input_scale(model: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
     """Return what an estimator subtracts from its inputs and divides them by; None for a bare network."""
     return None if isinstance(model, SpikingNetwork) else model.input_scale_

@@ -159,6 +159,13 @@ for _model in (
         can_be_priced=True,
         libraries=frozenset({"snntorch", "spikingjelly", "norse", "nir"}),
     ),
-    NeuronModel("threshold", ThresholdLayer, TrainableThreshold, keeps_membrane=False, is_recurrent=True),
+    NeuronModel(
+        "threshold",
+        ThresholdLayer,
+        TrainableThreshold,
+        keeps_membrane=False,
+        is_recurrent=True,
+        can_be_priced=True,
+    ),
 ):
     register_neuron(_model)

@@ -13,12 +13,15 @@ from .enumeration import (
     enumerate_lif,
     enumerate_recurrent,
 )
+from .family_union import FamilyUnion
 from .lif_family import LIFFamily
 from .pricing import Price, price
+from .proving import prove_complete
 
 __all__ = [
     "CompleteCertificate",
     "CompleteSolution",
+    "FamilyUnion",
     "LIFFamily",
     "Patterns",
     "Price",
@@ -33,6 +36,7 @@ __all__ = [
     "enumerate_recurrent",
     "price",
     "price_solution",
+    "prove_complete",
     "reduce_support",
     "solve_complete",
     "support_bound",

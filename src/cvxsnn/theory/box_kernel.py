@@ -12,6 +12,9 @@ import numpy as np
 LEAF, STUCK, LEFT = 253, 254, 255
 """What follows in the code of a box that is not halved: a bound, a box too small to be halved, or a box left open."""
 
+_MOST_OPEN, _MOST_WAYS, _MOST_SUMS = 6, 8, 256
+"""Open trees of which all sums are compared for a norm, ways of each, and sums."""
+
 
 @nb.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
 def _interval(normals: Any, event: int, centre: Any, half: Any, slack: int) -> Any:
@@ -200,11 +203,122 @@ def survey(
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _size(high: Any, low: Any) -> float:
-    """Return a bound on the largest entry of a sum between ``low`` and ``high``."""
-    largest = 0.0
+def bound_boxes(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    roots: Any,
+    offset: Any,
+    touch: int,
+    centres: Any,
+    halves: Any,
+    depth: int,
+    is_group: bool,
+) -> Any:
+    """Return a bound on the sizes of all sums in each of some boxes."""
+    n_outputs = len(offset)
+    bounds = np.zeros(len(centres))
+    high, low = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 2, n_outputs), np.int64)
+    seen, n_seen = np.empty(0, np.int64), np.zeros(1, np.int64)
+    for box in range(len(centres)):
+        total = offset.copy()
+        highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+        for j in range(len(roots)):
+            event = _assess(
+                normals,
+                slack,
+                edges,
+                gains,
+                touch,
+                roots[j],
+                centres[box],
+                halves[box],
+                total,
+                high,
+                low,
+                stack,
+                sums,
+                seen,
+                n_seen,
+            )
+            if event >= 0:
+                highest += high
+                lowest += low
+        bounds[box] = _size(total + highest, total + lowest, is_group)
+    return bounds
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _size(high: Any, low: Any, is_group: bool) -> float:
+    """Return a bound on the largest entry of a sum between ``low`` and ``high``, or on its Euclidean norm."""
+    largest, squares = 0.0, 0.0
     for k in range(len(high)):
-        largest = max(largest, float(max(high[k], -low[k])))
+        entry = float(max(high[k], -low[k]))
+        largest = max(largest, entry)
+        squares += entry * entry
+    # Each square, sum and root is rounded by less than 2^-53 of itself.
+    return np.sqrt(squares) * (1 + (len(high) + 4) * 2.0**-52) if is_group else largest
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _largest_norm(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    touch: int,
+    opened: Any,
+    n_open: int,
+    centre: Any,
+    half: Any,
+    total: Any,
+) -> float:
+    """Return the largest norm of what a few open trees can add to a sum, or infinity if there are too many ways.
+
+    Ranges of single outputs do not tell which of their ends go together: where one event is open, the norm of the
+    largest sizes may be that of neither side, and all boxes along its hyperplane would be halved to the end.
+    """
+    n_outputs = len(total)
+    ways = np.zeros((_MOST_OPEN, _MOST_WAYS, n_outputs), np.int64)
+    n_ways = np.zeros(_MOST_OPEN, np.int64)
+    stack, sums = np.empty(2 * _MOST_WAYS, np.int64), np.zeros((2 * _MOST_WAYS, n_outputs), np.int64)
+    total_ways = 1
+    for j in range(n_open):
+        stack[0], size, is_first = opened[j], 1, True
+        sums[0] = 0
+        while size > 0:
+            size -= 1
+            event, before = stack[size], sums[size].copy()
+            middle, reach = _interval(normals, event, centre, half, slack)
+            for side in (0, 1):
+                can_be = middle < reach if side == 0 else middle >= -reach + touch
+                if not (is_first or can_be):
+                    continue
+                following = edges[event, side]
+                if following < 0:
+                    if n_ways[j] == _MOST_WAYS:
+                        return np.inf
+                    ways[j, n_ways[j]] = before + gains[event, side]
+                    n_ways[j] += 1
+                else:
+                    if size == len(stack):
+                        return np.inf
+                    stack[size], sums[size] = following, before + gains[event, side]
+                    size += 1
+            is_first = False
+        total_ways *= n_ways[j]
+        if total_ways > _MOST_SUMS:
+            return np.inf
+    largest, sum_ = 0.0, np.zeros(n_outputs, np.int64)
+    for number in range(total_ways):
+        sum_[:] = total
+        rest = number
+        for j in range(n_open):
+            sum_ += ways[j, rest % n_ways[j]]
+            rest //= n_ways[j]
+        largest = max(largest, _size(sum_, sum_, True))
     return largest
 
 
@@ -237,6 +351,7 @@ def explore(
     budget: int,
     n_levels: int,
     depth: int,
+    is_group: bool,
 ) -> Any:
     """Search some boxes, each for at most ``budget`` nodes.
 
@@ -268,6 +383,8 @@ def explore(
         Largest depth of the tree of boxes.
     depth : int
         Largest number of events of a sample, one after the other.
+    is_group : bool
+        Whether the size of a sum is its Euclidean norm, or its largest entry.
 
     Returns
     -------
@@ -364,7 +481,21 @@ def explore(
                 for k in range(n_outputs):
                     highest[k] += totals[level, k]
                     lowest[k] += totals[level, k]
-                sizes[level] = _size(highest, lowest)
+                sizes[level] = _size(highest, lowest, is_group)
+                if is_group and kept <= _MOST_OPEN and sizes[level] > max(target, values[box]):
+                    exact = _largest_norm(
+                        normals,
+                        slack,
+                        edges,
+                        gains,
+                        touch,
+                        opened[level],
+                        kept,
+                        centre[level],
+                        half[level],
+                        totals[level],
+                    )
+                    sizes[level] = min(sizes[level], exact)
                 # The value at the centre, and where few events are open at the most promising corner.
                 if sizes[level] > max(target, values[box]):
                     sign = 1 if highest[0] >= -lowest[0] else -1
@@ -376,7 +507,7 @@ def explore(
                                 point[d] += half[level, d] if sign * slope[d] >= 0 else -half[level, d]
                         for j in range(kept):
                             _follow(normals, edges, gains, opened[level, j], point, total)
-                        size = _size(total, total)
+                        size = _size(total, total, is_group)
                         if size > values[box]:
                             values[box] = size
                             points[box] = point

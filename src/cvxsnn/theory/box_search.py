@@ -7,6 +7,7 @@ fewer samples and fewer dimensions, which is searched in the same way.
 """
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -70,13 +71,13 @@ class Coordinates:
     n_excess: int = 0
 
     @classmethod
-    def of(cls, trees: SpikeTrees) -> "Coordinates":
-        """Return coordinates for some trees, or for what is open of them."""
+    def of(cls, trees: SpikeTrees, basis: IntArray | None = None) -> "Coordinates":
+        """Return coordinates for some trees, or for what is open of them; along given directions, if there are any."""
         dimension = trees.normals.shape[1]
         columns = pivot_columns(trees.normals)
         has_wall = trees.has_wall and columns[-1] == dimension - 1
         exact = trees.normals[:, columns].astype(object)
-        basis = _whitening(exact, has_wall)
+        basis = _whitening(exact, has_wall) if basis is None else basis
         turned = exact @ basis.T
         largest = max(sum(abs(int(x)) for x in row) for row in turned)
         n_excess = max(0, largest.bit_length() + _LEVELS - _ROOM + 1)
@@ -171,16 +172,22 @@ class Proof:
     ----------
     frame : Coordinates
         The coordinates of the boxes.
-    codes : dict of bytes to list
+    codes : dict of bytes to bytes
         For each box that was searched, by its centre and halves: the axes along which parts of it were halved, in the
         order of a walk that visits the lower half first, and what ends the walk where a part was not halved.
     closer : dict of bytes to tuple
         For each box in which events meet: how often larger it was made, and the proof of what is open there.
+    left : Boxes, optional
+        The boxes from which an earlier search goes on.
+    bound : float
+        The largest bound of all others.
     """
 
     frame: Coordinates
-    codes: dict[bytes, list[int]] = field(default_factory=dict)
+    codes: dict[bytes, bytes] = field(default_factory=dict)
     closer: dict[bytes, tuple[int, "Proof | None"]] = field(default_factory=dict)
+    left: "Boxes | None" = None
+    bound: float = 0.0
 
     def walk(self) -> tuple[str, list[tuple[int, "Proof | None"]]]:
         """Return all halvings of all faces as one text, and what was looked at more closely, in this order.
@@ -192,18 +199,21 @@ class Proof:
         uses: list[tuple[int, Proof | None]] = []
 
         def visit(centre: npt.NDArray[np.int64], half: npt.NDArray[np.int64]) -> None:
-            key = _key(centre, half)
+            key = key_of(centre, half)
             if key in self.closer:
                 text.append("!")
                 uses.append(self.closer[key])
                 return
             parts = [(centre, half)]
-            for code in self.codes.get(key, [LEAF]):
+            for code in self.codes.get(key, bytes([LEAF])):
                 own, size = parts.pop()
                 if code == LEAF:
                     text.append(".")
                 elif code in (STUCK, LEFT):
-                    visit(own, size)
+                    if key_of(own, size) == key:  # it was left as it is
+                        text.append(".")
+                    else:
+                        visit(own, size)
                 else:
                     text.append(chr(ord("a") + code))
                     smaller = size.copy()
@@ -218,7 +228,7 @@ class Proof:
         return "".join(text), uses
 
 
-def _key(centre: npt.NDArray[np.int64], half: npt.NDArray[np.int64]) -> bytes:
+def key_of(centre: npt.NDArray[np.int64], half: npt.NDArray[np.int64]) -> bytes:
     return bytes(centre.tobytes() + half.tobytes())
 
 
@@ -238,6 +248,10 @@ class BoxSearch:
         Whether to look into boxes that cannot be halved even if a neuron above ``enough`` is known.
     keeps_proof : bool
         Whether to keep how boxes were halved, so that others can check it.
+    is_group : bool
+        Whether the size of a sum over several outputs is its Euclidean norm, or its largest entry.
+    pulse : callable, optional
+        Called as ``pulse(n_boxes, n_open)`` again and again; True stops the search.
     """
 
     enough: float = 0.0
@@ -245,27 +259,31 @@ class BoxSearch:
     deadline: float = inf
     is_thorough: bool = True
     keeps_proof: bool = False
+    is_group: bool = False
+    pulse: Callable[[int, int], bool] | None = None
 
-    def run(self, trees: SpikeTrees) -> Found:
-        """Search all parameters."""
+    def run(self, trees: SpikeTrees, resumed: Proof | None = None) -> Found:
+        """Search all parameters, or go on with an earlier search of the same trees."""
         dimension = trees.normals.shape[1]
         found = Found()
         self._try(trees, np.zeros(dimension, dtype=object), found)  # fires always
         found.bound = found.value
         if len(trees.roots) == 0 or not trees.normals.any():
             return found
-        frame, depth = Coordinates.of(trees), trees.depth
+        frame, depth = Coordinates.of(trees) if resumed is None else resumed.frame, trees.depth
         if frame.n_excess > _MOST_EXCESS:
             found.is_exact = found.is_finished = False
             found.bound = self._size(np.abs(trees.offset) + _most(trees))
             return found
-        open_boxes = _Boxes.faces(frame)
+        open_boxes = Boxes.faces(frame)
+        if resumed is not None and resumed.left is not None:
+            open_boxes, found.bound = resumed.left, max(found.bound, resumed.bound)
         n_levels = len(frame.columns) * (frame.n_levels + 1) + 1
-        found.proof = Proof(frame) if self.keeps_proof else None
+        found.proof = (resumed or Proof(frame)) if self.keeps_proof else None
         problem = (frame.normals, frame.slack, trees.edges, trees.gains, trees.roots, trees.offset)
         known: dict[bytes, tuple[float, Proof | None]] = {}
         while len(open_boxes):
-            if found.n_boxes >= self.max_boxes or time.monotonic() >= self.deadline:
+            if self._must_stop(found.n_boxes, len(open_boxes)):
                 found.is_finished = False
                 limit = self._size(np.abs(trees.offset) + _most(trees))
                 found.bound = max(found.bound, float(np.minimum(open_boxes.bounds, limit).max()))
@@ -277,7 +295,9 @@ class BoxSearch:
             is_early = not self.is_thorough and found.n_boxes < _EARLY
             target = self.enough if is_early else max(self.enough, found.value)
             again = [open_boxes]
-            for part, own in _explore_all(problem, trees.has_lift, batch, target, budget, n_levels, depth):
+            for part, own in _explore_all(
+                problem, trees.has_lift, batch, target, budget, n_levels, depth, self.is_group
+            ):
                 (
                     codes,
                     n_codes,
@@ -297,27 +317,31 @@ class BoxSearch:
                 found.bound = max(found.bound, float(done.max()))
                 for i, (value, point) in enumerate(zip(values, points, strict=True)):
                     if found.proof is not None:
-                        found.proof.codes[_key(part.centres[i], part.halves[i])] = codes[i, : n_codes[i]].tolist()
+                        found.proof.codes[key_of(part.centres[i], part.halves[i])] = codes[i, : n_codes[i]].tobytes()
                     if value > found.value or value > self.enough:
                         self._try(trees, frame.parameters(point, dimension), found)
                     rows = slice(n_left[i])
                     closest = np.full(n_left[i], part.closest[i])
-                    again.append(_Boxes(left[i, rows, 0], left[i, rows, 1], left_bounds[i, rows], closest))
+                    again.append(Boxes(left[i, rows, 0], left[i, rows, 1], left_bounds[i, rows], closest))
                     rows = slice(n_held[i])
-                    boxes = _Boxes(held[i, rows], held_halves[i, rows], held_bounds[i, rows], is_last[i, rows])
+                    boxes = Boxes(held[i, rows], held_halves[i, rows], held_bounds[i, rows], is_last[i, rows])
                     again.append(self._look_closely(trees, frame, boxes, depth, known, found))
-            open_boxes = _Boxes.join(again)
+            open_boxes = Boxes.join(again)
         return found
+
+    def _must_stop(self, n_boxes: int, n_open: int) -> bool:
+        is_told = self.pulse is not None and self.pulse(n_boxes, n_open)
+        return is_told or n_boxes >= self.max_boxes or time.monotonic() >= self.deadline
 
     def _look_closely(
         self,
         trees: SpikeTrees,
         frame: Coordinates,
-        boxes: "_Boxes",
+        boxes: "Boxes",
         depth: int,
         known: dict[bytes, tuple[float, Proof | None]],
         found: Found,
-    ) -> "_Boxes":
+    ) -> "Boxes":
         """Search boxes in which events meet, as problems with fewer samples; return those that must be halved."""
         again = []
         for number in range(len(boxes)):
@@ -348,7 +372,7 @@ class BoxSearch:
                 if known[key][0] < bound:
                     bound = known[key][0]
                     if found.proof is not None:
-                        found.proof.closer[_key(centre, half)] = (factor, known[key][1])
+                        found.proof.closer[key_of(centre, half)] = (factor, known[key][1])
                 if bound <= max(self.enough, found.value):
                     break
             if is_last or bound <= max(self.enough, found.value):
@@ -356,9 +380,9 @@ class BoxSearch:
             else:
                 again.append(number)
                 if found.proof is not None:
-                    found.proof.closer.pop(_key(centre, half), None)
+                    found.proof.closer.pop(key_of(centre, half), None)
         closest = boxes.halves[again].max(1, initial=0) // 8
-        return _Boxes(boxes.centres[again], boxes.halves[again], boxes.bounds[again], closest)
+        return Boxes(boxes.centres[again], boxes.halves[again], boxes.bounds[again], closest)
 
     def _search_near(
         self, trees: SpikeTrees, near: SpikeTrees, frame: Coordinates, centre: npt.NDArray[np.int64], found: Found
@@ -391,11 +415,14 @@ class BoxSearch:
             found.value = max(found.value, size)
 
     def _size(self, sums: npt.NDArray[np.int64]) -> float:
-        return float(sums.max())
+        """Return the size of a sum, rounded up, from the sizes of its entries."""
+        if self.is_group:
+            return float(np.linalg.norm(np.asarray(sums, dtype=np.float64))) * (1 + (len(sums) + 4) * 2.0**-52)
+        return float(np.max(sums))
 
 
 @dataclass(frozen=True, eq=False)
-class _Boxes:
+class Boxes:
     """Boxes that may still contain something better, with bounds, and the size at which to look at them closely."""
 
     centres: npt.NDArray[np.int64]
@@ -404,13 +431,13 @@ class _Boxes:
     closest: npt.NDArray[np.int64]
 
     @classmethod
-    def faces(cls, frame: Coordinates) -> "_Boxes":
+    def faces(cls, frame: Coordinates) -> "Boxes":
         """Return the faces of a cube."""
         centres, halves = frame.faces()
         return cls(centres, halves, np.full(len(centres), inf), np.full(len(centres), 1 << frame.n_levels))
 
     @classmethod
-    def join(cls, parts: list["_Boxes"]) -> "_Boxes":
+    def join(cls, parts: list["Boxes"]) -> "Boxes":
         """Return all boxes of some parts."""
         return cls(
             np.concatenate([own.centres for own in parts]),
@@ -423,29 +450,30 @@ class _Boxes:
         """Return the number of boxes."""
         return len(self.bounds)
 
-    def split(self, n_boxes: int) -> tuple["_Boxes", "_Boxes"]:
+    def split(self, n_boxes: int) -> tuple["Boxes", "Boxes"]:
         """Return the boxes with the largest bounds, and the others."""
         order = np.argsort(-self.bounds, kind="stable")
         first, others = order[:n_boxes], np.sort(order[n_boxes:])
         return self.take(first), self.take(others)
 
-    def take(self, rows: npt.NDArray[np.int64]) -> "_Boxes":
+    def take(self, rows: npt.NDArray[np.int64]) -> "Boxes":
         """Return some of the boxes."""
-        return _Boxes(self.centres[rows], self.halves[rows], self.bounds[rows], self.closest[rows])
+        return Boxes(self.centres[rows], self.halves[rows], self.bounds[rows], self.closest[rows])
 
 
 def _explore_all(
     problem: tuple[Any, ...],
     has_lift: bool,
-    boxes: _Boxes,
+    boxes: Boxes,
     target: float,
     budget: int,
     n_levels: int,
     depth: int,
-) -> list[tuple[_Boxes, tuple[Any, ...]]]:
+    is_group: bool,
+) -> list[tuple[Boxes, tuple[Any, ...]]]:
     """Search boxes, on all processors if they are many."""
 
-    def search(part: _Boxes) -> tuple[_Boxes, tuple[Any, ...]]:
+    def search(part: Boxes) -> tuple[Boxes, tuple[Any, ...]]:
         found = explore(
             *problem,
             int(has_lift),
@@ -456,10 +484,12 @@ def _explore_all(
             int(budget),
             int(n_levels),
             int(depth),
+            is_group,
         )
         return part, found
 
-    n_threads = min(nb.get_num_threads(), len(boxes) // 8)
+    # Asking Numba for its threads would start them, and give those of torch another number.
+    n_threads = min(nb.config.NUMBA_NUM_THREADS, len(boxes) // 8)
     if n_threads < 2:
         return [search(boxes)]
     parts = [boxes.take(np.arange(start, len(boxes), 4 * n_threads)) for start in range(4 * n_threads)]

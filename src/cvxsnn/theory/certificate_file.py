@@ -6,35 +6,50 @@ checked by ``tools/check_certificate.py``, which uses whole numbers and fraction
 
 import json
 import os
+import time
+from collections.abc import Callable
 from fractions import Fraction
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound
+from ..convex import Certificate, ConvexProblem, certify_with_bound
 from ..convex.certificate import checked_certificate
 from ..core.checks import Array
-from ..core.errors import InvalidInputError
+from ..core.errors import DataFileError, InvalidInputError
 from ..core.storage import write_atomically
 from ..neurons.exact import snap_inputs
-from .box_search import BoxSearch, Found, Proof
+from .box_search import BoxSearch, Proof
 from .column_generation import CompleteSolution
 from .integers import as_integers
-from .lif_family import LIFEvents, check_complete_readout
+from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import round_dual
+from .resumed_proof import resume_proof
 from .spike_trees import SpikeTrees
 
 FORMAT = "cvxsnn complete certificate 1"
 
+_N_VIOLATORS = 64
+"""Neurons of too high prices that are kept at most."""
 
-def write_certificate(path: str | os.PathLike[str], result: CompleteSolution, inputs: Array) -> Certificate:
+
+def write_certificate(
+    path: str | os.PathLike[str],
+    result: CompleteSolution,
+    inputs: Array,
+    *,
+    tol: float = 0.0,
+    max_seconds: float = inf,
+    pulse: Callable[[int, int], bool] | None = None,
+) -> Certificate:
     """Write a certificate over all neurons of a family to a file that can be checked without this library.
 
-    The file contains the sequences and the targets.
+    The file contains the sequences and the targets. A search that is stopped leaves a file that proves less.
 
     Parameters
     ----------
@@ -44,6 +59,12 @@ def write_certificate(path: str | os.PathLike[str], result: CompleteSolution, in
         What :func:`solve_complete` returned, for the squared or the logistic loss and the L1 penalty.
     inputs : array of shape (n_samples, n_steps, n_features)
         The sequences.
+    tol : float
+        Prices may exceed the strength by this share: larger shares take less time and prove less.
+    max_seconds : float
+        Limit on the time.
+    pulse : callable, optional
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; True stops the search.
 
     Returns
     -------
@@ -63,46 +84,124 @@ def write_certificate(path: str | os.PathLike[str], result: CompleteSolution, in
     'complete'
     """
     solution, problem = result.solution, result.solution.problem
-    head, events = problem.heads[0], result.family.on(inputs)
-    dual, unit = _whole_dual(problem, solution)
-    found, scale = _search(events, problem, dual, unit)
-    limit = ceil(Fraction(found.bound) / scale)
-    exact = torch.from_numpy(dual.astype(np.float64) * unit)
-    lower = certify_with_bound(problem, exact, [limit * unit] * problem.n_outputs)
-    certificate = checked_certificate(problem, Certificate(solution.certificate.primal, lower, "complete"))
-    ratio = Fraction(result.family.decay)
-    values, _ = as_integers(snap_inputs(result.family.read(inputs)).cpu().numpy())
-    support = solution.support.cpu()
-    neurons = result.parameters[problem.dictionary.column_of_atom.cpu()[support].numpy()]
-    file = {
-        "format": FORMAT,
-        "decay": [ratio.numerator, ratio.denominator],
-        "bias": result.family.bias,
-        "negative_threshold": result.family.negative_threshold,
-        "readout": problem.dictionary.readout,
-        "loss": head.loss.name,
-        "penalty": "l1",
-        "strength": float(problem.l1_strength).hex(),
-        "has_intercept": problem.intercept,
-        "primal": certificate.primal.hex(),
-        "lower_bound": certificate.dual.hex(),
-        "inputs": [[[int(x) for x in step] for step in sequence] for sequence in values],
-        "targets": [[float(x).hex() for x in row] for row in head.targets.tolist()],
-        "neurons": [[int(x) for x in row] for row in neurons],
-        "coef": [[float(x).hex() for x in row] for row in solution.coef[support].tolist()],
-        "intercept": [float(x).hex() for x in solution.intercept.tolist()],
-        "dual_exponent": round(np.log2(unit)),
-        "dual": [[int(x) for x in row] for row in dual],
-        "price_bound": limit,
-        "proofs": _table(found.proof),
-    }
-    write_atomically(Path(path), json.dumps(file, separators=(",", ":")).encode())
+    if not isinstance(result.family, LIFFamily):
+        raise InvalidInputError(f"expected one family for a certificate in a file, got a union: {result.family}")
+    events = result.family.on(inputs)
+    dual, unit = whole_dual(problem, solution.dual_point)
+    evidence = search_boxes(events, problem, dual, unit, tol=tol, max_seconds=max_seconds, pulse=pulse)
+    certificate = checked_certificate(
+        problem, Certificate(solution.certificate.primal, evidence["lower_bound"], "complete")
+    )
+    file = statement(events, problem, inputs) | network_of(result) | evidence
+    save_certificate(path, file)
     return certificate
 
 
-def _whole_dual(problem: ConvexProblem, solution: Solution) -> tuple[npt.NDArray[np.int64], float]:
-    """Return the dual point as integers times a power of two, feasible exactly."""
-    n_rows, head = len(problem.row_weight), problem.heads[0]
+def save_certificate(path: str | os.PathLike[str], file: dict[str, Any]) -> None:
+    """Write a certificate, whole or not at all."""
+    plain = {name: value.hex() if isinstance(value, float) else value for name, value in file.items()}
+    write_atomically(Path(path), json.dumps(plain, separators=(",", ":")).encode())
+
+
+def load_certificate(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the content of a certificate file."""
+    try:
+        file: dict[str, Any] = json.loads(Path(path).read_text())
+        if file["format"] != FORMAT:
+            raise KeyError
+        return file | {name: float.fromhex(file[name]) for name in ("strength", "primal", "lower_bound")}
+    except (UnicodeDecodeError, ValueError, KeyError, TypeError):
+        raise DataFileError(
+            f"expected a certificate over all neurons, in the format {FORMAT!r}, got another file: {path}"
+        ) from None
+
+
+def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[str, Any]:
+    """Return what a certificate is about: the family, the data and the objective."""
+    family, head = events.family, problem.heads[0]
+    _check_problem(problem)
+    ratio = Fraction(family.decay)
+    values, _ = as_integers(snap_inputs(family.read(inputs)).cpu().numpy())
+    return {
+        "format": FORMAT,
+        "decay": [ratio.numerator, ratio.denominator],
+        "bias": family.bias,
+        "negative_threshold": family.negative_threshold,
+        "resets": family.resets,
+        "readout": problem.dictionary.readout,
+        "loss": head.loss.name,
+        "penalty": "l1",
+        "strength": float(problem.l1_strength),
+        "has_intercept": problem.intercept,
+        "inputs": [[[int(x) for x in step] for step in sequence] for sequence in values],
+        "targets": [[float(x).hex() for x in row] for row in head.targets.tolist()],
+    }
+
+
+def network_of(result: CompleteSolution) -> dict[str, Any]:
+    """Return the network, its objective, and all neurons from which a search can go on."""
+    solution = result.solution
+    support = solution.support.cpu()
+    neurons = result.parameters[solution.problem.dictionary.column_of_atom.cpu()[support].numpy()]
+    return {
+        "primal": solution.certificate.primal,
+        "neurons": _rows(neurons),
+        "coef": [[float(x).hex() for x in row] for row in solution.coef[support].tolist()],
+        "intercept": [float(x).hex() for x in solution.intercept.tolist()],
+        "generated": _rows(result.parameters),
+    }
+
+
+def search_boxes(
+    events: LIFEvents,
+    problem: ConvexProblem,
+    dual: npt.NDArray[np.int64],
+    unit: float,
+    proofs: list[dict[str, Any]] | None = None,
+    *,
+    tol: float = 0.0,
+    is_thorough: bool = True,
+    max_seconds: float = inf,
+    pulse: Callable[[int, int], bool] | None = None,
+) -> dict[str, Any]:
+    """Return what proves a lower bound: the dual point, the bound on prices, and the boxes.
+
+    With ``proofs``, the searches of a file about the same dual point, these go on. Neurons whose prices
+    are too high are added as "violators".
+    """
+    readout = check_complete_readout(problem.dictionary.readout)
+    weights = np.zeros((events.n_samples, events.n_steps, dual.shape[1]), dtype=np.int64)
+    if readout == "all":
+        weights = dual.reshape(weights.shape)
+    elif readout == "last":
+        weights[:, -1] = dual
+    else:
+        weights[:] = dual[:, None]
+    scale = events.n_steps if readout == "mean" else 1
+    enough = (1 + tol) * problem.l1_strength / unit * scale
+    trees = SpikeTrees.of(events, weights)
+    deadline = time.monotonic() + max_seconds
+    search = BoxSearch(enough, deadline=deadline, is_thorough=is_thorough, keeps_proof=True, pulse=pulse)
+    found = search.run(trees, resume_proof(trees, proofs, enough) if proofs else None)
+    limit = ceil(Fraction(found.bound) / scale)
+    exact = torch.from_numpy(dual.astype(np.float64) * unit)
+    return {
+        "lower_bound": certify_with_bound(problem, exact, [limit * unit] * problem.n_outputs),
+        "dual_exponent": round(np.log2(unit)),
+        "dual": _rows(dual),
+        "price_bound": limit,
+        "proofs": _table(found.proof),
+        "is_finished": found.is_finished,
+        "violators": _rows(np.array([own for size, own in found.parameters if size > enough][:_N_VIOLATORS])),
+    }
+
+
+def _rows(values: npt.NDArray[Any]) -> list[list[int]]:
+    return [[int(x) for x in row] for row in values]
+
+
+def _check_problem(problem: ConvexProblem) -> None:
+    head = problem.heads[0]
     if head.loss.name not in ("squared", "logistic") or problem.l2_strength or len(problem.heads) != 1:
         raise InvalidInputError(
             "expected the squared or the logistic loss with the L1 penalty for a certificate in a file, got "
@@ -110,7 +209,13 @@ def _whole_dual(problem: ConvexProblem, solution: Solution) -> tuple[npt.NDArray
         )
     if bool((problem.row_weight != problem.row_weight[0]).any()):
         raise InvalidInputError("expected rows of equal weight for a certificate in a file, got sample weights")
-    dual, unit = round_dual(solution.dual_point.cpu().numpy())
+
+
+def whole_dual(problem: ConvexProblem, dual_point: Tensor) -> tuple[npt.NDArray[np.int64], float]:
+    """Return a dual point as integers times a power of two, feasible exactly."""
+    _check_problem(problem)
+    n_rows, head = len(problem.row_weight), problem.heads[0]
+    dual, unit = round_dual(dual_point.cpu().numpy())
     targets = head.targets.cpu().numpy()
     if head.loss.name == "logistic":  # 0 <= n λ y <= 1
         largest = int(Fraction(1) / (Fraction(unit) * n_rows))
@@ -121,21 +226,6 @@ def _whole_dual(problem: ConvexProblem, solution: Solution) -> tuple[npt.NDArray
             inner = np.argsort(np.abs(np.abs(column) - np.abs(column).max() // 2))  # in the middle of the domain
             column[inner[0]] -= excess
     return dual, unit
-
-
-def _search(events: LIFEvents, problem: ConvexProblem, dual: npt.NDArray[np.int64], unit: float) -> tuple[Found, int]:
-    """Return a search with its proof, and by what sums over the steps must be divided."""
-    readout = check_complete_readout(problem.dictionary.readout)
-    weights = np.zeros((events.n_samples, events.n_steps, dual.shape[1]), dtype=np.int64)
-    if readout == "all":
-        weights = dual.reshape(weights.shape)
-    elif readout == "last":
-        weights[:, -1] = dual
-    else:
-        weights[:] = dual[:, None]
-    scale = events.n_steps if readout == "mean" else 1
-    search = BoxSearch(problem.l1_strength / unit * scale, keeps_proof=True)
-    return search.run(SpikeTrees.of(events, weights)), scale
 
 
 def _table(proof: Proof | None) -> list[dict[str, Any]]:

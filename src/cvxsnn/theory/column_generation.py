@@ -1,7 +1,7 @@
 """Optima over *all* neurons of a family without enumerating them: solve, price, add, until nothing can be gained."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -21,6 +21,7 @@ from ..core.seeds import child_generator
 from ..data.sequences import as_inputs
 from ..dictionary import Dictionary, Readout, build_dictionary
 from ..witnesses import Provenance, WitnessSet
+from .family_union import FamilyUnion, UnionEvents
 from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
@@ -67,7 +68,7 @@ class CompleteSolution:
         The solution over the generated neurons; its own certificate is about those.
     certificate : Certificate
         The certificate over all neurons, with scope "complete".
-    family : LIFFamily
+    family : LIFFamily or FamilyUnion
         The neurons that it covers.
     rounds : tuple of Round
         The rounds of column generation.
@@ -87,7 +88,7 @@ class CompleteSolution:
 
     solution: Solution
     certificate: Certificate
-    family: LIFFamily
+    family: LIFFamily | FamilyUnion
     rounds: tuple[Round, ...]
     parameters: IntArray
 
@@ -98,9 +99,9 @@ class CompleteSolution:
 
 def solve_complete(
     inputs: Array,
-    targets: Array,
-    family: LIFFamily,
-    loss: str | Loss = "squared",
+    targets: Array | Mapping[str, Array],
+    family: LIFFamily | FamilyUnion,
+    loss: str | Loss | Mapping[str, str | Loss] = "squared",
     l1_strength: float = 0.1,
     *,
     l2_strength: float = 0.0,
@@ -115,6 +116,7 @@ def solve_complete(
     max_seconds: float = inf,
     seed: int = 0,
     callback: Callable[[Round], None] | None = None,
+    pulse: Callable[[int, int], bool] | None = None,
 ) -> CompleteSolution:
     """Solve the convex program over every LIF neuron of a family.
 
@@ -129,7 +131,7 @@ def solve_complete(
         The sequences.
     targets : array of shape (n_rows,) or (n_rows, n_outputs)
         The targets, as for :class:`cvxsnn.ConvexProblem`.
-    family : LIFFamily
+    family : LIFFamily or FamilyUnion
         The neurons to optimise over.
     loss : str or Loss
         The loss, as for :class:`cvxsnn.ConvexProblem`.
@@ -159,6 +161,9 @@ def solve_complete(
         Seed of the random neurons.
     callback : callable, optional
         Called with each :class:`Round`.
+    pulse : callable, optional
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; once it returns True, it must do so again, and
+        the search ends with what is proven by then.
 
     Returns
     -------
@@ -196,24 +201,30 @@ def solve_complete(
             penalty=penalty,
             intercept=intercept,
         )
-        if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2):
+        if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2) and l2_strength:
             raise InvalidInputError(
-                f"expected one output or penalty='l1' for an optimum over all neurons, got {problem.n_outputs} outputs "
-                f"with penalty {problem.penalty.name!r}"
+                f"expected one output, or penalty 'l1', 'group' or 'elastic-net' for an optimum over all neurons, got "
+                f"{problem.n_outputs} outputs with penalty {problem.penalty.name!r}"
             )
         solution = solve(problem, _MASTER_SHARE * tol)
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
         left = max_seconds - (time.monotonic() - begin)
         found = price_solution(
-            events, solution, tol=_PRICE_SHARE * tol, is_thorough=False, max_boxes=max_boxes, max_seconds=left
+            events,
+            solution,
+            tol=_PRICE_SHARE * tol,
+            is_thorough=False,
+            max_boxes=max_boxes,
+            max_seconds=left,
+            pulse=pulse,
         )
         best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, found.bounds))
         rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_boxes, time.monotonic() - begin))
         if callback is not None:
             callback(rounds[-1])
         certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
-        is_late = time.monotonic() - begin >= max_seconds
+        is_late = time.monotonic() - begin >= max_seconds or (pulse is not None and pulse(0, 0))
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
         fresh = events.representable(found.parameters)
@@ -227,13 +238,14 @@ def solve_complete(
 
 
 def price_solution(
-    events: LIFEvents,
+    events: LIFEvents | UnionEvents,
     solution: Solution,
     *,
     tol: float = 1e-6,
     is_thorough: bool = True,
     max_boxes: int = 10**9,
     max_seconds: float = inf,
+    pulse: Callable[[int, int], bool] | None = None,
 ) -> "SolutionPrice":
     """Price a solution's dual point over all neurons of a family.
 
@@ -242,7 +254,7 @@ def price_solution(
 
     Parameters
     ----------
-    events : LIFEvents
+    events : LIFEvents or UnionEvents
         The family on the sequences of the solution, from :meth:`LIFFamily.on`.
     solution : Solution
         The solution.
@@ -254,6 +266,8 @@ def price_solution(
         Limit on the boxes that one pricing examines.
     max_seconds : float
         Limit on the time.
+    pulse : callable, optional
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; True stops the search.
 
     Returns
     -------
@@ -283,6 +297,7 @@ def price_solution(
         is_thorough=is_thorough,
         max_boxes=max_boxes,
         max_seconds=max_seconds,
+        pulse=pulse,
     )
 
 
@@ -293,7 +308,7 @@ class SolutionPrice:
     Parameters
     ----------
     prices : tuple of Price
-        One price per output.
+        One price per output, or one for all of them.
     bounds : tuple of float
         One number per output, as :func:`cvxsnn.convex.certify_with_bound` expects them.
     """
@@ -328,7 +343,7 @@ class SolutionPrice:
 
 
 def price_dual(
-    events: LIFEvents,
+    events: LIFEvents | UnionEvents,
     problem: ConvexProblem,
     dual_point: Tensor,
     enough: float,
@@ -337,16 +352,22 @@ def price_dual(
     is_thorough: bool = True,
     max_boxes: int = 10**9,
     max_seconds: float = inf,
+    pulse: Callable[[int, int], bool] | None = None,
 ) -> SolutionPrice:
-    """Price a dual point over all neurons, output by output."""
+    """Price a dual point over all neurons: output by output, or for a group all of them at once."""
     readout = problem.dictionary.readout
     spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
     limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
+    limits["pulse"] = pulse
+    if exempt is None and isinstance(problem.penalty, GroupL2) and len(spread) > 1:
+        found = price(events, np.stack(spread, axis=2), is_group=True, is_thorough=is_thorough, **limits)
+        # A vector with this norm: certify_with_bound takes the norm of the bounds on single outputs.
+        return SolutionPrice((found,), (found.bound, *[0.0] * (len(spread) - 1)))
     prices = tuple(price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread)
     return SolutionPrice(prices, tuple(found.bound for found in prices))
 
 
-def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.NDArray[np.float64]:
+def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents | UnionEvents) -> npt.NDArray[np.float64]:
     """Return the dual point as weights of single spikes, of shape (n_samples, n_steps)."""
     values, readout = dual.detach().cpu().numpy(), check_complete_readout(readout)
     if readout == "all":
@@ -359,14 +380,16 @@ def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents) -> npt.
     return weights
 
 
-def witnesses_of(events: LIFEvents, parameters: IntArray) -> WitnessSet:
+def witnesses_of(events: LIFEvents | UnionEvents, parameters: IntArray) -> WitnessSet:
     """Return neurons with these parameters as witnesses."""
     return WitnessSet(
         (events.layer(parameters),), Provenance("pretrained", {"method": "pricing", "family": events.family.record()})
     )
 
 
-def _random_neurons(events: LIFEvents, n_neurons: int, seed: int) -> IntArray:
+def _random_neurons(events: LIFEvents | UnionEvents, n_neurons: int, seed: int) -> IntArray:
+    if isinstance(events, UnionEvents):
+        return events.random(lambda own: _random_neurons(own, n_neurons, seed))
     generator = child_generator(seed, "column generation", "start")
     scale = 2.0**12 / np.array([1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights))
     drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)

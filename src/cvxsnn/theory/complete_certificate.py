@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from ..convex import Certificate, certify_with_bound
 from ..convex.certificate import checked_certificate
@@ -9,11 +13,15 @@ from ..convex.strengths import check_prices
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
-from ..neurons import NEURON_MODELS, LIFLayer, Taps
+from ..neurons import NEURON_MODELS, LIFLayer, Taps, ThresholdLayer, roll_out
 from ..witnesses import WitnessSet
 from .column_generation import price_dual
+from .family_union import FamilyUnion
 from .lif_family import LIFFamily, check_complete_readout
 from .pricing import Price
+
+_MAX_DECAYS = 16
+"""Decays that are priced one after the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +32,12 @@ class CompleteCertificate:
     ----------
     certificate : Certificate
         The certificate, with scope "complete".
-    family : LIFFamily
+    family : LIFFamily or FamilyUnion
         The neurons that it covers.
     prices : tuple of Price
-        One price per output.
+        One price per output, for each subnetwork if there are layers below, or one for all outputs of a group.
+    below : tuple of int
+        Widths of the layers below, whose neurons are those of the model.
 
     Examples
     --------
@@ -44,8 +54,9 @@ class CompleteCertificate:
     """
 
     certificate: Certificate
-    family: LIFFamily
+    family: LIFFamily | FamilyUnion
     prices: tuple[Price, ...]
+    below: tuple[int, ...] = ()
 
     @property
     def is_finished(self) -> bool:
@@ -54,7 +65,15 @@ class CompleteCertificate:
 
     def __str__(self) -> str:
         """Return the bounds and the neurons that they are about."""
-        return f"{self.certificate}: {self.family}"
+        return f"{self.certificate}: {self.neurons}"
+
+    @property
+    def neurons(self) -> str:
+        """The neurons that it covers, in words."""
+        widths = " and ".join(map(str, self.below))
+        return (
+            f"{self.family}, on top of the model's own layers of {widths} neurons" if self.below else str(self.family)
+        )
 
 
 def certify_complete(
@@ -62,7 +81,9 @@ def certify_complete(
 ) -> CompleteCertificate:
     """Bound the optimum over *every* LIF neuron with the same decay, by pricing a solution's dual point exactly.
 
-    If the witnesses have delays, these are the neurons that read by any of the witnesses' taps, and by no others.
+    If the witnesses have several decays, up to 16, neurons with any of these are covered. If they have delays, these
+    are the neurons that read by any of the witnesses' taps, and by no others. If there are layers below, they stay as
+    they are: covered are all neurons of the last layer that read the spikes of one of the witnesses' subnetworks.
 
     Neurons with equal spikes, as far as they are read, count as one. This matters with an ``l2_strength`` only, which
     would vanish if a coefficient could be shared by copies of its neuron; then neurons that do what a witness of the
@@ -71,7 +92,7 @@ def certify_complete(
     Parameters
     ----------
     proof : Proof
-        The proof of a read-out over one layer of LIF neurons with one common decay.
+        The proof of a read-out over LIF neurons, or threshold neurons without recurrence.
     data : TrainingSet
         The data that it was solved on.
     max_boxes : int
@@ -105,45 +126,67 @@ def certify_complete(
     problem = proof.problem(data)
     dictionary = problem.dictionary
     primal = proof.certify(data, problem).primal
-    events = family.on(data.inputs)
     if len(proof.dual_point) != dictionary.n_rows:
         raise InvalidInputError(
             f"expected the {len(proof.dual_point)} rows that the model was trained on, got {dictionary.n_rows}"
         )
-    found = price_dual(
-        events,
-        problem,
-        proof.dual_point,
-        proof.l1_strength,
-        dictionary if problem.l2_strength else None,
-        max_boxes=max_boxes,
-        max_seconds=max_seconds,
-    )
-    dual = certify_with_bound(problem, proof.dual_point, found.bounds)
+    parts = [
+        price_dual(
+            family.on(inputs),
+            problem,
+            proof.dual_point,
+            proof.l1_strength,
+            dictionary if problem.l2_strength else None,
+            max_boxes=max_boxes,
+            max_seconds=max_seconds,
+        )
+        for inputs in _read_by_last_layer(proof.witnesses, data)
+    ]
+    bounds = [max(own) for own in zip(*(part.bounds for part in parts), strict=True)]
+    dual = certify_with_bound(problem, proof.dual_point, bounds)
     certificate = checked_certificate(problem, Certificate(primal, dual, "complete"))
-    return CompleteCertificate(certificate, family, found.prices)
+    prices = tuple(price for part in parts for price in part.prices)
+    return CompleteCertificate(certificate, family, prices, proof.witnesses.hidden[:-1])
 
 
-def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily:
-    """Return the family of neurons that witnesses belong to on sequences of ``n_steps`` steps, if it can be priced."""
-    layer = witnesses.layers[0]
-    can_be_priced = len(witnesses.layers) == 1 and NEURON_MODELS.of(layer).can_be_priced
-    if not can_be_priced or not isinstance(layer, LIFLayer):
+def _read_by_last_layer(witnesses: WitnessSet, data: TrainingSet) -> list[Tensor]:
+    """Return what the neurons of the last layer read: the inputs, or the spikes below them in each subnetwork."""
+    lower = witnesses.layers[:-1]
+    if not lower:
+        return [data.inputs]
+    spikes = roll_out(lower, data.inputs, "all").to(torch.float64)
+    return list(torch.split(spikes, lower[-1].width, dim=2))
+
+
+def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily | FamilyUnion:
+    """Return the family of the neurons of the last layer on sequences of ``n_steps`` steps, if it can be priced."""
+    layer = witnesses.layers[-1]
+    if not NEURON_MODELS.of(layer).can_be_priced:
         names = ", ".join(type(own).__name__ for own in witnesses.layers)
         raise InvalidInputError(
-            f"expected one hidden layer of LIF neurons to price all of them, got {names}: fit with hidden=(n,) and "
-            "neuron='lif'"
+            f"expected a last layer of LIF or threshold neurons to price all of them, got {names}: use neuron='lif'"
         )
-    decay = float(layer.decay.flatten()[0])
-    if bool((layer.decay != decay).any()):
+    if layer.has_delays and len(witnesses.layers) > 1:
         raise InvalidInputError(
-            "expected one decay for all neurons, to price all of them, got several: fit with decay=0.5"
+            "expected delays in the only layer, to price all neurons, got a deeper network with them"
         )
+    options: dict[str, Any] = {
+        "bias": bool(layer.bias.any()), "taps": Taps.of(layer, n_steps) if layer.has_delays else None
+    }  # fmt: skip
+    if isinstance(layer, ThresholdLayer):
+        recurrent = layer.recurrent_weight
+        if bool(layer.initial_spikes.any()) or (recurrent is not None and bool(recurrent.any())):
+            raise InvalidInputError(
+                "expected threshold neurons without recurrence, to price all of them, got some with it"
+            )
+        return LIFFamily(0.0, **options, resets=False)
+    assert isinstance(layer, LIFLayer)
     if bool(layer.initial_membrane.any()) or bool(layer.initial_spikes.any()) or layer.tie != "ge":
         raise InvalidInputError("expected neurons that start at rest and fire at ties, to price all of them")
-    return LIFFamily(
-        decay,
-        bias=bool(layer.bias.any()),
-        negative_threshold=bool((layer.threshold < 0).any()),
-        taps=Taps.of(layer, n_steps) if layer.has_delays else None,
-    )
+    options["negative_threshold"] = bool((layer.threshold < 0).any())
+    decays = sorted(set(layer.decay.flatten().tolist()))
+    if len(decays) > _MAX_DECAYS:
+        raise InvalidInputError(
+            f"expected at most {_MAX_DECAYS} decays, to price all neurons, got {len(decays)}: fit with decay=0.5"
+        )
+    return LIFFamily(decays[0], **options) if len(decays) == 1 else FamilyUnion.of_decays(tuple(decays), **options)

@@ -63,6 +63,8 @@ class LIFFamily:
         Whether the amount that a spike subtracts may be negative.
     taps : Taps, optional
         What the neurons read: values of given inputs, each with its delay. By default every input, without delay.
+    resets : bool
+        Whether a spike subtracts the threshold. Without resets and leak, with decay 0, these are threshold neurons.
 
     Examples
     --------
@@ -76,6 +78,7 @@ class LIFFamily:
     bias: bool = False
     negative_threshold: bool = False
     taps: Taps | None = None
+    resets: bool = True
 
     def __post_init__(self) -> None:
         """Refuse decays that cannot be exact, and what are no taps."""
@@ -94,6 +97,9 @@ class LIFFamily:
         bias = "with" if self.bias else "without"
         sign = "of either sign" if self.negative_threshold else "of at least zero"
         reads = "" if self.taps is None else f", that read only {self.taps}"
+        if not self.resets:
+            kind = f"neurons with decay {self.decay:g} that are not reset" if self.decay else "threshold neurons"
+            return f"{kind}, {bias} bias{reads}"
         return f"LIF neurons with decay {self.decay:g}, {bias} bias and with thresholds {sign}{reads}"
 
     def record(self) -> dict[str, Any]:
@@ -102,9 +108,13 @@ class LIFFamily:
         Returns
         -------
         dict of str to object
-            The parameters by name; ``taps`` only where there are taps.
+            The parameters by name; ``taps`` only where there are taps, and ``resets`` only where there are none.
         """
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None and (name, value) != ("resets", True)
+        }
 
     def read(self, inputs: Array) -> Tensor:
         """Return the values that the neurons weigh at each step: the inputs themselves, or what taps read of them.
@@ -198,6 +208,8 @@ class LIFEvents:
 
     def advance(self, resets: IntArray, spikes: npt.NDArray[np.bool_], step: int) -> IntArray:
         """Return leaky counts of spikes before ``step``, from those before ``step - 1`` and the spikes at that step."""
+        if not self.family.resets:
+            return np.zeros_like(resets)
         ratio = Fraction(self.family.decay)
         grown: IntArray = ratio.numerator * resets + ratio.denominator**step * spikes.astype(resets.dtype)
         return grown
@@ -229,6 +241,11 @@ class LIFEvents:
 
     def layer(self, parameters: IntArray) -> LIFLayer:
         """Return one subnetwork whose neurons have these parameters, in float64."""
+        layer = self.plain_layer(parameters)
+        return layer if self.family.taps is None else self.family.taps.attach(layer)
+
+    def plain_layer(self, parameters: IntArray) -> LIFLayer:
+        """Return the same for inputs that taps have read already."""
         short = [self._short(tuple(row)) for row in np.asarray(parameters, dtype=object).tolist()]
         if None in short:
             raise InvalidInputError(
@@ -238,17 +255,18 @@ class LIFEvents:
         chosen = np.array(short, dtype=object)
         values = torch.from_numpy(chosen.astype(np.float64))
         last = self.n_weights
-        layer = LIFLayer(
+        return LIFLayer(
             values[:, :last].T[None].contiguous(),
             bias=(values[:, last] * self.unit)[None] if self.family.bias else torch.zeros(1, 1, dtype=torch.float64),
             decay=torch.tensor(self.family.decay, dtype=torch.float64),
             threshold=(values[:, -1] * self.unit)[None],
             weight_bits=_WEIGHT_BITS,
         )
-        return layer if self.family.taps is None else self.family.taps.attach(layer)
 
     def _short(self, parameters: Vector) -> Vector | None:
         """Return parameters with the same spikes that are short enough for the layer; None if there are none."""
+        if not self.family.resets:
+            parameters = (*parameters[:-1], 0)
         largest = max(map(abs, parameters))
         if max(map(abs, parameters[: self.n_weights])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
             return parameters

@@ -7,8 +7,10 @@ changes is added to the bound.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ from ..dictionary import Dictionary
 from ..dictionary.readout import parse_readout
 from .box_search import BoxSearch
 from .cone_search import search_cones
+from .family_union import UnionEvents
 from .integers import IntArray
 from .lif_family import LIFEvents, check_complete_readout
 from .spike_trees import SpikeTrees
@@ -63,7 +66,7 @@ class Price:
 
 
 def price(
-    events: LIFEvents,
+    events: LIFEvents | UnionEvents,
     dual: npt.NDArray[np.float64],
     *,
     enough: float = 0.0,
@@ -72,12 +75,17 @@ def price(
     max_seconds: float = inf,
     n_found: int = 16,
     exempt: Dictionary | None = None,
+    is_group: bool = False,
+    pulse: Callable[[int, int], bool] | None = None,
 ) -> Price:
     """Maximise ``|Σ dual · spikes|`` over all neurons of a family, and over the outputs if there are several.
 
+    On a box of neurons, each output's sum has a range. The norm of the vector of the largest sizes bounds the norm of
+    all sums, so that the same search serves the group penalty.
+
     Parameters
     ----------
-    events : LIFEvents
+    events : LIFEvents or UnionEvents
         The family on the sequences, from :meth:`LIFFamily.on`.
     dual : array of shape (n_samples, n_steps) or (n_samples, n_steps, n_outputs)
         The dual point, as weights of single spikes.
@@ -94,6 +102,10 @@ def price(
     exempt : Dictionary, optional
         A dictionary on the same sequences. Neurons that its read-out cannot tell from one of its atoms are not priced.
         This search is slower and has one output.
+    is_group : bool
+        Whether the price of a neuron is the Euclidean norm of its prices for the outputs, or the largest of them.
+    pulse : callable, optional
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; True stops the search.
 
     Returns
     -------
@@ -110,6 +122,10 @@ def price(
     >>> cost.value <= cost.bound, cost.is_finished
     (True, True)
     """
+    if isinstance(events, UnionEvents):
+        limits: dict[str, Any] = {"max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": n_found}
+        choices: dict[str, Any] = {"is_thorough": is_thorough, "is_group": is_group, "exempt": exempt, "pulse": pulse}
+        return _join(events, [price(own, dual, enough=enough, **limits, **choices) for own in events.members])
     weights = np.asarray(dual, dtype=np.float64)
     weights = weights[:, :, None] if weights.ndim == 2 else weights
     deadline = time.monotonic() + max_seconds
@@ -122,14 +138,25 @@ def price(
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
     whole, unit = round_dual(weights)
     trees = SpikeTrees.of(events, whole)
-    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough).run(trees)
+    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse).run(trees)
     lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
-    rounding = float(lost.max(initial=0.0))
+    rounding = float(np.linalg.norm(lost) if is_group else lost.max(initial=0.0)) * (1 + 2.0**-40)
     bound = found.bound * unit + rounding
     if not found.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, None))
     parameters = _distinct(events, [own for _, own in found.parameters], n_found)
     return Price(found.value * unit, bound, parameters, found.n_boxes, found.is_finished)
+
+
+def _join(events: UnionEvents, found: list[Price]) -> Price:
+    """Return the price of a union: the largest of its members."""
+    return Price(
+        max(own.value for own in found),
+        max(own.bound for own in found),
+        events.join([own.parameters for own in found]),
+        sum(own.n_boxes for own in found),
+        all(own.is_finished for own in found),
+    )
 
 
 def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], float]:

@@ -5,7 +5,7 @@ about a family, so that one search serves threshold neurons, LIF neurons, delays
 layers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
@@ -55,6 +55,9 @@ class SpikeTrees:
 
         Equal sequences are merged. Those without weights, and steps after the last one with a weight, are left out.
         """
+        if not events.family.resets:  # steps are independent of each other, like samples
+            events = replace(events, sums=events.sums.reshape(-1, 1, events.dimension - 1))
+            weights = weights.reshape(-1, 1, weights.shape[2])
         keys: dict[bytes, int] = {}
         rows = [keys.setdefault(repr(sequence.tolist()).encode(), len(keys)) for sequence in events.sums]
         merged = np.zeros((len(keys), *weights.shape[1:]), dtype=np.int64)

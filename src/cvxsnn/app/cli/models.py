@@ -14,6 +14,7 @@ from rich.console import Console
 
 from ...core.errors import InvalidInputError, OtherDataWarning
 from .common import ModelFile, app, check_folder, parse_widths, plain_errors, say, show
+from .complete import prove_in_file
 from .data_files import DataFile, FeatureColumns, IdColumn, IsSeries, LabelColumn, TimeColumn, read_data
 
 
@@ -154,6 +155,14 @@ def certify(
         bool, typer.Option("--complete", help="Also over all neurons, not only the sampled ones.")
     ] = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time for --complete, for each output.")] = 60.0,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="A file for the proof over all neurons; where it exists, the proof goes on from it."),
+    ] = None,
+    improved: Annotated[
+        Path | None, typer.Option(help="Where to write the model with the network that --certificate is about.")
+    ] = None,
+    tol: Annotated[float, typer.Option(min=0.0, help="The relative gap that --certificate aims at.")] = 1e-3,
     id_column: IdColumn = None,
     time: TimeColumn = None,
     label: LabelColumn = None,
@@ -161,11 +170,14 @@ def certify(
     series: IsSeries = False,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
-    from ..models import split_pipeline
+    from ...estimators.files import save
+    from ..models import replace_last, split_pipeline
 
     with plain_errors():
         loaded = load_estimator(model)
         transformers, estimator = split_pipeline(loaded)
+        if improved is not None and certificate is None:
+            raise InvalidInputError("expected --certificate, which finds the network that --improved saves, got none")
         given = read_data(data, id_column, time, label, features, series, needs_targets=True, model=loaded)
         X = given.X
         for transformer in transformers:
@@ -183,12 +195,18 @@ def certify(
         say(f"proven: no other read-out of these {kind} neurons has an objective lower by more than the gap")
         if estimator.proof_.penalty.has_quadratic:
             say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
+        if certificate is not None:
+            better = prove_in_file(certificate, estimator, X, given, seconds, tol, improved)
+            if improved is not None:
+                save(replace_last(loaded, better), improved)
+                say(f"saved: {improved}")
+            return
         if not complete:
             say("not proven: anything about other neurons (see --complete), or about new data")
             return
         whole = estimator.certify_complete(X, given.y, given.weight, max_seconds=seconds)
         say(f"over all:   {whole.certificate}")
-        say(f"proven: no read-out of any {whole.family}, however many, has an objective lower by more than that")
+        say(f"proven: no read-out of any {whole.neurons}, however many, has an objective lower by more than that")
         if not whole.is_finished:
             say("the search was stopped by its limit: more --seconds may prove more", "yellow")
         say("not proven: anything about other decays or delays, deeper networks, or new data")

@@ -1,6 +1,6 @@
 """Check a certificate of a global optimum, with whole numbers and fractions only.
 
-python tools/check_certificate.py proof.json
+python check_certificate.py proof.json
 
 The file states: no read-out of any neurons of a family, however many, has an objective below a bound on these data.
 This program shares no code with the library that wrote the file. It uses Python's integers, fractions and, for
@@ -9,11 +9,19 @@ logarithms, decimals of 60 digits; what it trusts besides is in docs/global-opti
 
 import json
 import sys
+from collections.abc import Iterable
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from math import gcd
 from operator import mul
 from pathlib import Path
+from typing import Any
+
+Vector = list[int]
+Decay = tuple[int, int, int]  # the decay is the first number divided by the second; the third is 1 if spikes reset
+Tree = (
+    Any  # nested tuples: a normal, what silence adds, the tree that follows, what a spike adds, the tree that follows
+)
 
 getcontext().prec = 60
 TINY = Decimal(10) ** -45  # more than all roundings of 60 digits together
@@ -23,23 +31,28 @@ class WrongError(Exception):
     """The certificate proves less than it says."""
 
 
-def expect(holds, message):
+def expect(holds: bool, message: str) -> None:
     """Refuse a certificate."""
     if not holds:
         raise WrongError(message)
 
 
-def exact(text):
+def exact(text: str) -> Fraction:
     """Return a hexadecimal float as a fraction."""
     return Fraction(float.fromhex(text))
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a number, or every number of a list, is an integer."""
+    return all(map(is_whole, value)) if isinstance(value, list) else isinstance(value, int)
 
 
 # ---- neurons ------------------------------------------------------------------------------------------------------
 
 
-def leaky_sums(inputs, decay, bias):
+def leaky_sums(inputs: Any, decay: Decay, bias: bool) -> list[list[Vector]]:
     """Return leaky sums of each sequence, of ones too if there is a bias; step t is scaled by q^(t-1)."""
-    p, q = decay
+    p, q, _ = decay
     sums = []
     for sequence in inputs:
         own, total = [], None
@@ -51,24 +64,27 @@ def leaky_sums(inputs, decay, bias):
     return sums
 
 
-def spikes(sums, decay, neuron):
+def spikes(sums: list[Vector], decay: Decay, neuron: Vector) -> Vector:
     """Return the spikes of one neuron on one sequence."""
-    p, q = decay
-    count, fired = 0, []
+    p, q, reset = decay
+    count = 0
+    fired: Vector = []
     for t, total in enumerate(sums):
         if t:
-            count = p * count + q**t * fired[-1]
+            count = p * count + reset * q**t * fired[-1]
         fired.append(int(sum(map(mul, total, neuron[:-1])) - count * neuron[-1] >= 0))
     return fired
 
 
-def grow(sums, decay, weights, step=0, count=0):
+def grow(sums: list[Vector], decay: Decay, weights: list[Vector], step: int = 0, count: int = 0) -> Tree:
     """Return the tree of events of one sequence: (normal, what silence adds, then, what a spike adds, then)."""
     if not any(any(row) for row in weights[step:]):
         return None
-    p, q = decay
+    p, q, reset = decay
     following = [
-        grow(sums, decay, weights, step + 1, p * count + (q ** (step + 1)) * fired) if step + 1 < len(sums) else None
+        grow(sums, decay, weights, step + 1, p * count + reset * q ** (step + 1) * fired)
+        if step + 1 < len(sums)
+        else None
         for fired in (0, 1)
     ]
     nothing = [0] * len(weights[step])
@@ -78,14 +94,14 @@ def grow(sums, decay, weights, step=0, count=0):
 # ---- prices: every neuron is in a box -----------------------------------------------------------------------------
 
 
-def product(a, b):
+def product(a: Iterable[int], b: Iterable[int]) -> int:
     """Return the product of a vector with a vector."""
     return sum(map(mul, a, b))
 
 
-def independent_columns(rows):
+def independent_columns(rows: list[Vector]) -> Vector:
     """Return the columns that do not depend on those before them."""
-    basis = []
+    basis: list[tuple[int, Vector]] = []
     for row in rows:
         own = list(row)
         for pivot, other in basis:
@@ -99,7 +115,7 @@ def independent_columns(rows):
     return [pivot for pivot, _ in basis]
 
 
-def events(trees):
+def events(trees: list[Tree]) -> list[Vector]:
     """Return the normals of all events."""
     found, waiting = [], list(trees)
     while waiting:
@@ -110,7 +126,7 @@ def events(trees):
     return found
 
 
-def turned(tree, columns, basis):
+def turned(tree: Tree, columns: Vector, basis: list[Vector]) -> Tree:
     """Return a tree with normals in the coordinates of boxes and their absolute values."""
     if tree is None:
         return None
@@ -127,12 +143,12 @@ def turned(tree, columns, basis):
     )
 
 
-def add(a, b):
+def add(a: Vector, b: Vector) -> Vector:
     """Return the sum of two vectors."""
     return [x + y for x, y in zip(a, b, strict=True)]
 
 
-def side(tree, centre, half, lift):
+def side(tree: Tree, centre: Vector, half: Vector, lift: bool) -> int | None:
     """Return 1 for a spike everywhere in a box, 0 for silence, None if it is open.
 
     With a lift only neurons without ties matter, and a box that is touched from below is silent.
@@ -143,13 +159,15 @@ def side(tree, centre, half, lift):
     return 0 if (middle <= -reach if lift else middle < -reach) else None
 
 
-def spread(tree, centre, half, lift):
+def spread(tree: Tree, centre: Vector, half: Vector, lift: bool) -> tuple[Vector, Vector]:
     """Return the range of what a tree adds in a box, for each output."""
     decided = side(tree, centre, half, lift)
     return open_spread(tree, centre, half, lift, (0, 1) if decided is None else (decided,))
 
 
-def open_spread(tree, centre, half, lift, sides=(0, 1)):
+def open_spread(
+    tree: Tree, centre: Vector, half: Vector, lift: bool, sides: tuple[int, ...] = (0, 1)
+) -> tuple[Vector, Vector]:
     """Return the same for a tree whose first event may be on some sides."""
     if len(sides) == 2 and tree[3] is None and tree[5] is None:
         return list(map(min, tree[2], tree[4])), list(map(max, tree[2], tree[4]))
@@ -162,12 +180,12 @@ def open_spread(tree, centre, half, lift, sides=(0, 1)):
     return [min(x) for x in zip(*lows, strict=True)], [max(x) for x in zip(*highs, strict=True)]
 
 
-def is_small(low, high, limit):
+def is_small(low: Vector, high: Vector, limit: int) -> bool:
     """Return whether every entry of every sum in a range is at most of the size of the limit."""
     return all(-limit <= x and y <= limit for x, y in zip(low, high, strict=True))
 
 
-def narrow(trees, total, centre, half, lift):
+def narrow(trees: list[Tree], total: Vector, centre: Vector, half: Vector, lift: bool) -> tuple[list[Tree], Vector]:
     """Return the trees that are open in a box, from their first open event, and the sum of all others."""
     kept = []
     for tree in trees:
@@ -184,7 +202,7 @@ def narrow(trees, total, centre, half, lift):
     return kept, total
 
 
-def collapsed(tree, centre, half, lift):
+def collapsed(tree: Tree, centre: Vector, half: Vector, lift: bool) -> Tree:
     """Return what is open of a tree in a box, with its own normals; the first event is open."""
     parts = []
     for fired in (0, 1):
@@ -195,7 +213,9 @@ def collapsed(tree, centre, half, lift):
     return (tree[6], *parts)
 
 
-def check_price(trees, total, proof, proofs, limit, wall, lift):
+def check_price(
+    trees: list[Tree], total: Vector, proof: Any, proofs: list[Any], limit: int, wall: bool, lift: bool
+) -> int:
     """Check that no parameters give the trees a sum above the limit; return the number of boxes."""
     trees = [tree for tree in trees if tree is not None]
     always = total
@@ -274,32 +294,32 @@ def check_price(trees, total, proof, proofs, limit, wall, lift):
 # ---- the convex program -------------------------------------------------------------------------------------------
 
 
-def decimal(value):
+def decimal(value: Fraction) -> Decimal:
     """Return a fraction as a decimal."""
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
-def logistic(margin):
+def logistic(margin: Fraction) -> Decimal:
     """Return log(1 + exp(-margin)), rounded up."""
     value = decimal(margin)
     small = (-abs(value)).exp()
     return (1 + small).ln() + max(Decimal(0), -value) + TINY
 
 
-def entropy(share):
+def entropy(share: Fraction) -> Decimal:
     """Return p log p + (1 - p) log(1 - p), rounded up."""
     value = decimal(share)
     return sum((x * x.ln() for x in (value, 1 - value) if x > 0), Decimal(0)) + TINY
 
 
-def read(sequence, readout):
+def read(sequence: Vector, readout: str) -> list[Fraction]:
     """Return what is read of the spikes of one sequence: one row, or one per step."""
     if readout == "all":
         return [Fraction(x) for x in sequence]
     return [Fraction(sequence[-1])] if readout == "last" else [Fraction(sum(sequence), len(sequence))]
 
 
-def primal_value(file, sums, decay, targets):
+def primal_value(file: Any, sums: list[list[Vector]], decay: Decay, targets: list[list[Fraction]]) -> Decimal:
     """Return the objective of the network in the file, rounded up."""
     coef = [[exact(x) for x in row] for row in file["coef"]]
     constant = [exact(x) for x in file["intercept"]]
@@ -315,14 +335,14 @@ def primal_value(file, sums, decay, targets):
             scores.append(score)
     pairs = [(f, y) for row, target in zip(scores, targets, strict=True) for f, y in zip(row, target, strict=True)]
     if file["loss"] == "squared":
-        loss = decimal(sum((f - y) ** 2 for f, y in pairs) / 2 / len(targets)) + TINY
+        loss = decimal(sum(((f - y) ** 2 for f, y in pairs), Fraction(0)) / 2 / len(targets)) + TINY
     else:
         loss = sum((logistic(f * y) for f, y in pairs), Decimal(0)) / len(targets) + TINY
-    norm = decimal(sum(abs(w) for row in coef for w in row))
+    norm = decimal(sum((abs(w) for row in coef for w in row), Fraction(0)))
     return loss + decimal(exact(file["strength"])) * norm + TINY
 
 
-def dual_value(file, dual, targets, limit):
+def dual_value(file: Any, dual: list[Vector], targets: list[list[Fraction]], limit: int) -> Decimal:
     """Return the value of the dual point, shrunk until the constraint holds, rounded down."""
     unit, strength = Fraction(2) ** file["dual_exponent"], exact(file["strength"])
     largest = limit * unit
@@ -341,12 +361,17 @@ def dual_value(file, dual, targets, limit):
     return total / len(targets) - TINY
 
 
-def check(file):
+def check(file: Any) -> tuple[Decimal, Decimal, int]:
     """Check a certificate; return the objective, the lower bound and the number of boxes."""
     expect(file["format"] == "cvxsnn complete certificate 1", "another format")
     expect(file["loss"] in ("squared", "logistic") and file["penalty"] == "l1", "another loss or penalty")
-    decay, bias, wall = tuple(file["decay"]), file["bias"], not file["negative_threshold"]
-    expect(0 <= decay[0] <= decay[1], "a decay is between 0 and 1")
+    names = ("decay", "inputs", "neurons", "dual", "dual_exponent", "price_bound")
+    expect(all(is_whole(file[name]) for name in names), "a number is not whole")
+    inner = ("columns", "basis", "levels", "closer")
+    expect(all(is_whole(own[name]) for own in file["proofs"] for name in inner), "a number is not whole")
+    decay: Decay = (*file["decay"], int(file.get("resets", True)))
+    bias, wall = file["bias"], not file["negative_threshold"]
+    expect(0 <= decay[0] <= decay[1] > 0, "a decay is between 0 and 1")
     sums = leaky_sums(file["inputs"], decay, bias)
     targets = [[exact(x) for x in row] for row in file["targets"]]
     expect(file["loss"] == "squared" or all(abs(y) == 1 for row in targets for y in row), "labels are -1 and 1")
@@ -362,12 +387,15 @@ def check(file):
             weights.append([[0] * n_outputs] * (n_steps - 1) + [dual[number]])
         else:
             weights.append([dual[number]] * n_steps)
+    alone = sums
+    if not decay[2]:  # without resets, steps do not depend on each other
+        alone, weights = [[step] for own in sums for step in own], [[row] for own in weights for row in own]
     # A mean is a sum over the steps divided by their number: here the limit is multiplied instead.
     scale = n_steps if file["readout"] == "mean" else 1
-    merged = {}
-    for own, row in zip(sums, weights, strict=True):
+    merged: dict[str, tuple[list[Vector], list[Vector]]] = {}
+    for own, row in zip(alone, weights, strict=True):
         key = json.dumps(own)
-        known = merged.get(key, (own, [[0] * n_outputs] * n_steps))
+        known = merged.get(key, (own, [[0] * n_outputs] * len(own)))
         merged[key] = (own, [add(a, b) for a, b in zip(known[1], row, strict=True)])
     trees = [grow(own, decay, row) for own, row in merged.values()]
     width = len(sums[0][0])
@@ -381,7 +409,7 @@ def check(file):
     return primal, bound, n_boxes
 
 
-def main():
+def main() -> int:
     """Check one file."""
     sys.setrecursionlimit(10_000)
     file = json.loads(Path(sys.argv[1]).read_text())

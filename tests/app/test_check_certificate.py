@@ -1,26 +1,19 @@
 import copy
-import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_models import assert_one_sentence
 
+from cvxsnn.app import check_certificate as CHECKER  # noqa: N812
 from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.neurons import Taps
 from cvxsnn.theory import LIFFamily, solve_complete, write_certificate
 
-TOOL = Path(__file__).parents[1] / "tools" / "check_certificate.py"
-
-
-def load_checker():
-    spec = importlib.util.spec_from_file_location("check_certificate", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CHECKER = load_checker()
+TOOL = Path(CHECKER.__file__)
 CASES = {
     "one step": {"family": LIFFamily(0.5, bias=True), "shape": (15, 1, 2)},
     "two steps": {"family": LIFFamily(0.5, bias=True), "shape": (8, 2, 1), "readout": "mean"},
@@ -28,6 +21,10 @@ CASES = {
     "logistic, intercept": {
         "family": LIFFamily(0.0, bias=True), "shape": (12, 1, 2), "loss": "logistic", "intercept": True,
     },
+    "threshold neurons": {
+        "family": LIFFamily(0.0, bias=True, resets=False), "shape": (7, 3, 1), "readout": "mean",
+    },
+    "delays": {"family": LIFFamily(0.5, taps=Taps([0, 0], [0, 1], 1)), "shape": (7, 3, 1)},
     "two outputs": {"family": LIFFamily(0.5, bias=True), "shape": (9, 1, 2), "n_outputs": 2},
 }  # fmt: skip
 
@@ -56,6 +53,21 @@ def test_a_certificate_is_checked_without_the_library(tmp_path, name):
     assert "cvxsnn" not in {
         line.split()[1].split(".")[0] for line in TOOL.read_text().splitlines() if "import " in line
     }
+
+
+def test_the_checker_runs_by_itself_and_tells_what_it_refuses(tmp_path):
+    file, _ = make(tmp_path, **CASES["one step"])
+
+    def run():
+        alone = [sys.executable, "-I", "-S", str(TOOL), str(tmp_path / "proof.json")]  # without any package
+        return subprocess.run(alone, capture_output=True, text=True, check=False)
+
+    assert run().returncode == 0
+    assert "boxes cover all neurons of the family" in run().stdout
+    better_bound(file)
+    (tmp_path / "proof.json").write_text(json.dumps(file))
+    assert run().returncode == 1
+    assert run().stdout.startswith("NOT PROVEN: the lower bound is smaller than stated")
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +144,14 @@ def other_input(file):
     file["inputs"][0][0][0] += 1000
 
 
+def not_whole(file):
+    file["inputs"][0][0][0] += 0.5
+
+
+def decay_of_nothing(file):
+    file["decay"] = [0, 0]
+
+
 def negative_threshold(file):
     file["neurons"][0][-1] = -1
 
@@ -140,12 +160,37 @@ def intercept_not_asked_for(file):
     file["intercept"] = [(0.1).hex()]
 
 
+@pytest.mark.parametrize("name", ["threshold neurons", "two outputs", "all steps, no bias"])
+def test_proofs_of_other_families_are_refused_if_anything_is_changed(tmp_path, name):
+    file, _ = make(tmp_path, **CASES[name])
+    for tamper in (
+        drop_last_region,
+        smaller_limit,
+        larger_dual,
+        wrong_sign,
+        better_bound,
+        better_objective,
+        other_weight,
+    ):
+        changed = copy.deepcopy(file)
+        tamper(changed)
+        with pytest.raises(CHECKER.WrongError):
+            CHECKER.check(changed)
+
+
+def test_a_proof_about_threshold_neurons_is_none_about_neurons_with_resets(tmp_path):
+    file, _ = make(tmp_path, **CASES["threshold neurons"])
+    file["resets"] = True
+    with pytest.raises(CHECKER.WrongError):
+        CHECKER.check(file)
+
+
 @pytest.mark.parametrize(
     "tamper",
     [
         drop_last_region, add_region, merge_regions, claim_one_box_per_face, wrong_axis, fewer_parameters,
         flat_coordinates, smaller_limit, larger_dual, wrong_sign, better_bound, better_objective, other_weight,
-        other_target, other_input, negative_threshold, intercept_not_asked_for,
+        other_target, other_input, not_whole, decay_of_nothing, negative_threshold, intercept_not_asked_for,
     ],
 )  # fmt: skip
 def test_a_changed_certificate_is_refused(checked, tamper):

@@ -1,0 +1,180 @@
+import json
+import re
+
+import numpy as np
+import pytest
+from small_models import assert_one_sentence, make_sequences
+from theory.families import draw_sequences
+from typer.testing import CliRunner
+
+from cvxsnn.app import check_certificate as checker
+from cvxsnn.app import cli
+from cvxsnn.core.errors import DataFileError, InvalidInputError
+from cvxsnn.theory import LIFFamily, prove_complete, solve_complete
+from cvxsnn.theory.box_search import BoxSearch
+from cvxsnn.theory.certificate_file import _table
+from cvxsnn.theory.resumed_proof import resume_proof
+from cvxsnn.theory.spike_trees import SpikeTrees
+
+FAMILY = LIFFamily(0.5, bias=True)
+
+
+def draw_trees(shape=(25, 1, 2), seed=0):
+    rng = np.random.default_rng(seed)
+    inputs = rng.integers(-9, 10, shape).astype(float)
+    weights = np.zeros((*shape[:2], 1), dtype=np.int64)
+    weights[:, -1, 0] = rng.integers(-1000, 1001, shape[0])
+    return SpikeTrees.of(FAMILY.on(inputs), weights)
+
+
+@pytest.mark.parametrize("shape", [(25, 1, 2), (8, 2, 1)])
+def test_a_search_that_is_stopped_again_and_again_ends_like_one_that_is_not(shape):
+    trees = draw_trees(shape)
+    enough = BoxSearch().run(trees).value
+    whole = BoxSearch(enough, keeps_proof=True).run(trees)
+    found, n_sessions = BoxSearch(enough, keeps_proof=True, max_boxes=5).run(trees), 1
+    assert not found.is_finished
+    bounds = [found.bound]
+    while not found.is_finished:
+        listed = json.loads(json.dumps(_table(found.proof)))  # as in a file
+        resumed = resume_proof(trees, listed, enough)
+        found, n_sessions = BoxSearch(enough, keeps_proof=True, max_boxes=40).run(trees, resumed), n_sessions + 1
+        bounds.append(found.bound)
+        assert n_sessions < 300
+    assert n_sessions > 2
+    assert found.bound == whole.bound == enough
+    assert np.all(np.diff(bounds) <= 0)
+
+
+def test_what_a_file_says_about_bounds_is_not_believed():
+    trees = draw_trees()
+    listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
+    listed[-1]["code"] = "." * (
+        2 * len(listed[-1]["columns"]) - 1
+    )  # one box per face of the cube, as if that were enough
+    resumed = resume_proof(trees, listed, 0.0)
+    assert len(resumed.left) > 0
+    assert BoxSearch(keeps_proof=True).run(trees, resumed).bound == BoxSearch().run(trees).bound
+
+
+def draw_problem(seed=3):
+    rng = np.random.default_rng(seed)
+    return draw_sequences(rng, 14, 1, 2), np.sign(rng.normal(size=14))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_proof_in_a_file_is_that_of_column_generation_and_passes_the_checker(tmp_path, loss, intercept):
+    inputs, targets = draw_problem()
+    path, told = tmp_path / "proof.json", []
+    found = prove_complete(path, inputs, targets, FAMILY, loss, 0.03, intercept=intercept, callback=told.append)
+    best = solve_complete(inputs, targets, FAMILY, loss, 0.03, intercept=intercept, tol=1e-5).certificate
+    assert found.certificate.relative_gap <= 1e-3
+    assert found.certificate.scope == found.solution.certificate.scope == "complete"
+    assert found.certificate.dual <= best.primal
+    assert found.certificate.primal >= best.dual
+    assert told
+    primal, bound, _ = checker.check(json.loads(path.read_text()))
+    assert float(primal) == pytest.approx(found.certificate.primal, rel=1e-9)
+    assert float(bound) == pytest.approx(found.certificate.dual, rel=1e-9)
+
+
+def test_a_proof_that_is_stopped_at_any_time_is_valid_and_goes_on(tmp_path):
+    inputs, targets = draw_problem()
+    path, bounds = tmp_path / "proof.json", []
+    best = solve_complete(inputs, targets, FAMILY, "squared", 0.01, tol=1e-5).certificate
+    for session in range(60):
+        calls = []
+
+        def pulse(n_boxes, n_open, limit=3 + session, calls=calls):
+            calls.append(n_boxes)
+            return len(calls) > limit
+
+        found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.01, pulse=pulse, seed=1)
+        file = json.loads(path.read_text())
+        _, bound, _ = checker.check(file)
+        assert found.certificate.dual <= best.primal
+        assert float(bound) == pytest.approx(found.certificate.dual, rel=1e-9)
+        bounds.append(found.certificate.relative_gap)
+        if bounds[-1] <= 1e-3:
+            break
+    assert bounds[0] > 1e-3 >= bounds[-1]
+    assert len(bounds) > 1
+    assert np.all(np.diff(bounds) <= 1e-12)
+    again = prove_complete(path, inputs, targets, FAMILY, "squared", 0.01)  # nothing is left to do
+    assert again.certificate.dual == found.certificate.dual
+
+
+def test_a_file_about_something_else_is_refused_in_one_sentence(tmp_path):
+    inputs, targets = draw_problem()
+    path = tmp_path / "proof.json"
+    prove_complete(path, inputs, targets, FAMILY, "squared", 0.1)
+    written = path.read_bytes()
+    for change in (
+        {"l1_strength": 0.2},
+        {"inputs": inputs + 1},
+        {"targets": -targets},
+        {"family": LIFFamily(0.25, True)},
+    ):
+        own = {"inputs": inputs, "targets": targets, "family": FAMILY, "l1_strength": 0.1} | change
+        with pytest.raises(InvalidInputError, match="about the same data and objective") as caught:
+            prove_complete(path, **own, loss="squared")
+        assert_one_sentence(caught.value)
+    assert path.read_bytes() == written
+    path.write_text("{}")
+    with pytest.raises(DataFileError, match="expected a certificate over all neurons") as caught:
+        prove_complete(path, inputs, targets, FAMILY, "squared", 0.1)
+    assert_one_sentence(caught.value)
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, list(map(str, arguments)))
+
+
+def test_the_commands_prove_check_and_improve(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inputs = np.rint(4 * make_sequences(24, 1, 2)) / 4
+    labels = (inputs[:, 0].sum(1) ** 2 > 1).astype(int)
+    np.savez("data.npz", X=inputs, y=labels)
+    options = ["--hidden", 5, "--strength", 0.05, "--decay", 0.5, "--loss", "logistic"]
+    assert run("fit", "data.npz", "-o", "model", *options).exit_code == 0
+    command = ["certify", "model", "data.npz", "--certificate", "proof.json"]
+    outcome = run(*command, "--improved", "better")
+    assert outcome.exit_code == 0, outcome.output
+    text = outcome.stdout
+    this = float(re.search(r"this model: objective (\S+),", text)[1])
+    better = float(re.search(r"the best network found, .*: objective (\S+),", text)[1])
+    assert better < this
+    assert re.search(r"gap \S+ % \(goal 0.1 %\)", text)
+    assert "however many, has an objective below" in text
+    assert "not finished" not in text
+    outcome = run("check", "proof.json")
+    assert outcome.exit_code == 0, outcome.output
+    assert "boxes cover all neurons of the family" in outcome.stdout
+    outcome = run("certify", "better", "data.npz")
+    assert outcome.exit_code == 0, outcome.output
+    assert f"objective {better:.9g}" in outcome.stdout
+    assert "as saved:" in outcome.stdout
+    assert "of the optimum over all witnesses" in outcome.stdout
+    assert "going on with proof.json" in run(*command).stdout
+    file = json.loads((tmp_path / "proof.json").read_text())
+    file["price_bound"] //= 2
+    (tmp_path / "proof.json").write_text(json.dumps(file))
+    outcome = run("check", "proof.json")
+    assert outcome.exit_code == 1
+    assert "NOT PROVEN" in outcome.stdout
+
+
+def test_the_commands_refuse_what_they_cannot_do_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inputs = make_sequences(12, 1, 2)
+    np.savez("data.npz", X=inputs, y=(inputs.sum((1, 2)) > 0).astype(int))
+    assert run("fit", "data.npz", "-o", "model", "--hidden", 5, "--strength", 0.05, "--loss", "hinge").exit_code == 0
+    for arguments, complaint in (
+        (["check", "nothing.json"], "expected a certificate file, got no file"),
+        (["certify", "model", "data.npz", "--improved", "better"], "expected --certificate"),
+        (["certify", "model", "data.npz", "--certificate", "no/proof.json"], "expected a file in an existing folder"),
+    ):
+        outcome = run(*arguments)
+        assert outcome.exit_code == 1
+        assert complaint in outcome.stderr
