@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from theory.families import SEEDS, draw_parameters, float_spikes
 from theory.sweeps import sweep
 
-from cvxsnn.theory import LIFFamily, enumerate_lif, enumerate_patterns, price
-from cvxsnn.theory.spike_trees import common_zero, pivot_columns
+from cvxsnn.core.errors import BudgetError
+from cvxsnn.theory import LIFFamily, enumerate_lif, enumerate_patterns, price, spike_trees
+from cvxsnn.theory.spike_trees import SpikeTrees, common_zero, pivot_columns
 
 KINDS = st.sampled_from(["generic", "grid", "line", "repeated"])
 
@@ -91,3 +92,28 @@ def test_a_common_zero_is_on_all_hyperplanes_and_near():
     assert not (normals @ point).any()
     assert point.any()
     assert point @ np.array([5, -1, 1]) > 0
+
+
+@pytest.mark.parametrize("n_samples", [1, 3])
+def test_trees_have_as_many_events_as_allowed_and_no_more(n_samples, monkeypatch):
+    events = LIFFamily(0.5).on(np.random.default_rng(0).normal(size=(n_samples, 4, 1)))
+    weights = np.ones((n_samples, 4, 1), dtype=np.int64)
+    monkeypatch.setattr(spike_trees, "_MAX_EVENTS", 15 * n_samples)
+    trees = SpikeTrees.of(events, weights)
+    assert len(trees.normals) == 15 * n_samples
+    assert trees.depth == 4
+    assert (trees.edges[-8 * n_samples :] == -1).all()  # the last step of every history
+    monkeypatch.setattr(spike_trees, "_MAX_EVENTS", 15 * n_samples - 1)
+    with pytest.raises(BudgetError, match=f"got {15 * n_samples}: use fewer steps or samples"):
+        SpikeTrees.of(events, weights)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "has_lift"),
+    [([[1, -1], [2, -9]], True), ([[3, -1], [-1, 2]], True), ([[1, -1], [-1, 1]], False), ([[0, 0], [1, 1]], False)],
+)
+def test_a_lift_is_a_feature_or_the_sum_of_all_that_is_positive_everywhere(inputs, has_lift):
+    inputs = np.array(inputs, dtype=float)[:, None]
+    weights = np.ones((2, 1, 1), dtype=np.int64)
+    assert SpikeTrees.of(LIFFamily(0.5).on(inputs), weights).has_lift == has_lift
+    assert SpikeTrees.of(LIFFamily(0.5, bias=True).on(inputs), weights).has_lift

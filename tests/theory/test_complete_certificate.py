@@ -193,7 +193,7 @@ def test_the_family_has_what_the_neurons_have():
         return family_of(WitnessSet((layer,), Provenance("pretrained")))
 
     weight = torch.ones(2, 1, 3)
-    assert family(LIFLayer(weight, decay=0.25)) == LIFFamily(0.25)
+    assert family(LIFLayer(weight, decay=0.25)) == family(LIFLayer(weight[:1, :, :1], decay=0.25)) == LIFFamily(0.25)
     assert family(LIFLayer(weight, decay=1.0, bias=torch.tensor([0.0, 1.0, 0.0]))) == LIFFamily(1.0, bias=True)
     negative = torch.tensor([1.0, -1.0, 1.0])
     assert family(LIFLayer(weight, decay=0.0, threshold=negative)) == LIFFamily(0.0, negative_threshold=True)
@@ -203,6 +203,15 @@ def test_the_family_has_what_the_neurons_have():
     assert family(ThresholdLayer(weight, bias=1.0)) == LIFFamily(0.0, bias=True, resets=False)
     several = LIFLayer(weight, decay=torch.tensor([0.5, 0.25, 0.5]))
     assert family(several) == FamilyUnion((LIFFamily(0.25), LIFFamily(0.5)))
+
+
+def test_taps_that_read_nothing_are_not_part_of_the_family():
+    layer = LIFLayer(torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0)), decay=0.5, threshold=1.0)
+    witnesses = WitnessSet((Taps([0, 0, 0], [0, 2, 3], 1).attach(layer),), Provenance("pretrained"))
+    assert family_of(witnesses).taps == Taps([0, 0, 0], [0, 2, 3], 1)
+    assert family_of(witnesses, 3).taps == Taps([0, 0], [0, 2], 1)
+    _, proof, data = fitted(witnesses=witnesses, decay=None, bias=None, hidden=None)
+    assert certify_complete(proof, data).family.taps == Taps([0, 0], [0, 2], 1)
 
 
 def test_an_unknown_neuron_model_is_not_priced_as_lif():

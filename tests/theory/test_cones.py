@@ -108,3 +108,12 @@ def test_sets_can_be_taken_in_any_order_and_more_than_once():
     assert list(frontier.witnesses()) == [before[k] for k in order]
     frontier.cut(np.broadcast_to(np.array((1, 1)), (4, 2)))
     assert len(frontier) > 4
+
+
+def test_the_apex_alone_has_no_rays_to_sum():
+    assert Cone([], [], []).interior() == ()
+
+
+def test_sets_that_were_not_cut_are_the_first_one():
+    frontier = Frontier(Cone.whole_space(2), 2)
+    assert np.array(["first"])[frontier.origin].tolist() == ["first"]

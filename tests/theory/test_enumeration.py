@@ -179,6 +179,27 @@ def test_joint_trajectories_are_those_of_their_recurrent_parameters(width, bias)
     assert len(as_set(spikes)) == len(spikes)
 
 
+def test_a_recurrent_layer_has_one_neuron_unless_said_otherwise():
+    inputs = draw_sequences(np.random.default_rng(3), 2, 2, 1)
+    spikes, parameters = enumerate_recurrent(inputs)
+    assert spikes.shape[1] == parameters.shape[1] == 1
+    assert complete_recurrent_dictionary(inputs).witnesses.layers[0].weight.shape[2] == 1
+
+
+def test_recurrent_weights_longer_than_32_bits_are_refused():
+    inputs = np.random.default_rng(0).normal(size=(2, 2, 2)) * 64
+    _, parameters = enumerate_recurrent(inputs)
+    assert 2**31 <= max(abs(int(x)) for x in parameters.flat) < 3**31
+    with pytest.raises(InvalidInputError, match="weights of 32 bits can represent"):
+        complete_recurrent_dictionary(inputs, readout="all")
+
+
+def test_witnesses_of_a_complete_dictionary_say_what_they_are():
+    found = complete_dictionary(draw_sequences(np.random.default_rng(0), 2, 2, 1), LIFFamily(0.5), (1,), "mean")
+    recipe = {"family": LIFFamily(0.5).record(), "lower": (1,), "readout": "mean"}
+    assert found.witnesses.provenance.recipe == recipe
+
+
 def test_witnesses_that_do_not_produce_their_patterns_are_an_error(monkeypatch):
     inputs = draw_sequences(np.random.default_rng(0), 4, 2, 1)
     real = LIFEvents.layer
@@ -204,6 +225,8 @@ def test_more_patterns_than_allowed_are_refused_before_the_work_and_during_it():
         enumerate_lif(LIFFamily(0.5), inputs, max_patterns=5)
     with pytest.raises(BudgetError, match=r"at most 17 patterns, but about 3,364 may exist"):
         enumerate_recurrent(inputs, 2, max_patterns=17)
+    with pytest.raises(BudgetError, match=r"at most 17 patterns, but about 3,364 may exist"):
+        complete_recurrent_dictionary(inputs, 2, max_patterns=17)
     with pytest.raises(BudgetError, match=r"at most 20 patterns, but about \d+ may exist"):
         complete_dictionary(inputs, LIFFamily(0.5), (2,), max_patterns=20)
     # Trajectories part where pasts differ, so that there can be more of them than hyperplanes in general position cut.

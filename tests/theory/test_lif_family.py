@@ -88,3 +88,20 @@ def test_counts_of_spikes_that_outgrow_64_bits_are_python_s_integers():
 def test_what_are_no_sequences_is_refused(inputs):
     with pytest.raises(InvalidInputError, match="expected"):
         LIFFamily(0.5).on(inputs)
+
+
+def test_a_family_says_which_neurons_it_has():
+    assert str(LIFFamily(0.5)) == "LIF neurons with decay 0.5, without bias and with thresholds of at least zero"
+    assert str(LIFFamily(0.5, True, True)).endswith("with bias and with thresholds of either sign")
+
+
+@pytest.mark.parametrize(("n_steps", "kind"), [(4, np.int64), (12, object)])
+def test_sums_are_whole_numbers_of_64_bits_where_they_fit(n_steps, kind):
+    sums = LIFFamily(1 / 256, bias=True).on(draw_sequences(np.random.default_rng(0), 3, n_steps, 2)).sums
+    assert sums.dtype == kind
+    assert all(isinstance(value, int) for value in sums.ravel().tolist())
+
+
+def test_no_neurons_have_no_spikes():
+    events = LIFFamily(0.5).on(np.ones((2, 3, 1)))
+    assert events.simulate(np.zeros((0, 2), dtype=object)).shape == (0, 2, 3)

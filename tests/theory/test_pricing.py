@@ -12,7 +12,7 @@ from cvxsnn import build_dictionary, gaussian_witnesses
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, complete_dictionary, enumerate_lif, price
 from cvxsnn.theory.column_generation import spread_over_steps
-from cvxsnn.theory.cone_search import _Known
+from cvxsnn.theory.cone_search import _Known, search_cones
 from cvxsnn.witnesses import single_out
 
 SHAPES = st.sampled_from([(1, 1, 1), (4, 1, 2), (3, 2, 1), (2, 3, 2), (3, 3, 1), (5, 2, 1)])
@@ -221,3 +221,39 @@ def test_a_bound_is_reached_by_looking_at_few_boxes():
     found = price(family.on(inputs), dual)
     assert math.isfinite(found.bound)
     assert found.n_boxes < 20 * len(enumerate_lif(family, inputs))
+
+
+@settings(max_examples=20)
+@given(FAMILIES, SEEDS, SHAPES, DUALS, st.sampled_from([1, 3, 50]))
+def test_cones_without_exempt_atoms_find_the_largest_price_and_each_neuron_once(family, seed, shape, kind, n_found):
+    inputs, dual, prices = draw_case(family, seed, shape, kind)
+    events = family.on(inputs)
+    value, bound, parameters, _, is_finished = search_cones(events, dual, 0.0, 10**6, math.inf, n_found, None)
+    assert value == pytest.approx(prices.max(), rel=0, abs=PRICED)
+    assert prices.max() <= bound <= prices.max() + PRICED
+    assert is_finished
+    spikes = events.simulate(parameters)
+    for side in (1, -1):  # a neuron of price zero has either sign
+        own = [tuple(own.ravel()) for own in spikes if side * (own * dual).sum() > 0]
+        assert len(set(own)) == len(own) <= n_found
+
+
+def test_a_search_of_cones_examines_as_many_as_it_may():
+    rng = np.random.default_rng(0)
+    events, dual = LIFFamily(0.5, bias=True).on(rng.normal(size=(6, 2, 2))), rng.normal(size=(6, 2))
+    for max_cones in (0, 1, 4):
+        *_, n_cones, is_finished = search_cones(events, dual, 0.0, max_cones, math.inf, 1, None)
+        assert (n_cones, is_finished) == (max_cones, False)
+
+
+@pytest.mark.parametrize("decay", [3 / 256, 255 / 256])
+def test_cones_of_long_integers_are_cut_exactly(decay):
+    rng = np.random.default_rng(0)
+    inputs = rng.integers(-40_000, 40_001, (2, 9, 1)).astype(float)
+    family = LIFFamily(decay)
+    spikes = enumerate_lif(family, inputs).spikes
+    for _ in range(3):
+        dual = rng.normal(size=(2, 9))
+        value, bound, *_ = search_cones(family.on(inputs), dual, 0.0, 10**4, math.inf, 1, None)
+        largest = np.abs((spikes * dual).sum((1, 2))).max()
+        assert (value, bound) == pytest.approx((largest, largest), rel=0, abs=PRICED)

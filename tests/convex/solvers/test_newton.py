@@ -1,15 +1,17 @@
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from convex.problems import COLUMNS, SMOOTH_LOSSES, TWO_HEADS, Kind
+from convex.problems import COLUMNS, SMOOTH_LOSSES, TWO_HEADS, Columns, Kind
 from tolerances import FINITE_DIFFERENCE, NEWTON_HISTORY, ROUNDING, SINGLE_PRECISION
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, solve
 from cvxsnn.convex.losses import Softmax
+from cvxsnn.convex.solvers import Status
 from cvxsnn.convex.solvers import newton as module
 from cvxsnn.convex.solvers.newton import loss_hessian, self_product
 
@@ -156,3 +158,32 @@ def test_a_step_to_an_infinite_objective_is_not_taken() -> None:
     assert module._line_search(problem, start, end, problem.l1_strength) is None
     nearer = module._Point(1e-9 - here, intercept, problem.dictionary.matvec(1e-9 - here))
     assert module._line_search(problem, nearer, start, problem.l1_strength) is start
+
+
+@pytest.mark.parametrize("columns", ["equal_rows", "collinear"])
+def test_a_tiny_strength_is_reached_where_steps_in_single_precision_are_short(columns: Columns) -> None:
+    problem = Kind("softmax", columns=columns).draw(0, 1e-9)
+    solution = solve(problem, 1e-8, max_iterations=100)
+    assert solution.status is Status.CONVERGED
+    assert solution.certificate.relative_gap <= 1e-8
+
+
+def test_a_step_in_single_precision_that_leads_nowhere_is_the_last_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[torch.dtype, bool]] = []
+    newton_point, line_search = module._newton_point, module._line_search
+
+    def step(*arguments: Any) -> module._Point:
+        steps.append((arguments[4], True))
+        return newton_point(*arguments)
+
+    def search(*arguments: Any) -> module._Point | None:
+        found = line_search(*arguments)
+        steps[-1] = (steps[-1][0], found is not None)
+        return found
+
+    monkeypatch.setattr(module, "_newton_point", step)
+    monkeypatch.setattr(module, "_line_search", search)
+    assert solve(Kind("softmax").draw(0, 1e-8), 1e-8, "newton").status is Status.CONVERGED
+    lost = steps.index((torch.float32, False))
+    assert len(steps) > lost + 1
+    assert all(precision == torch.float64 for precision, _ in steps[lost + 1 :])

@@ -26,6 +26,10 @@ _MIN_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
 _ROUGH_ABOVE = 1e-4
 """Relative gap above which Hessians in float32 are good enough: half the work."""
 
+_SLOW, _MOST_SLOW = 0.9, 5
+"""Steps in a row that leave more than this share of the strength aimed at, after which Hessians are in float64: the
+ridge that those in float32 need may make steps too short."""
+
 _BLOCK, _BLOCK_GPU = 2**24, 2**28
 """Numbers of a block of rows over all entries of a Hessian: 128 MiB of float64; 2 GiB on a GPU."""
 
@@ -75,14 +79,17 @@ class Newton(Solver):
         """Minimise a problem of one head."""
         point = _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
         gap, best_gap, stalled = inf, inf, 0
-        level = inf
+        level, rough, n_slow = inf, torch.float32, 0
         for _ in range(max_iterations):
             dual = problem.unit_dual(point.scores)
             correlation = problem.correlation(dual)
             slope = correlation + problem.l2_strength * point.coef if problem.l2_strength else correlation
             largest = float(slope.abs().max())
             # Far from the goal, aim at a larger strength first: the working set then grows towards its size from below.
-            level = max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
+            before, level = level, max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
+            n_slow = n_slow + 1 if level > max(problem.l1_strength, _SLOW * before) else 0
+            if n_slow > _MOST_SLOW:
+                rough = torch.float64
             if level == problem.l1_strength:
                 primal = _objective(problem, point, level)
                 # The gradient is in the dual domain already, except for the balance that an intercept requires.
@@ -97,15 +104,17 @@ class Newton(Solver):
                     break
             if is_late(deadline):
                 return SolverResult(point.coef, point.intercept, Status.TIME_LIMIT)
-            precision = torch.float32 if gap > _ROUGH_ABOVE and stalled == 0 else torch.float64
+            precision = rough if gap > _ROUGH_ABOVE and stalled == 0 else torch.float64
             target = _newton_point(problem, point, correlation, level, precision, deadline)
             moved = _line_search(problem, point, target, level)
-            if moved is None:
-                if level == problem.l1_strength and precision == torch.float64:
-                    break
-                level *= _LEVEL_FACTOR
-            else:
+            if moved is not None:
                 point = moved
+            elif precision == torch.float32:  # the Hessian has lost its small entries, and further ones would, too
+                rough = torch.float64
+            elif level == problem.l1_strength:
+                break
+            else:
+                level *= _LEVEL_FACTOR
         else:
             return SolverResult(point.coef, point.intercept, Status.ITERATION_LIMIT)
         return SolverResult(point.coef, point.intercept, Status.STALLED)
