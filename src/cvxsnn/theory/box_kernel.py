@@ -13,6 +13,10 @@ LEAF, STUCK, LEFT = 253, 254, 255
 """What follows in the code of a box that is not halved: a bound, a box too small to be halved, or a box left open."""
 
 
+_MOST_SEEN = 1024
+"""Open events among which those that meet are looked for."""
+
+
 @nb.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
 def _interval(normals: Any, event: int, centre: Any, half: Any, slack: int) -> Any:
     """Return the centre and the half-width of an event's values on a box."""
@@ -120,31 +124,29 @@ def _meet(normals: Any, seen: Any, n_seen: int, rows: Any) -> bool:
     dimension = normals.shape[1]
     if n_seen < 2 or n_seen > len(seen):
         return False
+    rank = 0  # rows are orthogonal and of length one
     for i in range(n_seen):
-        largest = 0.0
+        length = 0.0
         for d in range(dimension):
-            rows[i, d] = normals[seen[i], d]
-            largest = max(largest, abs(rows[i, d]))
+            rows[rank, d] = normals[seen[i], d]
+            length += rows[rank, d] ** 2
+        for k in range(rank):
+            share = 0.0
+            for d in range(dimension):
+                share += rows[k, d] * rows[rank, d]
+            for d in range(dimension):
+                rows[rank, d] -= share * rows[k, d]
+        rest = 0.0
         for d in range(dimension):
-            rows[i, d] /= max(largest, 1.0)
-    rank = 0
-    for d in range(dimension):
-        pivot = rank
-        for i in range(rank, n_seen):
-            if abs(rows[i, d]) > abs(rows[pivot, d]):
-                pivot = i
-        if pivot >= n_seen or abs(rows[pivot, d]) < 1e-9:
+            rest += rows[rank, d] ** 2
+        if rest <= 1e-18 * length:
             continue
-        for c in range(dimension):
-            rows[rank, c], rows[pivot, c] = rows[pivot, c], rows[rank, c]
-        for i in range(rank + 1, n_seen):
-            share = rows[i, d] / rows[rank, d]
-            for c in range(d, dimension):
-                rows[i, c] -= share * rows[rank, c]
+        for d in range(dimension):
+            rows[rank, d] /= np.sqrt(rest)
         rank += 1
-        if rank == n_seen:
+        if rank == dimension:
             return False
-    return bool(rank < dimension)
+    return rank < n_seen
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -304,8 +306,8 @@ def explore(
         total, point = np.zeros(n_outputs, np.int64), np.zeros(dimension, np.int64)
         stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 2, n_outputs), np.int64)
         shares, slope = np.zeros(dimension), np.zeros(dimension)
-        seen, n_seen = np.empty(3 * dimension, np.int64), np.zeros(1, np.int64)
-        rows = np.empty((3 * dimension, dimension))
+        seen, n_seen = np.empty(_MOST_SEEN, np.int64), np.zeros(1, np.int64)
+        rows = np.empty((dimension, dimension))
         centre[0], half[0] = centres[box], halves[box]
         opened[0, :] = roots
         n_open[0] = n_samples

@@ -25,8 +25,8 @@ from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
 
-_MASTER_SHARE, _PRICE_SHARE = 0.02, 0.4
-"""Shares of the relative gap that may come from the solver and from prices above the strength."""
+_MASTER_SHARE, _GAP_SHARE = 0.02, 0.9
+"""Shares of the relative gap that may come from the solver, and that a proof aims at."""
 
 _N_FOUND = 64
 """Neurons that one round adds at most."""
@@ -205,8 +205,16 @@ def solve_complete(
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
         left = max_seconds - (time.monotonic() - begin)
-        found = price_solution(
-            events, solution, tol=_PRICE_SHARE * tol, is_thorough=False, max_boxes=max_boxes, max_seconds=left
+        found = price_dual(
+            events,
+            problem,
+            solution.dual_point,
+            _enough(problem, solution, best[0], tol),
+            problem.dictionary if l2_strength else None,
+            is_thorough=left < 0.5 * max_seconds,  # late, a bound is worth more than another neuron
+            max_boxes=max_boxes,
+            max_seconds=left,
+            start=parameters[problem.dictionary.column_of_atom.cpu()[solution.support.cpu()].numpy()],
         )
         best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, found.bounds))
         rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_boxes, time.monotonic() - begin))
@@ -224,6 +232,17 @@ def solve_complete(
         parameters = np.concatenate((parameters, fresh))
     assert best is not None
     return CompleteSolution(best[1], certificate, family, tuple(rounds), parameters)
+
+
+def _enough(problem: ConvexProblem, solution: Solution, primal: float, tol: float) -> float:
+    """Return the largest price, at least the strength, at which the gap is within the tolerance."""
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        limit = (1 + middle) * problem.l1_strength
+        dual = certify_with_bound(problem, solution.dual_point, [limit] * problem.n_outputs)
+        low, high = (middle, high) if primal - dual <= _GAP_SHARE * tol * abs(primal) else (low, middle)
+    return (1 + low) * problem.l1_strength
 
 
 def price_solution(
@@ -337,12 +356,13 @@ def price_dual(
     is_thorough: bool = True,
     max_boxes: int = 10**9,
     max_seconds: float = inf,
+    start: IntArray | None = None,
 ) -> SolutionPrice:
     """Price a dual point over all neurons, output by output."""
     readout = problem.dictionary.readout
     spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
     limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
-    prices = tuple(price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread)
+    prices = tuple(price(events, own, exempt=exempt, is_thorough=is_thorough, start=start, **limits) for own in spread)
     return SolutionPrice(prices, tuple(found.bound for found in prices))
 
 

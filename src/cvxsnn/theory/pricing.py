@@ -72,6 +72,7 @@ def price(
     max_seconds: float = inf,
     n_found: int = 16,
     exempt: Dictionary | None = None,
+    start: IntArray | None = None,
 ) -> Price:
     """Maximise ``|Σ dual · spikes|`` over all neurons of a family, and over the outputs if there are several.
 
@@ -94,6 +95,8 @@ def price(
     exempt : Dictionary, optional
         A dictionary on the same sequences. Neurons that its read-out cannot tell from one of its atoms are not priced.
         This search is slower and has one output.
+    start : integer array of shape (n_neurons, dimension), optional
+        Neurons near which better ones are looked for first.
 
     Returns
     -------
@@ -122,7 +125,7 @@ def price(
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
     whole, unit = round_dual(weights)
     trees = SpikeTrees.of(events, whole)
-    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough).run(trees)
+    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, start=start).run(trees)
     lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
     rounding = float(lost.max(initial=0.0))
     bound = found.bound * unit + rounding
