@@ -16,7 +16,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from .box_kernel import LEAF, LEFT, STUCK, explore, survey
+from .box_kernel import LEAF, LEFT, STUCK, TILTED, explore, survey
 from .integers import IntArray
 from .line_search import climb, random_points
 from .spike_trees import SpikeTrees, common_zero, pivot_columns
@@ -201,7 +201,7 @@ class Proof:
         """Return all halvings of all faces as one text, and what was looked at more closely, in this order.
 
         A letter is the axis along which a box is halved, and is followed by its lower and its upper half; "." is a box
-        whose own bound is enough, "!" one that was looked at more closely.
+        whose own bound is enough, "," one whose bound by a linear function is, "!" one that was looked at more closely.
         """
         text: list[str] = []
         uses: list[tuple[int, Proof | None]] = []
@@ -215,8 +215,8 @@ class Proof:
             parts = [(centre, half)]
             for code in self.codes.get(key, [LEAF]):
                 own, size = parts.pop()
-                if code == LEAF:
-                    text.append(".")
+                if code in (LEAF, TILTED):
+                    text.append("." if code == LEAF else ",")
                 elif code in (STUCK, LEFT):
                     visit(own, size)
                 else:
@@ -309,7 +309,9 @@ class BoxSearch:
             budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // len(batch)))
             target = max(self.enough, found.value) if self.is_thorough else self.enough
             again = [open_boxes]
-            for part, own in _explore_all(problem, trees.has_lift, batch, target, budget, n_levels, depth):
+            for part, own in _explore_all(
+                problem, trees.has_lift, batch, target, budget, n_levels, depth, self.keeps_proof
+            ):
                 (
                     codes,
                     n_codes,
@@ -506,6 +508,7 @@ def _explore_all(
     budget: int,
     n_levels: int,
     depth: int,
+    is_simple: bool,
 ) -> list[tuple[_Boxes, tuple[Any, ...]]]:
     """Search boxes, on all processors if they are many."""
 
@@ -520,6 +523,7 @@ def _explore_all(
             int(budget),
             int(n_levels),
             int(depth),
+            is_simple,
         )
         return part, found
 
