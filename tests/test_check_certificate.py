@@ -28,13 +28,15 @@ CASES = {
     "logistic, intercept": {
         "family": LIFFamily(0.0, bias=True), "shape": (12, 1, 2), "loss": "logistic", "intercept": True,
     },
+    "equal steps": {"family": LIFFamily(0.5, bias=True), "shape": (8, 3, 1), "repeated": True},
     "two outputs": {"family": LIFFamily(0.5, bias=True), "shape": (9, 1, 2), "n_outputs": 2},
 }  # fmt: skip
 
 
-def make(tmp_path, family, shape, n_outputs=1, **options):
+def make(tmp_path, family, shape, n_outputs=1, repeated=False, **options):
     rng = np.random.default_rng(0)
     inputs = rng.integers(-5, 6, shape).astype(float)
+    inputs = np.repeat(inputs[:, :1], shape[1], axis=1) if repeated else inputs
     n_rows = shape[0] * (shape[1] if options.get("readout") == "all" else 1)
     targets = np.sign(rng.normal(size=(n_rows, n_outputs))).squeeze()
     if options.get("readout") == "all":
@@ -81,6 +83,15 @@ def merge_regions(file):
 
 def claim_one_box_per_face(file):
     file["proofs"][-1]["code"] = "." * (2 * len(file["proofs"][-1]["columns"]))
+
+
+def claim_a_linear_bound_per_face(file):
+    file["proofs"][-1]["code"] = "," * (2 * len(file["proofs"][-1]["columns"]))
+
+
+def constant_instead_of_linear_bounds(file):
+    assert "," in file["proofs"][-1]["code"]
+    file["proofs"][-1]["code"] = file["proofs"][-1]["code"].replace(",", ".")
 
 
 def wrong_axis(file):
@@ -144,7 +155,7 @@ def intercept_not_asked_for(file):
     "tamper",
     [
         drop_last_region, add_region, merge_regions, claim_one_box_per_face, wrong_axis, fewer_parameters,
-        flat_coordinates, smaller_limit, larger_dual, wrong_sign, better_bound, better_objective, other_weight,
+        claim_a_linear_bound_per_face, constant_instead_of_linear_bounds, flat_coordinates, smaller_limit, larger_dual, wrong_sign, better_bound, better_objective, other_weight,
         other_target, other_input, negative_threshold, intercept_not_asked_for,
     ],
 )  # fmt: skip
