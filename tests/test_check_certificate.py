@@ -155,7 +155,8 @@ def intercept_not_asked_for(file):
     "tamper",
     [
         drop_last_region, add_region, merge_regions, claim_one_box_per_face, wrong_axis, fewer_parameters,
-        claim_a_linear_bound_per_face, constant_instead_of_linear_bounds, flat_coordinates, smaller_limit, larger_dual, wrong_sign, better_bound, better_objective, other_weight,
+        claim_a_linear_bound_per_face, constant_instead_of_linear_bounds, flat_coordinates, smaller_limit, larger_dual,
+        wrong_sign, better_bound, better_objective, other_weight,
         other_target, other_input, negative_threshold, intercept_not_asked_for,
     ],
 )  # fmt: skip

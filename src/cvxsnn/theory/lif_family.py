@@ -277,4 +277,5 @@ class LIFEvents:
             if t:
                 resets = self.advance(resets, spikes[:, t - 1], t)
             counts.append(-resets)
-        return np.concatenate((self.sums, np.stack(counts, axis=1)[:, :, None]), axis=2).reshape(-1, self.dimension)
+        counted = np.concatenate((self.sums, np.stack(counts, axis=1)[:, :, None]), axis=2)
+        return np.asarray(counted.reshape(-1, self.dimension))

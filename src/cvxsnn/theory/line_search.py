@@ -60,10 +60,8 @@ def _best_on_line(
                 own_sums[size + 1] = added + gains[event, 1 - first]
                 size += 2
             else:
-                if rise == 0.0:
-                    side = 1 if middle >= 0 else 0
-                else:
-                    side = 1 if (rise > 0) == (cut <= start) else 0
+                is_above = middle >= 0 if rise == 0.0 else (rise > 0) == (cut <= start)
+                side = 1 if is_above else 0
                 stack[size], ends[size, 0], ends[size, 1] = edges[event, side], start, end
                 own_sums[size] = added + gains[event, side]
                 size += 1
@@ -128,17 +126,17 @@ def climb(
     tuple of arrays
         The points, of shape (n_points, dimension), and their sizes.
     """
-    np.random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (Numba knows no other)
     n_points, dimension = points.shape
     found, sizes = points.copy(), np.zeros(n_points)
     way = np.zeros(dimension)
     for i in range(n_points):
         point = found[i]
-        for sweep in range(n_sweeps):
+        for _ in range(n_sweeps):
             before = sizes[i]
             for d in range(2 * dimension):
                 for k in range(dimension):
-                    way[k] = np.random.normal() if d >= dimension else 0.0
+                    way[k] = np.random.normal() if d >= dimension else 0.0  # noqa: NPY002
                 if d < dimension:
                     way[d] = 1.0
                 low, high = -np.inf, np.inf

@@ -10,9 +10,7 @@ from scipy.optimize import linprog
 from .integers import IntArray
 
 
-def middle_of_cell(
-    normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bool
-) -> npt.NDArray[np.float64] | None:
+def middle_of_cell(normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bool) -> npt.NDArray[np.float64] | None:
     """Return the point of a cell that is farthest from all its walls; None if the cell has no inner point.
 
     Parameters

@@ -95,11 +95,16 @@ class SpikeTrees:
             )
             gains = [np.zeros((0, 2, merged.shape[2]), dtype=np.int64)]
         has_wall = not events.family.negative_threshold
-        parts = (np.concatenate(normals), np.concatenate(edges).astype(np.int64).reshape(-1, 2), np.concatenate(gains))
-        offset = np.zeros(merged.shape[2], dtype=np.int64)
+        trees = (
+            np.concatenate(normals),
+            np.concatenate(edges).astype(np.int64).reshape(-1, 2),
+            np.concatenate(gains),
+            first,
+            np.zeros(merged.shape[2], dtype=np.int64),
+        )
         if _has_parallel_steps(sums[:, :n_steps]):
-            *parts, first, offset = reduce_trees(*parts, first, has_wall)
-        return cls(*parts, first, offset, has_wall, events.family.bias or _has_lift(events))
+            trees = reduce_trees(*trees[:4], has_wall)
+        return cls(*trees, has_wall, events.family.bias or _has_lift(events))
 
     @property
     def depth(self) -> int:
@@ -181,9 +186,7 @@ def _has_parallel_steps(sums: IntArray) -> bool:
     if sums.size == 0:
         return False
     primitive = sums // np.maximum(np.gcd.reduce(sums, axis=2), 1)[:, :, None]
-    return any(
-        bool((primitive[:, t] == primitive[:, s]).all(1).any()) for t in range(sums.shape[1]) for s in range(t)
-    )
+    return any(bool((primitive[:, t] == primitive[:, s]).all(1).any()) for t in range(sums.shape[1]) for s in range(t))
 
 
 def _has_lift(events: LIFEvents) -> bool:
