@@ -108,7 +108,7 @@ def rows(names: list[str], seconds: float) -> Iterator[str]:
 GROWTH = {
     "samples (3 parameters, one step)": [(n, 2, 1) for n in (100, 200, 400, 800, 1600, 3200, 6400)],
     "parameters (60 samples, one step)": [(60, d, 1) for d in (1, 2, 3, 4, 5, 6)],
-    "steps (40 samples, 3 parameters)": [(40, 1, t) for t in (2, 3, 4, 5, 6, 7, 8)],
+    "steps (20 samples, 3 parameters)": [(20, 1, t) for t in (2, 3, 4, 5, 6)],
 }
 """What grows, and the samples, features and steps of each search."""
 
@@ -149,7 +149,7 @@ def draw_growth() -> None:
         for name, values in zip(("processor seconds", "boxes"), measured.T, strict=True):
             exponent = np.polyfit(np.log(x), np.log(values), 1)[0]
             axes.loglog(x, values, "o-", label=f"{name}: exponent {exponent:.1f}")
-            print(f"{title}: {name} {values.tolist()}")
+            print(f"{title}: {name} {values.tolist()}", flush=True)
         exponent = np.polyfit(np.log(x), np.log(regions), 1)[0]
         axes.loglog(x, regions, "k--", label=f"regions, at most: exponent {exponent:.1f}")
         axes.set_xlabel(title)
