@@ -9,7 +9,6 @@ interrupted goes on where it stopped, and ``--render`` measures nothing.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from cvxsnn.neurons import count_spikes
 from cvxsnn.witnesses import Uniform, WitnessSet, delayed_witnesses, join_witnesses, single_out
 
 from .gpu import clock, measure_ceilings
+from .lines import add_line, read_lines
 from .measure import console, make_table
 from .memory import data_directory
 
@@ -393,13 +393,7 @@ def measure_gram(n_rows: int, n_neurons: int = 8192, n_steps: int = 784, n_windo
             "device": torch.cuda.get_device_name(),
         }
         console.print(record)
-        with GRAM_RECORDS.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-
-
-def read_records() -> list[dict[str, Any]]:
-    """What has been measured."""
-    return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
+        add_line(GRAM_RECORDS, record)
 
 
 def render(records: Sequence[Mapping[str, Any]]) -> None:
@@ -454,13 +448,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case = CASES[name]
         case = replace(case, n_pool=options.pool or case.n_pool, n_columns=options.columns or case.n_columns)
         for seed in options.seeds:
-            done = {(own["case"], own["seed"], own["part"]) for own in read_records()}
+            done = {(own["case"], own["seed"], own["part"]) for own in read_lines(RECORDS)}
             for part, folds in enumerate(case.load(seed)):
                 if (name, seed, part) in done:
                     continue
                 record = {"case": name, "seed": seed, "part": part, **measure(case, folds, seed, options.device)}
                 console.print(f"{name}, seed {seed}, part {part}: {record}")
-                RECORDS.parent.mkdir(exist_ok=True)
-                with RECORDS.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-    render(read_records())
+                add_line(RECORDS, record)
+    render(read_lines(RECORDS))

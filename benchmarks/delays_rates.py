@@ -8,7 +8,6 @@ measures nothing.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from cvxsnn.data.tasks import Task, mnist_seq
 from cvxsnn.neurons import count_spikes
 
 from .delays import Case, accuracy, box, fit, sequences_of
+from .lines import add_line, read_lines
 from .measure import console, make_table
 from .memory import data_directory
 
@@ -65,11 +65,6 @@ def measure(task: Task, quantiles: Range, n_columns: int, seed: int) -> dict[str
         "gap": fitted.best.certificate.relative_gap,
         "seconds": time.perf_counter() - begin,
     }
-
-
-def read_records() -> list[dict[str, Any]]:
-    """What has been measured."""
-    return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
 
 
 def values_of(records: Sequence[Mapping[str, Any]], name: str, quantiles: Range, n_columns: int) -> list[float]:
@@ -131,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args([] if arguments is None else arguments)
     torch.set_num_threads(1)
     for seed in () if options.render else options.seeds:
-        done = {(tuple(own["quantiles"]), own["columns"], own["seed"]) for own in read_records()}
+        done = {(tuple(own["quantiles"]), own["columns"], own["seed"]) for own in read_lines(RECORDS)}
         (task,) = load(seed)
         for n_columns in options.columns:
             for quantiles in RANGES:
@@ -140,7 +135,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 setting = {"quantiles": quantiles, "columns": n_columns, "seed": seed}
                 record = setting | measure(task, quantiles, n_columns, seed)
                 console.print(str(record))
-                RECORDS.parent.mkdir(exist_ok=True)
-                with RECORDS.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-    render(read_records())
+                add_line(RECORDS, record)
+    render(read_lines(RECORDS))

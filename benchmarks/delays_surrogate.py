@@ -13,7 +13,6 @@ interrupted goes on where it stopped, and ``--render`` measures nothing.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -39,6 +38,7 @@ from cvxsnn.witnesses import delayed_witnesses, join_witnesses, single_out
 
 from .delays import CASES as SAMPLED_CASES
 from .delays import SEEDS, Case, draw, read_out, select
+from .lines import add_line, read_lines
 from .measure import console, make_table
 
 RECORDS = Path(__file__).parent / "results" / "delays_surrogate.jsonl"
@@ -270,21 +270,14 @@ def _all(witnesses: cs.witnesses.WitnessSet) -> torch.Tensor:
 def find_setting(case: Case, member: Member, n_neurons: int) -> Setting | None:
     """The setting with which networks of this size were tested, if all methods were."""
     what = {"case": case.name, "seed": member.seed, "part": member.part, "trained_neurons": n_neurons}
-    record = next((own for own in read_records() if {**what, "method": METHODS[-1]}.items() <= own.items()), None)
+    record = next((own for own in read_lines(RECORDS) if {**what, "method": METHODS[-1]}.items() <= own.items()), None)
     return None if record is None else Setting(*(record[own.name] for own in fields(Setting)))
-
-
-def read_records() -> list[dict[str, Any]]:
-    """What has been measured."""
-    return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
 
 
 def add_record(record: dict[str, Any]) -> None:
     """Keep what was measured."""
     console.print(", ".join(f"{name} {value}" for name, value in record.items()))
-    RECORDS.parent.mkdir(exist_ok=True)
-    with RECORDS.open("a") as file:
-        file.write(json.dumps(record) + "\n")
+    add_line(RECORDS, record)
 
 
 def render(records: Sequence[Mapping[str, Any]]) -> None:
@@ -335,4 +328,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
             Member(seed, part, task) for seed in options.seeds for part, (task, *_) in enumerate(case.load(seed))
         ]
         tune(case, members, options.neurons, options.epochs, options.device)
-    render(read_records())
+    render(read_lines(RECORDS))

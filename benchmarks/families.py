@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import cvxsnn as cs
-from cvxsnn.convex.solvers.quadratic import RidgePath
+from cvxsnn.convex.ridge_path import RidgePath
 from cvxsnn.core.seeds import child_generator
 from cvxsnn.neurons.rollout import count_spikes
 from cvxsnn.witnesses.family import draw_family

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cvxsnn import SpikeDictionary, build_dictionary
 from cvxsnn.core import bits
-from cvxsnn.dictionary.packed import MAX_LOOKUP_OUTPUTS, lookup_product
+from cvxsnn.dictionary.lookup import MAX_LOOKUP_OUTPUTS, lookup_product
 
 from .measure import console, make_table
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import cvxsnn as cs
 from cvxsnn.convex import RegularizationPath, Solution, leave_one_out
-from cvxsnn.convex.solve import l2_strengths_of
+from cvxsnn.convex.path import l2_strengths_of
 from cvxsnn.data.tasks import Task, digits_seq, mnist_seq, spoken_digits
 
 from .measure import console, make_table

@@ -1,7 +1,9 @@
-"""Plot the time to enumerate all patterns of random points against their number, on log-log axes.
+"""Time to enumerate all patterns.
 
 python examples/enumeration_time.py                          # up to 20,000 patterns, writes enumeration-time.png
 python examples/enumeration_time.py --patterns 500 -o a.png  # a small one
+
+How the time to enumerate all patterns of random points grows with their number, on log-log axes.
 """
 
 import argparse

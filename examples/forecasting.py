@@ -1,12 +1,13 @@
-"""Forecast a chaotic time series, and compare with persistence, a linear autoregression and kernel ridge regression.
+"""Forecast a chaotic time series.
 
 python examples/forecasting.py                     # writes out/forecasting.png, takes about 20 seconds
 python examples/forecasting.py --noise 0.2         # noise of 0.2 standard deviations instead of 0.05
 python examples/forecasting.py --quick -o a.png    # a small one
 
-The series is that of Mackey and Glass, with a delay of 17. All models read the same windows of 20 steps and predict the
-next value. A free-running forecast appends the prediction to the window and goes on. Errors are those against the
-series without noise.
+The series is that of Mackey and Glass, with a delay of 17. The model is compared with persistence, a linear
+autoregression and kernel ridge regression. All of them read the same windows of 20 steps and predict the next value. A
+free-running forecast appends the prediction to the window and goes on. Errors are those against the series without
+noise.
 """
 
 import argparse

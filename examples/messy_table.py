@@ -1,4 +1,4 @@
-"""From a messy CSV file to predictions, an explanation and a saved model.
+"""From a messy CSV file to a saved model.
 
 python examples/messy_table.py                    # writes out/messy_table.png and out/motors.safetensors
 python examples/messy_table.py --quick -o .       # a small one

@@ -1,4 +1,4 @@
-"""Run a model in NeuroBench's harness, and print its row for a leaderboard.
+"""A row for NeuroBench's leaderboard.
 
 python examples/neurobench_row.py                                       # Mackey–Glass, delay 17: one series
 python examples/neurobench_row.py --tau 17 18 --starts 30               # 30 series of each delay, as NeuroBench has it

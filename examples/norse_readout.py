@@ -1,10 +1,12 @@
-"""The network of Norse's MNIST tutorial, trained as there, and then its optimal read-out, with a proof.
+"""A better read-out for Norse's MNIST tutorial.
 
 python examples/norse_readout.py                # 12,000 images of MNIST, one epoch
 python examples/norse_readout.py --epochs 5     # trained for longer
 python examples/norse_readout.py --quick        # scikit-learn's 8x8 digits instead of MNIST
 
 MNIST is read from the folder in the environment variable CVXSNN_DATA, or downloaded.
+
+The network of the tutorial is trained as there, and then gets its optimal read-out, with a certificate.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Draw every plot of ``cvxsnn.plots`` for one small model of handwritten digits.
+"""Every plot of ``cvxsnn.plots``.
 
 python examples/plots.py                 # writes out/plot-*.png, takes about half a minute
 python examples/plots.py --quick -o .    # a smaller model
 
-docs/plots.md shows the pictures beside the lines that draw them.
+They are drawn for one small model of handwritten digits. docs/plots.md shows them beside the lines that draw them.
 """
 
 import argparse

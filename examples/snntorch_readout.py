@@ -1,10 +1,12 @@
-"""The network of snnTorch's tutorial 5, trained as there, and then its optimal read-out, with a proof.
+"""A better read-out for snnTorch's tutorial 5.
 
 python examples/snntorch_readout.py                # 12,000 images of MNIST, one epoch
 python examples/snntorch_readout.py --epochs 5     # trained for longer
 python examples/snntorch_readout.py --quick        # scikit-learn's 8x8 digits instead of MNIST
 
 MNIST is read from the folder in the environment variable CVXSNN_DATA, or downloaded.
+
+The network of the tutorial is trained as there, and then gets its optimal read-out, with a certificate.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""SpikingJelly's lif_fc_mnist, trained as there, and then its optimal read-out, with a proof.
+"""A better read-out for SpikingJelly's lif_fc_mnist.
 
 python examples/spikingjelly_readout.py                  # 12,000 images of MNIST, one epoch
 python examples/spikingjelly_readout.py --epochs 5       # trained for longer
@@ -6,6 +6,8 @@ python examples/spikingjelly_readout.py --hidden 200     # with a hidden layer
 python examples/spikingjelly_readout.py --quick          # scikit-learn's 8x8 digits instead of MNIST
 
 MNIST is read from the folder in the environment variable CVXSNN_DATA, or downloaded.
+
+The network of this example is trained as there, and then gets its optimal read-out, with a certificate.
 """
 
 import argparse

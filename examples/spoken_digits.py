@@ -1,4 +1,4 @@
-"""Spoken digits: from wav files to a spiking classifier with a certificate, and pictures of it.
+"""Spoken digits: from wav files to a certificate.
 
 python examples/spoken_digits.py                                    # the dataset's own split
 python examples/spoken_digits.py --test-speaker theo                # an unseen speaker

@@ -58,7 +58,7 @@ PAGES = {
     "docs/methods.md": 1,
     "docs/data.md": 3,
     "docs/delays.md": 5,
-    "docs/deployment.md": 6,
+    "docs/deployment.md": 7,
     "docs/elastic-net.md": 2,
     "docs/exchange.md": 2,
     "docs/explore.md": 1,

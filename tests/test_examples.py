@@ -22,6 +22,7 @@ QUICK = {
     "enumeration_time.py": ["--patterns", "300", "--output", "enumeration-time.png"],
     "forecasting.py": ["--quick", "--output", "forecasting.png"],
     "messy_table.py": ["--quick", "--output", "."],
+    "model_page.py": ["--quick", "--output", "digits.html"],
     "neurobench_row.py": ["--quick"],
     "plots.py": ["--quick", "--output", "."],
     "spoken_digits.py": ["--quick", "--output", "."],
@@ -48,6 +49,12 @@ def test_a_messy_table_becomes_a_model_that_predicts(tmp_path):
     assert float(re.search(r"other motors: (\S+)", printed)[1]) > 0.7
     assert "Proven: no other weights for these 200 hidden neurons" in printed
     assert {"motors.csv", "motors.safetensors", "messy_table.png"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_page_about_a_model_is_written(tmp_path):
+    printed = run_example("model_page.py", tmp_path, *QUICK["model_page.py"])
+    assert float(re.search(r"accuracy (\S+) on 300", printed)[1]) > 0.8
+    assert "Digits: a look inside" in (tmp_path / "digits.html").read_text()
 
 
 def test_every_plot_is_drawn_and_shown_in_its_page(tmp_path):

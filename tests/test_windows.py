@@ -23,7 +23,7 @@ from cvxsnn.convex import Objective, SquaredStatistics, gather_statistics, solve
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences, window_of_step, window_shares
 from cvxsnn.dictionary import open_dictionary, stream_dictionary
-from cvxsnn.dictionary.packed import ParsedReadout, parse_readout
+from cvxsnn.dictionary.readout import parse_readout
 from cvxsnn.exchange import quantise, quantise_and_solve, to_nir
 from cvxsnn.exchange.merging import merge_subnetworks
 from cvxsnn.network import OutputHead, Proof, count_operations, summarise
@@ -66,46 +66,7 @@ def refuse(message, call, *arguments, **options):
     assert_one_sentence(caught.value)
 
 
-# The string and its checks
-
-
-@pytest.mark.parametrize(
-    ("readout", "windows", "expected"),
-    [
-        ("mean", None, ParsedReadout("mean")),
-        ("last", None, ParsedReadout("last")),
-        ("all", None, ParsedReadout("all")),
-        ("windows-4", None, ParsedReadout("mean", 4)),
-        ("windows-4", 4, ParsedReadout("mean", 4)),
-        ("mean", np.int64(3), ParsedReadout("mean", 3)),
-        ("windows-1", None, ParsedReadout("mean")),
-        ("mean", 1, ParsedReadout("mean")),
-    ],
-)
-def test_a_readout_is_one_string(readout, windows, expected):
-    assert parse_readout(readout, windows) == expected
-    assert parse_readout(str(expected)) == expected
-    assert str(parse_readout("windows-1")) == "mean"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("first",), "readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got 'first'"),
-        (("windows-0",), "got 'windows-0'"),
-        (("windows-",), "got 'windows-'"),
-        (("windows-two",), "got 'windows-two'"),
-        ((["mean"],), r"got \['mean'\]"),
-        (("last", 2), "readout='mean' with windows=2, got 'last'"),
-        (("all", 1), "readout='mean' with windows=1, got 'all'"),
-        (("mean", 0), "windows to be a positive integer, got 0"),
-        (("mean", 2.0), "windows to be a positive integer, got 2.0"),
-        (("mean", True), "windows to be a positive integer, got True"),
-        (("windows-4", 3), "one number of windows, got readout='windows-4' and windows=3"),
-    ],
-)
-def test_other_readouts_are_refused_in_one_sentence(arguments, message):
-    refuse(message, parse_readout, *arguments)
+# Counts and columns
 
 
 def test_more_windows_than_steps_are_refused_in_one_sentence(tmp_path):
@@ -118,9 +79,6 @@ def test_more_windows_than_steps_are_refused_in_one_sentence(tmp_path):
     refuse(message, plan, 10, 8, 4, readout="mean", windows=5)
     refuse(message, classifier(method="sg", windows=5).fit, sequences.inputs.numpy(), np.arange(9) % 2)
     assert cs.build_dictionary(witnesses, sequences, windows=4, readout="mean").n_columns == 4 * witnesses.n_witnesses
-
-
-# Counts and columns
 
 
 @given(WINDOWS, STEPS, st.booleans(), st.sampled_from([1, 3000, 2**24]), st.integers(0, 2**16))

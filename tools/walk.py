@@ -14,7 +14,7 @@ import numpy as np
 
 import cvxsnn as cs
 
-MOST_FILES = 42
+MOST_FILES = 53
 ROOT = Path(cs.__file__).parent
 
 

@@ -20,7 +20,7 @@ from cvxsnn.convex import Objective
 from cvxsnn.core.errors import CvxsnnError
 from cvxsnn.core.storage import read_tensors
 from cvxsnn.data import TrainingSet
-from cvxsnn.dictionary.sharded import open_dictionary, stream_dictionary
+from cvxsnn.dictionary import open_dictionary, stream_dictionary
 from cvxsnn.training import Settings, SurrogateSettings
 from cvxsnn.training.methods import train_task
 from cvxsnn.witnesses import Normal, Uniform, sample_witnesses

@@ -63,8 +63,8 @@ SECTIONS = [
     Section(
         "theory-index",
         "Theory",
-        "The theorems as computations, the convex program, its dual, and how it is solved.",
-        {"": ["docs/theory", "docs/solvers", "docs/notation", "docs/glossary"]},
+        "The theorems as computations, proofs over all neurons, the convex program, its dual, and how it is solved.",
+        {"": ["docs/theory", "docs/global-optimum", "docs/solvers", "docs/notation", "docs/glossary"]},
     ),
     Section(
         "benchmarks-index",

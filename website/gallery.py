@@ -19,7 +19,7 @@ from .staging import write
 
 EXAMPLES = ROOT / "examples"
 KEPT = ROOT / "build" / "gallery"
-TIMEOUT = 300
+TIMEOUT = 900
 ARGUMENTS = {"enumeration_time.py": ["--patterns", "2000"]}
 """Arguments of scripts that take long without them."""
 EXTRAS = {
@@ -35,6 +35,10 @@ EXTRAS = {
 """Libraries that the site is built without, and the extra that installs each."""
 DATA_FILES = {"read_recordings": "the recordings of spoken digits", "read_mnist": "the files of MNIST"}
 """Functions that read data files, and which ones."""
+FIRST = "model_page.py"
+"""The script that the gallery leads with; what it writes is a page, which needs a picture."""
+PICTURES = {FIRST: [ROOT / "docs" / "images" / "explore-digits-wide-light.png"]}
+"""Pictures of scripts that draw none, which tools take."""
 
 
 def why_not(source: str) -> str | None:
@@ -74,7 +78,8 @@ def run(script: Path) -> Path:
 
 def write_gallery(folder: Path) -> None:
     """Write the index with pictures, and one page for every script."""
-    cards, entries = [], []
+    cards: dict[str, list[str]] = {}
+    lead: list[str] = []
     for script in sorted(EXAMPLES.glob("*.py")):
         source = script.read_text()
         title, text = describe(source)
@@ -86,22 +91,32 @@ def write_gallery(folder: Path) -> None:
             lines += [f"This script was not run when this page was made. {reason}", ""]
         else:
             left = run(script)
-            for picture in sorted(left.rglob("*.png")):
+            for picture in [*sorted(left.rglob("*.png")), *PICTURES.get(script.name, [])]:
                 name = f"{script.stem}-{picture.name}"
                 shutil.copyfile(picture, _folder(folder / "images") / name)
                 pictures.append(f"images/{name}")
+            for page in sorted(left.rglob("*.html")):
+                shutil.copyfile(page, _folder(folder / "pages") / page.name)
+                lines += [f"[Open the page](pages/{page.name})", ""]
+                lead += [f"[Open this page](pages/{page.name}), or see [how to make one](../explore.md).", ""]
             lines += [f"![What {script.name} draws]({picture})\n" for picture in pictures]
             lines += ["## What it prints", "", "```text", (left / "printed.txt").read_text().rstrip(), "```", ""]
         lines += ["## The script", "", f"[Download](scripts/{script.name})", ""]
         lines += [f"```{{literalinclude}} scripts/{script.name}", ":language: python", "```", ""]
         write(folder / f"{script.stem}.md", "\n".join(lines))
-        entries.append(script.stem)
-        cards += _card(script.stem, title, pictures[0] if pictures else None, "Shown, not run." if reason else "")
+        note = "Shown, not run." if reason else ""
+        cards[script.stem] = _card(script.stem, title, pictures[0] if pictures else None, note)
     notebooks = write_notebooks(folder)
-    lines = ["# Gallery", "", "## Notebooks", "", "Three paths from start to end.", ""]
+    lines = ["# Gallery", "", "## A page about a model", ""]
+    lines += ["Every model has a page, which answers when you click on it: what it confuses and why, what is proven,"]
+    lines += ["which neurons matter, and what an answer costs.", "", *lead]
+    picture = f"images/{Path(FIRST).stem}-{PICTURES[FIRST][0].name}"
+    lines += [f"![The page about a model of handwritten digits]({picture})", ""]
+    lines += ["## Notebooks", "", "Three paths from start to end.", ""]
     lines += _grid([line for entry in notebooks for line in _card(*entry)])
-    lines += ["## Scripts", "", "The scripts in `examples/`, with what they print and draw.", "", *_grid(cards)]
-    lines += ["```{toctree}", ":hidden:", "", *(entry[0] for entry in notebooks), *entries, "```", ""]
+    lines += ["## Scripts", "", "The scripts in `examples/`, with what they print and draw.", ""]
+    lines += _grid([line for own in cards.values() for line in own])
+    lines += ["```{toctree}", ":hidden:", "", *(entry[0] for entry in notebooks), *cards, "```", ""]
     write(folder / "index.md", "\n".join(lines))
 
 

@@ -33,7 +33,7 @@ from cvxsnn.app.plots import (
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.dictionary import DictionaryHealth
-from cvxsnn.network.spiking_network import OutputHead
+from cvxsnn.network.heads import OutputHead
 from cvxsnn.neurons import roll_out
 
 SEQUENCES = make_sequences()

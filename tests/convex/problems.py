@@ -6,9 +6,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+from tolerances import ROUNDING
 from torch import Tensor
 
-from cvxsnn import ConvexProblem
+from cvxsnn import Certificate, ConvexProblem, Solution
 from cvxsnn.convex import Penalty
 
 Columns = Literal["random", "few_rows", "equal_rows", "collinear"]
@@ -121,3 +122,14 @@ def objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor | None) ->
     is_group = problem.penalty.name.startswith("group")
     norm = np.linalg.norm(coef.numpy(), axis=1).sum() if is_group else np.abs(coef.numpy()).sum()
     return float(total + problem.l1_strength * norm + problem.l2_strength * np.square(coef.numpy()).sum() / 2)
+
+
+def assert_agree(first: Solution | Certificate, second: Solution | Certificate) -> None:
+    """Both objectives are within the larger gap of each other."""
+    one, other = (given if isinstance(given, Certificate) else given.certificate for given in (first, second))
+    assert abs(one.primal - other.primal) <= max(one.gap, other.gap) + ROUNDING * max(1.0, one.primal)
+
+
+def draw_scores(problem: ConvexProblem, seed: int = 0) -> Tensor:
+    shape = (problem.shape[0], problem.n_outputs)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

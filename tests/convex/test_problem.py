@@ -1,27 +1,17 @@
-import copy
-import pickle
-import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from convex.problems import ELASTIC_NETS, LOSSES, PENALTIES, TWO_HEADS, Kind
+from convex.problems import LOSSES, PENALTIES, TWO_HEADS, Kind, draw_scores
 from tolerances import ROUNDING
-from torch import Tensor
 
 from cvxsnn import ConvexProblem, certify, solve
 from cvxsnn.convex.losses import make_loss
-from cvxsnn.convex.solvers.active_set import weighted_gram
 from cvxsnn.core.errors import InvalidInputError
 
 COLUMNS = np.eye(4, dtype=bool)
 LABELS = np.array([0, 1, 0, 1])
-
-
-def draw_scores(problem: ConvexProblem, seed: int = 0) -> Tensor:
-    shape = (problem.shape[0], problem.n_outputs)
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
@@ -115,41 +105,6 @@ def test_with_strength_changes_nothing_else() -> None:
     assert problem.reduced.problem.l1_strength == problem.l1_strength
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
-def test_reduced_problem_has_distinct_rows_and_the_same_objective(loss: str) -> None:
-    problem = Kind(loss, columns="equal_rows", weighted=True).draw(0)
-    reduced, row_of = problem.reduced.problem, problem.reduced.row_of
-    rows = torch.cat([reduced.dictionary.columns(), *(head.targets for head in reduced.heads)], dim=1)
-    assert len(torch.unique(rows, dim=0)) == len(rows) < problem.shape[0]
-    assert bool((reduced.row_weight > 0).all())
-    assert float(reduced.row_weight.sum()) == pytest.approx(1, rel=ROUNDING)
-    kept = problem.row_weight > 0
-    torch.testing.assert_close(reduced.dictionary.columns()[row_of][kept], problem.dictionary.columns()[kept])
-    for head, merged in zip(problem.heads, reduced.heads, strict=True):
-        assert torch.equal(merged.targets[row_of][kept], head.targets[kept])
-    scores = draw_scores(reduced)
-    value = float(problem.loss_value(scores[row_of]))
-    assert value == pytest.approx(float(reduced.loss_value(scores)), rel=ROUNDING)
-
-
-def test_rows_with_equal_spikes_and_other_targets_stay_apart() -> None:
-    columns = np.ones((4, 1))
-    problem = ConvexProblem(columns, np.array([1.0, 2.0, 1.0, -0.0]), "squared", 0.1)
-    assert problem.reduced.row_of.tolist() == [0, 1, 0, 2]
-    assert problem.reduced.problem.row_weight.tolist() == [0.5, 0.25, 0.25]
-
-
-@pytest.mark.parametrize(("penalty", "widths"), [("l1", [3, 1, 1]), ("group", [5])])
-def test_independent_parts_add_up_to_the_whole(penalty: str, widths: list[int]) -> None:
-    targets = {"digit": np.array([0, 1, 2, 0]), "amount": np.arange(8.0).reshape(4, 2)}
-    problem = ConvexProblem(COLUMNS, targets, {"digit": "softmax", "amount": "squared"}, penalty=penalty)
-    scores = draw_scores(problem)
-    parts = [(problem.part(columns), columns) for columns in problem.independent_outputs()]
-    assert [part.n_outputs for part, _ in parts] == widths
-    total = sum(float(part.loss_value(scores[:, columns])) for part, columns in parts)
-    assert total == pytest.approx(float(problem.loss_value(scores)), rel=ROUNDING)
-
-
 def test_repr_names_sizes_and_terms() -> None:
     targets = {"digit": np.array([0, 1, 2, 0]), "carry": LABELS}
     problem = ConvexProblem(
@@ -174,72 +129,6 @@ def test_repr_names_sizes_and_terms() -> None:
 def test_problems_that_mean_nothing_are_refused(build: Callable[[], ConvexProblem], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         build()
-
-
-def elastic_net(l1_strength: object, l2_strength: object, penalty: str = "elastic-net") -> ConvexProblem:
-    return ConvexProblem(COLUMNS, LABELS, "logistic", l1_strength, l2_strength=l2_strength, penalty=penalty)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("strengths", "message"),
-    [
-        ((-0.1, 1.0), "expected l1_strength to be a finite number, zero or above, got -0.1"),
-        ((0.1, -1.0), "expected l2_strength to be a finite number, zero or above, got -1.0"),
-        ((float("nan"), 1.0), "expected l1_strength to be a finite number, zero or above, got nan"),
-        ((0.1, float("nan")), "expected l2_strength to be a finite number, zero or above, got nan"),
-        ((float("inf"), 1.0), "expected l1_strength to be a finite number, zero or above, got inf"),
-        ((0.1, float("inf")), "expected l2_strength to be a finite number, zero or above, got inf"),
-        (("0.1", 1.0), "expected l1_strength to be a finite number, zero or above, got '0.1'"),
-        ((0.1, "auto"), "expected l2_strength to be a finite number, zero or above, got 'auto'"),
-        ((0.1, None), "expected l2_strength to be a finite number, zero or above, got None"),
-        ((True, 1.0), "expected l1_strength to be a finite number, zero or above, got True"),
-        (
-            (0, 0.0),
-            "expected l1_strength or l2_strength above zero, got zero for both: without a penalty no dual bound exists",
-        ),
-    ],
-)
-@pytest.mark.parametrize("penalty", ELASTIC_NETS)
-def test_strengths_of_an_elastic_net_that_mean_nothing_are_refused(
-    penalty: str, strengths: tuple[object, object], message: str
-) -> None:
-    with pytest.raises(InvalidInputError, match=f"^{re.escape(message)}$"):
-        elastic_net(*strengths, penalty)
-    if strengths[1] is not None:  # which is "as it is" there
-        with pytest.raises(InvalidInputError, match=f"^{re.escape(message)}$"):
-            elastic_net(0.1, 0.1, penalty).with_strength(*strengths)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("l2_strength", [0.5, -1.0, float("nan"), "0.5", None])
-def test_a_quadratic_beside_a_penalty_that_has_none_is_refused(penalty: str, l2_strength: object) -> None:
-    message = (
-        f"expected l2_strength=0 for the penalty {penalty!r}, got {l2_strength!r}: use penalty='elastic-net' or "
-        "'group-elastic-net'"
-    )
-    with pytest.raises(InvalidInputError, match=f"^{re.escape(message)}$"):
-        elastic_net(0.1, l2_strength, penalty)
-    if l2_strength is not None:
-        with pytest.raises(InvalidInputError, match=f"^{re.escape(message)}$"):
-            elastic_net(0.1, 0.0, penalty).with_strength(0.1, l2_strength)  # type: ignore[arg-type]
-
-
-def test_with_strength_keeps_the_quadratic_unless_told_otherwise() -> None:
-    problem = elastic_net(0.1, 0.5)
-    assert problem.with_strength(0.2).l2_strength == 0.5
-    assert problem.with_strength(0.2, 0.0).l2_strength == 0.0
-    assert problem.with_strength(0.0).l1_strength == 0.0
-
-
-def test_strengths_share_a_workspace_and_solutions_and_copies_do_not_keep_it() -> None:
-    problem = Kind("squared", intercept=True).draw(0)
-    other = problem.with_strength(0.5 * problem.l1_strength)
-    solution = solve(other, 1e-9)
-    assert problem.row_workspace.has(weighted_gram)
-    assert problem.workspace is other.workspace
-    for kept in (solution.problem, pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)):
-        assert not kept.row_workspace.has(weighted_gram)
-    assert solve(solution.problem, 1e-9).certificate.primal == pytest.approx(solution.certificate.primal, rel=ROUNDING)
 
 
 def test_some_rows_are_the_problem_built_from_them() -> None:

@@ -32,3 +32,11 @@ def brute_padded(witnesses, inputs, readout, lengths=LENGTHS):
     """Every witness's column where each sequence was rolled out alone, without its padding."""
     rows = [brute_columns(witnesses, row[None, :length], readout) for row, length in zip(inputs, lengths, strict=True)]
     return torch.cat(rows)
+
+
+def random_bits(n_rows, n_columns):
+    return torch.rand(n_rows, n_columns, generator=torch.Generator().manual_seed(n_rows)) < 0.4
+
+
+def random_values(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

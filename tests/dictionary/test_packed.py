@@ -5,17 +5,26 @@ import sys
 import numpy as np
 import pytest
 import torch
-from dictionary.brute import LENGTHS, READOUTS, SEQUENCE_READOUTS, draw_inputs, draw_witnesses
+from dictionary.brute import (
+    LENGTHS,
+    READOUTS,
+    SEQUENCE_READOUTS,
+    draw_inputs,
+    draw_witnesses,
+    random_bits,
+    random_values,
+)
 from naive import assert_groups_equal
 from tolerances import FLOAT64_SUM
 
 import cvxsnn.dictionary.packed
 from cvxsnn import LIFLayer, WitnessSet, build_dictionary, gaussian_witnesses
-from cvxsnn.core import bits
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import count_dictionary
-from cvxsnn.dictionary.packed import MAX_LOOKUP_OUTPUTS, dictionary_bytes, lookup_product, parse_readout
+from cvxsnn.dictionary.lookup import MAX_LOOKUP_OUTPUTS
+from cvxsnn.dictionary.packed import dictionary_bytes
+from cvxsnn.dictionary.readout import parse_readout
 from cvxsnn.witnesses import Provenance
 
 
@@ -157,32 +166,6 @@ def test_counts_are_multiplied_exactly_on_any_processor(instructions):
     """Without instructions for bytes, products of two large ones would saturate."""
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
     subprocess.run([sys.executable, "-c", NARROW], env=environment, check=True)
-
-
-LOOKUP_SHAPES = [(1, 1), (7, 3), (64, 5), (513, 40), (3000, 1200), (40_000, 9)]
-
-
-def random_bits(n_rows, n_columns):
-    return torch.rand(n_rows, n_columns, generator=torch.Generator().manual_seed(n_rows)) < 0.4
-
-
-def random_values(*shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-
-
-@pytest.mark.parametrize("n_outputs", [1, 3])
-@pytest.mark.parametrize(("n_bits", "n_rows"), LOOKUP_SHAPES)
-def test_look_ups_give_the_matrix_product(n_bits, n_rows, n_outputs):
-    matrix, values = random_bits(n_rows, n_bits), random_values(n_bits, n_outputs)
-    found = lookup_product(bits.pack(matrix), values)
-    assert found.shape == (n_rows, n_outputs)
-    torch.testing.assert_close(found, matrix.double() @ values, rtol=0, atol=FLOAT64_SUM)
-
-
-@pytest.mark.parametrize(("n_bits", "n_rows"), LOOKUP_SHAPES)
-def test_sums_of_integers_are_exact(n_bits, n_rows):
-    matrix, values = random_bits(n_rows, n_bits), torch.round(1e6 * random_values(n_bits, 2))
-    assert torch.equal(lookup_product(bits.pack(matrix), values), matrix.double() @ values)
 
 
 @pytest.mark.parametrize("n_outputs", [1, MAX_LOOKUP_OUTPUTS, MAX_LOOKUP_OUTPUTS + 1])

@@ -44,7 +44,7 @@ from cvxsnn import (
 from cvxsnn.core import storage
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.estimators import files
-from cvxsnn.network.spiking_network import OutputHead
+from cvxsnn.network.heads import OutputHead
 from cvxsnn.training import SurrogateSettings
 from cvxsnn.witnesses import LogUniform, Normal, Provenance, Uniform
 

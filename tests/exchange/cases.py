@@ -14,7 +14,7 @@ from cvxsnn.convex import Objective
 from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
-from cvxsnn.network.spiking_network import OutputHead
+from cvxsnn.network.heads import OutputHead
 from cvxsnn.training import ConvexSettings, Settings, train_task
 
 logging.getLogger("torch._library.triton").setLevel(logging.ERROR)  # SpikingJelly asks for a GPU's compiler

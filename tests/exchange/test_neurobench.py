@@ -31,7 +31,7 @@ from cvxsnn.data.tasks import mackey_glass, smape
 from cvxsnn.exchange.neurobench import LeaderboardRow, NeuroBenchForecaster, NeuroBenchNetwork, leaderboard_row
 from cvxsnn.exchange.neurobench_modules import Leaky, Synapses
 from cvxsnn.network.energy import count_operations
-from cvxsnn.network.spiking_network import OutputHead
+from cvxsnn.network.heads import OutputHead
 from cvxsnn.network.summary import summarise
 
 Benchmark = import_library("neurobench.benchmarks", "neurobench").Benchmark

@@ -2,54 +2,22 @@
 
 import copy
 import io
-import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers import draw_stack
-from networks import CASES, NEURONS, READOUTS, Case, draw_inputs
+from network.models import delayed_network, draw_network, solved
+from networks import NEURONS, READOUTS, Case, draw_inputs
 from tolerances import ROUNDING
 
 import cvxsnn as cs
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.exchange import quantise
-from cvxsnn.network.spiking_network import OutputHead, SpikingNetwork
+from cvxsnn.network.heads import OutputHead
+from cvxsnn.network.spiking_network import SpikingNetwork
 
 SEQUENCE_READOUTS = ("last", "mean")
-
-
-def solved(readout, loss="logistic", targets=None, **family):
-    task = cs.tasks.first_last_xor(5, n_train=200, n_val=50, n_test=100)
-    witnesses = cs.gaussian_witnesses(2, (24, 48), 2, decay=0.99, **family)
-    dictionary = cs.build_dictionary(witnesses, task.train.inputs, readout)
-    labels = task.train.targets if targets is None else targets(task.train.targets)
-    if readout == "all":
-        labels = np.repeat(labels[:, None], task.train.n_steps, axis=1)
-    problem = cs.ConvexProblem(dictionary, labels, loss, intercept=True)
-    return task, cs.solve(problem.with_strength(problem.critical_strength / 50))
-
-
-def draw_network(neuron="lif", readout="last", n_outputs=2, seed=0, hidden=(7, 5), dtype=torch.float32):
-    layers = Case(neuron=neuron, hidden=hidden, seed=seed).witnesses().to(dtype=dtype).layers
-    generator = torch.Generator().manual_seed(seed)
-    # Every second neuron is read, the last first.
-    neurons = torch.arange(2 * hidden[-1] - 1, -1, -2)
-    weight = torch.randn(len(neurons), n_outputs, generator=generator)
-    intercept = torch.randn(n_outputs, generator=generator)
-    return SpikingNetwork(layers, weight, [OutputHead("label", "softmax", 0, n_outputs)], intercept, neurons, readout)
-
-
-def step_through(network, inputs):
-    """Scores after every step, shape (n_samples, n_steps, n_outputs)."""
-    state, scores = network.start(len(inputs)), []
-    for t in range(inputs.shape[1]):
-        state, own = network.step(state, inputs[:, t])
-        scores.append(own)
-    return torch.stack(scores, dim=1)
 
 
 @pytest.mark.parametrize("neuron", NEURONS)
@@ -58,35 +26,6 @@ def test_scores_on_the_training_sequences_are_those_of_the_dictionary(readout, n
     task, solution = solved(readout, neuron=neuron)
     scores = cs.reconstruct(solution)(task.train.inputs).detach()
     torch.testing.assert_close(scores.reshape(-1, 1), solution.scores(), rtol=ROUNDING, atol=ROUNDING)
-
-
-@pytest.mark.parametrize("readout", SEQUENCE_READOUTS)
-def test_stepping_to_the_end_predicts_what_the_whole_sequence_does(readout):
-    task, solution = solved(readout)
-    model = cs.reconstruct(solution)
-    assert torch.equal(step_through(model, task.test.inputs)[:, -1], model(task.test.inputs))
-
-
-def test_stepping_a_trajectory_readout_predicts_every_step():
-    task, solution = solved("all")
-    model = cs.reconstruct(solution)
-    stepped = model.decide(step_through(model, task.test.inputs))["label"]
-    assert np.array_equal(stepped, model.predict(task.test.inputs)["label"])
-
-
-def test_several_binary_columns_are_decided_by_the_largest():
-    task, solution = solved("last", targets=lambda labels: np.stack([1 - labels, labels], axis=1))
-    model = cs.reconstruct(solution)
-    expected = model(task.test.inputs).argmax(1).numpy()
-    assert np.array_equal(model.predict(task.test.inputs)["label"], expected)
-
-
-def test_a_regression_has_scores_and_no_classes():
-    task, solution = solved("last", loss="squared", targets=lambda labels: labels.astype(float))
-    model = cs.reconstruct(solution)
-    assert model(task.test.inputs).shape == (100, 1)
-    with pytest.raises(cs.InvalidInputError, match="got head 'label' with 'squared': call the network for scores"):
-        model.predict(task.test.inputs)
 
 
 @pytest.mark.parametrize("neuron", NEURONS)
@@ -98,61 +37,6 @@ def test_scores_are_the_spikes_of_the_neurons_read_times_the_weights(readout, ne
     scores = expected @ network.weight + network.intercept
     torch.testing.assert_close(network(inputs), scores, rtol=ROUNDING, atol=ROUNDING)
     assert np.array_equal(network.predict(inputs)["label"], scores.argmax(-1).numpy())
-
-
-@given(case=CASES)
-@settings(max_examples=30)
-def test_every_step_decides_as_the_sequence_up_to_there(case):
-    network = cs.reconstruct(replace(case, loss="softmax").solve())
-    inputs = draw_inputs(9, 6, case.seed + 2)
-    state, n_steps = network.start(len(inputs)), inputs.shape[1]
-    for t in range(n_steps):
-        state, scores = network.step(state, inputs[:, t])
-        decisions = network.decide(scores)
-        expected = network.predict(inputs[:, : t + 1])["label"]
-        assert np.array_equal(decisions["label"], expected[:, -1] if case.readout == "all" else expected)
-    assert state.n_steps == n_steps
-
-
-@pytest.mark.parametrize("neuron", NEURONS)
-@pytest.mark.parametrize("readout", READOUTS)
-def test_a_state_can_be_advanced_twice(readout, neuron):
-    network, inputs = draw_network(neuron, readout), draw_inputs(9, 4, 2)
-    state = network.start(9)
-    for t in range(3):
-        state, _ = network.step(state, inputs[:, t])
-    _, once = network.step(state, inputs[:, 3])
-    network.step(state, -inputs[:, 3])
-    _, again = network.step(state, inputs[:, 3])
-    assert torch.equal(once, again)
-    assert state.n_steps == 3
-
-
-def delayed_network(readout, seed=0):
-    """A network with delays whose scores are whole numbers, up to an exact mean over 8 steps."""
-    weight = torch.randint(-9, 10, (12, 2), generator=torch.Generator().manual_seed(seed)).double()
-    return SpikingNetwork(draw_stack(seed), weight, [OutputHead("label", "softmax", 0, 2)], readout=readout)
-
-
-@given(seed=st.integers(0, 10**6), readout=st.sampled_from(READOUTS))
-@settings(max_examples=20)
-def test_stepping_with_delays_gives_the_scores_of_the_sequence_up_to_there_bit_for_bit(seed, readout):
-    network, inputs = delayed_network(readout, seed), draw_inputs(9, 8, seed)
-    assert network.layers[2].max_delay > 0
-    scores = step_through(network, inputs)
-    for t in (0, 1, 3, 7):
-        expected = network(inputs[:, : t + 1]).detach()
-        assert torch.equal(scores[:, t], expected[:, -1] if readout == "all" else expected)
-
-
-def test_a_state_with_delays_can_be_advanced_twice():
-    network, inputs = delayed_network("last"), draw_inputs(9, 4, 2)
-    state = network.start(9)
-    for t in range(3):
-        state, _ = network.step(state, inputs[:, t])
-    _, once = network.step(state, inputs[:, 3])
-    network.step(state, -inputs[:, 3])
-    assert torch.equal(network.step(state, inputs[:, 3])[1], once)
 
 
 def test_delays_are_copied_converted_and_loaded_with_the_network():
@@ -167,22 +51,6 @@ def test_delays_are_copied_converted_and_loaded_with_the_network():
     wrong["stack.1.source"] = wrong["stack.1.source"] + 4
     with pytest.raises(cs.InvalidInputError, match="expected source from 0 to 3"):
         target.load_state_dict(wrong)
-
-
-def test_a_single_column_decides_by_its_sign_and_a_tie_is_one():
-    layer = cs.LIFLayer(torch.ones(1, 1, 1), bias=-0.5, decay=0.0, threshold=0.0)
-    network = SpikingNetwork([layer], torch.tensor([[2.0]]), [OutputHead("label", "hinge", 0, 1)], torch.tensor([-2.0]))
-    assert network.predict(torch.tensor([[[0.0]], [[1.0]]]))["label"].tolist() == [0, 1]
-
-
-def test_heads_decide_each_from_its_own_outputs():
-    network = draw_network(n_outputs=4)
-    heads = [OutputHead("digit", "softmax", 0, 3), OutputHead("carry", "logistic", 3, 4)]
-    split = SpikingNetwork(network.layers, network.weight, heads, network.intercept, network.neurons)
-    inputs = draw_inputs(40, 6, 3)
-    scores, predicted = split(inputs), split.predict(inputs)
-    assert np.array_equal(predicted["digit"], scores[:, :3].argmax(1).numpy())
-    assert np.array_equal(predicted["carry"], (scores[:, 3] >= 0).numpy())
 
 
 @given(
@@ -398,39 +266,3 @@ def test_misuse_is_refused_in_one_sentence(call, message):
 
 
 INPUTS = draw_inputs(4, 3, 0)
-
-
-def snapshot(state):
-    """Copies of all tensors of a state."""
-    return [own.clone() for layer in state.layers for own in layer if own is not None] + [state.counts.clone()]
-
-
-@given(
-    seed=st.integers(0, 10**6),
-    readout=st.sampled_from([*READOUTS, "windows-3"]),
-    kind=st.sampled_from([*NEURONS, "delays"]),
-)
-@settings(max_examples=12)
-def test_a_step_leaves_the_state_it_was_given_as_it_is(seed, readout, kind):
-    heads = [OutputHead("first", "logistic", 0, 1), OutputHead("second", "softmax", 1, 3)]
-    if kind == "delays":
-        layers, width = draw_stack(seed), 12
-    else:
-        layers, width = Case(neuron=kind, hidden=(7, 5), seed=seed).witnesses().layers, 10
-    n_read = width * (3 if readout == "windows-3" else 1)
-    weight = torch.randn(n_read, 3, generator=torch.Generator().manual_seed(seed))
-    plain = SpikingNetwork(layers, weight, heads, readout=readout)
-    inputs = draw_inputs(5, 6, seed)
-    for network in (plain, quantise(plain, 4), plain.double()):
-        states, scores = [network.start(5, 6)], []
-        for t in range(6):
-            before = snapshot(states[-1])
-            state, own = network.step(states[-1], inputs[:, t])
-            assert all(map(torch.equal, before, snapshot(states[-1])))
-            assert states[-1].n_steps == t
-            states.append(state)
-            scores.append(own)
-        for t in (4, 0, 2):  # resumed from any state, in any order
-            state, own = network.step(pickle.loads(pickle.dumps(states[t])), inputs[:, t])
-            assert torch.equal(own, scores[t])
-            assert all(map(torch.equal, snapshot(state), snapshot(states[t + 1])))

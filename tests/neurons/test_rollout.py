@@ -3,26 +3,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neurons.stacks import NEURONS, draw_inputs, draw_layers
 
-from cvxsnn import LIFLayer, gaussian_witnesses, roll_out
+from cvxsnn import LIFLayer, roll_out
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.neurons import NEURON_MODELS, Stepper
+from cvxsnn.neurons import Stepper
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.rollout import iterate_rollout
-from cvxsnn.witnesses import Normal, Uniform
-
-SPREAD = {"decay": Uniform(0, 1), "bias": Normal(0, 0.3), "threshold": Uniform(0, 2), "initial_membrane": Normal(0, 1)}
-NEURONS = [model.name for model in NEURON_MODELS.values() if model.is_exact]
-
-
-def draw_layers(neuron, hidden=(33, 20), n_features=5, n_subnetworks=3, seed=0):
-    parameters = SPREAD if neuron == "lif" else {"bias": SPREAD["bias"]}
-    return gaussian_witnesses(n_features, hidden, n_subnetworks, neuron=neuron, seed=seed, **parameters).layers
-
-
-def draw_inputs(n_samples=70, n_steps=9, n_features=5, seed=1):
-    return torch.randn(n_samples, n_steps, n_features, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture
@@ -30,11 +18,6 @@ def restored_threads():
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(params=NEURONS)
-def layers(request):
-    return draw_layers(request.param)
 
 
 @pytest.mark.parametrize("hidden", [(20,), (33, 20), (10, 15, 20)], ids=str)
@@ -104,49 +87,6 @@ def test_near_ties_flip_in_a_plain_product_and_never_in_ours():
         layers = [LIFLayer(weight[:, order], **dynamics)]
         assert bool(roll_out(layers, inputs[:, :, order], "all").all())
         assert all(bool(roll_out(layers, row[None, :, order], "all").all()) for row in inputs)
-
-
-def advance(layers, steps):
-    """Spikes of a stepper, step by step, with inputs that subnetworks share or that are each subnetwork's own."""
-    stepper = Stepper(layers)
-    state, spikes = stepper.start(steps[0].shape[-2]), []
-    for inputs in steps:
-        state, own = (stepper.step if inputs.ndim == 2 else stepper.step_each)(state, inputs)
-        spikes.append(own)
-    return spikes
-
-
-def test_a_stepper_gives_the_spikes_of_a_roll_out(layers):
-    inputs = draw_inputs()
-    steps = [inputs[:, t] for t in range(inputs.shape[1])]
-    assert torch.equal(torch.stack(advance(layers, steps), dim=1), roll_out(layers, inputs, "all"))
-
-
-def test_a_step_leaves_the_state_given_as_it_is(layers):
-    inputs, stepper = draw_inputs(), Stepper(layers)
-    start, _ = stepper.step(stepper.start(len(inputs)), inputs[:, 0])
-    once, spikes = stepper.step(start, inputs[:, 1])
-    again, same_spikes = stepper.step(start, inputs[:, 1])
-    assert torch.equal(spikes, same_spikes)
-    for one, other in zip(once, again, strict=True):
-        assert torch.equal(one.membrane, other.membrane)
-        assert torch.equal(one.spikes, other.spikes)
-
-
-def test_a_stepper_with_inputs_for_each_subnetwork_gives_the_spikes_of_each_alone(layers):
-    inputs = [draw_inputs(seed=seed) for seed in range(3)]
-    stepped = advance(layers, [torch.stack([own[:, t] for own in inputs]) for t in range(9)])
-    for k, own in enumerate(inputs):
-        alone = roll_out([layer.take(slice(k, k + 1)) for layer in layers], own, "all")
-        assert torch.equal(torch.stack([spikes[k] for spikes in stepped], dim=1), alone)
-
-
-def test_a_stepper_with_equal_inputs_for_all_subnetworks_gives_the_spikes_of_a_roll_out(layers):
-    inputs = draw_inputs()
-    stepped = advance(layers, [inputs[:, t].expand(3, -1, -1) for t in range(9)])
-    stepped = [spikes.movedim(0, -2).flatten(-2) for spikes in stepped]
-    assert stepped[0].dtype == torch.bool
-    assert torch.equal(torch.stack(stepped, dim=1), roll_out(layers, inputs, "all"))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 8), st.sampled_from(NEURONS), st.sampled_from([0.5, 1e-4, 12345.678]))

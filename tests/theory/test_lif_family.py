@@ -6,8 +6,8 @@ from theory.families import FAMILIES, SEEDS, draw_parameters, draw_sequences, ex
 
 from cvxsnn import roll_out
 from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.data.sequences import as_inputs
 from cvxsnn.neurons.exact import snap_inputs
-from cvxsnn.neurons.rollout import as_inputs
 from cvxsnn.theory import LIFFamily
 
 KINDS = st.sampled_from(["ties", "generic"])

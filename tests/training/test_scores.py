@@ -5,7 +5,8 @@ import torch
 
 import cvxsnn as cs
 from cvxsnn.network.evaluation import accuracy
-from cvxsnn.network.spiking_network import OutputHead, SpikingNetwork
+from cvxsnn.network.heads import OutputHead
+from cvxsnn.network.spiking_network import SpikingNetwork
 from cvxsnn.training import TaskScore
 from cvxsnn.training.scores import main_score
 

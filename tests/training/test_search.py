@@ -15,7 +15,8 @@ from cvxsnn.convex import Objective
 from cvxsnn.core.seeds import child_seed
 from cvxsnn.data import Sequences, TrainingSet
 from cvxsnn.network.evaluation import accuracy
-from cvxsnn.network.spiking_network import OutputHead, SpikingNetwork
+from cvxsnn.network.heads import OutputHead
+from cvxsnn.network.spiking_network import SpikingNetwork
 from cvxsnn.training import search as tuning
 from cvxsnn.training.search import Tuning, fit_ridge_gcv, spike_features, tune_witnesses
 from cvxsnn.training.surrogate.settings import initial_network

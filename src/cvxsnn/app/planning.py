@@ -20,7 +20,8 @@ from ..core.memory import available_bytes, dense_bytes, format_bytes
 from ..core.text_table import align
 from ..dictionary import Readout
 from ..dictionary.building import build_bytes
-from ..dictionary.packed import GROUPING_COPIES, ParsedReadout, dictionary_bytes, parse_readout
+from ..dictionary.packed import GROUPING_COPIES, dictionary_bytes
+from ..dictionary.readout import ParsedReadout, parse_readout
 from ..neurons.rollout import CHUNK_BYTES, CHUNK_BYTES_GPU
 from .formatting import format_seconds
 from .rates import UPDATE_MACS, Rates, measure_rates

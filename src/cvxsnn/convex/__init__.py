@@ -5,9 +5,11 @@ from .folds import cross_validate
 from .leave_one_out import leave_one_out
 from .losses import LOSSES, Loss
 from .objective import Objective
+from .path import RegularizationPath, solve_path
 from .penalties import PENALTIES, Penalty
 from .problem import ConvexProblem
-from .solve import RegularizationPath, Solution, solve, solve_path
+from .solution import Solution
+from .solve import solve
 from .solvers import SOLVERS, Progress, Solver, SolverResult, Status
 from .statistics import (
     SquaredStatistics,

@@ -33,9 +33,9 @@ from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import CertificateError, CvxsnnError, InvalidInputError
-from .losses import SMALLEST, UNIT, gamma
 from .objective import Head
 from .problem import ConvexProblem
+from .rounding import SMALLEST, UNIT, gamma
 
 Scope = Literal["sampled", "selected", "pool", "complete"]
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from ..core.checks import Array, check_int_at_least, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
+from .path import RegularizationPath, solve_path
 from .problem import ConvexProblem
-from .solve import RegularizationPath, Solution, solve_path
+from .solution import Solution
 from .validation import Validation, row_classes, row_hits, row_losses
 
 

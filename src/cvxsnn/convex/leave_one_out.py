@@ -21,8 +21,9 @@ from torch import Tensor
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from .losses import Squared
+from .path import RegularizationPath
 from .problem import ConvexProblem
-from .solve import RegularizationPath, Solution
+from .solution import Solution
 from .solvers.active_set import column_means, gram_bytes, row_products, weighted_gram
 from .solvers.quadratic import factorise
 from .validation import Validation, row_hits, row_losses

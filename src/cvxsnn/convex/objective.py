@@ -11,7 +11,7 @@ from ..core.checks import Array, as_real, check_choice, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from .losses import Loss, Softmax, as_numbers, make_loss
 
 TimestepWeighting = Literal["uniform", "ramped"]

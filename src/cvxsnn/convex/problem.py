@@ -1,9 +1,9 @@
 """The convex program: dictionary, targets, loss, penalty. A value that checks itself once."""
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
-from math import frexp, inf, isfinite
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import isfinite
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -12,16 +12,12 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
-from ..dictionary.dense import DenseDictionary
+from .equivalents import ReducedProblem, centre_targets, merge_rows, scale, take_outputs
 from .losses import Loss, Squared
 from .objective import Head, Objective, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
 from .penalties import Penalty, make_penalty
-
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
-
-_ORDINARY = 40
-"""Powers of two up to which numbers are left as they are."""
+from .strengths import check_strengths
+from .workspace import Workspace
 
 _ROUNDING = 1e-14
 """Share of the dual's mass below which a correlation is only rounding."""
@@ -371,7 +367,7 @@ class ConvexProblem:
         """
         if not (self.intercept and any(type(head.loss) is Squared for head in self.heads)):
             return self, self.row_weight.new_zeros(self.n_outputs)
-        centred, means = self.workspace.get(_centred, self)
+        centred, means = self.workspace.get(centre_targets, self)
         return self._penalised(centred), means
 
     @property
@@ -382,7 +378,7 @@ class ConvexProblem:
         those of the scaled one times the first factor over the second, intercept and dual point times the first.
         Targets are those of squared losses alone; entries those of real columns.
         """
-        scaled, of_targets, of_entries = self.workspace.get(_scaled, self)
+        scaled, of_targets, of_entries = self.workspace.get(scale, self)
         l1_strength = self.l1_strength / of_targets / of_entries
         l2_strength = self.l2_strength / of_entries / of_entries
         is_same = of_targets == of_entries == 1.0
@@ -409,14 +405,14 @@ class ConvexProblem:
         return self.workspace.get(_null_correlation, self)
 
     @property
-    def reduced(self) -> "ReducedProblem":
+    def reduced(self) -> ReducedProblem:
         """The problem with equal rows (same spikes, same targets) merged and weightless ones dropped.
 
         Rows on disk stay as they are.
         """
         if not self.dictionary.is_in_memory:
             return ReducedProblem(self, torch.arange(self.dictionary.n_rows))
-        reduced = self.workspace.get(_merge_rows, self)
+        reduced = self.workspace.get(merge_rows, self)
         return replace(reduced, problem=self._penalised(reduced.problem))
 
     def independent_outputs(self) -> list[slice]:
@@ -451,7 +447,7 @@ class ConvexProblem:
         """
         if columns == slice(0, self.n_outputs):
             return self
-        return self._penalised(self.workspace.get(_part, self, columns.start, columns.stop))
+        return self._penalised(self.workspace.get(take_outputs, self, columns.start, columns.stop))
 
     def _penalised(self, other: "ConvexProblem") -> "ConvexProblem":
         """Return another problem with the penalty of this one."""
@@ -476,119 +472,10 @@ class ConvexProblem:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ReducedProblem:
-    """A smaller problem with the same optimum.
-
-    Attributes
-    ----------
-    problem : ConvexProblem
-    row_of : Tensor of shape (n_rows of the full problem,)
-        The reduced row that stands for each full row.
-    """
-
-    problem: ConvexProblem
-    row_of: Tensor
-
-
-class Workspace:
-    """Results of functions of a problem's data, each computed once.
-
-    A problem has two: one that it shares with the same problem at other strengths, and one for what depends on the
-    dictionary and the row weights alone, which it shares with other losses too. A solution keeps neither.
-    """
-
-    def __init__(self) -> None:
-        self._results: dict[tuple[Hashable, ...], Any] = {}
-
-    def get(self, function: Callable[..., Result], argument: Argument, *key: Hashable) -> Result:
-        """Return ``function(argument, *key)``, computed the first time that this function and key are asked for."""
-        place = (function, *key)
-        if place not in self._results:
-            self._results[place] = function(argument, *key)
-        result: Result = self._results[place]
-        return result
-
-    def has(self, function: Callable[..., Any]) -> bool:
-        """Return whether the result of a function is there."""
-        return (function,) in self._results
-
-    def __reduce__(self) -> tuple[type["Workspace"], tuple[()]]:
-        """Pickle and copy as an empty workspace."""
-        return Workspace, ()
-
-
-def check_strengths(l1_strength: float, l2_strength: float, penalty: Penalty) -> tuple[float, float]:
-    """Return strengths that a penalty can have: finite, not negative, and not both zero."""
-    if not penalty.has_quadratic:
-        if l2_strength != 0:
-            raise InvalidInputError(
-                f"expected l2_strength=0 for the penalty {penalty.name!r}, got {l2_strength!r}: use "
-                "penalty='elastic-net' or 'group-elastic-net'"
-            )
-        if not _is_number(l1_strength) or l1_strength == 0:
-            raise InvalidInputError(
-                f"expected l1_strength to be a finite number above zero, got {l1_strength!r}: without it no dual bound "
-                "exists"
-            )
-    for name, strength in (("l1_strength", l1_strength), ("l2_strength", l2_strength)):
-        if not _is_number(strength):
-            raise InvalidInputError(f"expected {name} to be a finite number, zero or above, got {strength!r}")
-    if l1_strength == l2_strength == 0:
-        raise InvalidInputError(
-            "expected l1_strength or l2_strength above zero, got zero for both: without a penalty no dual bound exists"
-        )
-    return float(l1_strength), float(l2_strength)
-
-
-def check_prices(l1_strength: float, over: str) -> None:
-    """Refuse the strength at which no atom stays out of an optimum, so that prices cannot tell which are needed."""
-    if l1_strength == 0:
-        raise InvalidInputError(
-            f"expected l1_strength above zero for an optimum over {over}, got 0, at which every one of them is active: "
-            "raise it, or solve over a dictionary of all of them"
-        )
-
-
-def _is_number(strength: Any) -> bool:
-    return not isinstance(strength, (str, bool)) and strength is not None and bool(0 <= strength < inf)
-
-
 def _null_intercept(problem: ConvexProblem) -> Tensor:
     if not problem.intercept:
         return problem.row_weight.new_zeros(problem.n_outputs)
     return torch.cat([h.loss.null_intercept(h.targets, problem.row_weight) for h in problem.heads])
-
-
-def _centred(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor]:
-    means = problem.null_intercept.clone()
-    heads = []
-    for head in problem.heads:
-        if type(head.loss) is not Squared:  # a subclass may not be a function of the difference
-            means[head.columns] = 0.0
-        heads.append(replace(head, targets=head.targets - means[head.columns]))
-    return problem.with_heads(tuple(heads)), means
-
-
-def _scaled(problem: ConvexProblem) -> tuple[ConvexProblem, float, float]:
-    of_targets = of_entries = 1.0
-    heads, dictionary = problem.heads, problem.dictionary
-    if all(type(head.loss) is Squared for head in heads):
-        of_targets = _factor(max(float(head.targets.abs().max()) for head in heads))
-        heads = tuple(replace(head, targets=head.targets / of_targets) for head in heads)
-    if isinstance(dictionary, DenseDictionary):
-        of_entries = _factor(dictionary.largest_entry)
-        dictionary = replace(dictionary, values=dictionary.values / of_entries) if of_entries != 1.0 else dictionary
-    scaled = problem._replace(
-        heads=heads, dictionary=dictionary, workspace=Workspace(), row_workspace=problem.row_workspace
-    )
-    return (scaled if of_entries == 1.0 else scaled._replace(row_workspace=Workspace())), of_targets, of_entries
-
-
-def _factor(largest: float) -> float:
-    """Return the power of two next to a number; one for a number that needs no factor."""
-    power = frexp(largest)[1]
-    return 2.0**power if largest and abs(power) > _ORDINARY else 1.0
 
 
 def _null_correlation(problem: ConvexProblem) -> Tensor:
@@ -599,26 +486,6 @@ def _critical_strength(problem: ConvexProblem) -> float:
     norm = float(problem.penalty.dual_norm(problem.null_correlation))
     mass = float((problem.row_weight @ problem.null_dual.abs()).max())
     return norm if norm > _ROUNDING * mass else 0.0  # constant atoms beside an intercept explain nothing
-
-
-def _part(problem: ConvexProblem, start: int, stop: int) -> ConvexProblem:
-    head = next(head for head in problem.heads if start < head.columns.stop)
-    inside = slice(start - head.columns.start, stop - head.columns.start)
-    part = replace(head, columns=slice(0, stop - start), targets=head.targets[:, inside])
-    return problem.with_heads((part,))
-
-
-def _merge_rows(problem: ConvexProblem) -> ReducedProblem:
-    labels = torch.cat([h.targets for h in problem.heads], dim=1)
-    weightless = (problem.row_weight == 0).to(labels)[:, None]
-    groups = problem.dictionary.group_rows(torch.cat((labels, weightless), dim=1))
-    weight = torch.zeros_like(problem.row_weight[: len(groups.first)])
-    weight = weight.index_add_(0, groups.inverse, problem.row_weight)
-    kept = torch.nonzero(weight > 0).squeeze(1)
-    place = torch.zeros_like(groups.inverse[: len(weight)])
-    place[kept] = torch.arange(len(kept), device=kept.device)
-    reduced = problem.take_rows(groups.first[kept])._replace(row_weight=weight[kept])
-    return ReducedProblem(reduced, place[groups.inverse])
 
 
 def _check_contrast(heads: tuple[Head, ...], is_weighted: Tensor | None) -> None:

@@ -1,13 +1,14 @@
 """Spike dictionaries: the spikes of witnesses on the data, as 0/1 columns."""
 
 from .base import Dictionary as Dictionary  # the contract, for annotations and checks
-from .base import Readout
 from .building import build_dictionary, count_dictionary, stack_health
 from .dense import DenseDictionary
 from .health import DictionaryHealth
 from .packed import SpikeDictionary
 from .pooled import PoolSpikes
-from .sharded import ShardedDictionary, open_dictionary, stream_dictionary
+from .readout import Readout
+from .sharded import ShardedDictionary
+from .streaming import open_dictionary, stream_dictionary
 
 __all__ = [
     "DenseDictionary",

@@ -9,21 +9,7 @@ from torch import Tensor
 from ..core.bits import Groups
 from ..witnesses import WitnessSet
 from .health import DictionaryHealth
-
-Readout = str
-"""What a row holds of a sequence: the spikes of its last step ("last"), of one of its steps ("all"), their mean over
-the steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4");
-:func:`cvxsnn.dictionary.packed.parse_readout` checks it.
-
-Examples
---------
->>> import numpy as np
->>> import cvxsnn as cs
->>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
->>> witnesses = cs.gaussian_witnesses(2, (16,), seed=0)
->>> cs.build_dictionary(witnesses, inputs, readout="windows-2").n_columns
-32
-"""
+from .readout import Readout
 
 
 @runtime_checkable

@@ -15,9 +15,9 @@ from ..core.errors import InvalidInputError
 from ..core.parallel import run_tasks
 from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
-from .base import Readout
 from .building import roll_dictionary
 from .packed import SpikeDictionary
+from .readout import Readout
 
 Batch = tuple[Array, Array] | tuple[Array, Array, Array] | Sequence[Array]
 """Inputs (n_samples, n_steps, n_features), targets (n_samples, ...) and, where sequences differ in length, lengths."""

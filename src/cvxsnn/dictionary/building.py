@@ -14,9 +14,9 @@ from ..data.sequences import Sequences
 from ..neurons.exact import INPUT_UNIT
 from ..neurons.rollout import iterate_counts, iterate_rollout
 from ..witnesses import WitnessSet
-from .base import Readout
 from .health import DictionaryHealth
-from .packed import GROUPING_COPIES, SpikeDictionary, dictionary_bytes, parse_readout
+from .packed import GROUPING_COPIES, SpikeDictionary, dictionary_bytes
+from .readout import Readout, parse_readout
 
 MEMORY_BUDGET = 4 * 2**30
 """Bytes that the packed columns may take, unless the caller says otherwise."""

@@ -1,17 +1,13 @@
 """Counts from bit planes on a GPU: each byte of every plane is read once, and each count written once."""
 
-import warnings
 from functools import cache
 
 import torch
 from torch import Tensor
 
-try:  # comes with torch where there is CUDA, and is not needed elsewhere
-    import triton
-    import triton.language as tl
-except ImportError:
-    triton = None
-else:
+from ..core.kernels import can_run, tl, triton
+
+if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _join(  # type: ignore[no-untyped-def]
@@ -44,15 +40,13 @@ _BLOCK = 128
 
 @cache
 def can_join_planes(device: torch.device) -> bool:
-    """Return whether the kernel can run on a device; it needs a C compiler, and no very old device."""
+    """Return whether the kernel can run on a device."""
     if triton is None or device.type != "cuda":
         return False
-    try:
-        join_planes(torch.zeros(1, 2, 8, dtype=torch.uint8, device=device))
-    except Exception as error:  # whatever Triton raises, there is another way
-        warnings.warn(f"counts are unpacked plane by plane on {device}, for want of a kernel: {error}", stacklevel=2)
-        return False
-    return True
+    return can_run(
+        lambda: join_planes(torch.zeros(1, 2, 8, dtype=torch.uint8, device=device)),
+        f"counts are unpacked plane by plane on {device}",
+    )
 
 
 def join_planes(packed: Tensor) -> Tensor:

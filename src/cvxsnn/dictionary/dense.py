@@ -10,8 +10,9 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
-from .base import Readout, add_row_products
+from .base import add_row_products
 from .health import DictionaryHealth
+from .readout import Readout
 
 MEMORY_BUDGET = 8 * 2**30
 """Bytes that real columns may take, unless the caller says otherwise."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,9 +11,11 @@ from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..witnesses import WitnessSet
-from .base import Readout, add_row_products
+from .base import add_row_products
 from .health import DictionaryHealth
 from .integer_products import column_products, join_counts, row_products
+from .lookup import MAX_LOOKUP_OUTPUTS, lookup_product
+from .readout import ParsedReadout, Readout, parse_readout
 
 _PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
 """Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
@@ -22,14 +23,6 @@ _PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
 _SUM_ROWS = 1024
 """Rows of a sum on a GPU; sums over more rows are sums of such sums, and a certificate allows for fewer roundings."""
 
-MAX_LOOKUP_OUTPUTS = 4
-"""Columns of a real matrix up to which look-ups are faster than BLAS, with room to spare."""
-
-_TABLE_BYTES = 64
-"""Bytes of a row that are looked up at a time: their tables take 128 KiB of float64, and stay in cache."""
-
-_LOOKUPS = 2**16
-"""Look-ups at a time: 768 KiB for places and values."""
 
 GROUPING_COPIES = 3
 """Packed dictionaries alive while equal columns or rows are found: the words, their mixture, and one step of it."""
@@ -38,83 +31,6 @@ GROUPING_COPIES = 3
 def dictionary_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
     """Return the bytes of packed columns: one bit per entry and plane, rows padded to whole 64-bit words."""
     return n_columns * n_planes * bits.packed_bytes(n_rows)
-
-
-@dataclass(frozen=True)
-class ParsedReadout:
-    """What a read-out sees of a sequence; as a string, its :data:`~cvxsnn.dictionary.Readout`.
-
-    Parameters
-    ----------
-    kind : "last", "all" or "mean"
-        Spikes of the last step, of every step, or means.
-    n_windows : int
-        The equal windows of time in which means are taken; 1 for all steps together, and for spikes.
-    """
-
-    kind: Literal["last", "all", "mean"]
-    n_windows: int = 1
-
-    def __str__(self) -> str:
-        """Return the read-out as one string."""
-        return self.kind if self.n_windows == 1 else f"windows-{self.n_windows}"
-
-    def n_rows(self, n_samples: int, n_steps: int) -> int:
-        """Return the rows of a dictionary: one per sample or, with readout "all", one per sample and step."""
-        return n_samples * n_steps if self.kind == "all" else n_samples
-
-    def n_planes(self, n_steps: int) -> int:
-        """Return the bit planes of a column: spikes need one, counts as many as the most spikes in a window have bits.
-
-        Of n steps, ⌈n/k⌉ are in the longest of k windows.
-        """
-        return (-(-int(n_steps) // self.n_windows)).bit_length() if self.kind == "mean" else 1
-
-    def scale(self, n_steps: int | Tensor) -> Tensor | float:
-        """Return what a count is multiplied by, k/n for k windows of n steps: rounded once, and the same everywhere."""
-        # A number over a tensor would be rounded twice, as the number times the tensor's inverse.
-        above = torch.full_like(n_steps, self.n_windows) if isinstance(n_steps, Tensor) else self.n_windows
-        return above / n_steps
-
-    def check_length(self, n_steps: int) -> None:
-        """Refuse more windows than the longest sequence has steps."""
-        if self.n_windows > n_steps:
-            raise InvalidInputError(
-                f"expected at most as many windows as the longest sequence has steps, which are {n_steps}, got "
-                f"{self.n_windows} windows"
-            )
-
-
-def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
-    """Return a checked read-out.
-
-    Parameters
-    ----------
-    readout : "last", "all", "mean", or a string such as "windows-4"
-        What is read.
-    windows : int, optional
-        The number of windows, in place of the number in the string; for readout "mean".
-
-    Returns
-    -------
-    ParsedReadout
-        The read-out; one window is "mean".
-    """
-    name, _, number = str(readout).partition("-")
-    if name == "windows" and isinstance(readout, str) and number.isdecimal() and int(number) > 0:
-        if windows not in (None, int(number)):
-            raise InvalidInputError(f"expected one number of windows, got readout={readout!r} and windows={windows!r}")
-        return ParsedReadout("mean", int(number))
-    if not isinstance(readout, str) or readout not in ("last", "all", "mean"):
-        raise InvalidInputError(
-            f"expected readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got {readout!r}"
-        )
-    if windows is None:
-        return ParsedReadout(readout)  # type: ignore[arg-type]
-    n_windows = check_positive_int("windows", windows)
-    if readout != "mean":
-        raise InvalidInputError(f"expected readout='mean' with windows={n_windows}, got {readout!r}: drop one of them")
-    return ParsedReadout("mean", n_windows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -550,46 +466,3 @@ class SpikeDictionary:
         """Return sizes and origin on one line."""
         origin = "a plain array" if self.witnesses is None else repr(self.witnesses)
         return f"SpikeDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, from {origin})"
-
-
-def lookup_product(packed: Tensor, values: Tensor) -> Tensor:
-    """Return the product of a packed 0/1 matrix with real columns, in float64, straight from the bytes.
-
-    Eight entries of a row are one byte, and eight real numbers have 256 partial sums: one table look-up does the work
-    of eight multiplications, and nothing is unpacked (the method of the four Russians). On a processor, and for few
-    outputs, that is 2.5 to 3.7 times as fast as BLAS on unpacked blocks (``python -m benchmarks kernels``).
-
-    Parameters
-    ----------
-    packed : Tensor of shape (n_rows, n_bytes), dtype uint8
-        The bits (:mod:`cvxsnn.core.bits`).
-    values : Tensor of shape (at most 8 · n_bytes, n_outputs), dtype float64
-        The real columns. Bits beyond its length must be zero.
-
-    Returns
-    -------
-    Tensor of shape (n_rows, n_outputs), dtype float64
-        The product.
-    """
-    n_rows, n_bytes = packed.shape
-    padded = values.new_zeros(values.shape[1], 8 * n_bytes)
-    padded[:, : len(values)] = values.T
-    width = min(_TABLE_BYTES, n_bytes)
-    step = max(1, _LOOKUPS // width)
-    bits_of_byte = bits.unpack(torch.arange(256, dtype=torch.uint8)[:, None], 8, values.dtype)
-    first_place = 256 * torch.arange(width, dtype=torch.int32)
-    places = torch.empty(min(step, n_rows) * width, dtype=torch.int32)
-    found = torch.empty(places.shape, dtype=values.dtype)
-    ones = values.new_ones(width)
-    product = values.new_zeros(values.shape[1], n_rows)
-    for left in range(0, n_bytes, width):
-        n_tables = min(width, n_bytes - left)
-        tables = padded[:, 8 * left : 8 * (left + n_tables)].reshape(-1, n_tables, 8) @ bits_of_byte.T
-        for top in range(0, n_rows, step):
-            block = packed[top : top + step, left : left + n_tables]
-            chosen, looked_up = places[: block.numel()], found[: block.numel()]
-            torch.add(block, first_place[:n_tables], out=chosen.view(block.shape))
-            for table, total in zip(tables.flatten(1), product[:, top : top + step], strict=True):
-                torch.index_select(table, 0, chosen, out=looked_up)
-                total.addmv_(looked_up.view(block.shape), ones[:n_tables])
-    return product.T

@@ -12,9 +12,9 @@ from ..core.parallel import Shared, run_tasks
 from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
 from ..witnesses.pool import WitnessPool
-from .base import Readout
 from .building import build_dictionary
-from .packed import SpikeDictionary, dictionary_bytes, parse_readout
+from .packed import SpikeDictionary, dictionary_bytes
+from .readout import Readout, parse_readout
 
 Verdict = TypeVar("Verdict")
 

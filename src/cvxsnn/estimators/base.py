@@ -23,7 +23,7 @@ from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
 from ..data.sequences import DataFingerprint, Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..network.energy import count_operations
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
@@ -200,7 +200,15 @@ class SpikingEstimator(EstimatorChoices, ABC):
             operations=None if X is None else count_operations(self.network_, self._inputs(X, reset=False)),
         )
 
-    def explore(self, X: Any, y: Any, *, training: tuple[Any, ...] | None = None, max_seconds: float = 60.0) -> Any:
+    def explore(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        training: tuple[Any, ...] | None = None,
+        name: str | None = None,
+        max_seconds: float = 60.0,
+    ) -> Any:
         """Make a page about the model: what it does, why it is optimal, its neurons, single sequences and costs.
 
         Parameters
@@ -212,6 +220,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
         training : tuple, optional
             The sequences, targets and, if there were any, sample weights that the model was fitted to, for the sections
             on the optimum and the path. Not needed if ``X`` and ``y`` are these.
+        name : str, optional
+            The title of the page; by default the class of the model.
         max_seconds : float
             Time for solving the problem again at other strengths.
 
@@ -223,7 +233,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         check_is_fitted(self)
         from ..app.explore import explore
 
-        return explore(self, X, y, training=training, max_seconds=max_seconds)
+        return explore(self, X, y, training=training, name=name, max_seconds=max_seconds)
 
     @property
     def proof_(self) -> Proof:

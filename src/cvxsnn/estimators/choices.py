@@ -15,7 +15,7 @@ from ..core.checks import check_bool, check_choice, check_n_jobs, check_number, 
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..neurons import NEURON_MODELS
 from ..training.methods import METHODS, Settings
 from ..training.search import Tuning

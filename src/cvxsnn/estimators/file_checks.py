@@ -18,7 +18,7 @@ from torch import Tensor
 from ..convex.losses import Softmax
 from ..core.checks import check_choice, check_int_at_least, check_number, check_positive_int
 from ..core.errors import InvalidInputError
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..network.reconstruction import Proof
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import NEURON_MODELS

@@ -19,13 +19,14 @@ from ..convex import Certificate
 from ..convex.losses import LOSSES, Loss, Softmax, make_loss
 from ..convex.objective import Objective
 from ..convex.penalties import make_penalty, name_of_penalty
-from ..convex.problem import check_strengths
+from ..convex.strengths import check_strengths
 from ..core.checks import check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..data.sequences import DataFingerprint
+from ..network.heads import OutputHead
 from ..network.reconstruction import Proof
-from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..network.spiking_network import SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..training.surrogate.settings import SurrogateSettings

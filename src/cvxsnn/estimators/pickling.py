@@ -7,8 +7,9 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
+from ..network.heads import OutputHead
 from ..network.reconstruction import Proof
-from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..network.spiking_network import SpikingNetwork
 from ..neurons import NEURON_MODELS
 from ..witnesses import Provenance, regenerate
 

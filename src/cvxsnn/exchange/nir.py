@@ -36,7 +36,8 @@ from torch import Tensor, nn
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.libraries import import_library
 from ..core.storage import write_atomically
-from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..network.heads import OutputHead
+from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from .delays import with_delays, without_delays
 from .dynamics import silent_start, tilt

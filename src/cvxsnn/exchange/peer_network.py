@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..core.checks import Array
 from ..data.sequences import as_inputs, window_shares
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..neurons.exact import snap_inputs

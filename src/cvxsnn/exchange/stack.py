@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ..core.errors import InvalidInputError
 from ..dictionary import Readout
-from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..network.heads import OutputHead
+from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..neurons.lif import Tie
 from ..witnesses import Provenance, WitnessSet

@@ -2,8 +2,10 @@
 
 from .energy import Joules, Operations, count_operations
 from .evaluation import accuracy, label_accuracy
+from .heads import OutputHead
 from .reconstruction import Proof, reconstruct
-from .spiking_network import NetworkState, OutputHead, SpikingNetwork
+from .spiking_network import SpikingNetwork
+from .state import NetworkState
 from .summary import summarise
 from .weight_decay import rescale_hidden, weight_decay_objective
 

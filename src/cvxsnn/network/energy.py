@@ -11,7 +11,8 @@ from ..core.text_table import align
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_inputs
-from ..neurons.rollout import check_stack, iterate_counts, iterate_rollout
+from ..neurons.layer import check_stack
+from ..neurons.rollout import iterate_counts, iterate_rollout
 from .spiking_network import SpikingNetwork, check_network
 from .summary import connected_neurons
 

@@ -13,10 +13,11 @@ from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..neurons import HiddenLayer
 from ..witnesses import WitnessSet
-from .spiking_network import OutputHead, SpikingNetwork
+from .heads import OutputHead
+from .spiking_network import SpikingNetwork
 
 Form = Literal["compact", "parallel", "full"]
 

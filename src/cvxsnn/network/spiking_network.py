@@ -1,7 +1,6 @@
 """The spiking network: hidden layers whose spikes are exact, read out by a linear layer."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,68 +8,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..convex.losses import LOSSES
-from ..core.checks import Array, check_positive_int
+from ..core.checks import Array
 from ..core.errors import InvalidInputError
-from ..data.sequences import Sequences, window_of_step
+from ..data.sequences import Sequences
 from ..dictionary import Readout
-from ..dictionary.packed import parse_readout
-from ..neurons import NEURON_MODELS, HiddenLayer, LayerState, Stepper, roll_out
-from ..neurons.rollout import check_stack, count_spikes
-
-
-@dataclass(frozen=True)
-class OutputHead:
-    """Some of a network's outputs, and the loss that they were trained for.
-
-    Parameters
-    ----------
-    name : str
-        The name of the head.
-    loss : str
-        A key of :data:`cvxsnn.convex.losses.LOSSES`.
-    start : int
-        The first output column.
-    stop : int
-        The column after the last.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import cvxsnn as cs
-    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
-    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
-    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
-    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
-    >>> network = cs.reconstruct(cs.solve(problem))
-    >>> [head.name for head in network.heads]
-    ['label']
-    """
-
-    name: str
-    loss: str
-    start: int
-    stop: int
-
-    @property
-    def columns(self) -> slice:
-        """The outputs of this head."""
-        return slice(self.start, self.stop)
-
-
-def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
-    """Return the class that each head decides for, from scores of shape (..., n_outputs)."""
-    decisions = {}
-    for head in heads:
-        kind = LOSSES.get(head.loss)
-        if kind is not None and kind.is_regression:
-            raise InvalidInputError(
-                f"expected a loss for classes, got head {head.name!r} with {head.loss!r}: call the network for scores"
-            )
-        own = scores[..., head.columns]
-        # Several binary columns are one class against the rest each.
-        decisions[head.name] = own.argmax(-1) if own.shape[-1] > 1 else (own[..., 0] >= 0).to(torch.int64)
-    return decisions
+from ..dictionary.readout import parse_readout
+from ..neurons import NEURON_MODELS, HiddenLayer, Stepper, roll_out
+from ..neurons.layer import check_stack
+from ..neurons.rollout import count_spikes
+from .heads import OutputHead, check_heads, decide
+from .state import NetworkState
 
 
 class _HeldLayer(nn.Module):
@@ -178,7 +125,7 @@ class SpikingNetwork(nn.Module):
                 f"expected neurons from 0 to {n_neurons - 1}, got values from {int(neurons.min())} to "
                 f"{int(neurons.max())}"
             )
-        _check_heads(heads, weight.shape[1])
+        check_heads(heads, weight.shape[1])
         self.heads = tuple(heads)
         self.readout: Readout = str(parsed)
         device = layers[0].weight.device
@@ -293,7 +240,7 @@ class SpikingNetwork(nn.Module):
         """
         return {head: classes.cpu().numpy() for head, classes in decide(self.heads, scores).items()}
 
-    def start(self, n_samples: int, n_steps: int | None = None) -> "NetworkState":
+    def start(self, n_samples: int, n_steps: int | None = None) -> NetworkState:
         """Return the state before the first step.
 
         Parameters
@@ -312,7 +259,7 @@ class SpikingNetwork(nn.Module):
         return NetworkState.before(Stepper(self.layers), n_samples, counts, self.readout, n_steps)
 
     @torch.no_grad()
-    def step(self, state: "NetworkState", inputs: Array) -> tuple["NetworkState", Tensor]:
+    def step(self, state: NetworkState, inputs: Array) -> tuple[NetworkState, Tensor]:
         """Advance by one step; the state given stays as it is and can be advanced again.
 
         Parameters
@@ -393,112 +340,6 @@ class SpikingNetwork(nn.Module):
         return f"{self.n_subnetworks} × ({shape}){delays}, {read} → {self.n_outputs}, {self.readout}"
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkState:
-    """The neurons between two steps, and how often each that is read has fired.
-
-    Parameters
-    ----------
-    stepper : Stepper
-        What advances the hidden layers.
-    layers : tuple of LayerState
-        The state of each hidden layer.
-    counts : Tensor of shape (n_samples, n_read)
-        Spikes so far of each neuron that is read, in its window, where means are read.
-    n_steps : int
-        Steps so far.
-    length : int, optional
-        Steps that there will be, where they are known.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import cvxsnn as cs
-    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
-    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
-    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
-    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
-    >>> network = cs.reconstruct(cs.solve(problem))
-    >>> state = network.start(1)
-    >>> for step in inputs[:1].transpose(1, 0, 2):
-    ...     state, scores = network.step(state, step)
-    >>> state.n_steps
-    6
-    """
-
-    stepper: Stepper
-    layers: tuple[LayerState, ...]
-    counts: Tensor
-    n_steps: int
-    length: int | None = None
-
-    @classmethod
-    def before(
-        cls, stepper: Stepper, n_samples: int, counts: Tensor, readout: Readout, length: int | None
-    ) -> "NetworkState":
-        """Return the state before the first step.
-
-        Parameters
-        ----------
-        stepper : Stepper
-            What advances the hidden layers.
-        n_samples : int
-            Number of sequences.
-        counts : Tensor
-            Zeros.
-        readout : str
-            What is read.
-        length : int, optional
-            Steps that there will be; required for windows.
-
-        Returns
-        -------
-        NetworkState
-            The state.
-        """
-        if length is None and parse_readout(readout).n_windows > 1:
-            raise InvalidInputError(
-                f"expected the number of steps in advance to read {readout!r}, got none: pass start(n_samples, n_steps)"
-            )
-        length = None if length is None else check_positive_int("n_steps", length)
-        return cls(stepper, stepper.start(n_samples), counts, 0, length)
-
-    def after(
-        self, layers: tuple[LayerState, ...], read: Tensor, readout: Readout, windows_read: Tensor | None
-    ) -> tuple["NetworkState", Tensor]:
-        """Return the state after one more step, and the features so far.
-
-        Parameters
-        ----------
-        layers : tuple of LayerState
-            The state of each hidden layer after the step.
-        read : Tensor of shape (..., n_read), dtype float64
-            The spikes of the step.
-        readout : str
-            What is read.
-        windows_read : Tensor of shape (n_read,) or None
-            The window in which each is read.
-
-        Returns
-        -------
-        state : NetworkState
-            The state one step later.
-        features : Tensor of shape (..., n_read)
-            The spikes or their means so far.
-        """
-        parsed, n_steps = parse_readout(readout), self.n_steps + 1
-        if parsed.kind != "mean":
-            return replace(self, layers=layers, n_steps=n_steps), read
-        if windows_read is None or self.length is None:
-            counts, scale = self.counts + read, parsed.scale(n_steps)
-        else:
-            if n_steps > self.length:
-                raise InvalidInputError(f"expected {self.length} steps, as start was told, got one more: start again")
-            window = window_of_step(self.n_steps, parsed.n_windows, self.length)
-            counts, scale = self.counts + read * (windows_read == window), parsed.scale(self.length)
-        return replace(self, layers=layers, counts=counts, n_steps=n_steps), counts * scale
-
-
 def read_spikes(
     layers: Sequence[HiddenLayer], sequences: Sequences, readout: Readout, columns: Tensor | slice = slice(None)
 ) -> Tensor:
@@ -519,23 +360,6 @@ def _as_places(name: str, value: Tensor) -> Tensor:
             f"expected {name} to be whole numbers of shape (n_read,), got {value.dtype} of shape {tuple(value.shape)}"
         )
     return value.to(torch.int64)
-
-
-def _check_heads(heads: Sequence[OutputHead], n_outputs: int) -> None:
-    """Refuse heads that do not share out the outputs, one after the other, or that have no names of their own."""
-    bounds = [0, *(head.stop for head in heads)]
-    is_plain = all(
-        isinstance(head.name, str) and isinstance(head.loss, str) and type(head.start) is type(head.stop) is int
-        for head in heads
-    )
-    if (
-        not is_plain
-        or [head.start for head in heads] != bounds[:-1]
-        or bounds != sorted(set(bounds))
-        or bounds[-1] != n_outputs
-        or len({head.name for head in heads}) < len(heads)
-    ):
-        raise InvalidInputError(f"expected heads that share out {n_outputs} outputs, got {list(heads)}")
 
 
 def _check_windows(windows_read: Tensor | None, n_read: int, n_windows: int) -> None:

@@ -3,7 +3,8 @@
 from .layer import HiddenLayer, LayerState
 from .lif import LIFLayer
 from .registry import NEURON_MODELS, NeuronModel, register_neuron
-from .rollout import Stepper, count_spikes, roll_out
+from .rollout import count_spikes, roll_out
+from .stepper import Stepper
 from .taps import Taps
 from .threshold import ThresholdLayer
 

@@ -493,3 +493,24 @@ def check_finite(name: str, value: Tensor) -> None:
     """Refuse NaN and infinity."""
     if not bool(torch.isfinite(value).all()):
         raise InvalidInputError(f"expected a finite {name}, got NaN or infinite values")
+
+
+def check_stack(layers: Sequence[HiddenLayer], n_features: int | None = None) -> list[HiddenLayer]:
+    """Return layers that can stand upon each other, and refuse others."""
+    if not layers:
+        raise InvalidInputError("expected at least one hidden layer, got none")
+    for layer in layers:
+        if not isinstance(layer, HiddenLayer):
+            raise InvalidInputError(f"expected hidden layers such as LIFLayer, got {type(layer).__name__}")
+    n_inputs = layers[0].n_inputs if n_features is None else n_features
+    n_subnetworks, dtype = layers[0].n_subnetworks, layers[0].weight.dtype
+    for depth, layer in enumerate(layers, 1):
+        if layer.n_inputs != n_inputs:
+            raise InvalidInputError(
+                f"expected layer {depth} to read {n_inputs} values, got weights for {layer.n_inputs}: "
+                + ("the inputs and the witnesses disagree on n_features" if depth == 1 else "widths must chain")
+            )
+        if layer.n_subnetworks != n_subnetworks or layer.weight.dtype != dtype:
+            raise InvalidInputError("expected all layers to have the same number of subnetworks and the same dtype")
+        n_inputs = layer.width
+    return list(layers)

@@ -4,24 +4,19 @@ Step by step, a GPU spends its time on moving membranes to its memory and back. 
 of :func:`cvxsnn.neurons.lif.lif_membrane`, each rounded by itself, so that spikes are the same to the bit.
 """
 
-import warnings
 from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ..core.kernels import can_run, tl, triton
 from .layer import LayerState
 
 if TYPE_CHECKING:
     from .lif import LIFLayer
 
-try:  # comes with torch where there is CUDA, and is not needed elsewhere
-    import triton
-    import triton.language as tl
-except ImportError:
-    triton = None
-else:
+if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _scan(  # type: ignore[no-untyped-def]
@@ -73,15 +68,13 @@ def can_scan(drive: Tensor) -> bool:
 
 @cache
 def _compiles(device: torch.device) -> bool:
-    """Return whether Triton can make a kernel for this device; it needs a C compiler, and no very old device."""
+    """Return whether Triton can make a kernel for this device."""
     one = torch.ones(1, 1, 1, 1, device=device)
     written = torch.empty(1, 1, 1, dtype=torch.bool, device=device)
-    try:
-        _launch(one, one[:, 0], one[:, 0], one[0, 0], one[0, 0], written, keeps_all=False, tie_fires=True)
-    except Exception as error:  # whatever Triton raises, there is another way
-        warnings.warn(f"LIF layers take one step at a time on {device}, for want of a kernel: {error}", stacklevel=2)
-        return False
-    return True
+    return can_run(
+        lambda: _launch(one, one[:, 0], one[:, 0], one[0, 0], one[0, 0], written, keeps_all=False, tie_fires=True),
+        f"LIF layers take one step at a time on {device}",
+    )
 
 
 def scan_lif(layer: "LIFLayer", drive: Tensor, state: LayerState, spikes: Tensor | None) -> Tensor:

@@ -2,11 +2,10 @@
 
 Layers never feed the layers below, so the stack is rolled out layer by layer, not step by step: the drive of a layer at
 all steps is one exact matrix product, and what is left is an elementwise scan over time that stays in cache. LIF layers
-with delays are one kernel each, which sums over taps, scans and counts. Arrays are time-major in here, and nowhere
-else.
+with delays are one kernel each, which sums over taps, scans and counts. Arrays are time-major in here and in
+``drive.py``, and nowhere else.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal, Union
@@ -15,18 +14,17 @@ import torch
 from torch import Tensor
 
 from ..core.checks import Array, check_choice, check_positive_int
-from ..core.errors import InvalidInputError
-from ..core.memory import check_fits, share_of
-from ..data.sequences import Sequences, as_inputs, window_of_step
-from .exact import ByteWeights, ScratchArrays, exact_product, input_levels, product_dtype, snap_inputs
-from .layer import HiddenLayer, LayerState, as_one_subnetwork, per_sample
+from ..core.memory import share_of
+from ..data.sequences import Sequences, window_of_step
+from .drive import ExactWeights, drive_of, exact_weight, weighted_inputs
+from .exact import ByteWeights, ScratchArrays, input_levels, product_dtype, snap_inputs
+from .layer import HiddenLayer, as_one_subnetwork, check_stack
 from .lif import LIFLayer
 from .tap_kernel import scan_taps
 from .tap_kernel_gpu import can_scan_taps, scan_taps_gpu
-from .taps import TapProduct, TapTable, last_window, lift
+from .taps import TapProduct, TapTable, last_window
 
 Steps = Literal["last", "all"]
-ExactWeights = Tensor | ByteWeights | TapProduct
 RolledWeights = Union[ExactWeights, "_FusedTaps", "_OneStep"]
 
 CHUNK_BYTES, CHUNK_BYTES_GPU = 16 * 2**20, 2**30
@@ -203,115 +201,6 @@ def _iterate_blocks(
             yield rows, subnetworks, _roll_block(block_layers, block_weights, own, steps, scratch)
 
 
-class Stepper:
-    """A stack of layers that advances one step at a time, for models whose next input depends on their last output.
-
-    The spikes are those of :func:`roll_out`, bit for bit.
-
-    Parameters
-    ----------
-    layers : sequence of HiddenLayer
-        The stack, from the inputs up.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from cvxsnn import LIFLayer
-    >>> from cvxsnn.neurons import Stepper
-    >>> stepper = Stepper([LIFLayer(torch.ones(1, 2, 4))])
-    >>> state = stepper.start(3)
-    >>> state, spikes = stepper.step(state, torch.ones(3, 2))
-    >>> tuple(spikes.shape)
-    (3, 4)
-    """
-
-    def __init__(self, layers: Sequence[HiddenLayer]) -> None:
-        self._layers = check_stack(layers)
-        self._levels = [layer.levels for layer in self._layers]
-        self._upper_weights = [_exact_weight(layer, 1.0) for layer in self._layers[1:]]
-        self._scratch = ScratchArrays()
-
-    def start(self, n_samples: int) -> tuple[LayerState, ...]:
-        """Return the state before the first step.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of sequences.
-
-        Returns
-        -------
-        tuple of LayerState
-            The state of each layer.
-        """
-        return tuple(self._start_layer(layer, n_samples) for layer in self._layers)
-
-    @staticmethod
-    def _start_layer(layer: HiddenLayer, n_samples: int) -> LayerState:
-        state = layer.initial_state(n_samples)
-        if not layer.has_delays:
-            return state
-        shape = (1, n_samples, layer.max_delay, layer.n_inputs)
-        check_fits(8 * math.prod(shape), layer.weight.device, f"the last {layer.max_delay:,} steps of all sequences")
-        return state._replace(history=torch.zeros(shape, dtype=torch.float64, device=layer.weight.device))
-
-    def step(self, state: Sequence[LayerState], inputs: Array) -> tuple[tuple[LayerState, ...], Tensor]:
-        """Advance by one step; the state given stays as it is.
-
-        Parameters
-        ----------
-        state : sequence of LayerState
-            The state of each layer.
-        inputs : array of shape (n_samples, n_features)
-            One step of every sequence, read by all subnetworks.
-
-        Returns
-        -------
-        state : tuple of LayerState
-            The state one step later.
-        spikes : Tensor of shape (n_samples, n_neurons), dtype bool
-            The spikes of the last layer.
-        """
-        shape = (state[0].spikes.shape[1], self._layers[0].n_inputs)
-        if tuple(inputs.shape) != shape:
-            raise InvalidInputError(f"expected one step of inputs of shape {shape}, got shape {tuple(inputs.shape)}")
-        state, spikes = self.step_each(state, as_inputs(inputs[:, None, :])[:, 0])
-        return state, spikes.movedim(0, -2).flatten(-2)
-
-    def step_each(self, state: Sequence[LayerState], inputs: Tensor) -> tuple[tuple[LayerState, ...], Tensor]:
-        """Advance by one step, with inputs of its own for each subnetwork; the state given stays as it is.
-
-        Parameters
-        ----------
-        state : sequence of LayerState
-            The state of each layer.
-        inputs : Tensor of shape (n_subnetworks, n_samples, n_features)
-            One step of every sequence, per subnetwork.
-
-        Returns
-        -------
-        state : tuple of LayerState
-            The state one step later.
-        spikes : Tensor of shape (n_subnetworks, n_samples, width), dtype bool
-            The spikes of the last layer.
-        """
-        block = snap_inputs(inputs.to(self._layers[0].weight.device))
-        after: list[LayerState] = []
-        for depth, (layer, before) in enumerate(zip(self._layers, state, strict=True)):
-            own = LayerState(before.membrane.clone(), before.spikes.clone())
-            if before.history is not None:
-                present = (block if block.ndim == 3 else block[None]).unsqueeze(-2)
-                history = before.history.expand(len(present), -1, -1, -1)
-                block = torch.cat((history, present.to(history.dtype)), dim=-2)
-                own = own._replace(history=block[..., 1:, :])
-                block = block.flatten(-2)
-            weight = self._upper_weights[depth - 1] if depth else _exact_weight(layer, input_levels(block))
-            layer.step(_product(layer, weight, block[..., None, :, :], self._scratch)[:, 0], own)
-            after.append(own)
-            block = own.spikes
-        return tuple(after), after[-1].spikes != 0
-
-
 def _roll_block(
     layers: Sequence[HiddenLayer],
     weights: Sequence[RolledWeights],
@@ -334,7 +223,7 @@ def _roll_block(
             return by_sample.movedim(1, -1)
         return by_sample.view(torch.bool) if steps == "all" else by_sample[:, 0].view(torch.bool)
     if steps == "last" and lengths is None:
-        return layer.scan(_drive(layer, weight, block, scratch), layer.initial_state(len(sequences))).movedim(0, -2)
+        return layer.scan(drive_of(layer, weight, block, scratch), layer.initial_state(len(sequences))).movedim(0, -2)
     spikes = _spikes(layer, weight, block, scratch, "spikes").permute(2, 1, 0, 3)
     if isinstance(steps, int):
         return _count_windows(spikes, _slots(steps, n_steps, lengths, block.device), steps)
@@ -342,12 +231,12 @@ def _roll_block(
 
 
 def _spikes(layer: HiddenLayer, weight: RolledWeights, block: Tensor, scratch: ScratchArrays, name: str) -> Tensor:
-    """Return the spikes of all steps, (n_subnetworks, n_steps, n_samples, width), for inputs as of :func:`_drive`."""
+    """Return the spikes of all steps, (n_subnetworks, n_steps, n_samples, width), for inputs as of :func:`drive_of`."""
     if isinstance(weight, _FusedTaps):
         counts = weight.count(layer, block, "all").view(torch.bool)
         return counts.view(layer.n_subnetworks, layer.width, *counts.shape[1:]).permute(0, 2, 3, 1)
     assert not isinstance(weight, _OneStep)  # which is for the last layer alone
-    drive = _drive(layer, weight, block, scratch)
+    drive = drive_of(layer, weight, block, scratch)
     spikes = scratch.array(name, tuple(drive.shape), torch.bool, drive.device)
     layer.scan(drive, layer.initial_state(drive.shape[2]), spikes)
     return spikes
@@ -460,52 +349,14 @@ class _OneStep:
 
     @cached_property
     def _weight(self) -> Tensor | TapProduct:
-        return _exact_weight(self._merged, self._levels)
+        return exact_weight(self._merged, self._levels)
 
     def spikes(self, block: Tensor, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
-        """Return the last spikes, (n_samples, n_subnetworks, width), for inputs as of :func:`_drive`."""
+        """Return the last spikes, (n_samples, n_subnetworks, width), for inputs as of :func:`drive_of`."""
         n_samples = block.shape[-2]
-        drive = _product(self._merged, self._weight, last_window(block, self._layer.max_delay, lengths), scratch)
+        drive = weighted_inputs(self._merged, self._weight, last_window(block, self._layer.max_delay, lengths), scratch)
         spikes = self._merged.scan(drive, self._merged.initial_state(n_samples)).movedim(0, -2)
         return spikes.reshape(n_samples, self._layer.n_subnetworks, self._layer.width)
-
-
-def _drive(layer: HiddenLayer, weight: ExactWeights, block: Tensor, scratch: ScratchArrays) -> Tensor:
-    """As :func:`_product`, for inputs (n_steps, n_samples, n_inputs), or K of those, that are not lifted yet."""
-    return _product(layer, weight, lift(block, weight.max_delay) if isinstance(weight, TapProduct) else block, scratch)
-
-
-def _product(layer: HiddenLayer, weight: ExactWeights, block: Tensor, scratch: ScratchArrays) -> Tensor:
-    """Return weighted input plus bias at all steps.
-
-    Parameters
-    ----------
-    weight : the layer's, in a form whose products are exact
-    block : Tensor of shape (n_steps, n_samples, n_values), shared by all subnetworks, or with a first axis for them
-        The inputs, lifted for a layer with delays.
-
-    Returns
-    -------
-    Tensor of shape (n_subnetworks, n_steps, n_samples, width), overwritten by the next drive
-    """
-    n_steps, n_samples, n_values = block.shape[-3:]
-    flat = block.reshape(*block.shape[:-3], n_steps * n_samples, n_values)
-    shape = (layer.n_subnetworks, n_steps * n_samples, layer.width)
-    drive = scratch.array("drive", shape, layer.weight.dtype, block.device)
-    if isinstance(weight, ByteWeights):
-        weight.product(flat, drive, scratch)
-    elif isinstance(weight, TapProduct):
-        weight.write(flat if flat.ndim == 3 else flat[None], drive, scratch)
-    else:
-        exact_product(flat.to(weight.dtype), weight, drive, scratch)
-    if bool(layer.bias.any()):
-        drive += per_sample(layer.bias)
-    return drive.view(layer.n_subnetworks, n_steps, n_samples, layer.width)
-
-
-def _exact_weight(layer: HiddenLayer, levels_of_inputs: float) -> Tensor | TapProduct:
-    dtype = product_dtype(layer.levels, levels_of_inputs)
-    return TapProduct(layer, dtype) if layer.has_delays else layer.weight.to(dtype)
 
 
 def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor, steps: Steps | int) -> list[RolledWeights]:
@@ -520,7 +371,7 @@ def _fast_weights(layers: Sequence[HiddenLayer], inputs: Tensor, steps: Steps | 
         elif depth and not layer.has_delays and ByteWeights.pays(layer.weight, layer.weight_bits):
             weights.append(ByteWeights(layer.weight, layer.weight_bits))
         else:
-            weights.append(_exact_weight(layer, level))
+            weights.append(exact_weight(layer, level))
     return weights
 
 
@@ -553,24 +404,3 @@ def _plan_blocks(
     block_subnetworks = max(1, min(n_subnetworks, chunk_bytes // (unit * least_rows)))
     rows = max(1, min(most_rows, chunk_bytes // (unit * block_subnetworks)))
     return max(row_multiple, rows // row_multiple * row_multiple), block_subnetworks
-
-
-def check_stack(layers: Sequence[HiddenLayer], n_features: int | None = None) -> list[HiddenLayer]:
-    """Return layers that can stand upon each other, and refuse others."""
-    if not layers:
-        raise InvalidInputError("expected at least one hidden layer, got none")
-    for layer in layers:
-        if not isinstance(layer, HiddenLayer):
-            raise InvalidInputError(f"expected hidden layers such as LIFLayer, got {type(layer).__name__}")
-    n_inputs = layers[0].n_inputs if n_features is None else n_features
-    n_subnetworks, dtype = layers[0].n_subnetworks, layers[0].weight.dtype
-    for depth, layer in enumerate(layers, 1):
-        if layer.n_inputs != n_inputs:
-            raise InvalidInputError(
-                f"expected layer {depth} to read {n_inputs} values, got weights for {layer.n_inputs}: "
-                + ("the inputs and the witnesses disagree on n_features" if depth == 1 else "widths must chain")
-            )
-        if layer.n_subnetworks != n_subnetworks or layer.weight.dtype != dtype:
-            raise InvalidInputError("expected all layers to have the same number of subnetworks and the same dtype")
-        n_inputs = layer.width
-    return list(layers)

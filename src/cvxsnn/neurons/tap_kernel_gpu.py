@@ -5,23 +5,19 @@ drives nor membranes leave the registers. The operations and their order are tho
 :func:`cvxsnn.neurons.lif.lif_membrane`, each rounded by itself, so that spikes are the same to the bit.
 """
 
-import warnings
 from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ..core.kernels import can_run, tl, triton
+
 if TYPE_CHECKING:
     from .lif import LIFLayer
     from .taps import TapTable
 
-try:  # comes with torch where there is CUDA, and is not needed elsewhere
-    import triton
-    import triton.language as tl
-except ImportError:
-    triton = None
-else:
+if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _scan(  # type: ignore[no-untyped-def]
@@ -98,7 +94,7 @@ _MAX_BLOCK = 1024
 
 @cache
 def can_scan_taps(device: torch.device) -> bool:
-    """Return whether the kernel can run on a device; it needs a C compiler, and no very old device."""
+    """Return whether the kernel can run on a device."""
     if triton is None or device.type != "cuda":
         return False
     from .lif import LIFLayer
@@ -108,15 +104,11 @@ def can_scan_taps(device: torch.device) -> bool:
     zero = torch.zeros(1, 1, 1, dtype=torch.int32, device=device)
     layer = LIFLayer(one, source=zero, delay=zero, n_sources=1)
     counts = torch.zeros(1, 1, 1, dtype=torch.uint8, device=device)
-    try:
-        table = TapTable.of(layer, torch.float32, inputs_are_shared=True)
-        scan_taps_gpu(layer, table, one, zero[0], counts)
-    except Exception as error:  # whatever Triton raises, there is another way
-        warnings.warn(
-            f"layers with delays take one step at a time on {device}, for want of a kernel: {error}", stacklevel=2
-        )
-        return False
-    return True
+
+    def scan_one() -> None:
+        scan_taps_gpu(layer, TapTable.of(layer, torch.float32, inputs_are_shared=True), one, zero[0], counts)
+
+    return can_run(scan_one, f"layers with delays take one step at a time on {device}")
 
 
 def scan_taps_gpu(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: Tensor, counts: Tensor) -> None:

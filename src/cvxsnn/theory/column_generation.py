@@ -14,7 +14,7 @@ from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound, s
 from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
 from ..convex.penalties import GroupL2, Penalty, make_penalty
-from ..convex.problem import check_prices, check_strengths
+from ..convex.strengths import check_prices, check_strengths
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator

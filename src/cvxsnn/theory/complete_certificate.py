@@ -5,7 +5,7 @@ from math import inf
 
 from ..convex import Certificate, certify_with_bound
 from ..convex.certificate import checked_certificate
-from ..convex.problem import check_prices
+from ..convex.strengths import check_prices
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof

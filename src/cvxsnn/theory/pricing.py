@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..core.errors import InvalidInputError
 from ..dictionary import Dictionary
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from .box_search import BoxSearch
 from .cone_search import search_cones
 from .integers import IntArray

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from ..convex import ConvexProblem, Solution, solve
 from ..convex.objective import Objective
 from ..convex.penalties import make_penalty
-from ..convex.problem import check_prices, check_strengths
+from ..convex.strengths import check_prices, check_strengths
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet, window_of_step
 from ..dictionary import Readout, SpikeDictionary, build_dictionary
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 from ..network.reconstruction import prune
 from ..neurons.exact import snap_inputs
 from ..neurons.registry import make_trainable

@@ -23,14 +23,14 @@ from ..convex import Certificate, ConvexProblem, Solution, Status, certify_with_
 from ..convex.certificate import checked_certificate
 from ..convex.objective import Objective
 from ..convex.penalties import Penalty, make_penalty
-from ..convex.problem import check_prices, check_strengths
+from ..convex.strengths import check_prices, check_strengths
 from ..core import bits
 from ..core.errors import ConvergenceWarning, InvalidInputError
 from ..core.parallel import one_thread
 from ..data.sequences import TrainingSet
 from ..dictionary import SpikeDictionary
-from ..dictionary.packed import parse_readout
 from ..dictionary.pooled import PoolSpikes
+from ..dictionary.readout import parse_readout
 from ..witnesses.pool import WitnessPool
 
 _GROWTH = 4

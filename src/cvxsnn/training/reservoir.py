@@ -6,7 +6,7 @@ from itertools import product
 import torch
 
 from ..convex.objective import Objective
-from ..convex.solvers.quadratic import RidgePath
+from ..convex.ridge_path import RidgePath
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences, TrainingSet
 from ..network.spiking_network import SpikingNetwork

@@ -18,14 +18,15 @@ import torch
 from torch import Tensor
 
 from ..convex.objective import Head, Objective
-from ..convex.solvers.quadratic import RidgePath
+from ..convex.ridge_path import RidgePath
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.parallel import Shared, one_thread, run_tasks
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import Sequences, TrainingSet, stratified_order
 from ..dictionary import Readout
-from ..network.spiking_network import OutputHead, SpikingNetwork, read_spikes
+from ..network.heads import OutputHead
+from ..network.spiking_network import SpikingNetwork, read_spikes
 from ..neurons import HiddenLayer
 from ..witnesses import sample_witnesses
 from ..witnesses.delayed import has_variation

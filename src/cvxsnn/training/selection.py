@@ -27,7 +27,7 @@ from ..convex.solvers.active_set import column_means, weighted_gram
 from ..convex.solvers.quadratic import factorise
 from ..convex.validation import Validation, paired_difference
 from ..dictionary import Dictionary
-from ..dictionary.packed import parse_readout
+from ..dictionary.readout import parse_readout
 
 Sparsity = int | Literal["few"]
 

@@ -17,9 +17,9 @@ import torch
 
 from ..convex import ConvexProblem, Solution, solve, solve_path
 from ..convex.objective import Objective
+from ..convex.path import l2_strengths_of
 from ..convex.penalties import PENALTIES, make_penalty
-from ..convex.problem import check_prices, check_strengths
-from ..convex.solve import l2_strengths_of
+from ..convex.strengths import check_prices, check_strengths
 from ..core.checks import check_choice, check_device, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_seed

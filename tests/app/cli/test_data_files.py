@@ -3,7 +3,7 @@
 import numpy as np
 import pandas
 import pytest
-from app.cli.test_models import fail, succeed
+from app.cli.commands import fail, succeed
 from sklearn.pipeline import make_pipeline
 from small_models import classes_of, classifier, make_lists, make_sequences, sums
 

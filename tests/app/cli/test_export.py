@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from app.cli.commands import run, succeed
 from sklearn.pipeline import make_pipeline
 from small_models import classes_of, classifier, make_sequences
 from tolerances import FLOAT64_SUM
-from typer.testing import CliRunner
 
 from cvxsnn import SequenceScaler, load, save
-from cvxsnn.app import cli
 from cvxsnn.exchange import from_nir
 
 nir = pytest.importorskip("nir", reason="nir is not installed: pip install 'cvxsnn[nir]'")
@@ -23,16 +22,6 @@ SEQUENCES = make_sequences()
 def in_a_folder_with_a_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save(classifier().fit(SEQUENCES, classes_of(SEQUENCES)), "model")
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
-
-
-def succeed(*arguments):
-    outcome = run(*arguments)
-    assert outcome.exit_code == 0, outcome.output
-    return outcome
 
 
 def fail(complaint, *arguments):

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from app.cli.commands import fail, run, succeed
 from sklearn.pipeline import make_pipeline
 from small_models import CONVEX_METHODS, OTHER_METHODS, classes_of, classifier, make_lists, make_sequences, sums
 from tolerances import REFITTED, ROUNDING
-from typer.testing import CliRunner
 
 from cvxsnn import SequenceImputer, SequenceScaler, SpikingClassifier, SpikingRegressor, load, save
-from cvxsnn.app import cli
 
 SEQUENCES = make_sequences()
 LABELS = np.array(["low", "middle", "high"])[classes_of(SEQUENCES, 3)]
@@ -21,33 +20,6 @@ QUICK = ["--hidden", "24", "--strength", "0.003", "--epochs", "2"]
 def in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez("data.npz", X=SEQUENCES, y=LABELS)
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
-
-
-def succeed(*arguments):
-    outcome = run(*arguments)
-    assert outcome.exit_code == 0, outcome.output
-    return outcome
-
-
-def contents():
-    return {path.name: path.read_bytes() for path in Path().iterdir() if path.is_file()}
-
-
-def fail(complaint, *arguments, status=1):
-    """Run a command that exits with a status and complains on one line."""
-    before = contents()
-    outcome = run(*arguments)
-    assert outcome.exit_code == status, outcome.output
-    assert isinstance(outcome.exception, SystemExit)
-    assert "Traceback" not in outcome.output
-    assert re.search(complaint, outcome.stderr), outcome.stderr
-    assert len(outcome.stderr.strip().splitlines()) == 1
-    assert contents() == before
-    return outcome
 
 
 @pytest.mark.parametrize("method", CONVEX_METHODS)

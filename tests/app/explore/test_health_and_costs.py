@@ -42,7 +42,10 @@ def test_costs_are_those_that_the_library_counts():
     assert found.spikes == expected.total.n_spikes / len(SEQUENCES)
     assert found.targets[0].energy == expected.energy()
     assert found.targets[0].dense == expected.dense_energy()
-    assert found.n_bytes == summarise(model.network_).n_bytes
+    parts = summarise(model.network_)
+    assert found.n_bytes == parts.n_bytes
+    n_weights = sum(layer.n_weights for layer in parts.layers)
+    assert found.targets[0].n_bytes - found.targets[2].n_bytes == 3 * n_weights  # 32 bits against 8
     assert [group.name for group in found.groups] == model.classes_.tolist()
     own = model._inputs(SEQUENCES[LABELS == "low"][:24], reset=False)
     low = next(group for group in found.groups if group.name == "low")

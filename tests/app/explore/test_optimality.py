@@ -102,8 +102,19 @@ def test_ridge_is_the_end_of_a_path_of_sparser_read_outs():
     assert found.path.points[-1].l1_strength == 0
     assert found.path.points[-1].l2_strength > 0
     assert found.path.points[1].n_neurons < found.path.points[-1].n_neurons
-    assert len(found.optimality.moments) == 2
-    assert "in one step" in found.optimality.source
+
+
+def test_a_read_out_that_takes_one_step_is_approached_in_small_ones():
+    model = ridge_classifier()
+    found = view(model, max_seconds=60).optimality
+    assert len(found.moments) > 3
+    assert "takes a single step" in found.source
+    optimum = model.certificate_
+    for moment in found.moments:
+        assert moment.dual <= optimum.primal
+        assert moment.primal >= optimum.dual
+    gaps = [moment.primal - moment.dual for moment in found.moments]
+    assert gaps[-1] < 0.01 * gaps[0]
 
 
 def test_a_path_that_does_not_fit_ends_early_and_says_so(model, monkeypatch):
@@ -120,6 +131,14 @@ def test_a_path_that_does_not_fit_ends_early_and_says_so(model, monkeypatch):
     path = view(model, max_seconds=60).path
     assert len(path.points) == 3  # two of the path, after one solve for the certificates, and the model itself
     assert "has 2 of 5 strengths" in path.note
+
+
+def test_a_path_does_not_begin_what_takes_longer_than_its_time(monkeypatch):
+    monkeypatch.setattr(optimality, "_DENSE_RATE", 1.0)
+    path = view(ridge_classifier(), max_seconds=60).path
+    assert 1 < len(path.points) < 6  # the strengths at which few neurons are active, and the model itself
+    assert path.points[-1].is_own
+    assert "weaker ones need more" in path.note
 
 
 def test_without_time_nothing_is_solved_again(model, monkeypatch):

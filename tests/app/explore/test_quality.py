@@ -2,10 +2,19 @@
 
 import numpy as np
 import pytest
-from app.explore.models_to_explore import OTHER, OTHER_LABELS, SEQUENCES, fitted_regressor, sparse_classifier, view
+from app.explore.models_to_explore import (
+    OTHER,
+    OTHER_LABELS,
+    SEQUENCES,
+    fitted_regressor,
+    list_classifier,
+    sparse_classifier,
+    view,
+)
 from sklearn.metrics import confusion_matrix
 from small_models import sums
 
+from cvxsnn.app.explore import averages
 from cvxsnn.app.explore.quality import Calibration
 
 
@@ -61,6 +70,34 @@ def test_drivers_push_to_the_wrong_class_compared_with_right_answers(model, foun
     numbers = [int(found.neurons.number[place]) for place, _ in cell.drivers]
     assert numbers == model.network_.neurons.numpy()[order].tolist()
     np.testing.assert_allclose([value for _, value in cell.drivers], push[order], rtol=1e-5)
+
+
+def test_cells_have_the_average_of_their_inputs_on_one_scale(model, found):
+    truth, predicted = OTHER_LABELS, model.predict(OTHER)
+    means = [
+        OTHER[(truth == found.columns[cell.truth]) & (predicted == found.columns[cell.predicted])].mean(0)
+        for cell in found.quality.cells
+    ]
+    low, high = min(own.min() for own in means), max(own.max() for own in means)
+    for cell, mean in zip(found.quality.cells, means, strict=True):
+        np.testing.assert_allclose(cell.average / 255, (mean - low) / (high - low), atol=0.51 / 255)
+
+
+def test_averages_are_of_the_steps_that_sequences_have(monkeypatch):
+    model, lists, labels = list_classifier()
+    cell = view(model, lists, labels).quality.cells[0]
+    predicted = np.searchsorted(model.classes_, model.predict(lists))
+    truth = np.searchsorted(model.classes_, labels)
+    members = np.flatnonzero((truth == cell.truth) & (predicted == cell.predicted))
+    assert len(cell.average) == max(len(lists[member]) for member in members)
+    monkeypatch.setattr(averages, "MAX_BYTES", 10)
+    assert view(model, lists, labels).quality.cells[0].average is None
+
+
+def test_many_steps_are_shrunk_to_their_means():
+    np.testing.assert_allclose(averages.shrink(np.arange(6.0)[:, None], 3), [[0.5], [2.5], [4.5]])
+    np.testing.assert_allclose(averages.shrink(np.arange(5.0)[:, None], 2), [[0.5], [3.0]])
+    np.testing.assert_allclose(averages.shrink(np.arange(2.0)[:, None], 9), [[0], [1]])
 
 
 def test_calibration_compares_confidence_with_accuracy():

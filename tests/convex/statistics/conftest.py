@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from convex.statistics.streams import N_SAMPLES
+from dictionary.streams import draw_quiet_witnesses
 
-import cvxsnn as cs
 from cvxsnn.convex.statistics import sums as statistics
 
 
@@ -17,10 +17,7 @@ def small_blocks():
 
 @pytest.fixture(scope="module")
 def witnesses():
-    """Few features and a high threshold: many of the columns are dead or equal."""
-    return cs.gaussian_witnesses(
-        2, (48,), threshold=cs.witnesses.Uniform(1.0, 9.0), bias=cs.witnesses.Normal(0.0, 0.5), seed=1
-    )
+    return draw_quiet_witnesses()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from torch import nn
 import cvxsnn
 import cvxsnn.exchange.readout.solving
 from cvxsnn import reconstruct_readout
-from cvxsnn.convex.solve import l2_strengths_of
+from cvxsnn.convex.path import l2_strengths_of
 from cvxsnn.core.errors import ConvergenceWarning
 from cvxsnn.core.seeds import child_generator
 

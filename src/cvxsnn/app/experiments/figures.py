@@ -58,11 +58,12 @@ def _draw(
         # Panels that share a picture have curves of the same names, so each is explained once.
         named = {label: line for axes in grid for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
         if named:
+            has_reference = any(cell.paper is not None for cell in summary.cells)  # whose names are longer
             figure.legend(
                 named.values(),
                 named.keys(),
                 loc="outside lower center",
-                ncols=3 * n_columns,
+                ncols=(2 if has_reference else 3) * n_columns,
                 fontsize="small",
                 frameon=False,
             )
@@ -81,11 +82,13 @@ def _draw_axes(
     axes.set_ylabel(_plain(summary.quantity))
     for number, (row, curve) in enumerate(curves.items()):
         cells = sorted((c for c in summary.cells if c.row == row), key=lambda cell: places[cell.column])
-        _draw_curve(axes, cells, places, _plain(curve), number)
+        _draw_curve(axes, cells, places, _plain(curve), number, _plain(experiment.compared_with))
     _set_axes(axes, summary, columns, places)
 
 
-def _draw_curve(axes: Axes, cells: Sequence[CellSummary], places: Mapping[str, float], label: str, number: int) -> None:
+def _draw_curve(
+    axes: Axes, cells: Sequence[CellSummary], places: Mapping[str, float], label: str, number: int, reference: str
+) -> None:
     colour, marker = f"C{number % 10}", "osD^vP*X"[number % 8]
     ours = [(places[cell.column], cell.mean, cell.spread or 0.0) for cell in cells if cell.mean is not None]
     if ours:
@@ -97,7 +100,9 @@ def _draw_curve(axes: Axes, cells: Sequence[CellSummary], places: Mapping[str, f
     theirs = [(places[cell.column], cell.paper) for cell in cells if cell.paper is not None]
     if theirs:
         x, y = zip(*theirs, strict=True)
-        axes.plot(x, y, "--", marker=marker, markersize=6, color=colour, fillstyle="none", label=f"{label}, paper")
+        axes.plot(
+            x, y, "--", marker=marker, markersize=6, color=colour, fillstyle="none", label=f"{label}, {reference}"
+        )
 
 
 def _set_axes(axes: Axes, summary: ExperimentSummary, columns: Sequence[str], places: Mapping[str, float]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.storage import make_folder, write_atomically
 from ..formatting import printable
+from .comparison import compare_methods
 from .experiment import Cell, Experiment, Scale
 from .figures import draw_figure
 from .metrics import format_number, read_metric
@@ -76,7 +77,29 @@ def _verdicts(experiments: Sequence[Experiment], summaries: Sequence[ExperimentS
         )
         + "\n\n"
         + _table(head, rows)
+        + _comparisons(experiments, summaries)
     )
+
+
+def _comparisons(experiments: Sequence[Experiment], summaries: Sequence[ExperimentSummary]) -> str:
+    """Return, row by row, whether a convex read-out is ahead of surrogate gradients."""
+    digits = {experiment.name: experiment.digits for experiment in experiments}
+
+    def text(experiment: str, cell: CellSummary) -> str:
+        return f"{format_number(cell.mean, cell.metric, digits[experiment])}, {cell.column}"
+
+    rows = [
+        [own.experiment, own.row, text(own.experiment, own.convex), text(own.experiment, own.gradient), own.outcome]
+        for own in compare_methods(experiments, summaries)
+    ]
+    if not rows:
+        return ""
+    legend = (
+        "The best mean of a row whose last stage is convex beside the best of surrogate gradients alone, each with its "
+        "column. They are level within two standard errors of the difference over seeds."
+    )
+    head = ("experiment", "row", "convex", "surrogate gradients", "convex is")
+    return f"\n## Convex read-outs beside surrogate gradients\n\n{_paragraph(legend)}\n\n{_table(head, rows)}"
 
 
 def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ...network.energy import Joules, Operations, count_operations
-from ...network.summary import summarise
+from ...network.summary import NetworkSummary, summarise
 from .quality import Answers
 from .subject import IntArray, Subject
 
@@ -20,6 +20,9 @@ ARITHMETIC = {
     "8-bit weights, 32-bit sums": Joules(accumulate=0.1e-12, multiply_accumulate=0.3e-12, membrane_update=3.2e-12),
 }
 """Energies in 45 nm CMOS (M. Horowitz, ISSCC 2014), for the arithmetic alone."""
+
+WEIGHT_BITS = {"32-bit floating point": 32, "32-bit integers": 32, "8-bit weights, 32-bit sums": 8}
+"""Bits of a weight, by the same names."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class LayerCost:
 
 @dataclass(frozen=True)
 class TargetCost:
-    """The energy of an answer with one kind of arithmetic.
+    """The energy of an answer, and the size of the network, with one kind of arithmetic.
 
     Parameters
     ----------
@@ -62,11 +65,14 @@ class TargetCost:
         Joules per sequence.
     dense : float
         Joules of a network of the same shape that does not spike.
+    n_bytes : int
+        Bytes of weights and parameters, if all weights have the bits of this arithmetic.
     """
 
     name: str
     energy: float
     dense: float
+    n_bytes: int
 
 
 @dataclass(frozen=True)
@@ -152,11 +158,16 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> Costs:
         buffer_bytes=parts.buffer_bytes,
         layers=layers,
         targets=tuple(
-            TargetCost(name, counted.energy(joules), counted.dense_energy(joules))
+            TargetCost(name, counted.energy(joules), counted.dense_energy(joules), _bytes(parts, WEIGHT_BITS[name]))
             for name, joules in ARITHMETIC.items()
         ),
         groups=tuple(groups),
     )
+
+
+def _bytes(parts: NetworkSummary, bits: int) -> int:
+    """Return the bytes of a network whose weights have so many bits each."""
+    return parts.n_bytes + sum(layer.n_weights * (bits - layer.weight_bits) for layer in parts.layers) // 8
 
 
 def _count(subject: Subject, rows: IntArray) -> Operations:

@@ -69,13 +69,12 @@ class Exploration:
     def html(self) -> str:
         """The page as text."""
         first, *others = self.views
-        about = "training data" if first.is_training else "data"
         names = " and ".join(view.name for view in self.views)
         return render_page(
             "explore.html",
             {
                 "title": names if others else f"{first.name}: a look inside",
-                "subtitle": f"{first.network}, on {plural(first.quality.n_samples, 'sequence')} of {about}.",
+                "subtitle": " ".join([*([] if others else [_describe(first)]), _describe_data(first)]),
                 "facts": _facts(first) if not others else [],
                 "sections": (_COMPARISON, *SECTIONS) if others else SECTIONS,
                 "data": Markup(to_json({"models": self.views, "comparison": self.comparison})),
@@ -107,6 +106,25 @@ class Exploration:
         """Return what the page is about on one line."""
         names = ", ".join(view.name for view in self.views)
         return f"Exploration({names}; save(path) writes a page)"
+
+
+def _describe(view: ModelView) -> str:
+    """Return the network in one sentence."""
+    answers = f"{len(view.columns)} classes" if view.is_classifier else plural(len(view.columns), "output")
+    layers = "" if len(view.health.layers) < 2 else f" in {len(view.health.layers)} layers"
+    inputs, neurons = plural(len(view.features), "input"), plural(view.neurons.n_read, "neuron")
+    return f"A spiking network{layers} with {inputs}, {neurons} that {_are(view.neurons.n_read)} read, and {answers}."
+
+
+def _describe_data(view: ModelView) -> str:
+    """Return the data in one sentence."""
+    about = ", on which it was trained" if view.is_training else ""
+    steps = plural(view.n_steps, "step")
+    return f"Shown on {plural(view.quality.n_samples, 'sequence')} of up to {steps}{about}."
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _facts(view: ModelView) -> list[Fact]:

@@ -119,6 +119,8 @@ class Cell:
     drivers : tuple of (int, float)
         Neurons that push these sequences away from their class, by their place in the list of neurons, and how much
         evidence each of them moves, compared with sequences of that class that are answered correctly.
+    average : array of shape (n_bins, n_rows), uint8, or None
+        Their inputs on average, from the lowest to the highest value of all averages.
     """
 
     truth: int
@@ -126,6 +128,7 @@ class Cell:
     count: int
     samples: tuple[int, ...]
     drivers: tuple[tuple[int, float], ...] = ()
+    average: npt.NDArray[np.uint8] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ MAX_STEPS = 400
 MAX_FEATURES = 96
 N_NEURONS = 24
 N_MEMBRANES = 6
-_N_EXCITED = 40
+_N_EXCITED = 24
 _TRACED = 2**25
 """Neurons times steps times sequences that are traced at once."""
 
@@ -83,12 +83,12 @@ def choose_sequences(subject: Subject, answers: Answers, quality: Quality, neuro
     by_group = [
         np.flatnonzero(answers.group == group)[:2].tolist() for group in range(min(len(answers.groups), n_shown // 2))
     ]
-    by_cell = [list(cell.samples) for cell in quality.cells]
+    behind = _in_turn(list(cell.samples) for cell in quality.cells)
+    exciting = neurons.exciting[:_N_EXCITED].T.ravel().tolist()
     wanted: list[int] = [
         *(own[0] for own in by_group if own),
         *quality.hardest,
-        *_in_turn(by_cell),
-        *neurons.exciting[:_N_EXCITED, 0].tolist(),
+        *_in_turn([behind[::2], behind[1::2], exciting]),
         *_in_turn(by_group),
         *range(min(subject.n_samples, n_shown)),
     ]

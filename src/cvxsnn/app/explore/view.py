@@ -7,6 +7,7 @@ import numpy as np
 
 from ...convex import ConvexProblem
 from ...core.errors import BudgetError
+from .averages import average_cells
 from .costs import Costs, count_costs
 from .health import Health, examine
 from .neurons import Activity, NeuronList, explain_mistakes, list_neurons
@@ -113,7 +114,7 @@ def view_model(
     activity = Activity.of(subject, answers)
     neurons = list_neurons(subject, answers, activity)
     if subject.classes is not None:
-        quality = explain_mistakes(subject, answers, activity, quality)
+        quality = average_cells(subject, answers, explain_mistakes(subject, answers, activity, quality))
     notify("page", 2, 6)
     chosen = choose_sequences(subject, answers, quality, neurons) if samples is None else samples
     sequences = view_sequences(subject, answers, activity, chosen)

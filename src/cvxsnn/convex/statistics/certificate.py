@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...core.errors import InvalidInputError
 from ..certificate import VANISHED, Certificate, checked_certificate
-from ..losses import SMALLEST, gamma
+from ..rounding import SMALLEST, gamma
 from .problem import StatisticsProblem
 
 

@@ -11,7 +11,7 @@ from ...witnesses import WitnessSet
 from ..losses import Squared
 from ..objective import Head
 from ..penalties import L1, ElasticNet, Penalty
-from ..problem import check_strengths
+from ..strengths import check_strengths
 from .sums import SquaredStatistics
 
 

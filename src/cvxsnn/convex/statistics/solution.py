@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..certificate import Certificate
-from ..solve import Certified
+from ..solution import Certified
 from ..solvers.base import Status
 from .problem import StatisticsProblem
 

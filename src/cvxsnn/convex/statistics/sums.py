@@ -20,7 +20,7 @@ from ...core.errors import BudgetError, InvalidInputError
 from ...dictionary import Dictionary, Readout
 from ...dictionary.blocks import Batch, Block, iterate_blocks, map_in_order
 from ...dictionary.fingerprint import fingerprint_witnesses
-from ...dictionary.packed import parse_readout
+from ...dictionary.readout import parse_readout
 from ...witnesses import WitnessSet
 from ..losses import Squared
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ...convex.losses import LOSSES
 from ...convex.penalties import PENALTIES, make_penalty
-from ...convex.problem import check_strengths
+from ...convex.strengths import check_strengths
 from ...core.checks import check_choice
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed

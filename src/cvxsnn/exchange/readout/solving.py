@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ...convex import ConvexProblem, Solution, solve
-from ...convex.solve import l2_strengths_of
+from ...convex.path import l2_strengths_of
 from ...core.seeds import child_generator
 from .options import ReadoutOptions
 from .recording import Recording

@@ -13,8 +13,9 @@ from ...core.checks import check_choice, check_positive_int
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed, child_generator
 from ...data.sequences import TrainingSet
-from ...dictionary.packed import parse_readout
-from ...network.spiking_network import OutputHead, SpikingNetwork
+from ...dictionary.readout import parse_readout
+from ...network.heads import OutputHead
+from ...network.spiking_network import SpikingNetwork
 from ...neurons.layer import HiddenLayer, stack_layers
 from ...neurons.surrogate import SURROGATES, Surrogate
 from ..scores import Score

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from ...dictionary import Readout
-from ...network.spiking_network import NetworkState, OutputHead, decide
+from ...network.heads import OutputHead, decide
+from ...network.state import NetworkState
 from ...neurons import HiddenLayer, Stepper
 from ..scores import TaskScore
 

@@ -34,7 +34,7 @@ function make(tag, attributes = {}, ...children) {
 }
 
 const count = (value) => Math.round(value).toLocaleString("en");
-const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
+const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}\u00a0%`;
 const short = (value) => (value === 0 ? "0" : Number(value.toPrecision(3)).toString());
 
 /** Return an upper bound in two digits, rounded up, so that it stays one. */
@@ -53,7 +53,7 @@ function joules(value) {
     [1e-6, "µJ"],
     [1e-3, "mJ"],
   ]) {
-    if (value < 1000 * size) return `${short(value / size)} ${unit}`;
+    if (value < 1000 * size) return `${short(value / size)}\u00a0${unit}`;
   }
   return `${short(value)} J`;
 }
@@ -85,18 +85,33 @@ const COLOURS = [
 ];
 const colourOf = (place) => COLOURS[place % COLOURS.length];
 
+const scaleOf = (...colours) => d3.piecewise(d3.interpolateRgb, colours);
+const DIVERGING = {
+  dark: scaleOf("#ff9b85", "#b5462f", "#22272c", "#2f76b8", "#93c9ff"),
+  light: scaleOf("#8f1d14", "#e58267", "#f7f7f7", "#67a9cf", "#0b4a8f"),
+};
+const SEQUENTIAL = {
+  dark: scaleOf("#191d21", "#33658a", "#9fd3ff", "#f4fbff"),
+  light: scaleOf("#f7f9fb", "#9cc4e0", "#2b6ca3", "#0b2540"),
+};
+const scheme = () => (darkScreen.matches ? "dark" : "light");
+
 /** Return a colour scale for values from −1 to 1: red is negative, blue positive, and zero is the background. */
-function diverging() {
-  return darkScreen.matches
-    ? d3.piecewise(d3.interpolateRgb, ["#ff9b85", "#b5462f", "#22272c", "#2f76b8", "#93c9ff"])
-    : d3.piecewise(d3.interpolateRgb, ["#8f1d14", "#e58267", "#f7f7f7", "#67a9cf", "#0b4a8f"]);
-}
+const diverging = () => DIVERGING[scheme()];
 
 /** Return a colour scale for values from 0 to 1. */
-function sequential() {
-  return darkScreen.matches
-    ? d3.piecewise(d3.interpolateRgb, ["#191d21", "#33658a", "#9fd3ff", "#f4fbff"])
-    : d3.piecewise(d3.interpolateRgb, ["#f7f9fb", "#9cc4e0", "#2b6ca3", "#0b2540"]);
+const sequential = () => SEQUENTIAL[scheme()];
+
+const palettes = new Map();
+
+/** Return 256 colours of a scale, which are computed once. */
+function paletteOf(scale) {
+  if (!palettes.has(scale))
+    palettes.set(
+      scale,
+      d3.range(256).map((step) => d3.rgb(scale(step / 255))),
+    );
+  return palettes.get(scale);
 }
 
 /** Draw a matrix of n_rows × n_columns on a canvas, one pixel per entry; `at(row, column)` is a share of the scale. */
@@ -105,11 +120,11 @@ function paint(canvas, nRows, nColumns, at, scale) {
   canvas.height = nRows;
   const context = canvas.getContext("2d");
   const image = context.createImageData(nColumns, nRows);
-  const table = d3.range(256).map((step) => d3.rgb(scale(step / 255)));
+  const palette = paletteOf(scale);
   for (let row = 0, place = 0; row < nRows; row += 1) {
     for (let column = 0; column < nColumns; column += 1, place += 4) {
       const share = at(row, column);
-      const colour = table[Math.max(0, Math.min(255, Math.round(255 * share)))];
+      const colour = palette[Math.max(0, Math.min(255, Math.round(255 * share)))];
       image.data[place] = colour.r;
       image.data[place + 1] = colour.g;
       image.data[place + 2] = colour.b;
@@ -199,15 +214,19 @@ function strip(facts) {
 /** Whether steps run downwards, as the rows of an image do. */
 let stepsRunDown = PAGE.models[0].n_steps === PAGE.models[0].features.length && PAGE.models[0].n_steps > 3;
 
-/** Draw the inputs of a sequence; the first step is at the left, or on top if steps run down. */
-function paintInputs(canvas, view) {
-  const [nSteps, nRows] = view.inputs.shape;
-  const values = unpack(view.inputs);
-  if (stepsRunDown) paint(canvas, nSteps, nRows, (row, column) => values[row * nRows + column] / 255, sequential());
-  else paint(canvas, nRows, nSteps, (row, column) => values[column * nRows + row] / 255, sequential());
+/** Draw packed inputs of n_steps × n_rows; the first step is at the left, or on top if steps run down. */
+function paintInputs(canvas, inputs, [low, high] = [0, 255]) {
+  const [nSteps, nRows] = inputs.shape;
+  const values = unpack(inputs);
+  const at = (step, row) => (values[step * nRows + row] - low) / (high - low || 1);
+  if (stepsRunDown) paint(canvas, nSteps, nRows, at, sequential());
+  else paint(canvas, nRows, nSteps, (row, step) => at(step, row), sequential());
 }
 
 const nameOf = (model, place) => model.columns[place];
+
+/** Return the name of a class in quotation marks, for sentences: names may be any words. */
+const quoted = (model, place) => `“${model.columns[place]}”`;
 
 /** Return what was right and what was answered, in words. */
 function verdict(model, view) {
@@ -226,7 +245,7 @@ function thumbnail(model, view) {
   return make(
     "button",
     { type: "button", class: `thumbnail${isWrong ? " wrong" : ""}`, onclick: () => model.openSequence(view.sample) },
-    heatMap(`Inputs of sequence ${view.sample}`, (canvas) => paintInputs(canvas, view)),
+    heatMap(`Inputs of sequence ${view.sample}`, (canvas) => paintInputs(canvas, view.inputs)),
     make("span", { class: "small" }, words),
     make("span", { class: "small soft" }, `sequence ${view.sample}`),
   );

@@ -87,15 +87,16 @@ function renderCosts(section, model) {
     ]),
   );
   section.append(
-    make("h3", {}, "By kind of arithmetic"),
+    make("h3", {}, "By target"),
     table(
-      "Energy by kind of arithmetic",
-      ["arithmetic", "energy per answer", "a network of the same shape that does not spike", "ratio"],
+      "Energy and size by kind of arithmetic",
+      ["arithmetic of the target", "energy per answer", "the same network without spikes", "ratio", "weights and parameters"],
       costs.targets.map((target) => [
         target.name,
         joules(target.energy),
         joules(target.dense),
-        `${short(target.dense / target.energy)} times`,
+        `${short(target.dense / target.energy)}\u00a0times`,
+        bytes(target.n_bytes),
       ]),
     ),
   );

@@ -186,7 +186,7 @@ function card(model, place, number, favourite) {
       }),
     ),
   );
-  const label = model.columns.length > 1 ? `argues for ${favourite}` : "";
+  const label = model.columns.length > 1 ? `argues for “${favourite}”` : "";
   return make(
     "button",
     { type: "button", class: "card", onclick: () => model.openNeuron(place) },
@@ -213,8 +213,8 @@ function describeNeuron(model, place, favourite) {
       {},
       make("b", {}, `Neuron ${number}`),
       model.columns.length > 1
-        ? ` argues most for ${nameOf(model, favourite)} and is most active on ${model.groups[loudest]}. `
-        : ` is most active on ${model.groups[loudest]}. `,
+        ? ` argues most for ${quoted(model, favourite)} and is most active on “${model.groups[loudest]}”. `
+        : ` is most active on the ${model.groups[loudest]}. `,
       make("span", { class: "soft" }, `It is number ${count(place + 1)} of ${count(neurons.n_read)} by importance.`),
     ),
   ];
@@ -260,8 +260,13 @@ function describeNeuron(model, place, favourite) {
     make(
       "p",
       { class: "small soft" },
-      `Sequences that excite it most: ${samples.map((sample) => `number ${sample}`).join(", ")}` +
-        `${shown.childElementCount < samples.length ? " (those that are on this page can be opened)" : ""}.`,
+      `Sequences that excite it most: ${samples.join(", ")}${
+        shown.childElementCount === 0
+          ? " (none of them is on this page)"
+          : shown.childElementCount < samples.length
+            ? " (those that are on this page can be opened)"
+            : ""
+      }.`,
     ),
     shown,
   );
@@ -291,7 +296,8 @@ function tapsInWords(model, place) {
 
 function barChart(title, names, values, label) {
   const bars = names.map((name, place) => ({ name: `${name}`, place, value: values[place] })).slice(0, 60);
-  const isLong = bars.length > 12 || d3.sum(bars, (bar) => Math.min(8, bar.name.length)) > 30;
+  const longest = bars.length <= 4 ? 16 : 8;
+  const isLong = bars.length > 12 || d3.sum(bars, (bar) => Math.min(longest, bar.name.length)) > 30;
   return chart(title, `${title}: ${label}`, () => ({
     height: isLong ? 220 : 200,
     marginBottom: isLong ? 54 : 34,
@@ -302,7 +308,7 @@ function barChart(title, names, values, label) {
       domain: bars.map((bar) => bar.place),
       tickFormat: (place) => {
         const { name } = bars[place];
-        return name.length > 8 ? `${name.slice(0, 7)}…` : name;
+        return name.length > longest ? `${name.slice(0, longest - 1)}…` : name;
       },
       tickRotate: isLong ? -55 : 0,
     },
@@ -310,7 +316,7 @@ function barChart(title, names, values, label) {
       label,
       grid: true,
       ticks: 4,
-      tickFormat: d3.max(values, Math.abs) >= 1e4 ? "~s" : undefined,
+      tickFormat: d3.max(values, Math.abs) >= 1e4 ? d3.format("~s") : undefined,
       zero: true,
       nice: true,
     },

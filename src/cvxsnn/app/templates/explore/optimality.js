@@ -40,6 +40,7 @@ function renderOptimality(section, model) {
         },
         y: { label: null, zero: true },
         marks: [
+          Plot.ruleY([primal], { stroke: "currentColor", strokeDasharray: "4 3", strokeOpacity: 0.6 }),
           Plot.areaY(optimality.moments, {
             x: "iterations",
             y1: "primal",
@@ -79,7 +80,7 @@ function renderOptimality(section, model) {
           ),
         ],
       }),
-      `${optimality.source} Where both meet, nothing is left to gain.`,
+      `${optimality.source} Where both meet, nothing is left to gain. The dashed line is the objective of this model.`,
     ),
   );
   section.append(
@@ -168,7 +169,13 @@ function renderPath(section, model) {
     "Back to this model",
   );
   section.append(
-    make("p", { class: "control" }, make("label", { for: slider.id }, "Strength: strong "), slider, " weak ", back),
+    make(
+      "p",
+      { class: "control" },
+      make("label", { for: slider.id }, "Strength"),
+      make("span", { class: "ends" }, "strong", slider, "weak"),
+      back,
+    ),
     facts,
     make("div", { class: "quarter" }, ...charts),
     recipe,
@@ -190,6 +197,9 @@ function pathChart(path, key, label, isLog, slider) {
             : point[key],
     point,
   }));
+  const [lowest, highest] = d3.extent(points, (point) => point.value);
+  const margin = Math.abs(lowest) / 20 || 1;
+  const flat = label === "accuracy (%)" ? [lowest - margin, Math.min(100, highest + margin)] : [lowest - margin, highest + margin];
   const figure = chart("", `${label} along the path`, () => ({
     height: 176,
     grid: true,
@@ -198,6 +208,7 @@ function pathChart(path, key, label, isLog, slider) {
     x: { label: "← stronger · weaker →", ticks: 0 },
     y: {
       label,
+      domain: lowest === highest && key === "score" ? flat : undefined,
       type: isLog ? "log" : "linear",
       zero: !isLog && key !== "score",
       ticks: isLog ? 3 : 4,

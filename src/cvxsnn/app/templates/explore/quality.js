@@ -122,8 +122,8 @@ function confusion(model) {
         if (!number || !cell)
           return make("td", { class: number ? "wrong" : "empty", style }, number ? count(number) : "·");
         const label = isRight
-          ? `${plural(number, "sequence")} of ${nameOf(model, truth)} answered correctly`
-          : `${plural(number, "sequence")} of ${nameOf(model, truth)} answered ${nameOf(model, predicted)}`;
+          ? `${plural(number, "sequence")} of ${quoted(model, truth)} answered correctly`
+          : `${plural(number, "sequence")} of ${quoted(model, truth)} answered ${quoted(model, predicted)}`;
         const button = make(
           "button",
           {
@@ -187,8 +187,8 @@ function confusion(model) {
 }
 
 function describeCell(model, cell) {
-  const truth = nameOf(model, cell.truth);
-  const predicted = nameOf(model, cell.predicted);
+  const truth = quoted(model, cell.truth);
+  const predicted = quoted(model, cell.predicted);
   const isRight = cell.truth === cell.predicted;
   const parts = [
     make(
@@ -203,13 +203,14 @@ function describeCell(model, cell) {
       ),
     ),
   ];
+  if (!isRight) parts.push(...averages(model, cell));
   if (cell.drivers.length) {
     parts.push(
       make(
         "p",
         { class: "small" },
-        `Why: compared with sequences of ${truth} that are answered correctly, these neurons ` +
-          `give more evidence for ${predicted} than for ${truth}. The number is the mean shift.`,
+        `These neurons are the cause: they give more evidence for ${predicted} over ${truth} than they do on ` +
+          `sequences of ${truth} that are answered correctly. The number is how much more, on average.`,
       ),
     );
     parts.push(
@@ -234,6 +235,33 @@ function describeCell(model, cell) {
     thumbnails(model, cell.samples),
   );
   return parts;
+}
+
+/** Return average inputs: of the mistakes, between those of both classes that are answered correctly. */
+function averages(model, cell) {
+  const right = (place) => model.quality.cells.find((own) => own.truth === place && own.predicted === place);
+  const shown = [
+    [right(cell.truth), `${quoted(model, cell.truth)}, right`],
+    [cell, "these mistakes"],
+    [right(cell.predicted), `${quoted(model, cell.predicted)}, right`],
+  ].filter(([own]) => own && own.average);
+  if (shown.length < 2) return [];
+  const limits = d3.extent(shown.flatMap(([own]) => Array.from(unpack(own.average))));
+  return [
+    make("p", { class: "small" }, "Why: compare their inputs, on average, with those of right answers. Colours are stretched."),
+    make(
+      "div",
+      { class: "thumbnails averages" },
+      ...shown.map(([own, words]) =>
+        make(
+          "figure",
+          {},
+          heatMap(`Average inputs: ${words}`, (canvas) => paintInputs(canvas, own.average, limits)),
+          make("figcaption", { class: "small" }, words),
+        ),
+      ),
+    ),
+  ];
 }
 
 function calibration(values) {

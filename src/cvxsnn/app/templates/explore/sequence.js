@@ -76,7 +76,8 @@ function renderSequence(section, model) {
     make("p", { class: "controls" }, labelled("Show ", kind), labelled("Sequence ", choice), before, after, turn),
     place,
   );
-  const hardest = model.is_classifier ? views.find((view) => view.truth !== view.predicted) : null;
+  const worst = model.quality.cells.find((cell) => cell.truth !== cell.predicted);
+  const hardest = worst ? onPage(model, worst.samples)[0] : null;
   fill();
   if (hardest) model.showSequence(hardest.sample);
 }
@@ -125,9 +126,9 @@ function describeSequence(model, view) {
     const ranked = d3.sort(d3.range(nColumns), (column) => -at(bin, column));
     const values = ranked
       .slice(0, 4)
-      .map((column) => `${nameOf(model, column)} ${short(at(bin, column))}`)
+      .map((column) => `${nameOf(model, column)}: ${short(at(bin, column))}`)
       .join(", ");
-    reading.textContent = `Step ${stepOf(bin)} of ${view.n_steps}: ${model.is_classifier ? `${nameOf(model, ranked[0])} is ahead. Evidence: ` : ""}${values}.`;
+    reading.textContent = `Step ${stepOf(bin)} of ${view.n_steps}: ${model.is_classifier ? `${quoted(model, ranked[0])} is ahead. Evidence: ` : ""}${values}.`;
     cursor.setAttribute("aria-valuetext", reading.textContent);
     panels.forEach((panel) => panel.mark(bin));
   };
@@ -182,8 +183,8 @@ function rasterPanel(model, view) {
   const places = unpack(view.neurons);
   const push = unpack(view.push);
   const number = unpack(model.neurons.number);
-  const rival = model.is_classifier ? ` over ${nameOf(model, view.rival)}` : "";
-  const answer = model.is_classifier ? nameOf(model, view.predicted) : "a higher output";
+  const rival = model.is_classifier ? ` over ${quoted(model, view.rival)}` : "";
+  const answer = model.is_classifier ? quoted(model, view.predicted) : "a higher output";
   const names = Array.from(places, (place, row) =>
     make(
       "button",
@@ -265,7 +266,7 @@ function membranePanel(model, view) {
         ],
       };
     },
-    "A neuron fires where its membrane reaches the dashed line (a dot), and loses its threshold in the next step.",
+    "A neuron fires (a dot) where its membrane reaches the dashed line, its threshold.",
   );
   const panel = make("div", {}, make("h3", {}, "Membrane of ", choice), figure);
   choice.addEventListener("change", () => {

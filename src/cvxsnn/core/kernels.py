@@ -1,0 +1,35 @@
+"""Triton, which comes with torch where there is CUDA and is not needed elsewhere, and whether it can make kernels."""
+
+import warnings
+from collections.abc import Callable
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = tl = None
+
+__all__ = ["can_run", "tl", "triton"]
+
+
+def can_run(kernel: Callable[[], object], without: str) -> bool:
+    """Return whether a kernel runs; it needs a C compiler, and no very old device.
+
+    Parameters
+    ----------
+    kernel : callable
+        Runs the kernel on numbers of no matter.
+    without : str
+        What happens without the kernel, and where; the warning begins with it.
+
+    Returns
+    -------
+    bool
+        False, with a warning, if Triton cannot make it.
+    """
+    try:
+        kernel()
+    except Exception as error:  # whatever Triton raises, there is another way
+        warnings.warn(f"{without}, for want of a kernel: {error}", stacklevel=3)
+        return False
+    return True

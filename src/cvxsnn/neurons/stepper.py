@@ -1,0 +1,124 @@
+"""Advancing a stack of layers one step at a time."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
+from ..core.memory import check_fits
+from ..data.sequences import as_inputs
+from .drive import exact_weight, weighted_inputs
+from .exact import ScratchArrays, input_levels, snap_inputs
+from .layer import HiddenLayer, LayerState, check_stack
+
+
+class Stepper:
+    """A stack of layers that advances one step at a time, for models whose next input depends on their last output.
+
+    The spikes are those of :func:`cvxsnn.roll_out`, bit for bit.
+
+    Parameters
+    ----------
+    layers : sequence of HiddenLayer
+        The stack, from the inputs up.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from cvxsnn import LIFLayer
+    >>> from cvxsnn.neurons import Stepper
+    >>> stepper = Stepper([LIFLayer(torch.ones(1, 2, 4))])
+    >>> state = stepper.start(3)
+    >>> state, spikes = stepper.step(state, torch.ones(3, 2))
+    >>> tuple(spikes.shape)
+    (3, 4)
+    """
+
+    def __init__(self, layers: Sequence[HiddenLayer]) -> None:
+        self._layers = check_stack(layers)
+        self._levels = [layer.levels for layer in self._layers]
+        self._upper_weights = [exact_weight(layer, 1.0) for layer in self._layers[1:]]
+        self._scratch = ScratchArrays()
+
+    def start(self, n_samples: int) -> tuple[LayerState, ...]:
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of sequences.
+
+        Returns
+        -------
+        tuple of LayerState
+            The state of each layer.
+        """
+        return tuple(self._start_layer(layer, n_samples) for layer in self._layers)
+
+    @staticmethod
+    def _start_layer(layer: HiddenLayer, n_samples: int) -> LayerState:
+        state = layer.initial_state(n_samples)
+        if not layer.has_delays:
+            return state
+        shape = (1, n_samples, layer.max_delay, layer.n_inputs)
+        check_fits(8 * math.prod(shape), layer.weight.device, f"the last {layer.max_delay:,} steps of all sequences")
+        return state._replace(history=torch.zeros(shape, dtype=torch.float64, device=layer.weight.device))
+
+    def step(self, state: Sequence[LayerState], inputs: Array) -> tuple[tuple[LayerState, ...], Tensor]:
+        """Advance by one step; the state given stays as it is.
+
+        Parameters
+        ----------
+        state : sequence of LayerState
+            The state of each layer.
+        inputs : array of shape (n_samples, n_features)
+            One step of every sequence, read by all subnetworks.
+
+        Returns
+        -------
+        state : tuple of LayerState
+            The state one step later.
+        spikes : Tensor of shape (n_samples, n_neurons), dtype bool
+            The spikes of the last layer.
+        """
+        shape = (state[0].spikes.shape[1], self._layers[0].n_inputs)
+        if tuple(inputs.shape) != shape:
+            raise InvalidInputError(f"expected one step of inputs of shape {shape}, got shape {tuple(inputs.shape)}")
+        state, spikes = self.step_each(state, as_inputs(inputs[:, None, :])[:, 0])
+        return state, spikes.movedim(0, -2).flatten(-2)
+
+    def step_each(self, state: Sequence[LayerState], inputs: Tensor) -> tuple[tuple[LayerState, ...], Tensor]:
+        """Advance by one step, with inputs of its own for each subnetwork; the state given stays as it is.
+
+        Parameters
+        ----------
+        state : sequence of LayerState
+            The state of each layer.
+        inputs : Tensor of shape (n_subnetworks, n_samples, n_features)
+            One step of every sequence, per subnetwork.
+
+        Returns
+        -------
+        state : tuple of LayerState
+            The state one step later.
+        spikes : Tensor of shape (n_subnetworks, n_samples, width), dtype bool
+            The spikes of the last layer.
+        """
+        block = snap_inputs(inputs.to(self._layers[0].weight.device))
+        after: list[LayerState] = []
+        for depth, (layer, before) in enumerate(zip(self._layers, state, strict=True)):
+            own = LayerState(before.membrane.clone(), before.spikes.clone())
+            if before.history is not None:
+                present = (block if block.ndim == 3 else block[None]).unsqueeze(-2)
+                history = before.history.expand(len(present), -1, -1, -1)
+                block = torch.cat((history, present.to(history.dtype)), dim=-2)
+                own = own._replace(history=block[..., 1:, :])
+                block = block.flatten(-2)
+            weight = self._upper_weights[depth - 1] if depth else exact_weight(layer, input_levels(block))
+            layer.step(weighted_inputs(layer, weight, block[..., None, :, :], self._scratch)[:, 0], own)
+            after.append(own)
+            block = own.spikes
+        return tuple(after), after[-1].spikes != 0
