@@ -45,7 +45,7 @@ def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float,
         while waiting:
             own, size = waiting.pop()
             letter = next(text, ".")
-            if letter in ".!":
+            if letter in ".,!":
                 if letter == "!":
                     closer[len(ends)] = next(uses)
                 ends.append((key, len(code), own, size))
