@@ -190,7 +190,7 @@ def solve_complete(
     if start is not None:
         parameters = np.concatenate((parameters, events.representable(np.asarray(start, dtype=object))))
     best: tuple[float, Solution] | None = None
-    best_dual, rounds = -inf, []
+    best_dual, rounds, n_stale = -inf, [], 0
     for _ in range(max_rounds):
         problem = ConvexProblem(
             build_dictionary(witnesses_of(events, parameters), inputs, readout),
@@ -216,7 +216,8 @@ def solve_complete(
             solution.dual_point,
             _enough(problem, solution, best[0], tol),
             problem.dictionary if l2_strength else None,
-            is_thorough=left < 0.5 * max_seconds,  # late, a bound is worth more than another neuron
+            # Late, or if the last neurons were known already, a bound is worth more than another neuron.
+            is_thorough=n_stale > 0 or left < 0.5 * max_seconds,
             max_boxes=max_boxes,
             max_seconds=left,
             start=parameters[problem.dictionary.column_of_atom.cpu()[solution.support.cpu()].numpy()],
@@ -231,11 +232,12 @@ def solve_complete(
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
         fresh = events.representable(found.parameters)
-        is_stale = len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms
-        if len(fresh) == 0 or is_stale:
+        is_stale = len(fresh) == 0 or (len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms)
+        n_stale = n_stale + 1 if is_stale else 0
+        if n_stale > 2:
             # No float64 layer can hold the better neurons: the bound stays valid, but they cannot be read.
             break
-        parameters = np.concatenate((parameters, fresh))
+        parameters = np.concatenate((parameters, fresh.reshape(-1, events.dimension)))
     assert best is not None
     return CompleteSolution(best[1], certificate, family, tuple(rounds), parameters)
 
