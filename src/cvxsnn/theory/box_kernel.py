@@ -490,7 +490,7 @@ def explore(
                     lowest[k] += totals[level, k]
                 sizes[level] = _size(highest, lowest)
                 leaf = LEAF
-                if kept > 1 and sizes[level] > target:
+                if slack == 0 and kept > 1 and sizes[level] > target:  # linear bounds need exact normals
                     better = _tilted(
                         normals, opened[level], middles[level], reaches[level], kept, half[level], highs, lows,
                         highest, lowest, target, is_simple, work,
