@@ -242,43 +242,6 @@ def survey(
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def bound_boxes(
-    normals: Any,
-    slack: int,
-    edges: Any,
-    gains: Any,
-    roots: Any,
-    offset: Any,
-    touch: int,
-    centres: Any,
-    halves: Any,
-    depth: int,
-    is_group: bool,
-) -> Any:
-    """Return a bound on the sizes of all sums in each of some boxes."""
-    n_outputs = len(offset)
-    bounds = np.zeros(len(centres))
-    high, low = np.zeros((2, n_outputs), np.int64), np.zeros((2, n_outputs), np.int64)
-    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 4, n_outputs), np.int64)
-    seen, n_seen = np.empty(0, np.int64), np.zeros(1, np.int64)
-    for box in range(len(centres)):
-        total = offset.copy()
-        highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
-        for j in range(len(roots)):
-            middle, reach = _interval(normals, roots[j], centres[box], halves[box], slack)
-            event, _, _ = _assess(
-                normals, slack, edges, gains, touch, roots[j], middle, reach, centres[box], halves[box], total, high,
-                low, stack, sums, seen, n_seen,
-            )  # fmt: skip
-            if event >= 0:
-                for k in range(n_outputs):
-                    highest[k] += max(high[0, k], high[1, k])
-                    lowest[k] += min(low[0, k], low[1, k])
-        bounds[box] = _size(total + highest, total + lowest, is_group)
-    return bounds
-
-
-@nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _size(high: Any, low: Any, is_group: bool) -> float:
     """Return a bound on the largest entry of a sum between ``low`` and ``high``, or on its Euclidean norm."""
     largest, squares = 0.0, 0.0
@@ -446,6 +409,58 @@ def _tilted(
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def bound_boxes(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    roots: Any,
+    offset: Any,
+    touch: int,
+    centres: Any,
+    halves: Any,
+    target: float,
+    depth: int,
+) -> Any:
+    """Return a bound on the sizes of all sums in each of some boxes, and whether it is a linear one.
+
+    Linear bounds are tried where constant ones are above the target, and are those that others can repeat.
+    """
+    n_outputs, n_samples, dimension = len(offset), len(roots), normals.shape[1]
+    bounds, is_tilted = np.zeros(len(centres)), np.zeros(len(centres), np.bool_)
+    highs, lows = np.zeros((n_samples, 2, n_outputs), np.int64), np.zeros((n_samples, 2, n_outputs), np.int64)
+    opened, middles = np.empty(n_samples, np.int64), np.empty(n_samples, np.int64)
+    reaches, work = np.empty(n_samples, np.int64), np.zeros((3, dimension))
+    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 4, n_outputs), np.int64)
+    seen, n_seen = np.empty(0, np.int64), np.zeros(1, np.int64)
+    for box in range(len(centres)):
+        total, kept = offset.copy(), 0
+        highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+        for j in range(n_samples):
+            middle, reach = _interval(normals, roots[j], centres[box], halves[box], slack)
+            event, middle, reach = _assess(
+                normals, slack, edges, gains, touch, roots[j], middle, reach, centres[box], halves[box], total,
+                highs[kept], lows[kept], stack, sums, seen, n_seen,
+            )  # fmt: skip
+            if event >= 0:
+                for k in range(n_outputs):
+                    highest[k] += max(highs[kept, 0, k], highs[kept, 1, k])
+                    lowest[k] += min(lows[kept, 0, k], lows[kept, 1, k])
+                opened[kept], middles[kept], reaches[kept] = event, middle, reach
+                kept += 1
+        highest += total
+        lowest += total
+        bounds[box] = _size(highest, lowest, False)
+        if slack == 0 and kept > 1 and bounds[box] > target:
+            better = _tilted(
+                normals, opened, middles, reaches, kept, halves[box], highs, lows, highest, lowest, target, True, work
+            )
+            is_tilted[box] = better <= target
+            bounds[box] = min(bounds[box], better)
+    return bounds, is_tilted
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _follow(normals: Any, edges: Any, gains: Any, event: int, point: Any, total: Any) -> None:
     """Add what a sample gives at one point."""
     while event >= 0:
@@ -610,7 +625,8 @@ def explore(
                     )
                     sizes[level] = min(sizes[level], exact)
                 leaf = LEAF
-                if kept > 1 and not is_group and sizes[level] > target:  # linear functions bound entries, not norms
+                # Linear functions bound entries, not norms, and need exact normals.
+                if kept > 1 and not is_group and slack == 0 and sizes[level] > target:
                     better = _tilted(
                         normals, opened[level], middles[level], reaches[level], kept, half[level], highs, lows,
                         highest, lowest, target, is_simple, work,
