@@ -1,7 +1,8 @@
 """How long a proof over all neurons takes: ``python -m benchmarks.global_optimum [names] [--seconds 600]``.
 
 Each row is a data set, a loss and a strength; the time is that of the whole column generation until the relative gap is
-at most 1e-3. Processor seconds are those of this process, on all its threads.
+at most 1e-3. Processor seconds are those of this process, on all its threads. ``--growth`` measures how the time of one
+search grows with the samples, the parameters and the steps instead, and draws it.
 """
 
 import argparse
@@ -9,6 +10,8 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
+from math import comb
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from cvxsnn.theory import LIFFamily, price, solve_complete
 
 FloatArray = npt.NDArray[np.float64]
 TOL = 1e-3
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "global-growth.png"
 
 
 def moons(n_points: int) -> tuple[FloatArray, FloatArray, LIFFamily]:
@@ -101,12 +105,71 @@ def rows(names: list[str], seconds: float) -> Iterator[str]:
             )
 
 
+GROWTH = {
+    "samples (3 parameters, one step)": [(n, 2, 1) for n in (100, 200, 400, 800, 1600, 3200, 6400)],
+    "parameters (60 samples, one step)": [(60, d, 1) for d in (1, 2, 3, 4, 5, 6)],
+    "steps (20 samples, 3 parameters)": [(20, 1, t) for t in (2, 3, 4, 5, 6)],
+}
+"""What grows, and the samples, features and steps of each search."""
+
+
+def n_regions(n_samples: int, n_features: int, n_steps: int) -> float:
+    """Return how many regions hyperplanes in general position through the origin have: one per sample and history."""
+    n_planes, dimension = n_samples * (2**n_steps - 1), n_features + 1 + (n_steps > 1)
+    return 2.0 * sum(comb(n_planes - 1, k) for k in range(dimension))
+
+
+def search_time(n_samples: int, n_features: int, n_steps: int) -> tuple[float, int]:
+    """Return the processor seconds and boxes of the search for the largest price of random signs."""
+    rng = np.random.default_rng(0)
+    inputs = np.rint(64 * rng.normal(size=(n_samples, n_steps, n_features))) / 64
+    dual = np.zeros((n_samples, n_steps))
+    dual[:, -1] = rng.choice([-1.0, 1.0], n_samples)
+    events = LIFFamily(0.5, bias=True).on(inputs)
+    price(events, dual, max_boxes=100)  # compiled before the clock starts
+    used = time.process_time()
+    found = price(events, dual)
+    assert found.is_finished
+    return time.process_time() - used, found.n_boxes
+
+
+def draw_growth() -> None:
+    """Measure and draw how the time of a search grows, beside the number of regions."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained")
+    for (title, sizes), axes in zip(GROWTH.items(), panels, strict=True):
+        varying = next(k for k in range(3) if sizes[0][k] != sizes[1][k])
+        x = np.array([own[varying] + (varying == 1) for own in sizes], dtype=float)
+        measured = np.array([search_time(*own) for own in sizes])
+        regions = np.array([n_regions(*own) for own in sizes])
+        for name, values in zip(("processor seconds", "boxes"), measured.T, strict=True):
+            exponent = np.polyfit(np.log(x), np.log(values), 1)[0]
+            axes.loglog(x, values, "o-", label=f"{name}: exponent {exponent:.1f}")
+            print(f"{title}: {name} {values.tolist()}", flush=True)
+        exponent = np.polyfit(np.log(x), np.log(regions), 1)[0]
+        axes.loglog(x, regions, "k--", label=f"regions, at most: exponent {exponent:.1f}")
+        axes.set_xlabel(title)
+        axes.set_xticks(x, [f"{v:g}" for v in x])
+        axes.minorticks_off()
+        axes.legend(fontsize=8)
+        axes.grid(alpha=0.3)
+    figure.savefig(PICTURE, dpi=120)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the table, or draw the growth."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(PROBLEMS), help=", ".join(PROBLEMS))
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--growth", action="store_true", help="draw how the time grows instead")
     arguments = parser.parse_args()
+    if arguments.growth:
+        draw_growth()
+        return
     print(f"load at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     print("| problem | loss | strength | relative gap | seconds | processor seconds | rounds | boxes | neurons read |")
     print("|---|---|---|---|---|---|---|---|---|")

@@ -25,13 +25,15 @@ CASES = {
         "family": LIFFamily(0.0, bias=True, resets=False), "shape": (7, 3, 1), "readout": "mean",
     },
     "delays": {"family": LIFFamily(0.5, taps=Taps([0, 0], [0, 1], 1)), "shape": (7, 3, 1)},
+    "equal steps": {"family": LIFFamily(0.5, bias=True), "shape": (8, 3, 1), "repeated": True},
     "two outputs": {"family": LIFFamily(0.5, bias=True), "shape": (9, 1, 2), "n_outputs": 2},
 }  # fmt: skip
 
 
-def make(tmp_path, family, shape, n_outputs=1, **options):
+def make(tmp_path, family, shape, n_outputs=1, repeated=False, **options):
     rng = np.random.default_rng(0)
     inputs = rng.integers(-5, 6, shape).astype(float)
+    inputs = np.repeat(inputs[:, :1], shape[1], axis=1) if repeated else inputs
     n_rows = shape[0] * (shape[1] if options.get("readout") == "all" else 1)
     targets = np.sign(rng.normal(size=(n_rows, n_outputs))).squeeze()
     if options.get("readout") == "all":
@@ -93,6 +95,15 @@ def merge_regions(file):
 
 def claim_one_box_per_face(file):
     file["proofs"][-1]["code"] = "." * (2 * len(file["proofs"][-1]["columns"]))
+
+
+def claim_a_linear_bound_per_face(file):
+    file["proofs"][-1]["code"] = "," * (2 * len(file["proofs"][-1]["columns"]))
+
+
+def constant_instead_of_linear_bounds(file):
+    assert "," in file["proofs"][-1]["code"]
+    file["proofs"][-1]["code"] = file["proofs"][-1]["code"].replace(",", ".")
 
 
 def wrong_axis(file):
@@ -189,6 +200,7 @@ def test_a_proof_about_threshold_neurons_is_none_about_neurons_with_resets(tmp_p
     "tamper",
     [
         drop_last_region, add_region, merge_regions, claim_one_box_per_face, wrong_axis, fewer_parameters,
+        claim_a_linear_bound_per_face, constant_instead_of_linear_bounds,
         flat_coordinates, smaller_limit, larger_dual, wrong_sign, better_bound, better_objective, other_weight,
         other_target, other_input, not_whole, decay_of_nothing, negative_threshold, intercept_not_asked_for,
     ],

@@ -96,8 +96,8 @@ def test_a_common_zero_is_on_all_hyperplanes_and_near():
 
 @pytest.mark.parametrize("n_samples", [1, 3])
 def test_trees_have_as_many_events_as_allowed_and_no_more(n_samples, monkeypatch):
-    events = LIFFamily(0.5).on(np.random.default_rng(0).normal(size=(n_samples, 4, 1)))
-    weights = np.ones((n_samples, 4, 1), dtype=np.int64)
+    events = LIFFamily(0.5).on(np.random.default_rng(0).normal(size=(n_samples, 4, 3)))
+    weights = np.arange(1, 4 * n_samples + 1).reshape(n_samples, 4, 1)
     monkeypatch.setattr(spike_trees, "_MAX_EVENTS", 15 * n_samples)
     trees = SpikeTrees.of(events, weights)
     assert len(trees.normals) == 15 * n_samples

@@ -54,13 +54,26 @@ def test_parameters_too_long_for_weights_are_shortened_without_a_change_of_spike
     assert np.array_equal(roll_out([layer], inputs, "all").numpy().transpose(2, 0, 1), events.simulate(parameters))
 
 
+def test_a_neuron_near_the_edge_of_its_cell_gets_the_short_weights_of_the_middle():
+    rng = np.random.default_rng(0)
+    inputs = rng.integers(-9, 10, (12, 1, 2)).astype(float)
+    events = LIFFamily(0.5, bias=True).on(inputs)
+    edge = np.array([*inputs[0, 0].astype(int)[::-1] * [1, -1], 0, 0], dtype=object)  # a tie of the first sample
+    for step in (1, -1):
+        neuron = edge * 2**50
+        neuron[2] += step
+        short = events.representable(neuron[None])
+        assert abs(int(abs(short).max())) < 2**16
+        assert np.array_equal(events.simulate(short), events.simulate(neuron[None]))
+    assert not np.array_equal(events.simulate(edge[None] * 2**50 + [0, 0, 1, 0]), events.simulate(neuron[None]))
+
+
 def test_parameters_that_no_weights_of_32_bits_stand_for_are_refused():
-    inputs = np.array(
-        [[[1.0, 1.0]], [[-1.0, -1.0]]]
-    )  # only w1 = -w2 fires on both, and 2w1 = -w2·(2 + 2**-40) does not
-    events = LIFFamily(0.0).on(np.concatenate((inputs, [[[32768.0, -32768.0 - 2.0**-16]]])))
+    # Only multiples of (2**33, -2**33 - 1) fire on both.
+    inputs = np.array([[[2.0**17 + 2.0**-16, 2.0**17]], [[-(2.0**17) - 2.0**-16, -(2.0**17)]]])
+    events = LIFFamily(0.0).on(inputs)
     with pytest.raises(InvalidInputError, match=r"32 bits can represent.*round the inputs to fewer bits"):
-        events.layer(np.array([[2**31 + 1, 2**31, 0]], dtype=object) * [1, -1, 1])
+        events.layer(np.array([[2**33, -(2**33) - 1, 0]], dtype=object))
 
 
 @pytest.mark.parametrize("decay", [-0.5, 1.5, 0.9, 1 / 512, float("nan")])

@@ -25,6 +25,7 @@ Tree = (
 
 getcontext().prec = 60
 TINY = Decimal(10) ** -45  # more than all roundings of 60 digits together
+SHIFT = 96  # bits after the point of slopes, which are rounded towards zero
 
 
 class WrongError(Exception):
@@ -89,6 +90,44 @@ def grow(sums: list[Vector], decay: Decay, weights: list[Vector], step: int = 0,
     ]
     nothing = [0] * len(weights[step])
     return ([*sums[step], -count], nothing, following[0], list(weights[step]), following[1])
+
+
+def decided_by(normal: Vector, other: Vector, fired: int, wall: bool) -> bool:
+    """Return whether an event is on the side on which another is, for all neurons.
+
+    This holds if it is a positive multiple of the other, up to a multiple of the threshold that helps.
+    """
+    pivot = next((d for d, x in enumerate(other[:-1]) if x), None)
+    if pivot is None or normal[pivot] * other[pivot] <= 0:
+        return False
+    a, b = abs(other[pivot]), abs(normal[pivot])
+    rest = a * normal[-1] - b * other[-1]
+    is_parallel = all(a * x == b * y for x, y in zip(normal[:-1], other[:-1], strict=True))
+    return is_parallel and (rest == 0 or (wall and (rest > 0) == bool(fired)))
+
+
+def reduced(
+    tree: Tree | None, known: list[tuple[Vector, int]], wall: bool, nothing: Vector
+) -> tuple[Vector, Tree | None]:
+    """Return what a tree adds for certain and what is left of it, where the sides of some events are known."""
+    total = nothing
+    while tree is not None:
+        fired = next((own for other, own in known if decided_by(tree[0], other, own, wall)), None)
+        if fired is None:
+            break
+        total, tree = add(total, tree[1 + 2 * fired]), tree[2 + 2 * fired]
+    if tree is None:
+        return total, None
+    parts = []
+    for fired in (0, 1):
+        added, rest = reduced(tree[2 + 2 * fired], [*known, (tree[0], fired)], wall, nothing)
+        parts.append((add(tree[1 + 2 * fired], added), rest))
+    for fired in (0, 1):  # an event decides nothing if one side, where the event is on the other, does the same
+        here, there = parts[fired], parts[1 - fired]
+        added, rest = reduced(there[1], [*known, (tree[0], fired)], wall, nothing)
+        if (add(there[0], added), rest) == here:
+            return add(total, there[0]), there[1]
+    return total, (tree[0], *parts[0], *parts[1])
 
 
 # ---- prices: every neuron is in a box -----------------------------------------------------------------------------
@@ -185,6 +224,36 @@ def is_small(low: Vector, high: Vector, limit: int) -> bool:
     return all(-limit <= x and y <= limit for x, y in zip(low, high, strict=True))
 
 
+def tilted_fits(kept: list[Tree], total: Vector, centre: Vector, half: Vector, lift: bool, limit: int) -> bool:
+    """Return whether linear functions bound all sums in a box by the limit.
+
+    If a spike adds w more than silence, and z is the event, between -m and M: then w [z >= 0] is at most w + c z for
+    any c from 0 to w / m, and for a negative w at most c z for any c from w / M to 0.
+    """
+    sides: list[Any] = [
+        [open_spread(tree, centre, half, lift, (fired,)) for fired in (0, 1)]
+        + [product(tree[0], centre), product(tree[1], half), tree[0]]
+        for tree in kept
+    ]
+    for k in range(len(total)):
+        for sign, which in ((1, 1), (-1, 0)):
+            most = [(sign * rest[which][k], sign * fire[which][k]) for rest, fire, *_ in sides]
+            bound, tilt = (sign * total[k] + sum(map(max, most))) << SHIFT, [0] * len(half)
+            if bound <= limit << SHIFT:
+                continue
+            for (silent, spike), (_, _, middle, reach, normal) in zip(most, sides, strict=True):
+                more = spike - silent
+                if more * middle >= 0:
+                    continue
+                slope = (abs(more) << SHIFT) // (reach + abs(middle))
+                slope = slope if more > 0 else -slope
+                bound += slope * middle
+                tilt = [a + slope * b for a, b in zip(tilt, normal, strict=True)]
+            if bound + product(map(abs, tilt), half) > limit << SHIFT:
+                return False
+    return True
+
+
 def narrow(trees: list[Tree], total: Vector, centre: Vector, half: Vector, lift: bool) -> tuple[list[Tree], Vector]:
     """Return the trees that are open in a box, from their first open event, and the sum of all others."""
     kept = []
@@ -270,6 +339,12 @@ def check_price(
                     n_boxes += check_price(parts, decided, inner, proofs, limit, wall, lift)
                     continue
                 kept, own = narrow(kept, own, centre, half, lift)
+                if letter == ",":
+                    expect(
+                        tilted_fits(kept, own, centre, half, lift, limit),
+                        "a box may contain a neuron of a larger price, by its linear bound",
+                    )
+                    continue
                 if letter == ".":
                     low = high = own
                     for tree in kept:
@@ -397,12 +472,16 @@ def check(file: Any) -> tuple[Decimal, Decimal, int]:
         key = json.dumps(own)
         known = merged.get(key, (own, [[0] * n_outputs] * len(own)))
         merged[key] = (own, [add(a, b) for a, b in zip(known[1], row, strict=True)])
-    trees = [grow(own, decay, row) for own, row in merged.values()]
+    always, trees = [0] * n_outputs, []
+    for own, row in merged.values():
+        added, tree = reduced(grow(own, decay, row), [], wall, [0] * n_outputs)
+        always = add(always, added)
+        trees.append(tree)
     width = len(sums[0][0])
     lift = bias or all(sum(s) > 0 for own in sums for s in own)
     lift = lift or any(all(s[d] > 0 for own in sums for s in own) for d in range(width))
     proofs = file["proofs"]
-    n_boxes = check_price(trees, [0] * n_outputs, proofs[-1] if proofs else None, proofs, limit * scale, wall, lift)
+    n_boxes = check_price(trees, always, proofs[-1] if proofs else None, proofs, limit * scale, wall, lift)
     bound = dual_value(file, dual, targets, limit)
     expect(decimal(exact(file["primal"])) >= primal - TINY * 10, "the objective is larger than stated")
     expect(decimal(exact(file["lower_bound"])) <= bound + TINY * 10, "the lower bound is smaller than stated")

@@ -9,8 +9,16 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-LEAF, STUCK, LEFT = 253, 254, 255
-"""What follows in the code of a box that is not halved: a bound, a box too small to be halved, or a box left open."""
+TILTED, LEAF, STUCK, LEFT = 252, 253, 254, 255
+"""What follows in the code of a box that is not halved: a bound by a linear function, a bound by a constant, a box too
+small to be halved, or a box left open."""
+
+
+_STEP = 0.75
+"""How far towards the border of a box the second linear bound is chosen."""
+
+_MOST_SEEN = 1024
+"""Open events among which those that meet are looked for."""
 
 _MOST_OPEN, _MOST_WAYS, _MOST_SUMS = 6, 8, 256
 """Open trees of which all sums are compared for a norm, ways of each, and sums."""
@@ -29,6 +37,63 @@ def _interval(normals: Any, event: int, centre: Any, half: Any, slack: int) -> A
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _range(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    touch: int,
+    event: int,
+    centre: Any,
+    half: Any,
+    high: Any,
+    low: Any,
+    stack: Any,
+    sums: Any,
+    seen: Any,
+    n_seen: Any,
+) -> None:
+    """Add to ``high`` and ``low`` the range of what a tree may give on a box, and to ``seen`` its open events."""
+    n_outputs = len(high)
+    for k in range(n_outputs):
+        sums[0, k] = 0
+        sums[len(sums) - 2, k], sums[len(sums) - 1, k] = -(2**62), 2**62
+    stack[0], size = event, 1
+    while size > 0:
+        size -= 1
+        own = stack[size]
+        middle, reach = _interval(normals, own, centre, half, slack)
+        may_rest, may_fire = middle < reach, middle >= -reach + touch
+        if may_rest and may_fire:
+            if n_seen[0] < len(seen):
+                seen[n_seen[0]] = own
+            n_seen[0] += 1
+        for side in (0, 1):
+            if (may_fire if side else may_rest) and edges[own, side] < 0:
+                for k in range(n_outputs):
+                    value = sums[size, k] + gains[own, side, k]
+                    sums[len(sums) - 2, k] = max(sums[len(sums) - 2, k], value)
+                    sums[len(sums) - 1, k] = min(sums[len(sums) - 1, k], value)
+        # Both children go on the stack above the place of their parent, whose sums are read last.
+        goes_on_rest, goes_on_fire = may_rest and edges[own, 0] >= 0, may_fire and edges[own, 1] >= 0
+        if goes_on_rest and goes_on_fire:
+            for k in range(n_outputs):
+                sums[size + 1, k] = sums[size, k] + gains[own, 1, k]
+                sums[size, k] += gains[own, 0, k]
+            stack[size], stack[size + 1] = edges[own, 0], edges[own, 1]
+            size += 2
+        elif goes_on_rest or goes_on_fire:
+            side = 1 if goes_on_fire else 0
+            for k in range(n_outputs):
+                sums[size, k] += gains[own, side, k]
+            stack[size] = edges[own, side]
+            size += 1
+    for k in range(n_outputs):
+        high[k] += sums[len(sums) - 2, k]
+        low[k] += sums[len(sums) - 1, k]
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _assess(
     normals: Any,
     slack: int,
@@ -36,6 +101,8 @@ def _assess(
     gains: Any,
     touch: int,
     event: int,
+    middle: int,
+    reach: int,
     centre: Any,
     half: Any,
     total: Any,
@@ -45,14 +112,14 @@ def _assess(
     sums: Any,
     seen: Any,
     n_seen: Any,
-) -> int:
-    """Follow a tree on a box: add what is decided to ``total`` and return the first open event, or -1.
+) -> Any:
+    """Follow a tree on a box: add what is decided to ``total`` and return the first open event, or -1, and its values.
 
-    ``high`` and ``low`` receive the range of what the open part may add, and ``seen`` the open events.
+    ``middle`` and ``reach`` are the values of the first event. ``high[side]`` and ``low[side]`` receive the range of
+    what the open part may add on either side of the first open event, and ``seen`` the open events.
     """
     n_outputs = len(total)
     while True:
-        middle, reach = _interval(normals, event, centre, half, slack)
         if middle >= reach:
             side = 1
         elif middle < -reach + touch:
@@ -63,55 +130,27 @@ def _assess(
             total[k] += gains[event, side, k]
         event = edges[event, side]
         if event < 0:
-            return -1
+            return -1, middle, reach
+        middle, reach = _interval(normals, event, centre, half, slack)
+    n_before = n_seen[0]
+    if n_seen[0] < len(seen):
+        seen[n_seen[0]] = event
+    n_seen[0] += 1
+    for side in (0, 1):
+        for k in range(n_outputs):
+            high[side, k] = low[side, k] = gains[event, side, k]
+        if edges[event, side] >= 0:
+            _range(
+                normals, slack, edges, gains, touch, edges[event, side], centre, half, high[side], low[side], stack,
+                sums, seen, n_seen,
+            )  # fmt: skip
     for k in range(n_outputs):
-        high[k], low[k] = -(2**62), 2**62
-        sums[0, k] = 0
-    stack[0], size = event, 1
-    is_first, n_before = True, n_seen[0]
-    while size > 0:
-        size -= 1
-        own = stack[size]
-        middle, reach = np.int64(0), np.int64(0)
-        if not is_first:
-            middle, reach = _interval(normals, own, centre, half, slack)
-        for side in (0, 1):
-            if not is_first and ((side == 0 and middle >= reach) or (side == 1 and middle < -reach + touch)):
-                continue
-            following = edges[own, side]
-            if following < 0:
-                for k in range(n_outputs):
-                    value = sums[size, k] + gains[own, side, k]
-                    high[k] = max(high[k], value)
-                    low[k] = min(low[k], value)
-        # Both children go on the stack above the place of their parent, whose sums are read last.
-        if is_first or -reach + touch <= middle < reach:
-            if n_seen[0] < len(seen):
-                seen[n_seen[0]] = own
-            n_seen[0] += 1
-        rest, fire = edges[own, 0], edges[own, 1]
-        goes_on_rest = rest >= 0 and (is_first or middle < reach)
-        goes_on_fire = fire >= 0 and (is_first or middle >= -reach + touch)
-        is_first = False
-        if goes_on_rest and goes_on_fire:
-            for k in range(n_outputs):
-                sums[size + 1, k] = sums[size, k] + gains[own, 1, k]
-                sums[size, k] += gains[own, 0, k]
-            stack[size], stack[size + 1] = rest, fire
-            size += 2
-        elif goes_on_rest or goes_on_fire:
-            side = 1 if goes_on_fire else 0
-            for k in range(n_outputs):
-                sums[size, k] += gains[own, side, k]
-            stack[size] = edges[own, side]
-            size += 1
-    for k in range(n_outputs):
-        if high[k] != low[k]:
-            return event
+        if max(high[0, k], high[1, k]) != min(low[0, k], low[1, k]):
+            return event, middle, reach
     n_seen[0] = n_before
     for k in range(n_outputs):
-        total[k] += high[k]
-    return -1
+        total[k] += high[0, k]
+    return -1, middle, reach
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -123,31 +162,29 @@ def _meet(normals: Any, seen: Any, n_seen: int, rows: Any) -> bool:
     dimension = normals.shape[1]
     if n_seen < 2 or n_seen > len(seen):
         return False
+    rank = 0  # rows are orthogonal and of length one
     for i in range(n_seen):
-        largest = 0.0
+        length = 0.0
         for d in range(dimension):
-            rows[i, d] = normals[seen[i], d]
-            largest = max(largest, abs(rows[i, d]))
+            rows[rank, d] = normals[seen[i], d]
+            length += rows[rank, d] ** 2
+        for k in range(rank):
+            share = 0.0
+            for d in range(dimension):
+                share += rows[k, d] * rows[rank, d]
+            for d in range(dimension):
+                rows[rank, d] -= share * rows[k, d]
+        rest = 0.0
         for d in range(dimension):
-            rows[i, d] /= max(largest, 1.0)
-    rank = 0
-    for d in range(dimension):
-        pivot = rank
-        for i in range(rank, n_seen):
-            if abs(rows[i, d]) > abs(rows[pivot, d]):
-                pivot = i
-        if pivot >= n_seen or abs(rows[pivot, d]) < 1e-9:
+            rest += rows[rank, d] ** 2
+        if rest <= 1e-18 * length:
             continue
-        for c in range(dimension):
-            rows[rank, c], rows[pivot, c] = rows[pivot, c], rows[rank, c]
-        for i in range(rank + 1, n_seen):
-            share = rows[i, d] / rows[rank, d]
-            for c in range(d, dimension):
-                rows[i, c] -= share * rows[rank, c]
+        for d in range(dimension):
+            rows[rank, d] /= np.sqrt(rest)
         rank += 1
-        if rank == n_seen:
+        if rank == dimension:
             return False
-    return bool(rank < dimension)
+    return rank < n_seen
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -173,15 +210,17 @@ def survey(
     """
     n_outputs = len(offset)
     total = offset.copy()
-    high, low = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
-    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 2, n_outputs), np.int64)
+    high, low = np.zeros((2, n_outputs), np.int64), np.zeros((2, n_outputs), np.int64)
+    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 4, n_outputs), np.int64)
     seen, n_seen = np.empty(0, np.int64), np.zeros(1, np.int64)
     first = np.empty(len(roots), np.int64)
     n_first = 0
     for j in range(len(roots)):
-        event = _assess(
-            normals, slack, edges, gains, touch, roots[j], centre, half, total, high, low, stack, sums, seen, n_seen
-        )
+        middle, reach = _interval(normals, roots[j], centre, half, slack)
+        event, _, _ = _assess(
+            normals, slack, edges, gains, touch, roots[j], middle, reach, centre, half, total, high, low, stack, sums,
+            seen, n_seen,
+        )  # fmt: skip
         if event >= 0:
             first[n_first] = event
             n_first += 1
@@ -200,54 +239,6 @@ def survey(
                     stack[size] = edges[event, side]
                     size += 1
     return total, first[:n_first], np.array(visited, dtype=np.int64), np.array(states, dtype=np.int64)
-
-
-@nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def bound_boxes(
-    normals: Any,
-    slack: int,
-    edges: Any,
-    gains: Any,
-    roots: Any,
-    offset: Any,
-    touch: int,
-    centres: Any,
-    halves: Any,
-    depth: int,
-    is_group: bool,
-) -> Any:
-    """Return a bound on the sizes of all sums in each of some boxes."""
-    n_outputs = len(offset)
-    bounds = np.zeros(len(centres))
-    high, low = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
-    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 2, n_outputs), np.int64)
-    seen, n_seen = np.empty(0, np.int64), np.zeros(1, np.int64)
-    for box in range(len(centres)):
-        total = offset.copy()
-        highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
-        for j in range(len(roots)):
-            event = _assess(
-                normals,
-                slack,
-                edges,
-                gains,
-                touch,
-                roots[j],
-                centres[box],
-                halves[box],
-                total,
-                high,
-                low,
-                stack,
-                sums,
-                seen,
-                n_seen,
-            )
-            if event >= 0:
-                highest += high
-                lowest += low
-        bounds[box] = _size(total + highest, total + lowest, is_group)
-    return bounds
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -323,6 +314,153 @@ def _largest_norm(
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _tilt(
+    normals: Any,
+    opened: Any,
+    middles: Any,
+    reaches: Any,
+    n_open: int,
+    highs: Any,
+    lows: Any,
+    k: int,
+    sign: int,
+    moved: Any,
+    tilt: Any,
+) -> Any:
+    """Fill ``tilt`` with the sum of all slopes at a point; return what it adds at the centre, and all that is open.
+
+    The slope of a sample is the largest one if the point, which is ``moved`` from the centre, is on its worse side, and
+    zero otherwise.
+    """
+    tilt[:] = 0.0
+    added, stake = 0.0, 0.0
+    is_centre = not moved.any()
+    for j in range(n_open):
+        event, middle, reach = opened[j], float(middles[j]), float(reaches[j])
+        more = float(highs[j, 1, k] - highs[j, 0, k] if sign > 0 else lows[j, 0, k] - lows[j, 1, k])
+        stake += abs(more)
+        there = middle
+        if not is_centre:
+            for d in range(len(tilt)):
+                there += normals[event, d] * moved[d]
+        if more * there >= 0:
+            continue
+        slope = more / (reach - middle if more > 0 else reach + middle)
+        added += slope * middle
+        for d in range(len(tilt)):
+            tilt[d] += slope * normals[event, d]
+    return added, stake
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _tilted(
+    normals: Any,
+    opened: Any,
+    middles: Any,
+    reaches: Any,
+    n_open: int,
+    half: Any,
+    highs: Any,
+    lows: Any,
+    highest: Any,
+    lowest: Any,
+    target: float,
+    is_simple: bool,
+    work: Any,
+) -> float:
+    r"""Return a bound on the size of all sums in a box by linear functions, with an allowance for rounding.
+
+    Let z be the value of a sample's event, between -m and M on the box, and let a spike add w more than silence. Then
+
+    .. math:: w [z \ge 0] \le w + \kappa z, \; 0 \le \kappa \le w / m \quad (w > 0), \qquad
+              w [z \ge 0] \le -\kappa z, \; 0 \le \kappa \le -w / M \quad (w < 0).
+
+    So the constant bound may be tilted by any such slopes, which oppose each other where samples cannot all have their
+    way. They are chosen for the centre, then for a point on the way to where this bound is largest; means of both are
+    bounds, too. No term is larger than what its sample can change, so that rounding changes less than 1e-9 of that.
+    """
+    dimension, worst = len(half), 0.0
+    tilt, other, moved = work[0], work[1], work[2]
+    for k in range(len(highest)):
+        for sign in (1, -1):
+            constant = float(highest[k] if sign > 0 else -lowest[k])
+            if constant <= target:
+                worst = max(worst, constant)
+                continue
+            moved[:] = 0.0
+            added, stake = _tilt(normals, opened, middles, reaches, n_open, highs, lows, k, sign, moved, tilt)
+            best, largest = added, 0.0
+            for d in range(dimension):
+                best += abs(tilt[d]) * half[d]
+                largest = max(largest, abs(tilt[d]) * half[d])
+            best = min(best, 0.0)
+            if constant + best + 1e-9 * stake > target and largest > 0 and not is_simple:
+                for d in range(dimension):
+                    moved[d] = _STEP * half[d] * (tilt[d] * half[d] / largest)
+                more, _ = _tilt(normals, opened, middles, reaches, n_open, highs, lows, k, sign, moved, other)
+                for part in range(1, 5):
+                    share = 0.25 * part
+                    mean = (1 - share) * added + share * more
+                    for d in range(dimension):
+                        mean += abs((1 - share) * tilt[d] + share * other[d]) * half[d]
+                    best = min(best, mean)
+            worst = max(worst, constant + best + 1e-9 * stake)
+    return worst
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def bound_boxes(
+    normals: Any,
+    slack: int,
+    edges: Any,
+    gains: Any,
+    roots: Any,
+    offset: Any,
+    touch: int,
+    centres: Any,
+    halves: Any,
+    target: float,
+    depth: int,
+) -> Any:
+    """Return a bound on the sizes of all sums in each of some boxes, and whether it is a linear one.
+
+    Linear bounds are tried where constant ones are above the target, and are those that others can repeat.
+    """
+    n_outputs, n_samples, dimension = len(offset), len(roots), normals.shape[1]
+    bounds, is_tilted = np.zeros(len(centres)), np.zeros(len(centres), np.bool_)
+    highs, lows = np.zeros((n_samples, 2, n_outputs), np.int64), np.zeros((n_samples, 2, n_outputs), np.int64)
+    opened, middles = np.empty(n_samples, np.int64), np.empty(n_samples, np.int64)
+    reaches, work = np.empty(n_samples, np.int64), np.zeros((3, dimension))
+    stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 4, n_outputs), np.int64)
+    seen, n_seen = np.empty(0, np.int64), np.zeros(1, np.int64)
+    for box in range(len(centres)):
+        total, kept = offset.copy(), 0
+        highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+        for j in range(n_samples):
+            middle, reach = _interval(normals, roots[j], centres[box], halves[box], slack)
+            event, middle, reach = _assess(
+                normals, slack, edges, gains, touch, roots[j], middle, reach, centres[box], halves[box], total,
+                highs[kept], lows[kept], stack, sums, seen, n_seen,
+            )  # fmt: skip
+            if event >= 0:
+                for k in range(n_outputs):
+                    highest[k] += max(highs[kept, 0, k], highs[kept, 1, k])
+                    lowest[k] += min(lows[kept, 0, k], lows[kept, 1, k])
+                opened[kept], middles[kept], reaches[kept] = event, middle, reach
+                kept += 1
+        highest += total
+        lowest += total
+        bounds[box] = _size(highest, lowest, False)
+        if slack == 0 and kept > 1 and bounds[box] > target:
+            better = _tilted(
+                normals, opened, middles, reaches, kept, halves[box], highs, lows, highest, lowest, target, True, work
+            )
+            is_tilted[box] = better <= target
+            bounds[box] = min(bounds[box], better)
+    return bounds, is_tilted
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _follow(normals: Any, edges: Any, gains: Any, event: int, point: Any, total: Any) -> None:
     """Add what a sample gives at one point."""
     while event >= 0:
@@ -352,6 +490,7 @@ def explore(
     n_levels: int,
     depth: int,
     is_group: bool,
+    is_simple: bool,
 ) -> Any:
     """Search some boxes, each for at most ``budget`` nodes.
 
@@ -385,6 +524,8 @@ def explore(
         Largest number of events of a sample, one after the other.
     is_group : bool
         Whether the size of a sum is its Euclidean norm, or its largest entry.
+    is_simple : bool
+        Whether linear bounds are chosen for the centres only, so that others can repeat it.
 
     Returns
     -------
@@ -410,23 +551,22 @@ def explore(
     points = np.zeros((n_boxes, dimension), np.int64)
     for box in range(n_boxes):
         opened = np.empty((n_levels + 1, n_samples), np.int64)
+        middles = np.empty((n_levels + 1, n_samples), np.int64)
+        reaches = np.empty((n_levels + 1, n_samples), np.int64)
         n_open = np.zeros(n_levels + 1, np.int64)
         totals = np.zeros((n_levels + 1, n_outputs), np.int64)
         centre = np.zeros((n_levels + 1, dimension), np.int64)
         half = np.zeros((n_levels + 1, dimension), np.int64)
         visits, axes = np.zeros(n_levels + 1, np.int64), np.zeros(n_levels + 1, np.int64)
         sizes = np.zeros(n_levels + 1)
-        high, low = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
+        highs, lows = np.zeros((n_samples, 2, n_outputs), np.int64), np.zeros((n_samples, 2, n_outputs), np.int64)
         highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
         total, point = np.zeros(n_outputs, np.int64), np.zeros(dimension, np.int64)
-        stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 2, n_outputs), np.int64)
+        stack, sums = np.empty(depth + 2, np.int64), np.zeros((depth + 4, n_outputs), np.int64)
         shares, slope = np.zeros(dimension), np.zeros(dimension)
-        seen, n_seen = np.empty(3 * dimension, np.int64), np.zeros(1, np.int64)
-        rows = np.empty((3 * dimension, dimension))
+        seen, n_seen = np.empty(_MOST_SEEN, np.int64), np.zeros(1, np.int64)
+        rows, work = np.empty((dimension, dimension)), np.zeros((3, dimension))
         centre[0], half[0] = centres[box], halves[box]
-        opened[0, :] = roots
-        n_open[0] = n_samples
-        totals[0, :] = offset
         level, is_new, n_nodes = 0, True, 0
         while level >= 0:
             if is_new:
@@ -441,42 +581,30 @@ def explore(
                 n_nodes += 1
                 kept = 0
                 n_seen[0] = 0
-                shares[:] = 0.0
-                slope[:] = 0.0
+                totals[level, :] = totals[level - 1] if level > 0 else offset
                 highest[:], lowest[:] = 0, 0
-                for j in range(n_open[level]):
-                    event = _assess(
-                        normals,
-                        slack,
-                        edges,
-                        gains,
-                        touch,
-                        opened[level, j],
-                        centre[level],
-                        half[level],
-                        totals[level],
-                        high,
-                        low,
-                        stack,
-                        sums,
-                        seen,
-                        n_seen,
-                    )
+                axis = axes[level - 1] if level > 0 else 0
+                step = half[level, axis]
+                move = step if level > 0 and visits[level - 1] == 2 else -step
+                for j in range(n_open[level - 1] if level > 0 else n_samples):
+                    if level > 0 and slack == 0:
+                        event = opened[level - 1, j]
+                        middle = middles[level - 1, j] + normals[event, axis] * move
+                        reach = reaches[level - 1, j] - abs(normals[event, axis]) * step
+                    else:
+                        event = opened[level - 1, j] if level > 0 else roots[j]
+                        middle, reach = _interval(normals, event, centre[level], half[level], slack)
+                    event, middle, reach = _assess(
+                        normals, slack, edges, gains, touch, event, middle, reach, centre[level], half[level],
+                        totals[level], highs[kept], lows[kept], stack, sums, seen, n_seen,
+                    )  # fmt: skip
                     if event < 0:
                         continue
-                    opened[level, kept] = event
-                    kept += 1
-                    stake = 0.0
                     for k in range(n_outputs):
-                        highest[k] += high[k]
-                        lowest[k] += low[k]
-                        stake += float(high[k] - low[k])
-                    _, reach = _interval(normals, event, centre[level], half[level], slack)
-                    stake /= reach
-                    rise = float(gains[event, 1, 0] - gains[event, 0, 0]) / reach
-                    for d in range(dimension):
-                        shares[d] += stake * abs(normals[event, d]) * half[level, d]
-                        slope[d] += rise * normals[event, d]
+                        highest[k] += max(highs[kept, 0, k], highs[kept, 1, k])
+                        lowest[k] += min(lows[kept, 0, k], lows[kept, 1, k])
+                    opened[level, kept], middles[level, kept], reaches[level, kept] = event, middle, reach
+                    kept += 1
                 n_open[level] = kept
                 for k in range(n_outputs):
                     highest[k] += totals[level, k]
@@ -496,8 +624,29 @@ def explore(
                         totals[level],
                     )
                     sizes[level] = min(sizes[level], exact)
+                leaf = LEAF
+                # Linear functions bound entries, not norms, and need exact normals.
+                if kept > 1 and not is_group and slack == 0 and sizes[level] > target:
+                    better = _tilted(
+                        normals, opened[level], middles[level], reaches[level], kept, half[level], highs, lows,
+                        highest, lowest, target, is_simple, work,
+                    )  # fmt: skip
+                    if better <= target:
+                        leaf = TILTED
+                    sizes[level] = min(sizes[level], better)
                 # The value at the centre, and where few events are open at the most promising corner.
                 if sizes[level] > max(target, values[box]):
+                    shares[:], slope[:] = 0.0, 0.0
+                    for j in range(kept):
+                        event = opened[level, j]
+                        stake, rise = 0.0, 0.0
+                        for k in range(n_outputs):
+                            stake += float(max(highs[j, 0, k], highs[j, 1, k]) - min(lows[j, 0, k], lows[j, 1, k]))
+                        stake /= reaches[level, j]
+                        rise = float(gains[event, 1, 0] - gains[event, 0, 0]) / reaches[level, j]
+                        for d in range(dimension):
+                            shares[d] += stake * abs(normals[event, d]) * half[level, d]
+                            slope[d] += rise * normals[event, d]
                     sign = 1 if highest[0] >= -lowest[0] else -1
                     for trial in range(2 if kept <= 4 else 1):
                         total[:] = totals[level]
@@ -513,7 +662,7 @@ def explore(
                             points[box] = point
                 if kept == 0 or sizes[level] <= max(target, values[box]):
                     bounds[box] = max(bounds[box], sizes[level])
-                    codes[box, n_codes[box]] = LEAF
+                    codes[box, n_codes[box]] = leaf
                     n_codes[box] += 1
                     level, is_new = level - 1, False
                     continue
@@ -550,10 +699,6 @@ def explore(
             centre[level + 1, axis] += step if visits[level] == 1 else -step
             half[level + 1, axis] = step
             visits[level] += 1
-            for j in range(n_open[level]):
-                opened[level + 1, j] = opened[level, j]
-            n_open[level + 1] = n_open[level]
-            totals[level + 1, :] = totals[level]
             level, is_new = level + 1, True
     return (
         codes,

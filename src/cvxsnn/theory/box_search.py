@@ -17,12 +17,16 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from .box_kernel import LEAF, LEFT, STUCK, explore, survey
+from .box_kernel import LEAF, LEFT, STUCK, TILTED, explore, survey
 from .integers import IntArray
+from .line_search import climb, random_points
 from .spike_trees import SpikeTrees, common_zero, pivot_columns
 
 _LEVELS = 20
 """Halvings of a side of the cube."""
+
+_N_CENTRES = 8
+"""Boxes of each batch from whose centres lines are searched."""
 
 _ROOM = 60
 """Bits for sums of products in the kernel."""
@@ -33,8 +37,9 @@ _MOST_EXCESS = 24
 _BATCH, _FIRST, _BUDGET = 64, 100, 2000
 """Boxes that the kernel gets at once, and nodes that it may spend on each, at first and later."""
 
-_EARLY = 20_000
-"""Boxes up to which a search that is not thorough collects neurons that are not the best."""
+_N_POINTS, _N_SWEEPS, _POINT_BITS = (64, 256, 512), 10, 24
+"""Random points from which lines are searched, until a neuron above what is enough is found; how often; and bits to
+which the ends are rounded."""
 
 _ENLARGED = (1, 4, 32)
 """How often larger a box that cannot be halved is made, to contain the point where its events meet."""
@@ -100,6 +105,16 @@ class Coordinates:
                 centres.append(centre)
                 halves.append(half)
         return np.array(centres, dtype=np.int64), np.array(halves, dtype=np.int64)
+
+    def points(self, trees: SpikeTrees, parameters: IntArray) -> npt.NDArray[np.float64]:
+        """Return the points of the cube that stand for parameters, more or less."""
+        values = trees.normals.astype(np.float64)
+        drives = values @ np.asarray(parameters, dtype=object).astype(np.float64).T
+        solved = np.linalg.lstsq(self.normals.astype(np.float64), drives, rcond=None)[0].T
+        if self.has_wall:
+            solved[:, -1] = abs(solved[:, -1])
+        largest = abs(solved).max(1, keepdims=True, initial=0.0)
+        return np.asarray(solved / np.where(largest > 0, largest, 1.0))
 
     def parameters(self, point: IntArray, dimension: int) -> IntArray:
         """Return the parameters at a point of the cube, without common factors."""
@@ -193,7 +208,7 @@ class Proof:
         """Return all halvings of all faces as one text, and what was looked at more closely, in this order.
 
         A letter is the axis along which a box is halved, and is followed by its lower and its upper half; "." is a box
-        whose own bound is enough, "!" one that was looked at more closely.
+        whose own bound is enough, "," one whose bound by a linear function is, "!" one that was looked at more closely.
         """
         text: list[str] = []
         uses: list[tuple[int, Proof | None]] = []
@@ -207,8 +222,8 @@ class Proof:
             parts = [(centre, half)]
             for code in self.codes.get(key, bytes([LEAF])):
                 own, size = parts.pop()
-                if code == LEAF:
-                    text.append(".")
+                if code in (LEAF, TILTED):
+                    text.append("." if code == LEAF else ",")
                 elif code in (STUCK, LEFT):
                     if key_of(own, size) == key:  # it was left as it is
                         text.append(".")
@@ -245,13 +260,17 @@ class BoxSearch:
     deadline : float
         When to stop, by ``time.monotonic``.
     is_thorough : bool
-        Whether to look into boxes that cannot be halved even if a neuron above ``enough`` is known.
+        Whether to search for the largest size even if a neuron above ``enough`` is known.
     keeps_proof : bool
         Whether to keep how boxes were halved, so that others can check it.
     is_group : bool
         Whether the size of a sum over several outputs is its Euclidean norm, or its largest entry.
     pulse : callable, optional
         Called as ``pulse(n_boxes, n_open)`` again and again; True stops the search.
+    start : integer array of shape (n_neurons, dimension), optional
+        Neurons near which better ones are looked for first.
+    is_inner : bool
+        Whether this is a search of what is open near a point, as a part of another search.
     """
 
     enough: float = 0.0
@@ -261,6 +280,8 @@ class BoxSearch:
     keeps_proof: bool = False
     is_group: bool = False
     pulse: Callable[[int, int], bool] | None = None
+    start: IntArray | None = None
+    is_inner: bool = False
 
     def run(self, trees: SpikeTrees, resumed: Proof | None = None) -> Found:
         """Search all parameters, or go on with an earlier search of the same trees."""
@@ -282,21 +303,32 @@ class BoxSearch:
         found.proof = (resumed or Proof(frame)) if self.keeps_proof else None
         problem = (frame.normals, frame.slack, trees.edges, trees.gains, trees.roots, trees.offset)
         known: dict[bytes, tuple[float, Proof | None]] = {}
+        if not self.is_inner and self.max_boxes and time.monotonic() < self.deadline:
+            self._look_around(trees, frame, found)
+        first: int | None = None
         while len(open_boxes):
-            if self._must_stop(found.n_boxes, len(open_boxes)):
+            if first is None and found.value > self.enough:
+                first = found.n_boxes
+            # A search that is content with some neurons goes on for as long as it took to find the first.
+            is_content = not self.is_thorough and first is not None and found.n_boxes >= 2 * first
+            if is_content and not self.is_inner:
+                self._climb(trees, frame, frame.points(trees, np.array([own for _, own in found.parameters])), found)
+            if is_content or self._must_stop(found.n_boxes, len(open_boxes)):
                 found.is_finished = False
                 limit = self._size(np.abs(trees.offset) + _most(trees))
                 found.bound = max(found.bound, float(np.minimum(open_boxes.bounds, limit).max()))
                 break
             batch, open_boxes = open_boxes.split(min(_BATCH, self.max_boxes - found.n_boxes))
+            if not self.is_inner:
+                size = np.maximum(1, abs(batch.centres[:_N_CENTRES]).max(1, keepdims=True, initial=0))
+                self._climb(trees, frame, batch.centres[:_N_CENTRES] / size, found)
             # The first boxes are large: small budgets leave many parts of them, each with a best neuron of its own.
             budget = _FIRST if found.n_boxes < _BATCH * _FIRST else _BUDGET
             budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // len(batch)))
-            is_early = not self.is_thorough and found.n_boxes < _EARLY
-            target = self.enough if is_early else max(self.enough, found.value)
+            target = max(self.enough, found.value) if self.is_thorough else self.enough
             again = [open_boxes]
             for part, own in _explore_all(
-                problem, trees.has_lift, batch, target, budget, n_levels, depth, self.is_group
+                problem, trees.has_lift, batch, target, budget, n_levels, depth, self.is_group, self.keeps_proof
             ):
                 (
                     codes,
@@ -391,7 +423,9 @@ class BoxSearch:
         rank = len(pivot_columns(near.normals)) if len(near.roots) else 0
         if rank == len(frame.columns):
             return inf, None
-        inner = replace(self, enough=max(self.enough, found.value), max_boxes=self.max_boxes - found.n_boxes)
+        inner = replace(
+            self, enough=max(self.enough, found.value), max_boxes=self.max_boxes - found.n_boxes, is_inner=True
+        )
         result = inner.run(near)
         found.n_boxes += result.n_boxes
         found.is_finished = found.is_finished and result.is_finished
@@ -404,6 +438,36 @@ class BoxSearch:
                 if found.value >= result.value:
                     break
         return result.bound, result.proof
+
+    def _look_around(self, trees: SpikeTrees, frame: Coordinates, found: Found) -> None:
+        """Look for neurons of large sizes near those given and near random ones."""
+        if self.start is not None and len(self.start):
+            self._climb(trees, frame, frame.points(trees, self.start), found)
+        for n_points in _N_POINTS:
+            seed = int(np.abs(trees.gains).sum() % 2**31) + n_points
+            self._climb(trees, frame, random_points(n_points, len(frame.columns), frame.has_wall, seed), found)
+            if found.value > self.enough or time.monotonic() >= self.deadline:
+                return
+
+    def _climb(self, trees: SpikeTrees, frame: Coordinates, points: npt.NDArray[np.float64], found: Found) -> None:
+        """Look for neurons of large sizes along lines from some points."""
+        normals = frame.normals.astype(np.float64)
+        normals /= max(1.0, float(abs(normals).max()))
+        for k in range(len(trees.offset)):
+            ends, sizes = climb(
+                normals,
+                trees.edges,
+                trees.gains[:, :, k].astype(np.float64),
+                trees.roots,
+                float(trees.offset[k]),
+                frame.has_wall,
+                points,
+                _N_SWEEPS,
+                len(found.parameters),
+            )
+            whole = np.rint(ends * 2.0**_POINT_BITS).astype(np.int64)
+            for point in whole[sizes > min(self.enough, found.value)]:
+                self._try(trees, frame.parameters(point, trees.normals.shape[1]), found)
 
     def _try(self, trees: SpikeTrees, parameters: IntArray, found: Found) -> None:
         """Keep a neuron if its sum is of some size."""
@@ -470,6 +534,7 @@ def _explore_all(
     n_levels: int,
     depth: int,
     is_group: bool,
+    is_simple: bool,
 ) -> list[tuple[Boxes, tuple[Any, ...]]]:
     """Search boxes, on all processors if they are many."""
 
@@ -485,6 +550,7 @@ def _explore_all(
             int(n_levels),
             int(depth),
             is_group,
+            is_simple,
         )
         return part, found
 

@@ -26,8 +26,8 @@ from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
 
-_MASTER_SHARE, _PRICE_SHARE = 0.02, 0.4
-"""Shares of the relative gap that may come from the solver and from prices above the strength."""
+_MASTER_SHARE, _GAP_SHARE = 0.02, 0.9
+"""Shares of the relative gap that may come from the solver, and that a proof aims at."""
 
 _N_FOUND = 64
 """Neurons that one round adds at most."""
@@ -190,7 +190,7 @@ def solve_complete(
     if start is not None:
         parameters = np.concatenate((parameters, events.representable(np.asarray(start, dtype=object))))
     best: tuple[float, Solution] | None = None
-    best_dual, rounds = -inf, []
+    best_dual, rounds, n_stale = -inf, [], 0
     for _ in range(max_rounds):
         problem = ConvexProblem(
             build_dictionary(witnesses_of(events, parameters), inputs, readout),
@@ -210,13 +210,17 @@ def solve_complete(
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
         left = max_seconds - (time.monotonic() - begin)
-        found = price_solution(
+        found = price_dual(
             events,
-            solution,
-            tol=_PRICE_SHARE * tol,
-            is_thorough=False,
+            problem,
+            solution.dual_point,
+            _enough(problem, solution, best[0], tol),
+            problem.dictionary if l2_strength else None,
+            # Late, or if the last neurons were known already, a bound is worth more than another neuron.
+            is_thorough=n_stale > 0 or left < 0.5 * max_seconds,
             max_boxes=max_boxes,
             max_seconds=left,
+            start=parameters[problem.dictionary.column_of_atom.cpu()[solution.support.cpu()].numpy()],
             pulse=pulse,
         )
         best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, found.bounds))
@@ -228,13 +232,27 @@ def solve_complete(
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
         fresh = events.representable(found.parameters)
-        is_stale = len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms
-        if len(fresh) == 0 or is_stale:
+        is_stale = len(fresh) == 0 or (len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms)
+        n_stale = n_stale + 1 if is_stale else 0
+        if n_stale > 2:
             # No float64 layer can hold the better neurons: the bound stays valid, but they cannot be read.
             break
-        parameters = np.concatenate((parameters, fresh))
+        parameters = np.concatenate((parameters, fresh.reshape(-1, events.dimension)))
     assert best is not None
     return CompleteSolution(best[1], certificate, family, tuple(rounds), parameters)
+
+
+def _enough(problem: ConvexProblem, solution: Solution, primal: float, tol: float) -> float:
+    """Return the largest price, at least the strength, at which the gap is within the tolerance."""
+    is_group = isinstance(problem.penalty, GroupL2)
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        limit = (1 + middle) * problem.l1_strength
+        bounds = [limit, *[0.0 if is_group else limit] * (problem.n_outputs - 1)]
+        dual = certify_with_bound(problem, solution.dual_point, bounds)
+        low, high = (middle, high) if primal - dual <= _GAP_SHARE * tol * abs(primal) else (low, middle)
+    return (1 + low) * problem.l1_strength
 
 
 def price_solution(
@@ -353,12 +371,13 @@ def price_dual(
     max_boxes: int = 10**9,
     max_seconds: float = inf,
     pulse: Callable[[int, int], bool] | None = None,
+    start: IntArray | None = None,
 ) -> SolutionPrice:
     """Price a dual point over all neurons: output by output, or for a group all of them at once."""
     readout = problem.dictionary.readout
     spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
     limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
-    limits["pulse"] = pulse
+    limits |= {"pulse": pulse, "start": start}
     if exempt is None and isinstance(problem.penalty, GroupL2) and len(spread) > 1:
         found = price(events, np.stack(spread, axis=2), is_group=True, is_thorough=is_thorough, **limits)
         # A vector with this norm: certify_with_bound takes the norm of the bounds on single outputs.

@@ -25,6 +25,7 @@ from ..neurons import LIFLayer, Taps
 from ..neurons.exact import snap_inputs
 from .cones import WALL, Cone, Vector
 from .integers import IntArray, as_integers, narrow
+from .short_weights import middle_of_cell
 
 _MAX_DENOMINATOR = 2**8
 """With longer decays, float64 would round membranes."""
@@ -236,8 +237,9 @@ class LIFEvents:
         return spikes
 
     def representable(self, parameters: IntArray) -> IntArray:
-        """Return the neurons whose spikes a layer in float64 can produce."""
-        return np.array([row for row in parameters if self._short(tuple(row)) is not None], dtype=object)
+        """Return neurons with the same spikes that fit into a layer in float64, without those that have none."""
+        short = [self._short(tuple(row)) for row in parameters]
+        return np.array([row for row in short if row is not None], dtype=object).reshape(-1, self.dimension)
 
     def layer(self, parameters: IntArray) -> LIFLayer:
         """Return one subnetwork whose neurons have these parameters, in float64."""
@@ -264,15 +266,34 @@ class LIFEvents:
         )
 
     def _short(self, parameters: Vector) -> Vector | None:
-        """Return parameters with the same spikes that are short enough for the layer; None if there are none."""
+        """Return parameters with the same spikes that are short enough for the layer; None if none are found."""
         if not self.family.resets:
             parameters = (*parameters[:-1], 0)
         largest = max(map(abs, parameters))
         if max(map(abs, parameters[: self.n_weights])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
             return parameters
         wanted = self.simulate(np.array([parameters], dtype=object))
+        found = self._rounded([Fraction(x, largest) for x in parameters], wanted)
+        if found is None:
+            normals = self._realised(wanted[0])
+            middle = middle_of_cell(normals, wanted[0].ravel(), not self.family.negative_threshold)
+            found = None if middle is None else self._rounded([Fraction(x) for x in middle], wanted)
+        return found
+
+    def _rounded(self, point: list[Fraction], wanted: npt.NDArray[np.bool_]) -> Vector | None:
+        """Return a point of the unit cube rounded to as few bits as keep the spikes."""
         for bits in range(8, _WEIGHT_BITS - 1):
-            shorter = tuple(round(Fraction(x * 2**bits, largest)) for x in parameters)
+            shorter = tuple(round(x * 2**bits) for x in point)
             if np.array_equal(self.simulate(np.array([shorter], dtype=object)), wanted):
                 return shorter
         return None
+
+    def _realised(self, spikes: npt.NDArray[np.bool_]) -> IntArray:
+        """Return the normals of the events of one neuron, for each sample and step, given its spikes."""
+        resets, counts = np.zeros(self.n_samples, dtype=self.sums.dtype), []
+        for t in range(self.n_steps):
+            if t:
+                resets = self.advance(resets, spikes[:, t - 1], t)
+            counts.append(-resets)
+        counted = np.concatenate((self.sums, np.stack(counts, axis=1)[:, :, None]), axis=2)
+        return np.asarray(counted.reshape(-1, self.dimension))

@@ -77,6 +77,7 @@ def price(
     exempt: Dictionary | None = None,
     is_group: bool = False,
     pulse: Callable[[int, int], bool] | None = None,
+    start: IntArray | None = None,
 ) -> Price:
     """Maximise ``|Σ dual · spikes|`` over all neurons of a family, and over the outputs if there are several.
 
@@ -106,6 +107,8 @@ def price(
         Whether the price of a neuron is the Euclidean norm of its prices for the outputs, or the largest of them.
     pulse : callable, optional
         Called as ``pulse(n_boxes, n_open)`` while boxes are searched; True stops the search.
+    start : integer array of shape (n_neurons, dimension), optional
+        Neurons near which better ones are looked for first.
 
     Returns
     -------
@@ -125,7 +128,12 @@ def price(
     if isinstance(events, UnionEvents):
         limits: dict[str, Any] = {"max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": n_found}
         choices: dict[str, Any] = {"is_thorough": is_thorough, "is_group": is_group, "exempt": exempt, "pulse": pulse}
-        return _join(events, [price(own, dual, enough=enough, **limits, **choices) for own in events.members])
+        starts = [None] * len(events.members) if start is None else [own for _, own in events.split(start)]
+        found_by_member = [
+            price(member, dual, enough=enough, start=own, **limits, **choices)
+            for member, own in zip(events.members, starts, strict=True)
+        ]
+        return _join(events, found_by_member)
     weights = np.asarray(dual, dtype=np.float64)
     weights = weights[:, :, None] if weights.ndim == 2 else weights
     deadline = time.monotonic() + max_seconds
@@ -138,7 +146,8 @@ def price(
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
     whole, unit = round_dual(weights)
     trees = SpikeTrees.of(events, whole)
-    found = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse).run(trees)
+    search = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse, start=start)
+    found = search.run(trees)
     lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
     rounding = float(np.linalg.norm(lost) if is_group else lost.max(initial=0.0)) * (1 + 2.0**-40)
     bound = found.bound * unit + rounding

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import InvalidInputError
-from .box_kernel import LEAF, LEFT, bound_boxes, survey
+from .box_kernel import LEAF, LEFT, TILTED, bound_boxes, survey
 from .box_search import Boxes, Coordinates, Proof, key_of
 from .spike_trees import SpikeTrees
 
@@ -45,7 +45,7 @@ def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float,
         while waiting:
             own, size = waiting.pop()
             letter = next(text, ".")
-            if letter in ".!":
+            if letter in ".,!":
                 if letter == "!":
                     closer[len(ends)] = next(uses)
                 ends.append((key, len(code), own, size))
@@ -61,7 +61,7 @@ def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float,
         proof.codes[key] = bytes(code)
     centres, halves = (np.array([end[k] for end in ends], dtype=np.int64) for k in (2, 3))
     problem = (frame.normals, frame.slack, trees.edges, trees.gains, trees.roots, trees.offset, int(trees.has_lift))
-    bounds = bound_boxes(*problem, centres, halves, trees.depth, False)
+    bounds, is_tilted = bound_boxes(*problem, centres, halves, enough, trees.depth)
     known: dict[bytes, tuple[float, Proof | None]] = {}
     for end, (factor, inner) in closer.items():
         wide = np.where(halves[end] <= 1, factor * halves[end], halves[end])
@@ -79,9 +79,10 @@ def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float,
         centres[is_open], halves[is_open], bounds[is_open], np.full(int(is_open.sum()), 1 << frame.n_levels)
     )
     codes = {key: bytearray(code) for key, code in proof.codes.items()}
-    for end in (*closer, *np.flatnonzero(is_open)):
-        key, place, *_ = ends[end]
-        codes[key][place] = LEFT
+    for letter, places in ((TILTED, np.flatnonzero(is_tilted)), (LEFT, (*closer, *np.flatnonzero(is_open)))):
+        for end in places:
+            key, place, *_ = ends[end]
+            codes[key][place] = letter
     proof.codes.update({key: bytes(code) for key, code in codes.items()})
     return proof
 

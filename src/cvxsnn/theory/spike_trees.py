@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ..core.errors import BudgetError
 from .integers import IntArray
 from .lif_family import LIFEvents
+from .tree_reduction import reduce_trees
 
 _MAX_EVENTS = 2_000_000
 
@@ -96,15 +97,17 @@ class SpikeTrees:
                 [first[:, None]],
             )
             gains = [np.zeros((0, 2, merged.shape[2]), dtype=np.int64)]
-        return cls(
+        has_wall = not events.family.negative_threshold
+        trees = (
             np.concatenate(normals),
             np.concatenate(edges).astype(np.int64).reshape(-1, 2),
             np.concatenate(gains),
             first,
             np.zeros(merged.shape[2], dtype=np.int64),
-            not events.family.negative_threshold,
-            events.family.bias or _has_lift(events),
         )
+        if _has_parallel_steps(sums[:, :n_steps]):
+            trees = reduce_trees(*trees[:4], has_wall)
+        return cls(*trees, has_wall, events.family.bias or _has_lift(events))
 
     @property
     def depth(self) -> int:
@@ -179,6 +182,14 @@ def _products(normals: IntArray, parameters: IntArray) -> IntArray:
     largest = max(1, int(abs(normals).max(initial=0))) * max(1, int(abs(parameters).max(initial=0))) * len(parameters)
     kind = np.int64 if largest < 2**62 else object
     return np.asarray(normals.astype(kind) @ parameters.astype(kind))
+
+
+def _has_parallel_steps(sums: IntArray) -> bool:
+    """Return whether the inputs of two steps of a sequence have the same direction."""
+    if sums.size == 0:
+        return False
+    primitive = sums // np.maximum(np.gcd.reduce(sums, axis=2), 1)[:, :, None]
+    return any(bool((primitive[:, t] == primitive[:, s]).all(1).any()) for t in range(sums.shape[1]) for s in range(t))
 
 
 def _has_lift(events: LIFEvents) -> bool:
