@@ -160,7 +160,6 @@ def search_boxes(
     proofs: list[dict[str, Any]] | None = None,
     *,
     tol: float = 0.0,
-    is_thorough: bool = True,
     max_seconds: float = inf,
     pulse: Callable[[int, int], bool] | None = None,
 ) -> dict[str, Any]:
@@ -181,7 +180,7 @@ def search_boxes(
     enough = (1 + tol) * problem.l1_strength / unit * scale
     trees = SpikeTrees.of(events, weights)
     deadline = time.monotonic() + max_seconds
-    search = BoxSearch(enough, deadline=deadline, is_thorough=is_thorough, keeps_proof=True, pulse=pulse)
+    search = BoxSearch(enough, deadline=deadline, keeps_proof=True, pulse=pulse)
     found = search.run(trees, resume_proof(trees, proofs, enough) if proofs else None)
     limit = ceil(Fraction(found.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)

@@ -115,7 +115,7 @@ def prove_complete(
     def is_stopped() -> bool:
         return left() == 0 or (pulse is not None and pulse(0, 0))
 
-    limits: dict[str, Any] = {"tol": _PROOF_SHARE * tol, "pulse": pulse, "is_thorough": False}
+    limits: dict[str, Any] = {"tol": _PROOF_SHARE * tol, "pulse": pulse}
     file: dict[str, Any] = {}
     if Path(path).exists():
         file = load_certificate(path)
@@ -209,7 +209,8 @@ def _adopt(file: dict[str, Any], evidence: dict[str, Any]) -> None:
 
 
 def _relative_gap(file: dict[str, Any]) -> float:
-    return Certificate(file["primal"], file["lower_bound"], "complete").relative_gap
+    certificate = Certificate(file["primal"], file["lower_bound"], "complete")
+    return checked_certificate("a certificate file", certificate).relative_gap
 
 
 def _check_same(file: dict[str, Any], expected: dict[str, Any], path: str | os.PathLike[str]) -> None:

@@ -42,7 +42,7 @@ def prove_in_file(
     path: Path, estimator: Any, inputs: Any, given: Data, seconds: float, tol: float, improved: Path | None
 ) -> Any:
     """Prove a lower bound over all neurons in a file, say how far from it a model is, and return a better model."""
-    from ...convex import Certificate
+    from ...convex.certificate import Certificate, checked_certificate
     from ...network.reconstruction import Proof, reconstruct
     from ...theory.proving import prove_proof
 
@@ -69,8 +69,8 @@ def prove_in_file(
 
         better = estimator.with_refitted_readout(refit, inputs, given.y, given.weight)
     (found,) = proven
-    whole = Certificate(max(estimator.certificate_.primal, found.certificate.dual), found.certificate.dual, "complete")
-    say(f"this model: {whole}")
+    own = Certificate(estimator.certificate_.primal, found.certificate.dual, "complete")
+    say(f"this model: {checked_certificate(found.solution.problem, own)}")
     say(f"the best network found, of {found.solution.problem.dictionary.n_atoms} neurons: {found.certificate}")
     say(f"proven: no read-out of any {found.family}, however many, has an objective below {found.certificate.dual:.9g}")
     if found.certificate.relative_gap > tol:
