@@ -1,7 +1,8 @@
 """Surrogate gradients through synaptic delays, tuned, as the baseline of the records on MNIST.
 
 Cases are MNIST in 2, 14, 28 and 56 steps with 6,000 training images, with one hidden layer (L = 2) or two (L = 3), and
-S-MNIST, one pixel per step, with 54,000 training images and at most 1,000 neurons. Taps, sizes, initial weights and
+S-MNIST, one pixel per step, with 54,000 training images and at most 1,000 neurons, also with seven distorted copies of
+each training image. Taps, sizes, initial weights and
 options of training are drawn at random, the same number of times for each case of MNIST in few steps. Each draw is
 trained for a few epochs, the best of them for all epochs, and validation data choose one. That setting is trained with
 three seeds and tested once each (SG). Where there are further training images, a second training on these with a fifth
@@ -92,7 +93,10 @@ class Effort:
 
 @dataclass(frozen=True)
 class Case:
-    """A task, the settings to draw from, and what sampled neurons join those of SG."""
+    """A task, the settings to draw from, and what sampled neurons join those of SG.
+
+    A case that is ``tuned_as`` another tries the best settings of that one only.
+    """
 
     name: str
     load: Callable[[], Task]
@@ -104,6 +108,7 @@ class Case:
     lower: Sequence[int] = (0,)
     n_windows: int = 1
     scored: int | None = None
+    tuned_as: str | None = None
 
 
 def mnist(n_steps: int) -> Callable[[], Task]:
@@ -124,7 +129,8 @@ PIXEL_TAPS = {
     "patches and scattered": [(0.25, patch(7, 7)), (0.25, patch(10, 10)), (0.25, patch(14, 14)), (0.25, SCATTERED)],
 }
 FEW_STEPS = Effort(n_settings=20, n_kept=5, short=5, long=20, batch_size=100)
-PIXELS = Effort(n_settings=12, n_kept=3, short=2, long=12, batch_size=250)
+PIXELS = Effort(n_settings=16, n_kept=4, short=2, long=20, batch_size=250)
+COPIES = Effort(n_settings=2, n_kept=2, short=0, long=4, batch_size=250)
 
 CASES = {
     case.name: case
@@ -153,6 +159,17 @@ CASES = {
             [(1.0, SCATTERED | {"weights": "differences", "n_calibration": 256})],
             2048,
             n_windows=4,
+        ),
+        Case(
+            "smnist, distorted copies, L=2",
+            lambda: mnist_pixels(n_val=6000, n_copies=7, directory=data_directory()),
+            PIXEL_TAPS,
+            (1000,),
+            COPIES,
+            [(1.0, SCATTERED | {"weights": "differences", "n_calibration": 256})],
+            2048,
+            n_windows=4,
+            tuned_as="smnist, L=2",
         ),
     )
 }
@@ -251,7 +268,10 @@ class Bench:
     def run(self, seeds: Sequence[int]) -> None:
         """Tune, and test with each seed."""
         effort = self.case.effort
-        tried = self.try_all(draw_settings(self.case), effort.short)
+        if self.case.tuned_as is None:
+            tried = self.try_all(draw_settings(self.case), effort.short)
+        else:
+            tried = self.scores_of(self.case.tuned_as)
         kept = sorted(tried, key=lambda own: tried[own], reverse=True)[: effort.n_kept]
         again = self.try_all(kept, effort.long)
         if not again:
@@ -272,7 +292,12 @@ class Bench:
                 _, result = self.fit(setting, epochs, SEEDS[0])
                 known[setting] = {"epochs": epochs, **asdict(result)}
                 self.keep("tuning", setting, epochs=epochs, **asdict(result))
-        return {own: (known[own]["validation"], -known[own]["validation_loss"]) for own in settings}
+        return {own: _score(known[own]) for own in settings}
+
+    def scores_of(self, name: str) -> dict[Setting, tuple[float, float]]:
+        """The validation scores of the settings of another case that were trained for all its epochs."""
+        found = [own for own in read_lines(self.path) if (own["case"], own["kind"]) == (name, "tuning")]
+        return {_setting_of(own): _score(own) for own in found if own["epochs"] == CASES[name].effort.long}
 
     def fit(self, setting: Setting, epochs: int, seed: int) -> tuple[DelayedNetwork, TrainingResult]:
         """A trained network."""
@@ -376,6 +401,10 @@ class Bench:
     def is_over(self) -> bool:
         """Whether the time is over."""
         return time.perf_counter() > self.deadline
+
+
+def _score(record: Mapping[str, Any]) -> tuple[float, float]:
+    return record["validation"], -record["validation_loss"]
 
 
 def _setting_of(record: Mapping[str, Any]) -> Setting:

@@ -195,6 +195,8 @@ class _Spectrum:
 
     def __init__(self, problem: ConvexProblem) -> None:
         self._problem = problem
+        needed = gram_bytes(min(problem.dictionary.shape))
+        check_fits(needed, problem.row_weight.device, "leave-one-out errors", "use fewer witnesses or rows")
         values, self._basis = torch.linalg.eigh(problem.row_workspace.get(_smaller_products, problem))
         self._by_rows = len(values) == problem.dictionary.n_rows
         self.values = values.clamp_min(0)

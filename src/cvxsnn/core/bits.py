@@ -11,6 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_WORDS_AT_ONCE = 2**26
+"""Words of rows that are hashed or compared at once: 512 MiB."""
+
 
 def packed_bytes(n_bits: int) -> int:
     """Return the bytes of a packed row of ``n_bits`` bits."""
@@ -96,7 +99,8 @@ def group_equal(words: Tensor) -> Groups:
     """
     for salt in range(64):
         groups = _ordered(*torch.unique(hash_rows(words, salt), return_inverse=True, return_counts=True)[1:])
-        if torch.equal(words[groups.first][groups.inverse], words):
+        blocks = torch.arange(len(words), device=words.device).split(_rows_at_once(words))
+        if all(torch.equal(words[groups.first[groups.inverse[own]]], words[own]) for own in blocks):
             return groups
     raise AssertionError("64 independent hashes of 64 bits collided")
 
@@ -110,9 +114,17 @@ def are_among(packed: Tensor, others: Tensor) -> Tensor:
 def hash_rows(words: Tensor, salt: int = 0) -> Tensor:
     """Return a 64-bit hash of each row of an int64 matrix."""
     first, second, third = _multipliers(words.shape[1], salt, words.device)
-    mixed = words * first + second
-    mixed ^= mixed >> 32
-    return torch.sum(mixed * third, dim=1)
+    hashes = words.new_empty(len(words))
+    for own, block in zip(hashes.split(_rows_at_once(words)), words.split(_rows_at_once(words)), strict=True):
+        mixed = block * first + second
+        mixed ^= mixed >> 32
+        torch.sum(mixed * third, dim=1, out=own)
+    return hashes
+
+
+def _rows_at_once(words: Tensor) -> int:
+    """Return how many rows are compared at once: copies of all of them might not fit."""
+    return max(1, _WORDS_AT_ONCE // max(1, words.shape[1]))
 
 
 def _ordered(inverse: Tensor, counts: Tensor) -> Groups:

@@ -191,7 +191,8 @@ def _without_duplicates(
 ) -> SpikeDictionary:
     packed = (packed if packed.ndim == 3 else packed[:, None]).contiguous()
     groups = bits.group_equal(packed.view(torch.int64).flatten(1))
-    return SpikeDictionary(packed[groups.first], n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
+    kept = packed if len(groups.first) == len(packed) else packed[groups.first]
+    return SpikeDictionary(kept, n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
 
 
 def _pack_columns(spikes: Tensor) -> Tensor:

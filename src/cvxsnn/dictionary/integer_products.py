@@ -1,6 +1,6 @@
 """Exact products of packed columns, and of packed rows: whole numbers, multiplied as bytes where that is faster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 
 import torch
@@ -37,7 +37,7 @@ def column_products(packed: Tensor) -> Tensor:
     most, in_bytes = _arithmetic(packed)
     n_rows = _block_size(packed.device, len(packed), most, in_bytes)
     blocks = torch.split(packed, max(64, n_rows // 64 * 64) // 8, dim=2)
-    return _sum(_integer_gram(join_counts(own, _dtype(in_bytes)), most) for own in blocks)
+    return _sum_products((join_counts(own, _dtype(in_bytes)) for own in blocks), len(packed), most, packed.device)
 
 
 def row_products(packed: Tensor, n_rows: int) -> Tensor:
@@ -59,11 +59,15 @@ def row_products(packed: Tensor, n_rows: int) -> Tensor:
     n_atoms = _block_size(packed.device, 8 * packed.shape[2], most, in_bytes)
     if in_bytes:
         blocks = torch.split(packed, max(32, n_atoms // 32 * 32))
-        return _sum(_integer_gram(_as_rows(join_counts(own, torch.uint8)[:, :n_rows]), most) for own in blocks)
+        counts = (_as_rows(join_counts(own, torch.uint8)[:, :n_rows]) for own in blocks)
+        return _sum_products(counts, n_rows, most, packed.device)
     # Sums over few atoms would stay exact in float32; those over all atoms do in float64.
     blocks = torch.split(packed, 4096)
-    counts = (join_counts(own, torch.uint8)[:, :n_rows].double().numpy(force=True) for own in blocks)
-    return _sum(torch.from_numpy(own.T @ own) for own in counts).to(packed.device)
+    total = torch.zeros(n_rows, n_rows, dtype=torch.float64)
+    for own in blocks:
+        numbers = join_counts(own, torch.uint8)[:, :n_rows].double().numpy(force=True)
+        total += torch.from_numpy(numbers.T @ numbers)
+    return total.to(packed.device)
 
 
 def _arithmetic(packed: Tensor) -> tuple[int, bool]:
@@ -90,11 +94,13 @@ def _as_rows(counts: Tensor) -> Tensor:
     return rows
 
 
-def _sum(products: Iterator[Tensor]) -> Tensor:
-    """Return the sum of matrices of whole numbers in float64."""
-    total = next(products).double()
-    for own in products:
-        total.add_(own)
+def _sum_products(blocks: Iterable[Tensor], size: int, most: int, device: torch.device) -> Tensor:
+    """Return the products of all pairs of columns, whose entries come in blocks: rows of matrices for _add_products."""
+    total = torch.zeros(size, size, dtype=torch.float64, device=device)
+    for own in blocks:
+        _add_products(total, own, most)
+    for top, bottom in pairwise(_edges(size)):
+        total[bottom:, top:bottom] = total[top:bottom, bottom:].T
     return total
 
 
@@ -121,8 +127,11 @@ def _multiplies_bytes(device: torch.device, most: int) -> bool:
     return device.type == "cpu" and most <= _LARGEST_SAFE
 
 
-def _integer_gram(columns: Tensor, most: int) -> Tensor:
-    """Return the products of columns, given as rows of a uint8 or float32 matrix of whole numbers up to ``most``."""
+def _add_products(total: Tensor, columns: Tensor, most: int) -> None:
+    """Add the products of columns to the blocks of a matrix on and above its diagonal.
+
+    Columns are the rows of a uint8 or float32 matrix of whole numbers up to ``most``.
+    """
     # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
     in_bytes = columns.dtype == torch.uint8
     n_columns, n_rows = columns.shape
@@ -135,15 +144,15 @@ def _integer_gram(columns: Tensor, most: int) -> Tensor:
         offset = shift * (columns.sum(1, dtype=torch.int32) - shift // 2 * n_rows)
         columns = columns - shift
     columns = columns.view(torch.int8) if in_bytes else columns
-    size = len(columns)
-    gram = torch.empty(size, size, dtype=torch.int32 if in_bytes else torch.float32, device=columns.device)
-    n_blocks = _TRIANGLE if size > 64 * _TRIANGLE else 1
-    edges = [*(size * k // n_blocks // 8 * 8 for k in range(n_blocks)), size]
-    for top, bottom in pairwise(edges):  # above the diagonal, mirrored below
-        product = (torch._int_mm if in_bytes else torch.mm)(columns[top:bottom], columns[top:].T)
+    for top, bottom in pairwise(_edges(n_columns)):
+        last = len(columns) if bottom == n_columns else bottom
+        product = (torch._int_mm if in_bytes else torch.mm)(columns[top:last], columns[top:].T)
         if shift:
-            torch.add(product.add_(offset[top:bottom, None]), offset[top:], out=gram[top:bottom, top:])
-        else:
-            gram[top:bottom, top:] = product
-        gram[bottom:, top:bottom] = gram[top:bottom, bottom:].T
-    return gram[:n_columns, :n_columns]
+            product.add_(offset[top:last, None]).add_(offset[top:])
+        total[top:bottom, top:].add_(product[: bottom - top, : n_columns - top])
+
+
+def _edges(size: int) -> list[int]:
+    """Return where the blocks of a matrix of products begin and end."""
+    n_blocks = _TRIANGLE if size > 64 * _TRIANGLE else 1
+    return [*(size * k // n_blocks // 8 * 8 for k in range(n_blocks)), size]

@@ -24,8 +24,8 @@ _SUM_ROWS = 1024
 """Rows of a sum on a GPU; sums over more rows are sums of such sums, and a certificate allows for fewer roundings."""
 
 
-GROUPING_COPIES = 3
-"""Packed dictionaries alive while equal columns or rows are found: the words, their mixture, and one step of it."""
+GROUPING_COPIES = 2
+"""Packed dictionaries alive while equal columns or rows are found: all of them, and those that are kept."""
 
 
 def dictionary_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:

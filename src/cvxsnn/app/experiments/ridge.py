@@ -15,6 +15,7 @@ from torch import Tensor
 from ...convex import ConvexProblem, Solution, solve
 from ...convex.leave_one_out import mean_eigenvalue, ridge_scores
 from ...core.checks import check_choice
+from ...core.errors import InvalidInputError
 from ...core.memory import available_bytes
 from ...core.seeds import child_seed
 from ...data.tasks import SequenceData, Task
@@ -49,6 +50,7 @@ class RidgeSettings:
     l2_ratio : float or sequence of float, strengths relative to the mean eigenvalue of the products of rows
     choose : "leave-one-out" or "validation"
     refit : bool, whether the read-out is fitted to the validation data, too
+    both_draws : bool, whether it is fitted to the second draw of training data, too, as two stages of gradients are
     tol : float, the relative gap to certify
     max_rate : float, neurons of the last layer that fire in a larger share of the steps of training data are silenced
     """
@@ -56,6 +58,7 @@ class RidgeSettings:
     l2_ratio: float | Sequence[float] = (1e-2, 3e-3, 1e-3)
     choose: Literal["leave-one-out", "validation"] = "leave-one-out"
     refit: bool = False
+    both_draws: bool = False
     tol: float = 1e-6
     max_rate: float = 1.0
 
@@ -119,7 +122,12 @@ def run_ridge(
     if settings.max_rate < 1:
         witnesses = _quiet(witnesses, task.train, settings.max_rate)
     (n_classes,) = task.n_classes.values()
-    both = _join(task.train, task.val) if settings.refit else task.train
+    train = task.train
+    if settings.both_draws:
+        if task.finetune is None:
+            raise InvalidInputError(f"expected a task with a second draw of training data, got {task.name}")
+        train = _join(train, task.finetune)
+    both = _join(train, task.val) if settings.refit else train
     if settings.choose == "leave-one-out":
         problem = _problem(witnesses, both, readout, n_classes)
         strengths = [ratio * mean_eigenvalue(problem) for ratio in settings.ratios]
@@ -129,7 +137,7 @@ def run_ridge(
         best = int(np.argmax(accuracies))
         solution = solve(problem.with_strength(0.0, strengths[best]), settings.tol)
     else:
-        problem = _problem(witnesses, task.train, readout, n_classes)
+        problem = _problem(witnesses, train, readout, n_classes)
         scale = mean_eigenvalue(problem)
         solutions = [solve(problem.with_strength(0.0, ratio * scale), settings.tol) for ratio in settings.ratios]
         accuracies = [_accuracy(reconstruct(own), task.val, device) for own in solutions]
@@ -181,7 +189,7 @@ def _quiet(witnesses: WitnessSet, data: SequenceData, max_rate: float) -> Witnes
 def _problem(witnesses: WitnessSet, data: SequenceData, readout: str, n_classes: int) -> ConvexProblem:
     """Ridge: the squared loss of one output a class, of which one is 1."""
     device = witnesses.layers[0].weight.device
-    budget = max(MEMORY_BUDGET, (available_bytes(device) or 0) // 4)
+    budget = max(MEMORY_BUDGET, (available_bytes(device) or 0) // 2)
     inputs = torch.from_numpy(data.inputs).to(device)
     dictionary = build_dictionary(witnesses, inputs, readout, memory_budget=budget)
     targets = np.eye(n_classes)[_labels(data)]

@@ -13,13 +13,17 @@ from ..losses import Squared
 from ..problem import ConvexProblem
 from .admm import alternate
 from .base import Callback, Solver, SolverResult, Status, is_late
+from .in_place import solve_in_place
 from .quadratic import factorise, minimise_l1_quadratics
 
 MAX_ATOMS, MAX_ATOMS_GPU = 10_000, 20_000
 """Atoms up to which the whole Gram matrix is formed: 800 MB; on a GPU, which forms it quickly, 3.2 GB."""
 
 GRAM_COPIES = 3
-"""Matrices alive while a Gram matrix is centred: counts or products, the product of means, and the result."""
+"""Matrices alive while a system is solved: the Gram matrix, the same with a quadratic, and its factor."""
+
+_FORMING = 1.25
+"""Matrices alive while a Gram matrix is formed: itself, and products that are added to a part of it."""
 
 _FEW_ABOVE = 1 / 15
 """Strength, relative to the critical one, above which so few atoms are active that the whole Gram matrix is not worth
@@ -84,9 +88,14 @@ class ActiveSet(Solver):
             coef[:, done] = found
             done += 1
         if done < problem.n_outputs:
-            gram = _with_quadratic(problem, problem.row_workspace.get(weighted_gram, problem))
+            gram = problem.row_workspace.get(weighted_gram, problem)
             strengths = problem.l1_strength / head.weight, problem.l2_strength / head.weight
-            coef[:, done:] = minimise_quadratic(gram, linear[:, done:], *strengths, coef[:, done:], deadline)
+            if not problem.l1_strength and not _has_room_for_copies(gram):
+                found = solve_in_place(gram, linear, strengths[1])
+                coef = coef if found is None else found
+            else:
+                gram = _with_quadratic(problem, gram)
+                coef[:, done:] = minimise_quadratic(gram, linear[:, done:], *strengths, coef[:, done:], deadline)
         status = Status.TIME_LIMIT if is_late(deadline) else Status.CONVERGED
         return SolverResult(coef, _best_intercept(problem, coef), status)
 
@@ -127,7 +136,6 @@ def row_products(problem: ConvexProblem) -> Tensor:
     n_rows = problem.dictionary.n_rows
     check_fits(gram_bytes(n_rows), weight.device, f"the products of {n_rows:,} rows", "use fewer rows")
     products = problem.dictionary.row_gram()
-    # In place: these are the largest matrices there are.
     if problem.intercept:
         mean = products @ weight
         products.sub_(mean).sub_(mean[:, None]).add_(weight @ mean)
@@ -135,8 +143,18 @@ def row_products(problem: ConvexProblem) -> Tensor:
 
 
 def gram_bytes(n_atoms: int) -> int:
-    """Return the peak of forming a Gram matrix, in bytes."""
+    """Return the peak of solving by a Gram matrix, in bytes; ridge gets by with :func:`forming_bytes`."""
     return GRAM_COPIES * symmetric_bytes(n_atoms)
+
+
+def forming_bytes(size: int) -> int:
+    """Return the peak of forming a matrix of products, in bytes."""
+    return int(_FORMING * symmetric_bytes(size))
+
+
+def _has_room_for_copies(gram: Tensor) -> bool:
+    available = available_bytes(gram.device)
+    return available is None or (GRAM_COPIES - 1) * symmetric_bytes(len(gram)) <= available
 
 
 def has_gram(problem: ConvexProblem) -> bool:
@@ -151,8 +169,9 @@ def forms_gram(problem: ConvexProblem) -> bool:
         return True
     if device.type != "cuda":
         return n_atoms <= MAX_ATOMS
-    is_worth_it = n_atoms <= MAX_ATOMS_GPU or problem.l1_strength == 0  # ridge needs no more than one factorisation
-    return is_worth_it and gram_bytes(n_atoms) <= (available_bytes(device) or 0)
+    if problem.l1_strength == 0:  # one factorisation, which needs no copy
+        return forming_bytes(n_atoms) <= (available_bytes(device) or 0)
+    return n_atoms <= MAX_ATOMS_GPU and gram_bytes(n_atoms) <= (available_bytes(device) or 0)
 
 
 def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor:
@@ -162,9 +181,11 @@ def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor
     """
     weight, dictionary = problem.row_weight, problem.dictionary
     n_chosen = dictionary.n_atoms if atoms is None else len(atoms)
-    check_fits(gram_bytes(n_chosen), dictionary.device, f"the Gram matrix of {n_chosen:,} atoms", "use fewer witnesses")
+    purpose = f"the Gram matrix of {n_chosen:,} atoms"
+    check_fits(forming_bytes(n_chosen), dictionary.device, purpose, "use fewer witnesses")
+    # In place: these are the largest matrices there are.
     if atoms is None and bool((weight == weight[0]).all()):
-        gram = dictionary.gram() * weight[0]
+        gram = dictionary.gram().mul_(weight[0])
     else:
         gram = torch.zeros(n_chosen, n_chosen, dtype=torch.float64, device=dictionary.device)
         for rows, block in dictionary.iterate_rows(atoms=atoms):
@@ -172,7 +193,7 @@ def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor
     if problem.intercept:
         means = problem.row_workspace.get(column_means, problem)
         means = means if atoms is None else means[atoms]
-        gram = gram - means[:, None] * means
+        gram.addr_(means, means, alpha=-1)
     return gram
 
 

@@ -12,7 +12,11 @@ from .task import Task
 
 
 def mnist_pixels(
-    permuted: Literal[False] | int = False, *, n_val: int = 10_000, directory: str | PathLike[str] | None = None
+    permuted: Literal[False] | int = False,
+    *,
+    n_val: int = 10_000,
+    directory: str | PathLike[str] | None = None,
+    n_copies: int = 0,
 ) -> Task:
     """Return the task of classifying images of digits from their 784 pixels, one per step.
 
@@ -27,6 +31,9 @@ def mnist_pixels(
         Number of validation images.
     directory : path, optional
         The folder of the files; see :func:`cvxsnn.data.tasks.mnist_files.read_mnist` for the default.
+    n_copies : int, default=0
+        Number of distorted copies of each training image, which follow the images in ``train``; see
+        :func:`cvxsnn.tasks.mnist_seq`.
 
     Returns
     -------
@@ -57,7 +64,7 @@ def mnist_pixels(
         n_test=n_images["t10k"],
         directory=directory,
         seed=int(permuted),
+        n_copies=n_copies,
     )
-    return replace(
-        task, name="mnist_pixels", finetune=None, finetune_val=None, settings={"permuted": permuted, "n_val": n_val}
-    )
+    settings = {"permuted": permuted, "n_val": n_val, **({"n_copies": n_copies} if n_copies else {})}
+    return replace(task, name="mnist_pixels", finetune=None, finetune_val=None, settings=settings)

@@ -5,10 +5,11 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
-from ...core.checks import check_divides, check_positive_int
+from ...core.checks import check_divides, check_int_at_least, check_number, check_positive_int
 from ...core.errors import InvalidInputError
 from ...core.seeds import child_generator
 from . import mnist_files
+from .distortion import distort_images
 from .task import UNNAMED_HEAD, SequenceData, Task
 
 # One standardised value for each of the 256 grey levels: images stay bytes until a split asks for them.
@@ -24,6 +25,8 @@ def mnist_seq(
     n_test: int = 2000,
     directory: str | PathLike[str] | None = None,
     seed: int = 0,
+    n_copies: int = 0,
+    distortion: float = 1.0,
 ) -> Task:
     """Return the task of classifying 28×28 images of digits, ``784 / n_steps`` pixels per step in raster order.
 
@@ -46,7 +49,11 @@ def mnist_seq(
     directory : path, optional
         The folder of the files; see :func:`cvxsnn.data.tasks.mnist_files.read_mnist` for the default.
     seed : int, default=0
-        Seed of the order of the pixels, without effect unless they are permuted.
+        Seed of the order of the pixels and of the distortions, without effect unless there are such.
+    n_copies : int, default=0
+        Number of distorted copies of each training image, which follow the images in ``train``. No other split has any.
+    distortion : float, default=1.0
+        Strength of the distortions; see :func:`cvxsnn.data.tasks.distortion.distort_images`.
 
     Returns
     -------
@@ -67,6 +74,8 @@ def mnist_seq(
     n_train = check_positive_int("n_train", n_train)
     n_val = check_positive_int("n_val", n_val)
     n_test = check_positive_int("n_test", n_test)
+    n_copies = check_int_at_least("n_copies", n_copies, 0)
+    distortion = check_number("distortion", distortion)
     n_images = mnist_files.N_IMAGES
     if n_train + n_val > n_images["train"] or n_test > n_images["t10k"]:
         raise InvalidInputError(
@@ -86,11 +95,17 @@ def mnist_seq(
     def training_run(start: int, size: int) -> SequenceData:
         return sequences(images[start : start + size], labels[start : start + size])
 
+    def with_copies() -> SequenceData:
+        plain = images[:n_train].reshape(n_train, 28, 28)
+        rngs = (child_generator(seed, "mnist_seq", "distortion", number) for number in range(n_copies))
+        every = [plain, *(distort_images(plain, rng, distortion) for rng in rngs)]
+        return sequences(np.concatenate(every).reshape(-1, mnist_files.N_PIXELS), np.tile(labels[:n_train], len(every)))
+
     n_first_draw = n_train + n_val
     has_second_draw = 2 * n_first_draw <= n_images["train"]
     return Task(
         name="mnist_seq",
-        train=training_run(0, n_train),
+        train=with_copies(),
         val=training_run(n_train, n_val),
         test=sequences(test_images[:n_test], test_labels[:n_test]),
         finetune=training_run(n_first_draw, n_train) if has_second_draw else None,
@@ -103,5 +118,6 @@ def mnist_seq(
             "n_val": n_val,
             "n_test": n_test,
             "seed": seed,
+            **({"n_copies": n_copies, "distortion": distortion} if n_copies else {}),
         },
     )
