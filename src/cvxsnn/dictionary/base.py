@@ -186,6 +186,18 @@ class Dictionary(Protocol):
         """
         ...
 
+    def iterate_gram(self) -> Iterator[tuple[slice, Tensor]]:
+        """Iterate over blocks of the Gram matrix DᵀD, on and above its diagonal.
+
+        Yields
+        ------
+        atoms : slice
+            The rows of the matrix that a block has. Its columns begin where these do, and go to the end.
+        products : Tensor, dtype float64
+            The products of these atoms and all that follow the first of them. The caller may overwrite it.
+        """
+        ...
+
     def row_gram(self) -> Tensor:
         """Return the products of rows DDᵀ.
 

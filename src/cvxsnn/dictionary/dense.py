@@ -225,6 +225,18 @@ class DenseDictionary:
         numbers = self.values.numpy()
         return torch.from_numpy(numbers.T @ numbers)  # NumPy sees that this is symmetric, and does half the work
 
+    def iterate_gram(self) -> Iterator[tuple[slice, Tensor]]:
+        """Iterate over blocks of the Gram matrix DᵀD, on and above its diagonal.
+
+        Yields
+        ------
+        atoms : slice
+            The rows of the matrix that a block has. Its columns begin where these do, and go to the end.
+        products : Tensor, dtype float64
+            The products of these atoms and all that follow the first of them. The caller may overwrite it.
+        """
+        yield slice(0, self.n_atoms), self.gram()
+
     def row_gram(self) -> Tensor:
         """Return the products of rows DDᵀ.
 

@@ -1,6 +1,6 @@
 """Exact products of packed columns, and of packed rows: whole numbers, multiplied as bytes where that is faster."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import torch
@@ -21,23 +21,54 @@ _LARGEST_INT8, _LARGEST_SAFE = 127, 79
 for products of bytes add pairs of them in 16 bits."""
 
 
-def column_products(packed: Tensor) -> Tensor:
-    """Return the products of all pairs of columns.
+def iterate_column_products(packed: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Iterate over blocks of the products of all pairs of columns, on and above the diagonal.
 
     Parameters
     ----------
     packed : Tensor of shape (n_atoms, at most 8 planes, n_bytes), dtype uint8
         The bits of each count, in planes.
 
-    Returns
-    -------
-    Tensor of shape (n_atoms, n_atoms), dtype float64
+    Yields
+    ------
+    atoms : slice
+        The rows of the matrix of products that the block has. Its columns begin where these do, and go to the end.
+    products : Tensor, dtype float64
         Whole numbers.
     """
     most, in_bytes = _arithmetic(packed)
-    n_rows = _block_size(packed.device, len(packed), most, in_bytes)
-    blocks = torch.split(packed, max(64, n_rows // 64 * 64) // 8, dim=2)
-    return _sum_products((join_counts(own, _dtype(in_bytes)) for own in blocks), len(packed), most, packed.device)
+    for top, bottom in pairwise(_edges(len(packed))):
+        n_rows = _block_size(packed.device, len(packed) - top, most, in_bytes)
+        total = torch.zeros(bottom - top, len(packed) - top, dtype=torch.float64, device=packed.device)
+        for own in torch.split(packed[top:], max(64, n_rows // 64 * 64) // 8, dim=2):
+            total.add_(_products(join_counts(own, _dtype(in_bytes)), bottom - top, most))
+        yield slice(top, bottom), total
+
+
+def assemble(blocks: Iterable[tuple[slice, Tensor]], size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a symmetric matrix, from blocks on and above its diagonal.
+
+    Parameters
+    ----------
+    blocks : iterable of (slice, Tensor)
+        Rows of the matrix, from the diagonal on.
+    size : int
+        The number of rows.
+    dtype : torch.dtype
+        The type of the result.
+    device : torch.device
+        Its device.
+
+    Returns
+    -------
+    Tensor of shape (size, size)
+        The matrix.
+    """
+    whole = torch.empty(size, size, dtype=dtype, device=device)
+    for rows, block in blocks:
+        whole[rows, rows.start :] = block
+        whole[rows.stop :, rows] = block[:, rows.stop - rows.start :].T
+    return whole
 
 
 def row_products(packed: Tensor, n_rows: int) -> Tensor:
@@ -59,8 +90,14 @@ def row_products(packed: Tensor, n_rows: int) -> Tensor:
     n_atoms = _block_size(packed.device, 8 * packed.shape[2], most, in_bytes)
     if in_bytes:
         blocks = torch.split(packed, max(32, n_atoms // 32 * 32))
-        counts = (_as_rows(join_counts(own, torch.uint8)[:, :n_rows]) for own in blocks)
-        return _sum_products(counts, n_rows, most, packed.device)
+        total = torch.zeros(n_rows, n_rows, dtype=torch.float64, device=packed.device)
+        for own in blocks:
+            counts = _as_rows(join_counts(own, torch.uint8)[:, :n_rows])
+            for top, bottom in pairwise(_edges(n_rows)):  # above the diagonal, mirrored below
+                total[top:bottom, top:].add_(_products(counts[top:], bottom - top, most))
+        for top, bottom in pairwise(_edges(n_rows)):
+            total[bottom:, top:bottom] = total[top:bottom, bottom:].T
+        return total
     # Sums over few atoms would stay exact in float32; those over all atoms do in float64.
     blocks = torch.split(packed, 4096)
     total = torch.zeros(n_rows, n_rows, dtype=torch.float64)
@@ -94,16 +131,6 @@ def _as_rows(counts: Tensor) -> Tensor:
     return rows
 
 
-def _sum_products(blocks: Iterable[Tensor], size: int, most: int, device: torch.device) -> Tensor:
-    """Return the products of all pairs of columns, whose entries come in blocks: rows of matrices for _add_products."""
-    total = torch.zeros(size, size, dtype=torch.float64, device=device)
-    for own in blocks:
-        _add_products(total, own, most)
-    for top, bottom in pairwise(_edges(size)):
-        total[bottom:, top:bottom] = total[top:bottom, bottom:].T
-    return total
-
-
 def join_counts(packed: Tensor, dtype: torch.dtype) -> Tensor:
     """Return entries of packed columns as integers, shape (n_atoms, 8 · n_bytes), with zeros for the padding."""
     n_bits = 8 * packed.shape[2]
@@ -127,29 +154,28 @@ def _multiplies_bytes(device: torch.device, most: int) -> bool:
     return device.type == "cpu" and most <= _LARGEST_SAFE
 
 
-def _add_products(total: Tensor, columns: Tensor, most: int) -> None:
-    """Add the products of columns to the blocks of a matrix on and above its diagonal.
+def _products(columns: Tensor, n_first: int, most: int) -> Tensor:
+    """Return the products of the first columns with all, given as rows of a matrix of whole numbers up to ``most``.
 
-    Columns are the rows of a uint8 or float32 matrix of whole numbers up to ``most``.
+    The matrix is of type uint8 or float32.
     """
     # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
-    in_bytes = columns.dtype == torch.uint8
     n_columns, n_rows = columns.shape
-    n_padded = max(32, -(-n_columns // 8) * 8)
-    if in_bytes and columns.is_cuda and n_padded > n_columns:  # it requires tiles of 8, and at least 17 rows
+    if columns.dtype != torch.uint8:
+        return columns[:n_first] @ columns.T
+    n_padded, n_padded_first = (max(32, -(-size // 8) * 8) for size in (n_columns, n_first))
+    if columns.is_cuda and n_padded > n_columns:  # it requires tiles of 8, and at least 17 rows
         columns = pad(columns, (0, 0, 0, n_padded - n_columns))
     # Bytes with a sign hold x − h: a product xy is (x − h)(y − h) + hx + hy − h². Sums may overflow, but not the last.
-    shift = 128 if in_bytes and most > _LARGEST_INT8 else 0
+    shift = 128 if most > _LARGEST_INT8 else 0
     if shift:
         offset = shift * (columns.sum(1, dtype=torch.int32) - shift // 2 * n_rows)
         columns = columns - shift
-    columns = columns.view(torch.int8) if in_bytes else columns
-    for top, bottom in pairwise(_edges(n_columns)):
-        last = len(columns) if bottom == n_columns else bottom
-        product = (torch._int_mm if in_bytes else torch.mm)(columns[top:last], columns[top:].T)
-        if shift:
-            product.add_(offset[top:last, None]).add_(offset[top:])
-        total[top:bottom, top:].add_(product[: bottom - top, : n_columns - top])
+    columns = columns.view(torch.int8)
+    product = torch._int_mm(columns[: n_padded_first if columns.is_cuda else n_first], columns.T)
+    if shift:
+        product.add_(offset[: len(product), None]).add_(offset)
+    return product[:n_first, :n_columns]
 
 
 def _edges(size: int) -> list[int]:

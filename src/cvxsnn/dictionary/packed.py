@@ -13,15 +13,16 @@ from ..core.errors import InvalidInputError
 from ..witnesses import WitnessSet
 from .base import add_row_products
 from .health import DictionaryHealth
-from .integer_products import column_products, join_counts, row_products
+from .integer_products import assemble, iterate_column_products, join_counts, row_products
 from .lookup import MAX_LOOKUP_OUTPUTS, lookup_product
 from .readout import ParsedReadout, Readout, parse_readout
 
 _PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
 """Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
 
-_SUM_ROWS = 1024
-"""Rows of a sum on a GPU; sums over more rows are sums of such sums, and a certificate allows for fewer roundings."""
+_SUM_ROWS = 128
+"""Rows of a sum on a GPU, and the number of such sums that are added up at once: with sums of sums of sums a certificate
+allows for fewer roundings."""
 
 
 GROUPING_COPIES = 2
@@ -227,11 +228,7 @@ class SpikeDictionary:
         product = rows.new_empty(self.n_atoms, rows.shape[1])
         for atoms, block in self._iterate_atoms(torch.arange(self.n_atoms, device=self.device)):
             if product.is_cuda:
-                part = sum(
-                    across[:, start : start + _SUM_ROWS] @ block[:, start : start + _SUM_ROWS].T
-                    for start in range(0, self.n_rows, _SUM_ROWS)
-                )
-                product[atoms] = torch.as_tensor(part).T
+                product[atoms] = _sum_in_levels(across, block)
             else:
                 product[atoms] = (across @ block.T).T
         return product
@@ -256,9 +253,7 @@ class SpikeDictionary:
     @property
     def correlation_roundings(self) -> int:
         """How often a term of a sum of :meth:`rmatvec` is rounded at most, from its product to the end."""
-        if not self.packed.is_cuda:
-            return self.n_rows
-        return min(self.n_rows, _SUM_ROWS) + -(-self.n_rows // _SUM_ROWS)
+        return _level_roundings(self.n_rows) if self.packed.is_cuda else self.n_rows
 
     def gram(self) -> Tensor:
         """Return the Gram matrix DᵀD: integers, free of rounding, over the squared scale where there is one.
@@ -268,12 +263,26 @@ class SpikeDictionary:
         Tensor of shape (n_atoms, n_atoms), dtype float64
             The products of all pairs of columns.
         """
+        return assemble(self.iterate_gram(), self.n_atoms, torch.float64, self.device)
+
+    def iterate_gram(self) -> Iterator[tuple[slice, Tensor]]:
+        """Iterate over blocks of the Gram matrix DᵀD, on and above its diagonal.
+
+        Yields
+        ------
+        atoms : slice
+            The rows of the matrix that a block has. Its columns begin where these do, and go to the end.
+        products : Tensor, dtype float64
+            The products of these atoms and all that follow the first of them. The caller may overwrite it.
+        """
         if not self._is_product_whole:
             total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
             for _, numbers in self.iterate_rows():
                 total.addmm_(numbers.T, numbers)
-            return total
-        return self._scaled(column_products(self.packed))
+            yield slice(0, self.n_atoms), total
+            return
+        for atoms, products in iterate_column_products(self.packed):
+            yield atoms, self._scaled(products)
 
     def row_gram(self) -> Tensor:
         """Return the products of rows DDᵀ: integers, free of rounding, over the squared scale where there is one.
@@ -420,8 +429,9 @@ class SpikeDictionary:
             numbers = bits.unpack(packed[:, 0], n_rows, dtype, buffer)
             return numbers.mul_(self._scale(rows, dtype)) if self._has_scale else numbers
         counts = join_counts(packed, torch.uint8 if packed.shape[1] <= 8 else torch.int32)[:, :n_rows]
-        numbers = counts.to(dtype) if buffer is None else buffer[: counts.numel()].view(counts.shape).copy_(counts)
-        return numbers.mul_(self._scale(rows, dtype))
+        scale = torch.as_tensor(self._scale(rows, dtype), dtype=dtype, device=packed.device).view(-1)
+        numbers = None if buffer is None else buffer[: counts.numel()].view(counts.shape)
+        return torch.mul(counts, scale, out=numbers)
 
     def _rows_of_planes(self, rows: Tensor) -> Tensor:
         """Return what each bit of an atom multiplies in Dᵀ·R: the planes in order, each padded as its bits are."""
@@ -466,3 +476,31 @@ class SpikeDictionary:
         """Return sizes and origin on one line."""
         origin = "a plain array" if self.witnesses is None else repr(self.witnesses)
         return f"SpikeDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, from {origin})"
+
+
+def _sum_in_levels(across: Tensor, block: Tensor) -> Tensor:
+    """Return the products of columns, the rows of a block, with rows of numbers; sums of few terms at each level.
+
+    Parameters
+    ----------
+    across : Tensor of shape (n_outputs, n_rows)
+    block : Tensor of shape (n_atoms, n_rows)
+
+    Returns
+    -------
+    Tensor of shape (n_atoms, n_outputs)
+    """
+    n_whole = across.shape[1] // _SUM_ROWS * _SUM_ROWS
+    first = block[:, :n_whole].unflatten(1, (-1, _SUM_ROWS)).transpose(0, 1)  # (n_sums, n_atoms, rows of a sum)
+    second = across[:, :n_whole].unflatten(1, (-1, _SUM_ROWS)).permute(1, 2, 0)
+    parts = [own.sum(0) for own in torch.split(torch.bmm(first, second), _SUM_ROWS)]
+    if n_whole < across.shape[1]:
+        parts.append(block[:, n_whole:] @ across[:, n_whole:].T)
+    return torch.stack(parts).sum(0)
+
+
+def _level_roundings(n_rows: int) -> int:
+    """Return how often a term of such a sum is rounded at most."""
+    n_sums = -(-n_rows // _SUM_ROWS)
+    n_parts = -(-n_sums // _SUM_ROWS) + 1
+    return min(n_rows, _SUM_ROWS) + min(n_sums, _SUM_ROWS) + n_parts

@@ -52,6 +52,7 @@ class RidgeSettings:
     refit : bool, whether the read-out is fitted to the validation data, too
     both_draws : bool, whether it is fitted to the second draw of training data, too, as two stages of gradients are
     tol : float, the relative gap to certify
+    loss : "squared" or "squared_hinge", of one output per class; leave-one-out errors are those of the first
     max_rate : float, neurons of the last layer that fire in a larger share of the steps of training data are silenced
     """
 
@@ -61,10 +62,14 @@ class RidgeSettings:
     both_draws: bool = False
     tol: float = 1e-6
     max_rate: float = 1.0
+    loss: Literal["squared", "squared_hinge"] = "squared"
 
     def __post_init__(self) -> None:
-        """Refuse other ways to choose."""
+        """Refuse other ways to choose, and other losses."""
         check_choice("choose", self.choose, ("leave-one-out", "validation"))
+        check_choice("loss", self.loss, ("squared", "squared_hinge"))
+        if self.choose == "leave-one-out" and self.loss != "squared":
+            raise InvalidInputError(f"expected choose='validation' for the loss {self.loss!r}, got 'leave-one-out'")
 
     @property
     def ratios(self) -> list[float]:
@@ -137,16 +142,19 @@ def run_ridge(
         best = int(np.argmax(accuracies))
         solution = solve(problem.with_strength(0.0, strengths[best]), settings.tol)
     else:
-        problem = _problem(witnesses, train, readout, n_classes)
+        problem = _problem(witnesses, train, readout, n_classes, settings.loss)
         scale = mean_eigenvalue(problem)
-        solutions = [solve(problem.with_strength(0.0, ratio * scale), settings.tol) for ratio in settings.ratios]
+        solutions: list[Solution] = []
+        for ratio in settings.ratios:
+            start = solutions[-1] if solutions and settings.loss != "squared" else None
+            solutions.append(solve(problem.with_strength(0.0, ratio * scale), settings.tol, start=start))
         accuracies = [_accuracy(reconstruct(own), task.val, device) for own in solutions]
         best = int(np.argmax(accuracies))
         solution = solutions[best]
         if settings.refit:
             strength = solution.problem.l2_strength
             del problem, solutions, solution
-            problem = _problem(witnesses, both, readout, n_classes)
+            problem = _problem(witnesses, both, readout, n_classes, settings.loss)
             solution = solve(problem.with_strength(0.0, strength), settings.tol)
     network = reconstruct(solution)
     return RidgeRun(network, solution, settings.ratios[best], accuracies[best], _accuracy(network, task.test, device))
@@ -186,14 +194,16 @@ def _quiet(witnesses: WitnessSet, data: SequenceData, max_rate: float) -> Witnes
     return WitnessSet((*lower, last.silence(is_quiet)), witnesses.provenance)
 
 
-def _problem(witnesses: WitnessSet, data: SequenceData, readout: str, n_classes: int) -> ConvexProblem:
-    """Ridge: the squared loss of one output a class, of which one is 1."""
+def _problem(
+    witnesses: WitnessSet, data: SequenceData, readout: str, n_classes: int, loss: str = "squared"
+) -> ConvexProblem:
+    """Ridge: the loss of one output per class, of which one is 1."""
     device = witnesses.layers[0].weight.device
     budget = max(MEMORY_BUDGET, (available_bytes(device) or 0) // 2)
     inputs = torch.from_numpy(data.inputs).to(device)
     dictionary = build_dictionary(witnesses, inputs, readout, memory_budget=budget)
     targets = np.eye(n_classes)[_labels(data)]
-    return ConvexProblem(dictionary, targets, "squared", 0.0, l2_strength=1.0, penalty="elastic-net", intercept=True)
+    return ConvexProblem(dictionary, targets, loss, 0.0, l2_strength=1.0, penalty="elastic-net", intercept=True)
 
 
 def _labels(data: SequenceData) -> np.ndarray[Any, Any]:

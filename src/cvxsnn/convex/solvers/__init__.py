@@ -7,9 +7,10 @@ from .group_newton import GroupNewton
 from .interior_point import InteriorPoint
 from .newton import Newton
 from .newton_cg import NewtonCG
+from .newton_stream import NewtonStream
 from .proximal_gradient import ProximalGradient
 
-for _solver in (ActiveSet(), NewtonCG(), ADMM(), Newton(), InteriorPoint(), GroupNewton(), ProximalGradient()):
+for _solver in (ActiveSet(), NewtonStream(), NewtonCG(), ADMM(), Newton(), InteriorPoint(), GroupNewton(), ProximalGradient()):
     SOLVERS.register(_solver.name, _solver)
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "InteriorPoint",
     "Newton",
     "NewtonCG",
+    "NewtonStream",
     "Progress",
     "ProximalGradient",
     "Solver",

@@ -13,6 +13,7 @@ At any point the gap is the squared norm of the gradient over 2r, apart from the
 how exactly the last system has to be solved.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf, sqrt
 
@@ -23,6 +24,7 @@ from ...core.memory import check_fits, dense_bytes
 from ..certificate import bound_at, lower_bound
 from ..problem import ConvexProblem
 from .base import Callback, Solver, SolverResult, Status, is_late
+from .columns import Columns, HeldColumns
 from .newton import self_product
 from .quadratic import factorise
 
@@ -117,8 +119,8 @@ class RidgeSteps:
         self.problem, self.coef, self.intercept, self._deadline = problem, coef, intercept, deadline
         self.scores = problem.dictionary.matvec(coef) + intercept
         self.precision = torch.float32
-        self._columns: Tensor | None = None
-        self._preconditioner: _Preconditioner | None = None
+        self._columns: Columns | None = None
+        self._preconditioner: Preconditioner | None = None
         self._damping = 0.0
         self._rho, self._centre = 0.0, coef
         self._look()
@@ -166,6 +168,16 @@ class RidgeSteps:
         self.dual = problem.unit_dual(self.scores)
         self.correlation = problem.correlation(self.dual)
 
+    def _hold(self, dtype: torch.dtype) -> Columns:
+        """Return the columns in a precision, which a preconditioner is made of."""
+        self._preconditioner = None
+        return HeldColumns(self.problem.dictionary.columns(dtype=dtype))
+
+    def _precondition(self, weight: Tensor, ridge: float) -> "Preconditioner":
+        """Return a preconditioner for the curvature of the rows."""
+        assert isinstance(self._columns, HeldColumns)
+        return _WeightedPreconditioner(self._columns.values, weight, ridge, self.problem.intercept)
+
     def _advance(self, enough: float, relative_gap: float) -> bool:
         """Take one Newton step; return False if the objective does not fall along it.
 
@@ -173,13 +185,12 @@ class RidgeSteps:
         """
         problem = self.problem
         if self._columns is None or self._columns.dtype != self.precision:
-            self._columns = problem.dictionary.columns(dtype=self.precision)
-            self._preconditioner = None
+            self._columns = self._hold(self.precision)
         ridge = problem.l2_strength + self._rho + self._damping
         system = _System.at(problem, self._columns, self.scores, ridge)
         weight = system.row_curvature()
         if self._preconditioner is None or self._preconditioner.is_stale(weight, ridge):
-            self._preconditioner = _Preconditioner(self._columns, weight, ridge, problem.intercept)
+            self._preconditioner = self._precondition(weight, ridge)
         slope = self.correlation + problem.l2_strength * self.coef + self._rho * (self.coef - self._centre)
         gradient = torch.cat((slope, (problem.row_weight @ self.dual)[None]))
         solved = _conjugate_gradients(
@@ -231,7 +242,7 @@ class RidgeSteps:
 class _System:
     """The Hessian at a point. Vectors have a row per output: the atoms, and last the intercept."""
 
-    columns: Tensor
+    columns: Columns
     curvature: Tensor
     coupling: Tensor | None
     ridge: float
@@ -239,15 +250,15 @@ class _System:
     is_shift_invariant: bool
 
     @classmethod
-    def at(cls, problem: ConvexProblem, columns: Tensor, scores: Tensor, ridge: float) -> "_System":
+    def at(cls, problem: ConvexProblem, columns: Columns, scores: Tensor, ridge: float) -> "_System":
         (head,) = problem.heads
         bend = problem.curvature(scores)
         coupling = head.loss.coupling(bend)
         weight = head.weight * problem.row_weight[:, None]
         return cls(
             columns,
-            (weight * bend).T.to(columns).contiguous(),
-            None if coupling is None else (weight.sqrt() * coupling).T.to(columns).contiguous(),
+            (weight * bend).T.to(columns.dtype).contiguous(),
+            None if coupling is None else (weight.sqrt() * coupling).T.to(columns.dtype).contiguous(),
             ridge,
             problem.intercept,
             head.loss.is_shift_invariant,
@@ -260,16 +271,18 @@ class _System:
 
     def product(self, direction: Tensor) -> Tensor:
         """Return the Hessian times a direction."""
-        scores = direction[:, :-1] @ self.columns.T
-        if self.has_intercept:
-            scores += direction[:, -1:]
-        image = self.curvature * scores
-        if self.coupling is not None:
-            image -= self.coupling * (self.coupling * scores).sum(0)
-        product = torch.empty_like(direction)
-        torch.matmul(image, self.columns, out=product[:, :-1])
+        product = torch.zeros_like(direction)
+        for rows, block in self.columns.iterate():
+            scores = direction[:, :-1] @ block.T
+            if self.has_intercept:
+                scores += direction[:, -1:]
+            image = self.curvature[:, rows] * scores
+            if self.coupling is not None:
+                image -= self.coupling[:, rows] * (self.coupling[:, rows] * scores).sum(0)
+            product[:, :-1].addmm_(image, block)
+            if self.has_intercept:
+                product[:, -1] += image.sum(1)
         product[:, :-1] += self.ridge * direction[:, :-1]
-        product[:, -1] = image.sum(1) if self.has_intercept else 0.0
         return product
 
     def fixed(self, direction: Tensor) -> Tensor:
@@ -281,13 +294,49 @@ class _System:
         return direction
 
 
-class _Preconditioner:
-    """The inverse of the Hessian with one curvature per row; that of the intercept is eliminated."""
+class Preconditioner(ABC):
+    """The inverse of a matrix that is like the Hessian; that of the intercept is eliminated.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (n_atoms,)
+        The weighted means of the columns; zeros without an intercept.
+    mass : float
+        The sum of the weights.
+    has_intercept : bool
+        Whether there is one.
+    """
+
+    def __init__(self, mean: Tensor, mass: float, has_intercept: bool) -> None:
+        self._mean, self._mass, self._has_intercept = mean, max(mass, 1e-30), has_intercept
+
+    @abstractmethod
+    def is_stale(self, weight: Tensor, ridge: float) -> bool:
+        """Return whether the ridge is another, or the rows' curvature has changed too much since."""
+
+    @abstractmethod
+    def _solve(self, own: Tensor) -> Tensor:
+        """Return the solutions for right sides of the atoms alone, one per row."""
+
+    def apply(self, residual: Tensor) -> Tensor:
+        """Return the preconditioned residual."""
+        own, constant, mean = residual[:, :-1], residual[:, -1:], self._mean.to(residual.dtype)
+        if self._has_intercept:
+            own = own - constant * mean
+        solved = self._solve(own)
+        if self._has_intercept:
+            constant = constant / self._mass - (solved @ mean)[:, None]
+        return torch.cat((solved, constant), dim=1)
+
+
+class _WeightedPreconditioner(Preconditioner):
+    """The inverse of the Hessian with one curvature per row."""
 
     def __init__(self, columns: Tensor, weight: Tensor, ridge: float, has_intercept: bool) -> None:
-        self._weight, self._ridge, self._has_intercept = weight, ridge, has_intercept
-        self._mass = max(float(weight.sum()), 1e-30)
-        self._mean = weight @ columns / self._mass if has_intercept else columns.new_zeros(columns.shape[1])
+        mass = max(float(weight.sum()), 1e-30)
+        mean = weight @ columns / mass if has_intercept else columns.new_zeros(columns.shape[1])
+        super().__init__(mean, mass, has_intercept)
+        self._weight, self._ridge = weight, ridge
         scaled = (columns - self._mean) * weight.sqrt()[:, None]
         self._is_wide = scaled.shape[1] > scaled.shape[0]
         matrix = self_product(scaled.T if self._is_wide else scaled)
@@ -300,24 +349,15 @@ class _Preconditioner:
         self._scaled = scaled if self._is_wide else None
 
     def is_stale(self, weight: Tensor, ridge: float) -> bool:
-        """Return whether the ridge is another, or the rows' curvature has changed too much since."""
         now, then = (own / own.sum().clamp_min(1e-30) for own in (weight, self._weight))
         return ridge != self._ridge or float((now - then).abs().sum()) > _STALE
 
-    def apply(self, residual: Tensor) -> Tensor:
-        """Return the preconditioned residual."""
-        own, constant = residual[:, :-1], residual[:, -1:]
-        if self._has_intercept:
-            own = own - constant * self._mean
+    def _solve(self, own: Tensor) -> Tensor:
         if self._scaled is None:
-            solved = self._solve(own)
-        else:
-            solved = (own - self._solve(own @ self._scaled.T) @ self._scaled) / self._ridge
-        if self._has_intercept:
-            constant = constant / self._mass - (solved @ self._mean)[:, None]
-        return torch.cat((solved, constant), dim=1)
+            return self._divide(own)
+        return (own - self._divide(own @ self._scaled.T) @ self._scaled) / self._ridge
 
-    def _solve(self, rows: Tensor) -> Tensor:
+    def _divide(self, rows: Tensor) -> Tensor:
         if self._factor.is_cuda:
             return rows @ self._factor.T @ self._factor
         return torch.cholesky_solve(rows.T, self._factor).T
@@ -325,7 +365,7 @@ class _Preconditioner:
 
 def _conjugate_gradients(
     system: _System,
-    preconditioner: _Preconditioner,
+    preconditioner: Preconditioner,
     right: Tensor,
     *,
     forcing: float,
@@ -334,7 +374,7 @@ def _conjugate_gradients(
     deadline: float,
 ) -> Tensor:
     """Solve a system until its residual is small enough, or has fallen enough in the norm of the preconditioner."""
-    residual = system.fixed(right.to(system.columns).contiguous())
+    residual = system.fixed(right.to(system.columns.dtype).contiguous())
     x = torch.zeros_like(residual)
     z = system.fixed(preconditioner.apply(residual))
     direction, size = z, float((residual * z).sum())
