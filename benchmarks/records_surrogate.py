@@ -129,7 +129,7 @@ PIXEL_TAPS = {
     "patches and scattered": [(0.25, patch(7, 7)), (0.25, patch(10, 10)), (0.25, patch(14, 14)), (0.25, SCATTERED)],
 }
 FEW_STEPS = Effort(n_settings=20, n_kept=5, short=5, long=20, batch_size=100)
-PIXELS = Effort(n_settings=10, n_kept=3, short=1, long=12, batch_size=250)
+PIXELS = Effort(n_settings=10, n_kept=2, short=1, long=8, batch_size=250)
 COPIES = Effort(n_settings=0, n_kept=1, short=0, long=2, batch_size=250)
 
 CASES = {
