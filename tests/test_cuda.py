@@ -607,7 +607,7 @@ def test_a_dictionary_too_large_for_cuda_is_refused_before_the_roll_out(monkeypa
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
     monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
     inputs = torch.zeros(200_000, 2, 3, device=DEVICE)
-    sentence = rf"200,000 rows × 1,024 columns.* the memory of {DEVICE}.* needs 73\.2 MiB and 1 MiB are available"
+    sentence = rf"200,000 rows × 1,024 columns.* the memory of {DEVICE}.* needs 48\.8 MiB and 1 MiB are available"
     with pytest.raises(BudgetError, match=sentence):
         cs.build_dictionary(cs.gaussian_witnesses(3, (1024,)), inputs)
 
