@@ -47,11 +47,19 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/integers": ("theory/test_integers.py",),
     "theory/lif_family": ("theory/test_lif_family.py", "theory/test_lif_family_taps.py"),
     "theory/box_search": ("theory/test_box_search.py", "theory/test_pricing.py"),
-    "theory/certificate_file": ("app/test_check_certificate.py", "theory/test_proving.py"),
+    "theory/certificate_file": (
+        "theory/test_certificate_file.py",
+        "app/test_check_certificate.py",
+        "theory/test_proving.py",
+    ),
     "theory/proving": ("theory/test_proving.py",),
     "theory/resumed_proof": ("theory/test_proving.py",),
     "theory/cone_search": ("theory/test_pricing.py",),
-    "theory/pricing": ("theory/test_pricing.py",),
+    "theory/family_union": ("theory/test_family_union.py",),
+    "theory/line_search": ("theory/test_line_search.py", "theory/test_pricing.py"),
+    "theory/short_weights": ("theory/test_lif_family.py",),
+    "theory/tree_reduction": ("theory/test_tree_reduction.py",),
+    "theory/pricing": ("theory/test_pricing.py", "theory/test_box_search.py", "theory/test_family_union.py"),
     "theory/spike_trees": ("theory/test_box_search.py", "theory/test_pricing.py"),
 }
 """The tests that are asked about each file. Kernels are compiled and pictures drawn: they are left out."""
