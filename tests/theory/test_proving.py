@@ -165,6 +165,28 @@ def test_the_commands_prove_check_and_improve(tmp_path, monkeypatch):
     assert "NOT PROVEN" in outcome.stdout
 
 
+def test_a_model_below_the_proven_bound_is_an_error_and_not_the_best_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inputs = np.rint(4 * make_sequences(16, 1, 2)) / 4
+    np.savez("data.npz", X=inputs, y=(inputs[:, 0].sum(1) ** 2 > 1).astype(int))
+    options = ["--hidden", 60, "--strength", 0.01, "--decay", 0.5, "--loss", "logistic"]
+    assert run("fit", "data.npz", "-o", "model", *options).exit_code == 0
+    command = ["certify", "model", "data.npz", "--certificate", "proof.json"]
+    this = float(re.search(r"this model: objective (\S+),", run(*command).stdout)[1])
+    # A file of a network that is worse than the model, with a bound between the two: this cannot be true.
+    file = json.loads((tmp_path / "proof.json").read_text())
+    bound = 1.01 * this
+    file |= {"lower_bound": bound.hex(), "primal": bound.hex(), "neurons": file["neurons"][:1]}
+    (tmp_path / "proof.json").write_text(json.dumps(file))
+    outcome = run(*command, "--improved", "better")
+    assert outcome.exit_code == 1
+    assert re.search(r"dual value \S+ above primal value \S+", outcome.stderr)
+    assert "Traceback" not in outcome.output
+    assert "this model" not in outcome.stdout
+    assert "proven: no read-out of any" not in outcome.stdout
+    assert not (tmp_path / "better").exists()
+
+
 def test_the_commands_refuse_what_they_cannot_do_in_one_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     inputs = make_sequences(12, 1, 2)
