@@ -46,7 +46,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/enumeration": ("theory/test_enumeration.py", "theory/test_lif_family.py"),
     "theory/integers": ("theory/test_integers.py",),
     "theory/lif_family": ("theory/test_lif_family.py", "theory/test_lif_family_taps.py"),
-    "theory/box_search": ("theory/test_box_search.py", "theory/test_pricing.py"),
+    "theory/box_search": (
+        "theory/test_box_search.py",
+        "theory/test_pricing.py",
+        "theory/test_line_search.py",
+        "theory/test_proving.py",
+    ),
     "theory/certificate_file": (
         "theory/test_certificate_file.py",
         "app/test_check_certificate.py",

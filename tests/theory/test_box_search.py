@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from theory.sweeps import sweep
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.theory import LIFFamily, enumerate_lif, enumerate_patterns, price, spike_trees
 from cvxsnn.theory.box_kernel import TILTED, bound_boxes, explore
-from cvxsnn.theory.box_search import BoxSearch, Coordinates, Proof
+from cvxsnn.theory.box_search import BoxSearch, Coordinates, Found, Proof
 from cvxsnn.theory.spike_trees import SpikeTrees, common_zero, pivot_columns
 
 KINDS = st.sampled_from(["generic", "grid", "line", "repeated"])
@@ -128,6 +130,19 @@ def trees_of(normals, gains):
     added[:, 1, 0] = gains
     ends, roots = np.full((n_events, 2), -1, dtype=np.int64), np.arange(n_events)
     return SpikeTrees(np.array(normals, dtype=object), ends, added, roots, np.zeros(1, dtype=np.int64), False, False)
+
+
+def test_what_is_found_near_a_point_is_moved_as_near_to_it_as_its_spikes_need():
+    # Where the first event meets (1, 1), a neuron is best on its lower side, and close enough to keep the second.
+    trees = trees_of([[1, -1], [100, -99]], [-5, 7])
+    frame, centre, found = Coordinates.of(trees, np.eye(2, dtype=np.int64).astype(object)), np.array([1, 1]), Found()
+    near = replace(trees, normals=trees.normals[:1], edges=trees.edges[:1], gains=trees.gains[:1], roots=np.array([0]))
+    search = BoxSearch()
+    bound, _ = search._search_near(trees, replace(near, offset=np.array([7])), frame, centre, found)
+    assert found.value == bound == 7
+    assert trees.value_at(found.parameters[0][1]) == [7]
+    for step in ((-1, 0), (0, 1)):
+        assert abs(trees.value_at(np.array([1, 1], dtype=object) + step)[0]) < 7
 
 
 def test_bounds_of_divided_normals_are_constant_ones():
