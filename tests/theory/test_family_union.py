@@ -49,6 +49,7 @@ def test_every_member_of_a_union_is_searched_within_the_same_limits():
     members = [price(own, dual) for own in events.members]
     assert whole.n_boxes == sum(own.n_boxes for own in members)
     assert all(own.n_boxes > 10 for own in members)
+    assert whole.is_finished
     assert len(whole.parameters) == sum(len(own.parameters) for own in members)
     assert len(price(events, dual, n_found=3).parameters) == 6
     short = price(events, dual, max_boxes=5)
