@@ -65,7 +65,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/short_weights": ("theory/test_lif_family.py",),
     "theory/tree_reduction": ("theory/test_tree_reduction.py",),
     "theory/pricing": ("theory/test_pricing.py", "theory/test_box_search.py", "theory/test_family_union.py"),
-    "theory/spike_trees": ("theory/test_box_search.py", "theory/test_pricing.py"),
+    "theory/spike_trees": ("theory/test_box_search.py", "theory/test_pricing.py", "theory/test_family_union.py"),
 }
 """The tests that are asked about each file. Kernels are compiled and pictures drawn: they are left out."""
 
