@@ -95,6 +95,7 @@ def test_neurons_of_a_union_have_their_own_spikes():
     mixed = parameters[rng.permutation(len(parameters))]
     spikes = roll_out([events.layer(mixed)], inputs, "all").numpy()
     assert np.array_equal(spikes.transpose(2, 0, 1), events.simulate(mixed))
+    assert events.simulate(mixed).dtype == bool
 
 
 def test_unions_say_what_they_are_and_refuse_other_taps_and_files(tmp_path):
