@@ -62,7 +62,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/cone_search": ("theory/test_pricing.py",),
     "theory/family_union": ("theory/test_family_union.py",),
     "theory/line_search": ("theory/test_line_search.py", "theory/test_pricing.py"),
-    "theory/short_weights": ("theory/test_lif_family.py",),
+    "theory/short_weights": ("theory/test_short_weights.py", "theory/test_lif_family.py"),
     "theory/tree_reduction": ("theory/test_tree_reduction.py",),
     "theory/pricing": ("theory/test_pricing.py", "theory/test_box_search.py", "theory/test_family_union.py"),
     "theory/spike_trees": ("theory/test_box_search.py", "theory/test_pricing.py", "theory/test_family_union.py"),
