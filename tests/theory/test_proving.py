@@ -1,5 +1,7 @@
 import json
 import re
+from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from cvxsnn.core.errors import DataFileError, InvalidInputError
 from cvxsnn.theory import LIFFamily, prove_complete, solve_complete
 from cvxsnn.theory.box_search import BoxSearch
 from cvxsnn.theory.certificate_file import _table
-from cvxsnn.theory.resumed_proof import resume_proof
+from cvxsnn.theory.resumed_proof import _bound_near, resume_proof
 from cvxsnn.theory.spike_trees import SpikeTrees
 
 FAMILY = LIFFamily(0.5, bias=True)
@@ -55,6 +57,44 @@ def test_what_a_file_says_about_bounds_is_not_believed():
     resumed = resume_proof(trees, listed, 0.0)
     assert len(resumed.left) > 0
     assert BoxSearch(keeps_proof=True).run(trees, resumed).bound == BoxSearch().run(trees).bound
+
+
+def test_what_is_open_near_a_point_is_bounded_by_its_own_proof_only():
+    trees = draw_trees()
+    found = BoxSearch(keeps_proof=True).run(trees)
+    listed = _table(found.proof)
+    always = float(abs(trees.value_at(np.zeros(trees.normals.shape[1], dtype=object))[0]))
+    assert always < found.bound
+    assert len(listed) == 1
+    assert _bound_near(trees, listed, found.bound, 0)[0] == found.bound
+    assert _bound_near(trees, listed, found.bound, -1) == (inf, None)  # a file without a proof of it
+    assert _bound_near(trees, listed, 0.5 * found.bound, 0) == (inf, None)  # one that is not enough
+    nothing = replace(trees, normals=0 * trees.normals)
+    assert _bound_near(nothing, [], 0.0, -1) == (always, None)
+
+
+@pytest.mark.parametrize("letter", ["d", "{", "Z", "\u00e9"])
+def test_letters_of_no_axis_are_refused_in_one_sentence(letter):
+    trees = draw_trees()
+    listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
+    assert len(listed[-1]["columns"]) == 3
+    listed[-1]["code"] = letter + listed[-1]["code"][1:]
+    with pytest.raises(InvalidInputError, match="expected boxes that are halved") as caught:
+        resume_proof(trees, listed, 0.0)
+    assert_one_sentence(caught.value)
+
+
+def test_boxes_that_are_too_small_or_of_other_parameters_are_refused_in_one_sentence():
+    trees = draw_trees()
+    listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
+    for change, complaint in (
+        ({"code": 22 * "b"}, "expected boxes that are halved"),
+        ({"columns": [0, 1]}, "the same search"),
+        ({"levels": 19}, "the same search"),
+    ):
+        with pytest.raises(InvalidInputError, match=complaint) as caught:
+            resume_proof(trees, [listed[-1] | {"closer": []} | change], 0.0)
+        assert_one_sentence(caught.value)
 
 
 def draw_problem(seed=3):
