@@ -1,5 +1,6 @@
 import json
 import re
+import time
 from dataclasses import replace
 from math import inf
 
@@ -165,6 +166,43 @@ def test_a_file_about_something_else_is_refused_in_one_sentence(tmp_path):
     with pytest.raises(DataFileError, match="expected a certificate over all neurons") as caught:
         prove_complete(path, inputs, targets, FAMILY, "squared", 0.1)
     assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("max_seconds", [0.0, 0.05])
+def test_a_proof_without_time_ends_soon_and_is_valid(tmp_path, max_seconds):
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.integers(-99, 100, (60, 1, 3)).astype(float), np.sign(rng.normal(size=60))
+    path = tmp_path / "proof.json"
+    begin = time.monotonic()
+    for _ in range(2):  # the second one goes on with the file
+        found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.003, max_seconds=max_seconds)
+        assert found.certificate.relative_gap > 1e-3
+    assert time.monotonic() - begin < 20
+    assert not json.loads(path.read_text())["is_finished"]
+
+
+def test_a_better_network_of_the_file_is_kept(tmp_path):
+    inputs, targets = draw_problem()
+    path = tmp_path / "proof.json"
+    prove_complete(path, inputs, targets, FAMILY, "squared", 0.01)
+    file = json.loads(path.read_text())
+    # Nothing is proven and nothing but the network is known: what is found then is as good, but not better.
+    best = float.fromhex(file["primal"])
+    file |= {"lower_bound": (0.0).hex(), "primal": (best * (1 - 1e-6)).hex(), "is_finished": True}
+    path.write_text(json.dumps(file))
+    found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.01)
+    assert found.certificate.relative_gap <= 1e-3
+    again = json.loads(path.read_text())
+    assert again["neurons"] == file["neurons"]
+    assert float.fromhex(again["primal"]) == pytest.approx(best, rel=1e-9)
+
+
+def test_an_optimum_without_neurons_is_proven(tmp_path):
+    inputs, targets = draw_problem()
+    found = prove_complete(tmp_path / "proof.json", inputs, targets, FAMILY, "squared", 10.0)
+    assert json.loads((tmp_path / "proof.json").read_text())["neurons"] == []
+    assert found.certificate.primal == pytest.approx(0.5)
+    assert found.certificate.relative_gap <= 1e-3
 
 
 def run(*arguments):
