@@ -28,7 +28,10 @@ def test_no_point_of_the_unit_cube_is_farther_from_all_walls(seed, dimension, ha
     assert not has_wall or point[-1] >= 0
     others = rng.uniform(-1, 1, (2000, dimension))
     others[:, -1] = abs(others[:, -1]) if has_wall else others[:, -1]
-    found, best = distances(normals, fires, point[None])[0], distances(normals, fires, np.vstack((others, inside))).max()
+    found, best = (
+        distances(normals, fires, point[None])[0],
+        distances(normals, fires, np.vstack((others, inside))).max(),
+    )
     assert found > 0
     assert min(found, 1.0) >= min(best, 1.0) - 1e-9
 
