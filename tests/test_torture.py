@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("fcntl")  # processes are forked
 
 from cvxsnn.core import storage
 from fuzz.harness import Finding, Skip
 from torture import neighbours, power, shortages, signals, soak
+from torture.processes import Report, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -42,6 +44,33 @@ def test_shortages_lose_nothing(shortage: str, rng: np.random.Generator, tmp_pat
         )
     except Skip as reason:
         pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_files_in_little_memory_are_refused_and_end_no_process(is_saved: bool, tmp_path: Path) -> None:
+    path, tensors = tmp_path / "file", {str(number): torch.zeros(3) for number in range(20)}
+
+    def save_or_load() -> None:
+        if is_saved:
+            storage.write_tensors(path, "test", tensors, {"text": 500 * "a"})
+        else:
+            storage.read_tensors(path, "test")
+
+    storage.write_tensors(path, "test", tensors, {"text": 500 * "a"})
+    save_or_load()
+    before, ends = path.read_bytes(), set()
+    for spare in 2 ** np.linspace(10, 24, 29):
+
+        def work(report: Report, spare: int = int(spare)) -> None:
+            with shortages._memory_left(spare):
+                save_or_load()
+
+        end = run(work)
+        ends.add(end.status)
+        assert end.status == "finished" or any(words in end.text for words in shortages._NO_MEMORY), end
+        assert path.read_bytes() == before
+        assert os.listdir(tmp_path) == ["file"]
+    assert ends >= {"finished", "refused"}
 
 
 def test_two_processes_in_one_folder_lose_nothing(rng: np.random.Generator, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def _read_only_folder(rng: np.random.Generator, name: str, folder: Path) -> str:
 
 def _little_memory(rng: np.random.Generator, name: str, folder: Path) -> str:
     undisturbed(name)  # what it imports takes memory, too
-    spare = int(2 ** rng.uniform(12, 22))
+    spare = int(2 ** rng.uniform(12, 25))
 
     def work(report: Report) -> None:
         with _memory_left(spare):

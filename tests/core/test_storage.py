@@ -13,7 +13,7 @@ import torch
 from small_models import assert_one_sentence
 
 from cvxsnn.core import storage
-from cvxsnn.core.errors import DataFileError, InvalidInputError
+from cvxsnn.core.errors import BudgetError, DataFileError, InvalidInputError
 
 SOURCE = Path(storage.__file__).parents[1]
 OLD = b"what was there before"
@@ -338,6 +338,30 @@ def test_tensors_of_rare_types_come_back(tmp_path):
     found = storage.read_tensors(tmp_path / "file", "thing")[0]["x"]
     assert found.dtype == value.dtype
     assert torch.equal(found.view(torch.uint8), value.view(torch.uint8))
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_files_that_do_not_fit_into_memory_are_refused_in_one_sentence(tmp_path, monkeypatch, is_saved):
+    path, asked = tmp_path / "file", []
+    storage.write_tensors(path, "test", {"a": torch.zeros(1000)}, {})
+    before = path.read_bytes()
+
+    def no_memory(file, n_bytes):
+        asked.append(n_bytes)
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(storage.mmap, "mmap", no_memory)
+    with pytest.raises(BudgetError, match="fit into memory") as caught:
+        storage.write_tensors(path, "test", {"a": torch.ones(1000)}, {}) if is_saved else storage.read_tensors(
+            path, "test"
+        )
+    assert_one_sentence(caught.value)
+    assert asked[0] >= 2**21 + 3 * 4000
+    assert path.read_bytes() == before
+    monkeypatch.setattr(storage, "SMALL_FILE_BYTES", 0)
+    with pytest.raises(BudgetError, match="fit into memory"):
+        storage.read_tensors(path, "test")
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_tensors_of_small_files_are_not_read_from_open_files_which_loses_memory(tmp_path):

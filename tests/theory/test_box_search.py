@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,8 @@ from theory.sweeps import sweep
 
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.theory import LIFFamily, enumerate_lif, enumerate_patterns, price, spike_trees
+from cvxsnn.theory.box_kernel import TILTED, bound_boxes, explore
+from cvxsnn.theory.box_search import BoxSearch, Coordinates, Found, Proof
 from cvxsnn.theory.spike_trees import SpikeTrees, common_zero, pivot_columns
 
 KINDS = st.sampled_from(["generic", "grid", "line", "repeated"])
@@ -117,3 +121,56 @@ def test_a_lift_is_a_feature_or_the_sum_of_all_that_is_positive_everywhere(input
     weights = np.ones((2, 1, 1), dtype=np.int64)
     assert SpikeTrees.of(LIFFamily(0.5).on(inputs), weights).has_lift == has_lift
     assert SpikeTrees.of(LIFFamily(0.5, bias=True).on(inputs), weights).has_lift
+
+
+def trees_of(normals, gains):
+    """Trees of one event each."""
+    n_events = len(normals)
+    added = np.zeros((n_events, 2, 1), dtype=np.int64)
+    added[:, 1, 0] = gains
+    ends, roots = np.full((n_events, 2), -1, dtype=np.int64), np.arange(n_events)
+    return SpikeTrees(np.array(normals, dtype=object), ends, added, roots, np.zeros(1, dtype=np.int64), False, False)
+
+
+def test_what_is_found_near_a_point_is_moved_as_near_to_it_as_its_spikes_need():
+    # Where the first event meets (1, 1), a neuron is best on its lower side, and close enough to keep the second.
+    trees = trees_of([[1, -1], [100, -99]], [-5, 7])
+    frame, centre, found = Coordinates.of(trees, np.eye(2, dtype=np.int64).astype(object)), np.array([1, 1]), Found()
+    near = replace(trees, normals=trees.normals[:1], edges=trees.edges[:1], gains=trees.gains[:1], roots=np.array([0]))
+    search = BoxSearch()
+    bound, _ = search._search_near(trees, replace(near, offset=np.array([7])), frame, centre, found)
+    assert found.value == bound == 7
+    assert trees.value_at(found.parameters[0][1]) == [7]
+    for step in ((-1, 0), (0, 1)):
+        assert abs(trees.value_at(np.array([1, 1], dtype=object) + step)[0]) < 7
+
+
+def test_bounds_of_divided_normals_are_constant_ones():
+    # Without its last bits the second and third event are silent on the box, and fire there.
+    trees = trees_of([[2**50, 2**50], [-(2**13), 2**13 - 1], [-(2**13) + 1, 2**13 - 1]], [1, 100, 100])
+    frame = Coordinates.of(trees, np.eye(2, dtype=np.int64).astype(object))
+    assert (frame.slack, frame.n_excess) == (1, 13)
+    assert frame.normals[1:].tolist() == [[-1, 0], [-1, 0]]
+    problem = (frame.normals, 1, trees.edges, trees.gains, trees.roots, trees.offset, 0)
+    centres, halves = np.array([[2**19, 2**20]]), np.array([[2**17, 0]])
+    for target in (0.0, 150.0, 199.0):
+        bounds, is_tilted = bound_boxes(*problem, centres, halves, target, 1)
+        assert (bounds[0], is_tilted[0]) == (201.0, False)
+        codes, n_codes, *_ = explore(*problem, centres, halves, np.array([2**20]), target, 1, 43, 1, False, True)
+        assert TILTED not in codes[0, : n_codes[0]]
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.integers(2, 9), st.booleans())
+def test_no_neuron_is_above_the_bound_of_divided_normals(seed, n_events, is_whitened):
+    rng = np.random.default_rng(seed)
+    scales = 2 ** rng.integers(2, 14, n_events)
+    normals = np.array([rng.integers(-s, s + 1, 2).tolist() for s in scales.tolist()], dtype=object)
+    normals[0] = (2**50 + 1, 2**49 - 1)
+    weights = rng.integers(-9, 10, n_events)
+    trees = trees_of(normals, weights)
+    frame = Coordinates.of(trees, None if is_whitened else np.eye(2, dtype=np.int64).astype(object))
+    assert frame.slack == 1
+    found = BoxSearch(max_boxes=500).run(trees, Proof(frame))
+    largest = abs(enumerate_patterns(normals.astype(np.int64)).patterns @ weights).max()
+    assert found.value <= largest <= found.bound

@@ -8,7 +8,7 @@ from tolerances import CERTIFIED_AGAIN, PRICED, UNMISTAKABLE
 from cvxsnn import ConvexProblem, build_dictionary, gaussian_witnesses, solve
 from cvxsnn.convex import certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.theory import LIFFamily, complete_dictionary, price_solution, solve_complete
+from cvxsnn.theory import LIFFamily, column_generation, complete_dictionary, lif_family, price_solution, solve_complete
 
 LOSSES = ("squared", "logistic", "hinge", "squared_hinge")
 SMOOTH = ("squared", "logistic", "squared_hinge")
@@ -128,6 +128,52 @@ def test_stopping_early_leaves_valid_bounds(limit):
     assert found.certificate.scope == "complete"
     assert found.certificate.relative_gap > UNMISTAKABLE
     assert found.certificate.primal > complete.primal * (1 + UNMISTAKABLE)
+
+
+def test_a_pulse_sees_whole_numbers_and_stops_with_valid_bounds():
+    rng = np.random.default_rng(0)
+    inputs, targets, family = rng.normal(size=(12, 3, 1)), rng.normal(size=12), LIFFamily(0.5, bias=True)
+    complete = solve_complete(inputs, targets, family, "squared", 0.005, tol=TOL).certificate
+    told = []
+
+    def pulse(n_boxes, n_open):
+        told.append((n_boxes, n_open))
+        return len(told) > 2
+
+    found = solve_complete(inputs, targets, family, "squared", 0.005, tol=TOL, n_start=2, pulse=pulse)
+    assert all(type(count) is int for counts in told for count in counts)
+    assert found.certificate.relative_gap > TOL
+    assert_bounds(found.certificate, complete)
+
+
+def test_early_rounds_are_content_with_some_neurons_and_the_last_ones_are_thorough(monkeypatch):
+    asked = []
+    own = column_generation.price_dual
+
+    def spy(*arguments, is_thorough, **options):
+        asked.append(is_thorough)
+        return own(*arguments, is_thorough=is_thorough, **options)
+
+    monkeypatch.setattr(column_generation, "price_dual", spy)
+    rng = np.random.default_rng(0)
+    inputs, targets, family = rng.normal(size=(10, 2, 2)), rng.normal(size=10), LIFFamily(0.5, bias=True)
+    found = solve_complete(inputs, targets, family, "squared", 0.01, tol=TOL, n_start=2)
+    assert len(asked) == len(found.rounds) > 1
+    assert not asked[0]
+    solve_complete(inputs, targets, family, "squared", 0.01, tol=TOL, n_start=2, max_seconds=0.0)
+    assert asked[-1]
+
+
+def test_neurons_of_too_many_bits_end_the_search_with_a_valid_bound(monkeypatch):
+    # To tell the two sequences apart, weights of 13 bits are necessary.
+    inputs, targets = np.array([[2.0**12, 2.0**12 + 1], [2.0**12 + 1, 2.0**12 + 2]])[:, None], [1.0, -1.0]
+    complete = solve_complete(inputs, targets, LIFFamily(0.5), "squared", 0.01).certificate
+    monkeypatch.setattr(lif_family, "_WEIGHT_BITS", 12)
+    found = solve_complete(inputs, targets, LIFFamily(0.5), "squared", 0.01)
+    assert len(found.rounds) == 3
+    assert found.certificate.primal == pytest.approx(0.5)
+    assert_bounds(found.certificate, complete)
+    assert found.certificate.dual < complete.primal < 0.1
 
 
 def test_without_anything_to_explain_nothing_is_generated():

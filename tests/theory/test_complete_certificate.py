@@ -203,6 +203,18 @@ def test_the_family_has_what_the_neurons_have():
     assert family(ThresholdLayer(weight, bias=1.0)) == LIFFamily(0.0, bias=True, resets=False)
     several = LIFLayer(weight, decay=torch.tensor([0.5, 0.25, 0.5]))
     assert family(several) == FamilyUnion((LIFFamily(0.25), LIFFamily(0.5)))
+    sixteen = LIFLayer(torch.ones(1, 1, 16), decay=torch.arange(16) / 16)
+    assert family(sixteen) == FamilyUnion.of_decays(tuple(k / 16 for k in range(16)))
+    with pytest.raises(InvalidInputError, match="at most 16 decays, to price all neurons, got 17"):
+        family(LIFLayer(torch.ones(1, 1, 17), decay=torch.arange(17) / 32))
+
+
+def test_delays_in_two_layers_are_not_priced():
+    lower = LIFLayer(torch.ones(1, 1, 2), decay=0.5)
+    upper = Taps([0, 1], [0, 1], 2).attach(LIFLayer(torch.ones(1, 2, 3), decay=0.5))
+    with pytest.raises(InvalidInputError, match="expected delays in the only layer") as caught:
+        family_of(WitnessSet((lower, upper), Provenance("pretrained")), 3)
+    assert_one_sentence(caught.value)
 
 
 def test_taps_that_read_nothing_are_not_part_of_the_family():

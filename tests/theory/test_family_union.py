@@ -41,6 +41,32 @@ def test_the_price_of_a_union_is_the_largest_of_the_enumerations(seed, bias, is_
     assert prices.max() == pytest.approx(expected, rel=0, abs=PRICED)
 
 
+def test_every_member_of_a_union_is_searched_within_the_same_limits():
+    rng = np.random.default_rng(0)
+    inputs, dual = rng.normal(size=(12, 3, 1)), rng.normal(size=(12, 3))
+    events = FamilyUnion.of_decays((0.0, 0.5), bias=True).on(inputs)
+    whole = price(events, dual)
+    members = [price(own, dual) for own in events.members]
+    assert whole.n_boxes == sum(own.n_boxes for own in members)
+    assert all(own.n_boxes > 10 for own in members)
+    assert whole.is_finished
+    assert len(whole.parameters) == sum(len(own.parameters) for own in members)
+    assert len(price(events, dual, n_found=3).parameters) == 6
+    short = price(events, dual, max_boxes=5)
+    assert short.n_boxes == 10
+    assert not short.is_finished
+    assert price(events, dual, max_seconds=0.0).n_boxes == 0
+    told = []
+    stopped = price(events, dual, pulse=lambda *counts: told.append(counts) or len(told) > 1)
+    assert not stopped.is_finished  # the second member was stopped at once
+    assert len(told) >= 2
+    # A search that is content with some neurons begins near those given, each in its own member.
+    few = price(events, dual, n_found=1).parameters
+    hasty = {"enough": 0.5 * whole.value, "is_thorough": False, "n_found": 1}
+    assert price(events, dual, **hasty, start=few).value == whole.value
+    assert price(events, dual, **hasty).n_boxes < whole.n_boxes
+
+
 @pytest.mark.parametrize("readout", ["last", "mean"])
 def test_the_optimum_over_several_decays_is_that_of_all_their_atoms(readout):
     rng = np.random.default_rng(0)
@@ -69,6 +95,7 @@ def test_neurons_of_a_union_have_their_own_spikes():
     mixed = parameters[rng.permutation(len(parameters))]
     spikes = roll_out([events.layer(mixed)], inputs, "all").numpy()
     assert np.array_equal(spikes.transpose(2, 0, 1), events.simulate(mixed))
+    assert events.simulate(mixed).dtype == bool
 
 
 def test_unions_say_what_they_are_and_refuse_other_taps_and_files(tmp_path):

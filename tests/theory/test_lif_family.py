@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -68,6 +70,50 @@ def test_a_neuron_near_the_edge_of_its_cell_gets_the_short_weights_of_the_middle
     assert not np.array_equal(events.simulate(edge[None] * 2**50 + [0, 0, 1, 0]), events.simulate(neuron[None]))
 
 
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_a_neuron_whose_rounded_weights_all_have_ties_gets_those_of_the_middle(n_steps):
+    rng = np.random.default_rng(0)
+    inputs = rng.integers(-9, 10, (6, n_steps, 2)).astype(float)
+    inputs[0] = rng.integers(1, 9, (n_steps, 1))
+    for family in (LIFFamily(0.5, bias=True), LIFFamily(0.5, bias=True, negative_threshold=True)):
+        events = family.on(inputs)
+        # The first sample is just below the threshold: without the last bit of the bias it fires.
+        neuron = np.array([[2**60, -(2**60), -1, 2**60]], dtype=object)
+        assert not events.simulate(neuron)[0, 0].any()
+        short = events.representable(neuron)
+        assert 0 < abs(short).max() < 2**31
+        assert np.array_equal(events.simulate(short), events.simulate(neuron))
+
+
+def test_weights_of_more_than_32_bits_are_shortened():
+    events = LIFFamily(0.5).on(np.ones((1, 2, 1)))
+    for weight, is_short in ((2**31 - 1, True), (2**31, False), (2**31 + 1, False), (-(2**32), False)):
+        neuron = np.array([[weight, 2**20]], dtype=object)
+        short = events.representable(neuron)
+        assert abs(short[0, 0]) < 2**31
+        assert np.array_equal(short, neuron) == is_short
+        assert np.array_equal(events.simulate(short), events.simulate(neuron))
+
+
+@pytest.mark.parametrize("decay", [243 / 256, 255 / 256])
+def test_ties_of_counts_with_more_than_53_bits_are_exact(decay):
+    numerator, denominator = decay.as_integer_ratio()
+    rng, n_steps, n_ties = np.random.default_rng(0), 8, 0
+    for _ in range(10):
+        inputs = rng.integers(-40_000, 40_001, (1, n_steps, 1)).astype(float)
+        events = LIFFamily(decay, negative_threshold=True).on(inputs)
+        for history in product((False, True), repeat=n_steps - 1):
+            counted = 0
+            for step, fired in enumerate(history, 1):
+                counted = numerator * counted + denominator**step * fired
+            neuron = np.array([counted, int(events.sums[0, -1, 0])], dtype=object)
+            spikes = events.simulate(neuron[None])[0, 0]
+            if tuple(spikes[:-1]) == history:  # a tie in the end
+                n_ties += 1
+                assert np.array_equal(spikes[None], exact_spikes(events.family, neuron, inputs, events.unit))
+    assert n_ties > 10
+
+
 def test_parameters_that_no_weights_of_32_bits_stand_for_are_refused():
     # Only multiples of (2**33, -2**33 - 1) fire on both.
     inputs = np.array([[[2.0**17 + 2.0**-16, 2.0**17]], [[-(2.0**17) - 2.0**-16, -(2.0**17)]]])
@@ -106,6 +152,8 @@ def test_what_are_no_sequences_is_refused(inputs):
 def test_a_family_says_which_neurons_it_has():
     assert str(LIFFamily(0.5)) == "LIF neurons with decay 0.5, without bias and with thresholds of at least zero"
     assert str(LIFFamily(0.5, True, True)).endswith("with bias and with thresholds of either sign")
+    assert str(LIFFamily(0.0, True, resets=False)) == "threshold neurons, with bias"
+    assert str(LIFFamily(0.5, resets=False)) == "neurons with decay 0.5 that are not reset, without bias"
 
 
 @pytest.mark.parametrize(("n_steps", "kind"), [(4, np.int64), (12, object)])

@@ -51,3 +51,14 @@ def test_a_search_that_need_not_be_thorough_stops_without_boxes_if_lines_find_en
     assert quick.n_boxes == 0
     assert 0.7 * best.value < quick.value <= best.value <= quick.bound
     assert price(events, dual, enough=0.7 * best.value, is_thorough=False, start=best.parameters).value == best.value
+
+
+def test_random_points_are_the_same_for_a_seed_and_on_the_surface_of_the_cube():
+    free, walled = random_points(200, 3, False, 5), random_points(200, 3, True, 5)
+    assert np.array_equal(free, random_points(200, 3, False, 5))
+    assert not np.array_equal(free, random_points(200, 3, False, 6))
+    for points in (free, walled):
+        assert np.array_equal(abs(points).max(1), np.ones(200))
+    assert np.array_equal(walled[:, :2], free[:, :2])
+    assert np.array_equal(walled[:, 2], abs(free[:, 2]))
+    assert (free < 0).any(0).all()

@@ -1,11 +1,12 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from theory.families import FAMILIES, SEEDS, draw_sequences
+from theory.families import FAMILIES, SEEDS, as_set, draw_sequences
 from tolerances import PRICED
 
 from cvxsnn import build_dictionary, gaussian_witnesses
@@ -13,6 +14,7 @@ from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, complete_dictionary, enumerate_lif, price
 from cvxsnn.theory.column_generation import spread_over_steps
 from cvxsnn.theory.cone_search import _Known, search_cones
+from cvxsnn.theory.pricing import round_dual
 from cvxsnn.witnesses import single_out
 
 SHAPES = st.sampled_from([(1, 1, 1), (4, 1, 2), (3, 2, 1), (2, 3, 2), (3, 3, 1), (5, 2, 1)])
@@ -55,10 +57,41 @@ def test_neurons_are_returned_by_their_prices_each_once_and_the_best_first(famil
     spikes = family.on(inputs).simulate(found.parameters)
     own = np.abs((spikes * dual).sum((1, 2)))
     assert np.all(np.diff(own) <= PRICED)
+    assert len(as_set(spikes)) == len(spikes)
     if len(own):
         assert own[0] == pytest.approx(found.value, rel=0, abs=PRICED)
     if not family.negative_threshold:
         assert all(int(u) >= 0 for u in found.parameters[:, -1])
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.integers(1, 3), st.booleans())
+@example(0, 3, True)
+@example(1, 3, True)
+@example(0, 1, False)
+@example(1, 1, False)
+def test_the_bound_covers_what_rounding_the_dual_point_loses(seed, n_outputs, is_group):
+    rng = np.random.default_rng(seed)
+    dual = np.repeat(rng.random((8, 2, 1)) * 2.0 ** rng.integers(-50, 1, (8, 2, 1)), n_outputs, axis=2)
+    unit = round_dual(dual)[1]
+    lost = 0.25 + 0.25 * rng.random((8, 2, 1))  # all are rounded down
+    dual = (np.floor(dual / unit) + lost) * unit
+    found = price(LIFFamily(0.5).on(np.ones((8, 2, 1))), dual, is_group=is_group)
+    sums = [sum(map(Fraction, column)) for column in dual.reshape(-1, n_outputs).T.tolist()]  # a neuron of zeros
+    assert (sum(x * x for x in sums) if is_group else max(sums) ** 2) <= Fraction(found.bound) ** 2
+    assert found.bound == pytest.approx(found.value, rel=n_outputs * 2.0**-46)
+
+
+def test_more_than_64_neurons_are_returned_by_their_prices_and_each_once():
+    rng = np.random.default_rng(0)
+    inputs, dual = rng.normal(size=(40, 2, 3)), rng.normal(size=(40, 2))
+    events = LIFFamily(0.5, bias=True).on(inputs)
+    found = price(events, dual, n_found=120, max_boxes=2000)
+    spikes = events.simulate(found.parameters)
+    own = np.abs((spikes * dual).sum((1, 2)))
+    assert 64 < len(found.parameters) <= 120
+    assert np.all(np.diff(own) <= PRICED)
+    assert len(as_set(spikes)) == len(spikes)
 
 
 @settings(max_examples=60)
@@ -151,6 +184,32 @@ def test_an_interrupted_search_without_some_atoms_bounds_the_others(family, seed
     events, dual, few, largest = draw_exempt(family, seed, shape, readout, 5)
     found = price(events, dual, exempt=few, max_boxes=max_boxes, enough=share * largest)
     assert found.value - PRICED <= largest <= found.bound
+
+
+def test_a_search_without_some_atoms_returns_as_many_neurons_as_asked_for():
+    rng = np.random.default_rng(0)
+    inputs, dual = rng.normal(size=(8, 1, 2)), rng.normal(size=(8, 1)) * (-1.0) ** np.arange(8)[:, None]
+    few = build_dictionary(gaussian_witnesses(2, (3,), decay=0.5), inputs)
+    for n_found in (1, 3):
+        found = price(LIFFamily(0.5, bias=True).on(inputs), dual, exempt=few, n_found=n_found)
+        assert len(found.parameters) == n_found
+
+
+def test_a_pulse_sees_the_boxes_and_stops_the_search():
+    rng = np.random.default_rng(0)
+    events, dual = LIFFamily(0.5, bias=True).on(rng.normal(size=(60, 1, 3))), rng.normal(size=(60, 1))
+    whole, told = price(events, dual), []
+
+    def pulse(n_boxes, n_open):
+        told.append((n_boxes, n_open))
+        return n_boxes > 0
+
+    found = price(events, dual, pulse=pulse)
+    assert not found.is_finished
+    assert whole.is_finished
+    assert whole.bound <= found.bound
+    assert told[0] == (0, 8)  # the faces of the cube
+    assert told[-1][0] == found.n_boxes < whole.n_boxes
 
 
 def test_a_pattern_that_only_the_tie_at_zero_has_is_priced():
@@ -246,14 +305,20 @@ def test_a_search_of_cones_examines_as_many_as_it_may():
         assert (n_cones, is_finished) == (max_cones, False)
 
 
-@pytest.mark.parametrize("decay", [3 / 256, 255 / 256])
-def test_cones_of_long_integers_are_cut_exactly(decay):
+@pytest.mark.parametrize(
+    ("family", "shape"),
+    [
+        (LIFFamily(3 / 256), (2, 9, 1)),
+        (LIFFamily(255 / 256), (2, 9, 1)),
+        (LIFFamily(3 / 256, bias=True), (3, 8, 1)),
+        (LIFFamily(255 / 256), (3, 8, 2)),
+        (LIFFamily(0.5), (5, 1, 3)),
+    ],
+)
+def test_cones_of_long_integers_are_cut_exactly(family, shape):
     rng = np.random.default_rng(0)
-    inputs = rng.integers(-40_000, 40_001, (2, 9, 1)).astype(float)
-    family = LIFFamily(decay)
-    spikes = enumerate_lif(family, inputs).spikes
     for _ in range(3):
-        dual = rng.normal(size=(2, 9))
-        value, bound, *_ = search_cones(family.on(inputs), dual, 0.0, 10**4, math.inf, 1, None)
-        largest = np.abs((spikes * dual).sum((1, 2))).max()
+        inputs, dual = rng.integers(-(2**30), 2**30, shape).astype(float), rng.normal(size=shape[:2])
+        value, bound, *_ = search_cones(family.on(inputs), dual, 0.0, 1000, math.inf, 1, None)
+        largest = np.abs((enumerate_lif(family, inputs).spikes * dual).sum((1, 2))).max()
         assert (value, bound) == pytest.approx((largest, largest), rel=0, abs=PRICED)

@@ -1,20 +1,27 @@
 import json
 import re
+from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
-from small_models import assert_one_sentence, make_sequences
+import torch
+from small_models import assert_one_sentence, make_sequences, regressor
 from theory.families import draw_sequences
 from typer.testing import CliRunner
 
+from cvxsnn import LIFLayer, WitnessSet
 from cvxsnn.app import check_certificate as checker
 from cvxsnn.app import cli
 from cvxsnn.core.errors import DataFileError, InvalidInputError
+from cvxsnn.neurons import Taps
 from cvxsnn.theory import LIFFamily, prove_complete, solve_complete
 from cvxsnn.theory.box_search import BoxSearch
 from cvxsnn.theory.certificate_file import _table
-from cvxsnn.theory.resumed_proof import resume_proof
+from cvxsnn.theory.proving import prove_proof
+from cvxsnn.theory.resumed_proof import _bound_near, resume_proof
 from cvxsnn.theory.spike_trees import SpikeTrees
+from cvxsnn.witnesses import Provenance
 
 FAMILY = LIFFamily(0.5, bias=True)
 
@@ -55,6 +62,44 @@ def test_what_a_file_says_about_bounds_is_not_believed():
     resumed = resume_proof(trees, listed, 0.0)
     assert len(resumed.left) > 0
     assert BoxSearch(keeps_proof=True).run(trees, resumed).bound == BoxSearch().run(trees).bound
+
+
+def test_what_is_open_near_a_point_is_bounded_by_its_own_proof_only():
+    trees = draw_trees()
+    found = BoxSearch(keeps_proof=True).run(trees)
+    listed = _table(found.proof)
+    always = float(abs(trees.value_at(np.zeros(trees.normals.shape[1], dtype=object))[0]))
+    assert always < found.bound
+    assert len(listed) == 1
+    assert _bound_near(trees, listed, found.bound, 0)[0] == found.bound
+    assert _bound_near(trees, listed, found.bound, -1) == (inf, None)  # a file without a proof of it
+    assert _bound_near(trees, listed, 0.5 * found.bound, 0) == (inf, None)  # one that is not enough
+    nothing = replace(trees, normals=0 * trees.normals)
+    assert _bound_near(nothing, [], 0.0, -1) == (always, None)
+
+
+@pytest.mark.parametrize("letter", ["d", "{", "Z", "\u00e9"])
+def test_letters_of_no_axis_are_refused_in_one_sentence(letter):
+    trees = draw_trees()
+    listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
+    assert len(listed[-1]["columns"]) == 3
+    listed[-1]["code"] = letter + listed[-1]["code"][1:]
+    with pytest.raises(InvalidInputError, match="expected boxes that are halved") as caught:
+        resume_proof(trees, listed, 0.0)
+    assert_one_sentence(caught.value)
+
+
+def test_boxes_that_are_too_small_or_of_other_parameters_are_refused_in_one_sentence():
+    trees = draw_trees()
+    listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
+    for change, complaint in (
+        ({"code": 22 * "b"}, "expected boxes that are halved"),
+        ({"columns": [0, 1]}, "the same search"),
+        ({"levels": 19}, "the same search"),
+    ):
+        with pytest.raises(InvalidInputError, match=complaint) as caught:
+            resume_proof(trees, [listed[-1] | {"closer": []} | change], 0.0)
+        assert_one_sentence(caught.value)
 
 
 def draw_problem(seed=3):
@@ -127,6 +172,63 @@ def test_a_file_about_something_else_is_refused_in_one_sentence(tmp_path):
     assert_one_sentence(caught.value)
 
 
+def test_a_proof_without_time_ends_soon_and_is_valid(tmp_path):
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.integers(-99, 100, (60, 1, 3)).astype(float), np.sign(rng.normal(size=60))
+    path = tmp_path / "proof.json"
+    for _ in range(2):  # the second one goes on with the file
+        found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.003, max_seconds=0.0)
+        assert found.certificate.relative_gap > 1e-3
+    assert not json.loads(path.read_text())["is_finished"]
+
+
+def test_a_better_network_of_the_file_is_kept(tmp_path):
+    inputs, targets = draw_problem()
+    path = tmp_path / "proof.json"
+    prove_complete(path, inputs, targets, FAMILY, "squared", 0.01)
+    file = json.loads(path.read_text())
+    # Nothing is proven and nothing but the network is known: what is found then is as good, but not better.
+    best = float.fromhex(file["primal"])
+    file |= {"lower_bound": (0.0).hex(), "primal": (best * (1 - 1e-6)).hex(), "is_finished": True}
+    file["generated"] = file["neurons"]
+    path.write_text(json.dumps(file))
+    found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.01)
+    assert found.certificate.relative_gap <= 1e-3
+    again = json.loads(path.read_text())
+    assert again["neurons"] == file["neurons"]
+    assert len(again["generated"]) > 100
+    assert float.fromhex(again["primal"]) == pytest.approx(best, rel=1e-9)
+
+
+def test_an_optimum_without_neurons_is_proven(tmp_path):
+    inputs, targets = draw_problem()
+    found = prove_complete(tmp_path / "proof.json", inputs, targets, FAMILY, "squared", 10.0)
+    assert json.loads((tmp_path / "proof.json").read_text())["neurons"] == []
+    assert found.certificate.primal == pytest.approx(0.5)
+    assert found.certificate.relative_gap <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("penalty", "n_outputs", "is_accepted"), [("l1", 1, True), ("l1", 2, True), ("group", 1, True), ("group", 2, False)]
+)
+def test_models_with_the_l1_penalty_are_proven_in_files(tmp_path, penalty, n_outputs, is_accepted):
+    inputs = np.rint(4 * make_sequences(8, 3, 1)) / 4
+    targets = np.random.default_rng(0).normal(size=(8, n_outputs)).squeeze()
+    layer = LIFLayer(torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0)), decay=0.5, threshold=1.0)
+    # The last tap reads nothing of three steps.
+    witnesses = WitnessSet((Taps([0, 0, 0], [0, 2, 3], 1).attach(layer),), Provenance("pretrained"))
+    model = regressor(witnesses=witnesses, hidden=None, l1_strength=0.1, penalty=penalty).fit(inputs, targets)
+    proof, data = model._proof, model._training_set(inputs, targets, None)
+    if is_accepted:
+        found = prove_proof(tmp_path / "proof.json", proof, data)
+        assert found.certificate.relative_gap <= 1e-3
+        assert found.family.taps == Taps([0, 0], [0, 2], 1)
+        return
+    with pytest.raises(InvalidInputError, match="a model of one head with the L1 penalty") as caught:
+        prove_proof(tmp_path / "proof.json", proof, data)
+    assert_one_sentence(caught.value)
+
+
 def run(*arguments):
     return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
@@ -163,6 +265,28 @@ def test_the_commands_prove_check_and_improve(tmp_path, monkeypatch):
     outcome = run("check", "proof.json")
     assert outcome.exit_code == 1
     assert "NOT PROVEN" in outcome.stdout
+
+
+def test_a_model_below_the_proven_bound_is_an_error_and_not_the_best_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inputs = np.rint(4 * make_sequences(16, 1, 2)) / 4
+    np.savez("data.npz", X=inputs, y=(inputs[:, 0].sum(1) ** 2 > 1).astype(int))
+    options = ["--hidden", 60, "--strength", 0.01, "--decay", 0.5, "--loss", "logistic"]
+    assert run("fit", "data.npz", "-o", "model", *options).exit_code == 0
+    command = ["certify", "model", "data.npz", "--certificate", "proof.json"]
+    this = float(re.search(r"this model: objective (\S+),", run(*command).stdout)[1])
+    # A file of a network that is worse than the model, with a bound between the two: this cannot be true.
+    file = json.loads((tmp_path / "proof.json").read_text())
+    bound = 1.01 * this
+    file |= {"lower_bound": bound.hex(), "primal": bound.hex(), "neurons": file["neurons"][:1]}
+    (tmp_path / "proof.json").write_text(json.dumps(file))
+    outcome = run(*command, "--improved", "better")
+    assert outcome.exit_code == 1
+    assert re.search(r"dual value \S+ above primal value \S+", outcome.stderr)
+    assert "Traceback" not in outcome.output
+    assert "this model" not in outcome.stdout
+    assert "proven: no read-out of any" not in outcome.stdout
+    assert not (tmp_path / "better").exists()
 
 
 def test_the_commands_refuse_what_they_cannot_do_in_one_sentence(tmp_path, monkeypatch):

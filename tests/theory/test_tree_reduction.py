@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from theory.families import FAMILIES, SEEDS, draw_parameters
 
 from cvxsnn.theory import LIFFamily
 from cvxsnn.theory.spike_trees import SpikeTrees
+from cvxsnn.theory.tree_reduction import _implied
 
 KINDS = st.sampled_from(["repeated", "scaled", "small"])
 
@@ -33,10 +35,34 @@ def test_trees_give_every_neuron_the_sum_of_its_spikes(family, seed, kind, n_ste
     assert np.array_equal(SpikeTrees.of(events, weights).values_at(neurons), expected)
 
 
+@pytest.mark.parametrize(
+    ("normal", "other", "after_silence", "after_a_spike"),
+    [
+        ((1, 0, 0), (1, 0, 0), 0, 1),
+        ((2, -2, 4), (1, -1, 2), 0, 1),
+        ((0, 1, -1), (0, 3, -3), 0, 1),
+        ((1, 0, 1), (1, 0, 0), None, 1),  # the threshold is added, which is not negative
+        ((1, 0, -1), (1, 0, 0), 0, None),
+        ((0, 3, 1), (0, 2, 0), None, 1),
+        ((-1, 0, 0), (1, 0, 0), None, None),
+        ((1, 0, 0), (1, 1, 0), None, None),
+        ((0, 0, -1), (1, 0, 0), None, None),  # a neuron with threshold zero fires
+        ((1, 0, 0), (0, 0, -1), None, None),
+    ],
+)
+def test_events_decide_others_in_the_same_direction(normal, other, after_silence, after_a_spike):
+    assert _implied(normal, other, 0, True) == after_silence
+    assert _implied(normal, other, 1, True) == after_a_spike
+    for side in (0, 1):  # with thresholds of either sign only an equal event is decided
+        decided = side if (after_silence, after_a_spike) == (0, 1) else None
+        assert _implied(normal, other, side, False) == decided
+
+
 def test_two_equal_steps_are_one_event_and_three_are_three():
     rng = np.random.default_rng(0)
     for n_steps, n_events in ((1, 1), (2, 1), (3, 3)):
         inputs = np.repeat(rng.normal(size=(6, 1, 2)), n_steps, axis=1)
+        inputs[0, :, 0] = 0
         weights = np.zeros((6, n_steps, 1), dtype=np.int64)
         weights[:, -1] = 1
         trees = SpikeTrees.of(LIFFamily(0.5, bias=True).on(inputs), weights)

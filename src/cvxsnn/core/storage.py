@@ -7,6 +7,7 @@ code: safetensors holds numbers, the header is JSON.
 import errno
 import hashlib
 import json
+import mmap
 import os
 import re
 import secrets
@@ -21,7 +22,7 @@ from safetensors.torch import load as unpack_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor, contiguous_format, uint8
 
-from .errors import DataFileError, InvalidInputError, first_line
+from .errors import BudgetError, DataFileError, InvalidInputError, first_line
 
 try:
     import fcntl
@@ -39,6 +40,9 @@ MAX_TENSORS = 2**14
 
 SMALL_FILE_BYTES = 2**22
 """Files up to this size are read at once: safetensors loses 64 bytes with each tensor that it reads one by one."""
+
+_SPARE_BYTES = 2**21
+"""Memory that safetensors may need for anything but tensors and headers."""
 
 _FORMAT = "cvxsnn"
 
@@ -140,7 +144,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
         _check_header_bytes(path, kind)
         metadata, tensors = _read(path, kind)
     except (SafetensorError, OSError, ValueError, RuntimeError, MemoryError, TypeError, AttributeError) as error:
-        if isinstance(error, DataFileError):
+        if isinstance(error, DataFileError | BudgetError):
             raise
         raise DataFileError(
             f"expected a {kind} file, but {path} is truncated or damaged ({first_line(error)}): copy or make it again"
@@ -164,15 +168,28 @@ def _read(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Return the metadata and the tensors of a file; what is wrong with it raises errors of all kinds."""
     if path.stat().st_size <= SMALL_FILE_BYTES:
         data = path.read_bytes()
+        check_memory(3 * len(data))
         entries = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         metadata = dict(entries.pop("__metadata__", None) or {})
         _check_metadata(path, kind, metadata, len(entries))
         with suppress(KeyError):  # of rare types, which can be read from open files only
             return metadata, unpack_tensors(data)
+    check_memory(0)
     with utf8_name(path) as name, safe_open(name, framework="pt") as file:
         metadata, names = dict(file.metadata() or {}), list(file.keys())
         _check_metadata(path, kind, metadata, len(names))
         return metadata, {name: file.get_tensor(name) for name in names}
+
+
+def check_memory(n_bytes: int) -> None:
+    """Refuse to go on without some free memory: where safetensors finds none, it ends the process."""
+    try:
+        mmap.mmap(-1, n_bytes + _SPARE_BYTES).close()
+    except OSError as error:
+        raise BudgetError(
+            f"expected {n_bytes + _SPARE_BYTES:,} bytes, so that tensors of a file fit into memory, got fewer "
+            f"({error.strerror or error}): end other work or use smaller models"
+        ) from None
 
 
 @contextmanager
@@ -254,6 +271,7 @@ def _synchronise(folder: Path) -> None:
 
 def _pack(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """Return a safetensors file whose header is sorted: safetensors itself writes metadata in any order."""
+    check_memory(3 * sum(value.nbytes for value in tensors.values()))
     packed = memoryview(pack_tensors(dict(tensors), dict(metadata)))
     start = 8 + int.from_bytes(packed[:8], "little")
     header = json.dumps(json.loads(bytes(packed[8:start])), sort_keys=True, separators=(",", ":")).encode()

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
-from ..core.storage import utf8_name
+from ..core.storage import check_memory, utf8_name
 from .readout import Readout, parse_readout
 
 INDEX = "dictionary.safetensors"
@@ -69,6 +69,7 @@ def _check_places(name: str, value: Tensor, size: int, limit: int) -> None:
 
 def map_shard(path: Path, n_rows: int, n_columns: int, *, has_lengths: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the bits of a shard, the atom of each column and, for means, the lengths of the sequences."""
+    check_memory(0)
     try:
         # Mapped: what is not asked for is not read.
         with utf8_name(path) as name, safe_open(name, framework="pt") as file:

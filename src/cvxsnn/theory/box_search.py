@@ -125,7 +125,10 @@ class Coordinates:
 
 
 def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
-    """Return integer directions along which the normals are of equal size and uncorrelated, more or less."""
+    """Return integer directions along which the normals are of equal size and uncorrelated, more or less.
+
+    The columns are independent, so that there are at least as many rows.
+    """
     values = normals.astype(np.float64)
     values /= max(1.0, float(abs(values).max()))
     n_free = values.shape[1] - has_wall
@@ -133,10 +136,7 @@ def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
     if n_free:
         scale = np.sqrt((values[:, :n_free] ** 2).mean(0)) + 1e-30
         _, spread, axes = np.linalg.svd(values[:, :n_free] / scale, full_matrices=False)
-        if len(spread) == n_free:
-            basis[:n_free, :n_free] = axes / np.maximum(spread, 1e-9 * spread[0])[:, None] / scale
-        else:
-            basis[:n_free, :n_free] = np.diag(1 / scale)
+        basis[:n_free, :n_free] = axes / np.maximum(spread, 1e-9 * spread[0])[:, None] / scale
     if has_wall:
         own = np.abs(values[:, :n_free] @ basis[:n_free, :n_free].T).mean() if n_free else 1.0
         basis[-1, -1] = own / max(float(abs(values[:, -1]).mean()), 1e-30)

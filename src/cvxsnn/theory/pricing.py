@@ -148,9 +148,10 @@ def price(
     trees = SpikeTrees.of(events, whole)
     search = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse, start=start)
     found = search.run(trees)
-    lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + 2.0**-40)
+    lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + weights.size * 2.0**-52)
     rounding = float(np.linalg.norm(lost) if is_group else lost.max(initial=0.0)) * (1 + 2.0**-40)
-    bound = found.bound * unit + rounding
+    bound = found.bound * unit  # exactly; the sum is rounded upwards
+    bound = float(np.nextafter(bound + rounding, inf)) if rounding else bound
     if not found.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, None))
     parameters = _distinct(events, [own for _, own in found.parameters], n_found)
