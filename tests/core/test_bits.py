@@ -81,6 +81,15 @@ def test_groups_are_those_of_numpy_in_order_of_first_appearance(seed, n_rows, n_
     assert_groups_equal(bits.group_equal(words), words)
 
 
+@pytest.mark.parametrize("n_words_at_once", [1, 7, 64])
+def test_groups_do_not_depend_on_how_many_rows_are_compared_at_once(monkeypatch, n_words_at_once):
+    words = draw_words(0, n_rows=50, n_words=3, n_distinct=20)
+    hashes = bits.hash_rows(words)
+    monkeypatch.setattr(bits, "_WORDS_AT_ONCE", n_words_at_once)
+    assert torch.equal(bits.hash_rows(words), hashes)
+    assert_groups_equal(bits.group_equal(words), words)
+
+
 @given(seeds, st.integers(0, 20), st.integers(0, 20), st.integers(1, 3), st.integers(1, 8))
 def test_entries_are_among_others_if_one_of_them_is_equal(seed, n_rows, n_others, n_planes, n_distinct):
     words = draw_words(seed, n_rows + n_others, n_planes, n_distinct)

@@ -23,7 +23,7 @@ from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.dictionary import count_dictionary
 from cvxsnn.dictionary.lookup import MAX_LOOKUP_OUTPUTS
-from cvxsnn.dictionary.packed import dictionary_bytes
+from cvxsnn.dictionary.packed import _level_roundings, _sum_in_levels, dictionary_bytes
 from cvxsnn.dictionary.readout import parse_readout
 from cvxsnn.witnesses import Provenance
 
@@ -64,6 +64,32 @@ def test_products_are_those_of_the_columns_however_they_are_cut(monkeypatch, rea
     torch.testing.assert_close(dictionary.rmatvec(rows), columns.T @ rows, **tolerance)
     torch.testing.assert_close(dictionary.gram(), columns.T @ columns, **tolerance)
     torch.testing.assert_close(dictionary.row_gram(), columns @ columns.T, **tolerance)
+
+
+@pytest.mark.parametrize("n_atoms", [3, 64, 257, 300])
+def test_blocks_of_the_gram_matrix_cover_it_on_and_above_the_diagonal(n_atoms):
+    spikes = torch.rand(500, n_atoms, generator=torch.Generator().manual_seed(n_atoms)) < 0.5
+    dictionary = build_dictionary(spikes)
+    columns = dictionary.columns()
+    expected, edge = columns.T @ columns, 0
+    for atoms, products in dictionary.iterate_gram():
+        assert atoms.start == edge
+        assert torch.equal(products, expected[atoms, atoms.start :])
+        edge = atoms.stop
+    assert edge == n_atoms
+    assert torch.equal(dictionary.gram(), expected)
+
+
+@pytest.mark.parametrize("n_rows", [5, 127, 128, 129, 500, 40_000])
+def test_sums_in_levels_are_those_of_the_products_with_as_few_roundings_as_they_claim(n_rows):
+    generator = torch.Generator().manual_seed(n_rows)
+    across = torch.randint(-9, 10, (3, n_rows), generator=generator).double()
+    block = torch.randint(0, 9, (7, n_rows), generator=generator).double()
+    assert torch.equal(_sum_in_levels(across, block), block @ across.T)
+    assert _level_roundings(n_rows) <= n_rows + 3
+    # In the worst order each sum of m terms rounds each of them m − 1 times, after the product.
+    n_sums = -(-n_rows // 128)
+    assert _level_roundings(n_rows) >= min(n_rows, 128) + min(n_sums, 128) - 1 + -(-n_sums // 128) - 1
 
 
 @pytest.mark.parametrize("readout", READOUTS)

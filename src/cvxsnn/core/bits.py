@@ -99,7 +99,7 @@ def group_equal(words: Tensor) -> Groups:
     """
     for salt in range(64):
         groups = _ordered(*torch.unique(hash_rows(words, salt), return_inverse=True, return_counts=True)[1:])
-        blocks = torch.arange(len(words), device=words.device).split(_rows_at_once(words))
+        blocks = torch.split(torch.arange(len(words), device=words.device), _rows_at_once(words))
         if all(torch.equal(words[groups.first[groups.inverse[own]]], words[own]) for own in blocks):
             return groups
     raise AssertionError("64 independent hashes of 64 bits collided")
@@ -115,7 +115,8 @@ def hash_rows(words: Tensor, salt: int = 0) -> Tensor:
     """Return a 64-bit hash of each row of an int64 matrix."""
     first, second, third = _multipliers(words.shape[1], salt, words.device)
     hashes = words.new_empty(len(words))
-    for own, block in zip(hashes.split(_rows_at_once(words)), words.split(_rows_at_once(words)), strict=True):
+    blocks = (torch.split(values, _rows_at_once(words)) for values in (hashes, words))
+    for own, block in zip(*blocks, strict=True):
         mixed = block * first + second
         mixed ^= mixed >> 32
         torch.sum(mixed * third, dim=1, out=own)

@@ -21,8 +21,8 @@ _PRODUCT_BLOCK, _PRODUCT_BLOCK_GPU = 2**18, 2**27
 """Numbers unpacked at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
 
 _SUM_ROWS = 128
-"""Rows of a sum on a GPU, and the number of such sums that are added up at once: with sums of sums of sums a certificate
-allows for fewer roundings."""
+"""Rows of a sum on a GPU, and the number of such sums that are added up at once: with sums of sums of sums, a
+certificate allows for fewer roundings."""
 
 
 GROUPING_COPIES = 2
@@ -430,8 +430,7 @@ class SpikeDictionary:
             return numbers.mul_(self._scale(rows, dtype)) if self._has_scale else numbers
         counts = join_counts(packed, torch.uint8 if packed.shape[1] <= 8 else torch.int32)[:, :n_rows]
         scale = torch.as_tensor(self._scale(rows, dtype), dtype=dtype, device=packed.device).view(-1)
-        numbers = None if buffer is None else buffer[: counts.numel()].view(counts.shape)
-        return torch.mul(counts, scale, out=numbers)
+        return torch.mul(counts, scale, out=None if buffer is None else buffer[: counts.numel()].view(counts.shape))
 
     def _rows_of_planes(self, rows: Tensor) -> Tensor:
         """Return what each bit of an atom multiplies in Dᵀ·R: the planes in order, each padded as its bits are."""
@@ -491,8 +490,8 @@ def _sum_in_levels(across: Tensor, block: Tensor) -> Tensor:
     Tensor of shape (n_atoms, n_outputs)
     """
     n_whole = across.shape[1] // _SUM_ROWS * _SUM_ROWS
-    first = block[:, :n_whole].unflatten(1, (-1, _SUM_ROWS)).transpose(0, 1)  # (n_sums, n_atoms, rows of a sum)
-    second = across[:, :n_whole].unflatten(1, (-1, _SUM_ROWS)).permute(1, 2, 0)
+    whole = (values[:, :n_whole].reshape(len(values), -1, _SUM_ROWS) for values in (block, across))
+    first, second = next(whole).transpose(0, 1), next(whole).permute(1, 2, 0)  # one matrix for each sum
     parts = [own.sum(0) for own in torch.split(torch.bmm(first, second), _SUM_ROWS)]
     if n_whole < across.shape[1]:
         parts.append(block[:, n_whole:] @ across[:, n_whole:].T)

@@ -11,7 +11,7 @@ from cvxsnn.app.experiments.metrics import format_number
 from cvxsnn.app.experiments.run import execute, ridge_settings
 from cvxsnn.app.experiments.summary import judge
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.data.tasks import digits_seq
+from cvxsnn.data.tasks import digits_seq, first_last_xor
 from cvxsnn.neurons import count_spikes
 
 FAMILY = {"hidden": [48], "geometry": "scattered", "fan_in": 9, "weights": "differences"}
@@ -67,6 +67,24 @@ def test_the_weaker_strength_is_not_chosen_by_its_training_error():
     assert noisy.ratio == 1e-1
 
 
+def test_the_squared_hinge_is_certified_and_its_strength_is_chosen_on_validation_data():
+    found = run(convex={"loss": "squared_hinge", "choose": "validation", "l2_ratio": [100.0, 0.1]})
+    assert found.solution.problem.heads[0].loss.name == "squared_hinge"
+    assert found.solution.certificate.relative_gap <= 1e-6
+    assert found.ratio == 0.1
+    assert 0.8 < found.test <= 1
+
+
+def test_both_draws_of_training_data_are_fitted_where_there_are_two():
+    task = first_last_xor(4, n_train=40, n_val=20, n_test=20, seed=0)
+    settings = ridge.RidgeSettings(choose="validation", both_draws=True)
+    found = ridge.run_ridge(task, [FAMILY | {"hidden": (16,), "fan_in": 2}], "last", settings, 0, "cpu")
+    assert found.solution.problem.dictionary.n_rows == 80
+    with pytest.raises(InvalidInputError, match="second draw of training data, got digits_seq") as caught:
+        run(convex={"both_draws": True})
+    assert_one_sentence(caught.value)
+
+
 def test_neurons_that_fire_too_often_are_not_read():
     task = digits_seq(8)
     every, quiet = run(), run(convex={"max_rate": 0.2})
@@ -82,6 +100,8 @@ def test_files_with_unknown_keys_are_refused():
     for part, change, message in (
         ("convex", {"strength": 1}, "keys that settings have in x.toml.*'strength'"),
         ("convex", {"choose": "best"}, "choose to be one of 'leave-one-out', 'validation', got 'best'"),
+        ("convex", {"loss": "hinge"}, "loss to be one of 'squared', 'squared_hinge', got 'hinge'"),
+        ("convex", {"loss": "squared_hinge"}, "choose='validation' for the loss 'squared_hinge', got 'leave-one-out'"),
         ("family", {"join": [FAMILY, {"hiden": [4]}]}, "expected keys among .* got 'hiden'"),
     ):
         changed = {**data, "defaults": {**data["defaults"], part: PARTS[part] | change}}

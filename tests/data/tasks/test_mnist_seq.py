@@ -65,6 +65,8 @@ def test_seed_chooses_the_permutation_and_nothing_else(stand_in):
         ({"n_steps": 14.0}, "divide 784 pixels, got 14.0"),
         ({"n_steps": 14, "n_train": 0}, "n_train to be a positive integer"),
         ({"n_steps": 14, "seed": -1}, "seed to be a non-negative integer"),
+        ({"n_steps": 14, "n_copies": -1}, "n_copies to be an integer of at least 0, got -1"),
+        ({"n_steps": 14, "distortion": "much"}, "distortion to be"),
         ({"n_steps": 14, "n_train": 59_000}, "at most 60000 .* got 59000 [+] 2000 and 2000: ask for fewer"),
         ({"n_steps": 14, "n_test": 10_001}, "n_test at most 10000, got 6000 [+] 2000 and 10001"),
     ],
@@ -93,3 +95,28 @@ def test_the_constants_are_the_moments_of_the_training_pixels(mnist_directory):
     mean = counts @ values / counts.sum()
     variance = counts @ (values - mean) ** 2 / counts.sum()
     np.testing.assert_allclose([mean, variance], [0, 1], atol=1e-3)  # the constants have four digits
+
+
+def test_distorted_copies_follow_the_training_images_and_no_others(stand_in):
+    plain, task = mnist_seq(14, **SIZES), mnist_seq(14, **SIZES, n_copies=2)
+    assert task.train.n_samples == 3 * 5
+    np.testing.assert_array_equal(task.train.inputs[:5], plain.train.inputs)
+    np.testing.assert_array_equal(task.train.targets, np.tile(plain.train.targets, 3))
+    for copy in (task.train.inputs[5:10], task.train.inputs[10:]):
+        assert not np.array_equal(copy, plain.train.inputs)
+    assert not np.array_equal(task.train.inputs[5:10], task.train.inputs[10:])
+    for split in ("val", "test", "finetune", "finetune_val"):
+        np.testing.assert_array_equal(task.splits[split].inputs, plain.splits[split].inputs)
+
+
+def test_copies_follow_from_the_seed_and_are_permuted_like_their_images(stand_in):
+    first, again, other = (mnist_seq(1, **SIZES, n_copies=1, seed=seed).train.inputs for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    permuted = mnist_seq(1, **SIZES, n_copies=1, permuted=True).train.inputs
+    np.testing.assert_array_equal(np.sort(permuted, axis=2), np.sort(first, axis=2))
+
+
+def test_a_distortion_of_zero_repeats_the_images(stand_in):
+    inputs = mnist_seq(7, **SIZES, n_copies=1, distortion=0.0).train.inputs
+    np.testing.assert_array_equal(inputs[:5], inputs[5:])

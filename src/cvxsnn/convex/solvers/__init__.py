@@ -10,7 +10,16 @@ from .newton_cg import NewtonCG
 from .newton_stream import NewtonStream
 from .proximal_gradient import ProximalGradient
 
-for _solver in (ActiveSet(), NewtonStream(), NewtonCG(), ADMM(), Newton(), InteriorPoint(), GroupNewton(), ProximalGradient()):
+for _solver in (
+    ActiveSet(),
+    NewtonStream(),
+    NewtonCG(),
+    ADMM(),
+    Newton(),
+    InteriorPoint(),
+    GroupNewton(),
+    ProximalGradient(),
+):
     SOLVERS.register(_solver.name, _solver)
 
 __all__ = [
