@@ -23,7 +23,16 @@ from .harness import Finding, Hunt
 
 LOSSES = ("squared", "hinge", "squared_hinge", "logistic", "softmax")
 PENALTIES = ("l1", "group", "elastic-net", "group-elastic-net")
-SOLVERS = ("active-set", "newton-cg", "admm", "newton", "interior-point", "group-newton", "proximal-gradient")
+SOLVERS = (
+    "active-set",
+    "newton-cg",
+    "admm",
+    "newton",
+    "interior-point",
+    "group-newton",
+    "proximal-gradient",
+    "newton-stream",
+)
 AGREEMENT = Decimal("1e-9")
 """Relative difference at which two numbers that should agree do not."""
 

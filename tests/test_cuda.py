@@ -606,8 +606,8 @@ def test_matrices_too_large_for_cuda_are_refused_in_one_sentence(loss, array, mo
 def test_a_dictionary_too_large_for_cuda_is_refused_before_the_roll_out(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
     monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
-    inputs = torch.zeros(200_000, 2, 3, device=DEVICE)
-    sentence = rf"200,000 rows × 1,024 columns.* the memory of {DEVICE}.* needs 48\.8 MiB and 1 MiB are available"
+    inputs = torch.zeros(400_000, 2, 3, device=DEVICE)
+    sentence = rf"400,000 rows × 1,024 columns.* the memory of {DEVICE}.* needs 97\.7 MiB and 1 MiB are available"
     with pytest.raises(BudgetError, match=sentence):
         cs.build_dictionary(cs.gaussian_witnesses(3, (1024,)), inputs)
 
@@ -624,6 +624,16 @@ def test_what_has_no_room_for_a_gram_matrix_on_cuda_is_solved_without_one(monkey
     assert_same_optimum(expected, solution)
 
 
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge", "logistic"])
+def test_streamed_columns_give_the_optimum_of_those_in_memory(loss):
+    labels = (torch.randn(400, 2, generator=torch.Generator().manual_seed(1)) > 0).long()
+    terms = {"l2_strength": 0.01, "penalty": "elastic-net", "intercept": True}
+    problem = cs.ConvexProblem(random_dictionary(), labels, loss, 0.0, **terms)
+    held, streamed = (cs.solve(problem, 1e-7, solver) for solver in ("newton-cg", "newton-stream"))
+    assert streamed.has_converged
+    assert_same_optimum(held, streamed)
+
+
 def test_rates_are_measured_on_cuda():
     rates = measure_rates(DEVICE, seconds=0.01)
     assert isinstance(rates, Rates)
@@ -634,7 +644,7 @@ def test_rates_are_measured_on_cuda():
 def test_sums_of_sums_are_rounded_as_often_as_certificates_allow_for():
     generator = torch.Generator().manual_seed(0)
     dictionary = cs.build_dictionary(torch.rand(5000, 40, generator=generator).to(DEVICE) < 0.5)
-    assert dictionary.correlation_roundings == 1024 + 5
+    assert dictionary.correlation_roundings == 128 + 40 + 2
     rows = torch.randn(5000, 2, generator=generator, dtype=torch.float64)
     exact = dictionary.columns().cpu().numpy().astype(np.longdouble).T @ rows.numpy().astype(np.longdouble)
     error = np.abs(dictionary.rmatvec(rows.to(DEVICE)).cpu().numpy() - exact)

@@ -166,8 +166,8 @@ def test_inputs_that_are_all_zero_have_no_size_to_complain_about():
 def test_a_dictionary_that_does_not_fit_is_refused_before_the_roll_out(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
     monkeypatch.setattr("cvxsnn.dictionary.building.iterate_rollout", lambda *_, **__: pytest.fail("rolled out"))
-    inputs = np.zeros((200_000, 2, 3))
-    with pytest.raises(BudgetError, match=r"200,000 rows × 1,024 columns.* needs 48\.8 MiB and 1 MiB are available"):
+    inputs = np.zeros((400_000, 2, 3))
+    with pytest.raises(BudgetError, match=r"400,000 rows × 1,024 columns.* needs 97\.7 MiB and 1 MiB are available"):
         build_dictionary(gaussian_witnesses(3, (1024,)), inputs)
 
 

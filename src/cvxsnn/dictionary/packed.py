@@ -490,7 +490,7 @@ def _sum_in_levels(across: Tensor, block: Tensor) -> Tensor:
     Tensor of shape (n_atoms, n_outputs)
     """
     n_whole = across.shape[1] // _SUM_ROWS * _SUM_ROWS
-    whole = (values[:, :n_whole].reshape(len(values), -1, _SUM_ROWS) for values in (block, across))
+    whole = (values[:, :n_whole].reshape(len(values), n_whole // _SUM_ROWS, _SUM_ROWS) for values in (block, across))
     first, second = next(whole).transpose(0, 1), next(whole).permute(1, 2, 0)  # one matrix for each sum
     parts = [own.sum(0) for own in torch.split(torch.bmm(first, second), _SUM_ROWS)]
     if n_whole < across.shape[1]:

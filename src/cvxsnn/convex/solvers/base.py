@@ -239,7 +239,7 @@ Examples
 --------
 >>> from cvxsnn.convex import SOLVERS
 >>> sorted(SOLVERS)
-['active-set', 'admm', 'group-newton', 'interior-point', 'newton', 'newton-cg', 'proximal-gradient']
+['active-set', 'admm', 'group-newton', 'interior-point', 'newton', 'newton-cg', 'newton-stream', 'proximal-gradient']
 """
 
 

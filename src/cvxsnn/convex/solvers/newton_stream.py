@@ -44,10 +44,10 @@ class NewtonStream(Solver):
     max_iterations = 200
 
     def is_fast_for(self, problem: ConvexProblem) -> bool:
-        """Return whether columns as numbers would hardly fit, and a matrix of the size of the atoms does."""
+        """Return whether rows are many, columns would hardly fit as numbers, and a matrix of all atoms does."""
         dictionary = problem.dictionary
         available = available_bytes(dictionary.device)
-        if available is None or not dictionary.is_in_memory:
+        if available is None or not dictionary.is_in_memory or dictionary.n_rows < dictionary.n_atoms:
             return False
         return _ROOM * dense_bytes(*dictionary.shape) > available >= symmetric_bytes(dictionary.n_atoms)
 
