@@ -18,7 +18,6 @@ from torch import Tensor
 from ...core.memory import available_bytes, dense_bytes, symmetric_bytes
 from ...dictionary.integer_products import assemble
 from ..problem import ConvexProblem
-from .active_set import column_means
 from .base import Callback, Solver, SolverResult
 from .columns import Columns, StreamedColumns
 from .in_place import FactorInPlace
@@ -87,10 +86,16 @@ class _StreamedSteps(RidgeSteps):
             self._preconditioner.release()
 
 
+def _plain_means(problem: ConvexProblem) -> Tensor:
+    """Return the means of the columns over rows with equal weights."""
+    n_rows = problem.dictionary.n_rows
+    return problem.dictionary.rmatvec(torch.full_like(problem.row_weight[:, None], 1 / n_rows))[:, 0]
+
+
 def _centred_gram(problem: ConvexProblem) -> Tensor:
-    """Return the Gram matrix of the rows with equal weights in float32, of centred columns if there is an intercept."""
+    """Return the Gram matrix of rows with equal weights in float32, of centred columns if there is an intercept."""
     dictionary = problem.dictionary
-    means = problem.row_workspace.get(column_means, problem) if problem.intercept else None
+    means = problem.row_workspace.get(_plain_means, problem) if problem.intercept else None
 
     def centred() -> Iterator[tuple[slice, Tensor]]:
         for atoms, products in dictionary.iterate_gram():
@@ -106,7 +111,7 @@ class _GramPreconditioner(Preconditioner):
     """The inverse of the Hessian with the same curvature for all rows."""
 
     def __init__(self, gram: Tensor, problem: ConvexProblem, weight: Tensor, ridge: float) -> None:
-        means = problem.row_workspace.get(column_means, problem)
+        means = problem.row_workspace.get(_plain_means, problem)
         mass = float(weight.sum())
         super().__init__(means, mass, problem.intercept)
         self._ridge, more = ridge, ridge / self._mass
