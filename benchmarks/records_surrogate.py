@@ -2,13 +2,13 @@
 
 Cases are MNIST in 2, 14, 28 and 56 steps with 6,000 training images, with one hidden layer (L = 2) or two (L = 3), and
 S-MNIST, one pixel per step, with 54,000 training images and at most 1,000 neurons, also with seven distorted copies of
-each training image. Taps, sizes, initial weights and
-options of training are drawn at random, the same number of times for each case of MNIST in few steps. Each draw is
-trained for a few epochs, the best of them for all epochs, and validation data choose one. That setting is trained with
-three seeds and tested once each (SG). Where there are further training images, a second training on these with a fifth
-of the learning rate follows (SG-SG). The neurons of SG also get a certified ridge read-out, alone (SG-CVX) and joined
-by sampled neurons. What is measured is kept as one JSON object a line in ``results/records_surrogate.jsonl``; a run
-that was interrupted, or whose time is over, goes on where it stopped.
+each training image. Taps, sizes, initial weights and options of training are drawn at random, the same number of times
+for each case of MNIST in few steps. Each draw is trained for a few epochs, the best of them for all epochs, and
+validation data choose one; with copies, the best setting of S-MNIST is taken. That setting is trained with three seeds
+and tested once each (SG). Where there are further training images, a second training on these with a fifth of the
+learning rate follows (SG-SG). The neurons of SG also get a certified ridge read-out, alone (SG-CVX) and joined by
+sampled neurons. What is measured is kept as one JSON object a line in ``results/records_surrogate.jsonl``; a run that
+was interrupted, or whose time is over, goes on where it stopped.
 """
 
 import argparse
