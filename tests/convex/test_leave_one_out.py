@@ -231,3 +231,12 @@ def test_an_inverse_for_each_strength_gives_the_scores_of_one_eigendecomposition
     monkeypatch.setattr(MODULE, "_MANY_ROWS", 0)
     monkeypatch.setattr(MODULE, "_Spectrum", None)
     assert torch.allclose(MODULE.ridge_scores(problem, MANY), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_columns", [10, 50])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_mean_eigenvalue_is_that_of_the_products_of_rows(monkeypatch, intercept, n_columns):
+    monkeypatch.setattr(MODULE, "_BLOCK", 8 * n_columns)
+    problem = draw(3, 30, n_columns, intercept=intercept, row_weight=torch.linspace(0, 1, 30))
+    values = torch.linalg.eigvalsh(MODULE.row_products(problem))
+    assert MODULE.mean_eigenvalue(problem) == pytest.approx(float(values.mean()), rel=1e-12)

@@ -263,7 +263,12 @@ class SpikeDictionary:
         Tensor of shape (n_atoms, n_atoms), dtype float64
             The products of all pairs of columns.
         """
-        return assemble(self.iterate_gram(), self.n_atoms, torch.float64, self.device)
+        if self._is_product_whole:
+            return assemble(self.iterate_gram(), self.n_atoms, torch.float64, self.device)
+        total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
+        for _, numbers in self.iterate_rows():
+            total.addmm_(numbers.T, numbers)
+        return total
 
     def iterate_gram(self) -> Iterator[tuple[slice, Tensor]]:
         """Iterate over blocks of the Gram matrix DᵀD, on and above its diagonal.
@@ -276,10 +281,7 @@ class SpikeDictionary:
             The products of these atoms and all that follow the first of them. The caller may overwrite it.
         """
         if not self._is_product_whole:
-            total = torch.zeros(self.n_atoms, self.n_atoms, dtype=torch.float64, device=self.device)
-            for _, numbers in self.iterate_rows():
-                total.addmm_(numbers.T, numbers)
-            yield slice(0, self.n_atoms), total
+            yield slice(0, self.n_atoms), self.gram()
             return
         for atoms, products in iterate_column_products(self.packed):
             yield atoms, self._scaled(products)

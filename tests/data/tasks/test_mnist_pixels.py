@@ -31,3 +31,11 @@ def test_bad_arguments_are_refused(arguments):
     with pytest.raises(InvalidInputError) as error:
         mnist_pixels(**arguments)
     assert_one_sentence(error.value)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_copies_follow_the_training_images():
+    plain, task = mnist_pixels(n_val=4), mnist_pixels(n_val=4, n_copies=2)
+    assert [len(data) for data in (task.train, task.val, task.test)] == [36, 4, 10]
+    np.testing.assert_array_equal(task.train.inputs[:12], plain.train.inputs)
+    assert task.settings["n_copies"] == 2

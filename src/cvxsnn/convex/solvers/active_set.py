@@ -22,8 +22,9 @@ MAX_ATOMS, MAX_ATOMS_GPU = 10_000, 20_000
 GRAM_COPIES = 3
 """Matrices alive while a system is solved: the Gram matrix, the same with a quadratic, and its factor."""
 
-_FORMING = 1.25
-"""Matrices alive while a Gram matrix is formed: itself, and products that are added to a part of it."""
+_FORMING = 1.4
+"""Matrices alive while a Gram matrix is formed: itself, the quarter of it that is being summed, and as many products in
+half the bytes."""
 
 _FEW_ABOVE = 1 / 15
 """Strength, relative to the critical one, above which so few atoms are active that the whole Gram matrix is not worth
