@@ -1,508 +1,806 @@
-"""Check a certificate of a global optimum, with whole numbers and fractions only.
+"""Check a proof over all neurons, with integers and fractions only.
 
-python check_certificate.py proof.json
+    python check_certificate.py proof.json [--limit N]
 
-The file states: no read-out of any neurons of a family, however many, has an objective below a bound on these data.
-This program shares no code with the library that wrote the file. It uses Python's integers, fractions and, for
-logarithms, decimals of 60 digits; what it trusts besides is in docs/global-optimum.md.
+The file states that no network of a family of neurons, however many it reads, has a training objective below a bound.
+This program shares no code with the library that wrote the file, and believes no field of it. The page
+docs/proof-files.md defines the file and proves, in ten steps, that an accepted one is right.
+
+Status: 0 if the file proves its statement, 1 if not, 2 if a limit was met before that could be told.
 """
 
 import json
 import sys
-from collections.abc import Iterable
-from decimal import Decimal, getcontext
+import time
+from collections.abc import Callable, Iterable, Iterator
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from fractions import Fraction
+from itertools import pairwise
 from math import gcd
 from operator import mul
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-Vector = list[int]
-Decay = tuple[int, int, int]  # the decay is the first number divided by the second; the third is 1 if spikes reset
-Tree = (
-    Any  # nested tuples: a normal, what silence adds, the tree that follows, what a spike adds, the tree that follows
-)
+Vector = tuple[int, ...]
 
-getcontext().prec = 60
-TINY = Decimal(10) ** -45  # more than all roundings of 60 digits together
-SHIFT = 96  # bits after the point of slopes, which are rounded towards zero
+FORMAT = "cvxsnn complete certificate 1"
+MAX_BYTES = 1 << 28
+MAX_BITS = 2048  # of an integer
+MAX_EXPONENT = 2000
+MAX_LEVELS = 64
+MAX_EVENTS = 1 << 21  # in all trees
+MAX_SCALE_BITS = 1 << 16  # of the scale q^t of the last step
+MAX_OPERATIONS = 10**10  # on numbers: about half an hour
+SHIFT = 96  # bits after the point of the slopes of linear bounds
+SURE = 200  # beyond this margin, log(1 + exp(-margin)) is below 1e-86
+DIGITS = Context(60, ROUND_CEILING, -99_999, 99_999, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 
 class WrongError(Exception):
-    """The certificate proves less than it says."""
+    """The file does not prove its statement."""
+
+
+class LimitError(Exception):
+    """The file is too large to be checked."""
 
 
 def expect(holds: bool, message: str) -> None:
-    """Refuse a certificate."""
+    """Refuse a file."""
     if not holds:
         raise WrongError(message)
 
 
-def exact(text: str) -> Fraction:
-    """Return a hexadecimal float as a fraction."""
-    return Fraction(float.fromhex(text))
+# ---- the file --------------------------------------------------------------------------------------------------------
 
 
-def is_whole(value: Any) -> bool:
-    """Return whether a number, or every number of a list, is an integer."""
-    return all(map(is_whole, value)) if isinstance(value, list) else isinstance(value, int)
+class Search(NamedTuple):
+    """A search of boxes, as listed in a file."""
+
+    columns: Vector
+    basis: tuple[Vector, ...]
+    levels: int
+    code: str
+    closer: tuple[Vector, ...]
 
 
-# ---- neurons ------------------------------------------------------------------------------------------------------
+class Certificate(NamedTuple):
+    """The content of a file; every field has its type, range and size."""
+
+    decay: Vector
+    bias: bool
+    negative_threshold: bool
+    resets: bool
+    readout: str
+    loss: str
+    strength: Fraction
+    has_intercept: bool
+    inputs: tuple[tuple[Vector, ...], ...]
+    targets: tuple[tuple[Fraction, ...], ...]
+    neurons: tuple[Vector, ...]
+    coef: tuple[tuple[Fraction, ...], ...]
+    intercept: tuple[Fraction, ...]
+    primal: Fraction
+    lower_bound: Fraction
+    dual: tuple[Vector, ...]
+    dual_exponent: int
+    price_bound: int
+    searches: tuple[Search, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of sequences, steps and features."""
+        return len(self.inputs), len(self.inputs[0]), len(self.inputs[0][0])
+
+    def __str__(self) -> str:
+        """Return the statement in words."""
+        p, q = self.decay
+        n_samples, n_steps, n_features = self.shape
+        threshold = "of either sign" if self.negative_threshold else "of at least zero"
+        return (
+            f"neurons: decay {p}/{q}, {'with' if self.bias else 'without'} bias, "
+            f"{f'reset by thresholds {threshold}' if self.resets else 'not reset'}, read out as {self.readout!r}\n"
+            f"objective: {self.loss} loss, L1 penalty of strength {float(self.strength)!r}, "
+            f"{'with' if self.has_intercept else 'without'} intercept\n"
+            f"data: {n_samples} sequences, {n_steps} steps, {n_features} features, {len(self.targets[0])} outputs"
+        )
 
 
-def leaky_sums(inputs: Any, decay: Decay, bias: bool) -> list[list[Vector]]:
-    """Return leaky sums of each sequence, of ones too if there is a bias; step t is scaled by q^(t-1)."""
-    p, q, _ = decay
-    sums = []
-    for sequence in inputs:
-        own, total = [], None
-        for t, values in enumerate(sequence):
-            drive = [*values, 1] if bias else list(values)
-            total = [p * a + q**t * x for a, x in zip(total or [0] * len(drive), drive, strict=True)]
-            own.append(total)
-        sums.append(own)
-    return sums
+HINTS = {"generated", "violators", "pending", "is_finished"}
+OPTIONAL = HINTS | {"resets"}
+NAMES = {
+    "format", "decay", "bias", "negative_threshold", "readout", "loss", "penalty", "strength", "has_intercept",
+    "inputs", "targets", "neurons", "coef", "intercept", "primal", "lower_bound", "dual", "dual_exponent",
+    "price_bound", "proofs",
+}  # fmt: skip
 
 
-def spikes(sums: list[Vector], decay: Decay, neuron: Vector) -> Vector:
-    """Return the spikes of one neuron on one sequence."""
-    p, q, reset = decay
-    count = 0
-    fired: Vector = []
-    for t, total in enumerate(sums):
-        if t:
-            count = p * count + reset * q**t * fired[-1]
-        fired.append(int(sum(map(mul, total, neuron[:-1])) - count * neuron[-1] >= 0))
-    return fired
+def parse(text: str) -> Any:
+    """Return the content of a JSON text in which no name is given twice."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        expect(len(set(names)) == len(names), "a name is given twice")
+        return dict(pairs)
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except (ValueError, RecursionError):
+        raise WrongError("the file is not JSON with integers of at most 4,300 digits") from None
 
 
-def grow(sums: list[Vector], decay: Decay, weights: list[Vector], step: int = 0, count: int = 0) -> Tree:
-    """Return the tree of events of one sequence: (normal, what silence adds, then, what a spike adds, then)."""
-    if not any(any(row) for row in weights[step:]):
-        return None
-    p, q, reset = decay
-    following = [
-        grow(sums, decay, weights, step + 1, p * count + reset * q ** (step + 1) * fired)
-        if step + 1 < len(sums)
-        else None
-        for fired in (0, 1)
-    ]
-    nothing = [0] * len(weights[step])
-    return ([*sums[step], -count], nothing, following[0], list(weights[step]), following[1])
+def read_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """Return an integer within a range."""
+    expect(
+        type(value) is int and value.bit_length() <= MAX_BITS, f"{name} is not an integer of at most {MAX_BITS} bits"
+    )
+    expect((least is None or least <= value) and (most is None or value <= most), f"{name} is out of range")
+    return int(value)
 
 
-def decided_by(normal: Vector, other: Vector, fired: int, wall: bool) -> bool:
-    """Return whether an event is on the side on which another is, for all neurons.
-
-    This holds if it is a positive multiple of the other, up to a multiple of the threshold that helps.
-    """
-    pivot = next((d for d, x in enumerate(other[:-1]) if x), None)
-    if pivot is None or normal[pivot] * other[pivot] <= 0:
-        return False
-    a, b = abs(other[pivot]), abs(normal[pivot])
-    rest = a * normal[-1] - b * other[-1]
-    is_parallel = all(a * x == b * y for x, y in zip(normal[:-1], other[:-1], strict=True))
-    return is_parallel and (rest == 0 or (wall and (rest > 0) == bool(fired)))
+def read_float(name: str, value: Any) -> Fraction:
+    """Return a finite hexadecimal float as a fraction."""
+    try:
+        number = float.fromhex(value)
+        expect(number.hex() == value, f"{name} is not a hexadecimal float")
+        return Fraction(number)
+    except (TypeError, ValueError, OverflowError):
+        raise WrongError(f"{name} is not a finite hexadecimal float") from None
 
 
-def reduced(
-    tree: Tree | None, known: list[tuple[Vector, int]], wall: bool, nothing: Vector
-) -> tuple[Vector, Tree | None]:
-    """Return what a tree adds for certain and what is left of it, where the sides of some events are known."""
-    total = nothing
-    while tree is not None:
-        fired = next((own for other, own in known if decided_by(tree[0], other, own, wall)), None)
-        if fired is None:
-            break
-        total, tree = add(total, tree[1 + 2 * fired]), tree[2 + 2 * fired]
-    if tree is None:
-        return total, None
-    parts = []
-    for fired in (0, 1):
-        added, rest = reduced(tree[2 + 2 * fired], [*known, (tree[0], fired)], wall, nothing)
-        parts.append((add(tree[1 + 2 * fired], added), rest))
-    for fired in (0, 1):  # an event decides nothing if one side, where the event is on the other, does the same
-        here, there = parts[fired], parts[1 - fired]
-        added, rest = reduced(there[1], [*known, (tree[0], fired)], wall, nothing)
-        if (add(there[0], added), rest) == here:
-            return add(total, there[0]), there[1]
-    return total, (tree[0], *parts[0], *parts[1])
+def read_list(name: str, value: Any, size: int | None, entry: Callable[[str, Any], Any]) -> tuple[Any, ...]:
+    """Return a list of a given size, each entry read by a function."""
+    expect(type(value) is list and (size is None or len(value) == size), f"{name} is not a list of the right size")
+    return tuple(entry(name, one) for one in value)
 
 
-# ---- prices: every neuron is in a box -----------------------------------------------------------------------------
+def read_matrix(name: str, value: Any, rows: int | None, columns: int, entry: Callable[[str, Any], Any]) -> Any:
+    """Return a list of rows of equal length."""
+    return read_list(name, value, rows, lambda _, row: read_list(name, row, columns, entry))
 
 
-def product(a: Iterable[int], b: Iterable[int]) -> int:
-    """Return the product of a vector with a vector."""
+def length(name: str, value: Any) -> int:
+    """Return the length of a list that must not be empty."""
+    expect(type(value) is list and len(value) > 0, f"{name} is not a list, or empty")
+    return len(value)
+
+
+def choice(name: str, value: Any, values: Iterable[Any]) -> Any:
+    """Return one of some values, of the same type."""
+    expect(any(type(value) is type(one) and value == one for one in values), f"{name} is not known")
+    return value
+
+
+def read_certificate(file: Any) -> Certificate:
+    """Return the content of a file, or refuse it."""
+    expect(type(file) is dict, "the file is not one JSON object")
+    expect(NAMES <= set(file) <= NAMES | OPTIONAL, "names are missing or unknown")
+    choice("format", file["format"], [FORMAT])
+    choice("penalty", file["penalty"], ["l1"])
+    decay = read_list("decay", file["decay"], 2, read_integer)
+    expect(0 <= decay[0] <= decay[1] and decay[1] >= 1, "the decay is not between 0 and 1")
+    bias, negative, intercept, resets = (
+        choice(name, file.get(name, True), [False, True])
+        for name in ("bias", "negative_threshold", "has_intercept", "resets")
+    )
+    readout = choice("readout", file["readout"], ["last", "mean", "all"])
+    loss = choice("loss", file["loss"], ["squared", "logistic"])
+    n_samples, n_steps = length("inputs", file["inputs"]), length("inputs", file["inputs"][0])
+    n_features = length("inputs", file["inputs"][0][0])
+    n_rows = n_samples * n_steps if readout == "all" else n_samples
+    n_outputs = length("targets", file["targets"][0]) if length("targets", file["targets"]) else 0
+    width = n_features + bias + 1
+    read = Certificate(
+        decay=decay,
+        bias=bias,
+        negative_threshold=negative,
+        resets=resets,
+        readout=readout,
+        loss=loss,
+        strength=read_float("strength", file["strength"]),
+        has_intercept=intercept,
+        inputs=read_list(
+            "inputs", file["inputs"], None, lambda name, one: read_matrix(name, one, n_steps, n_features, read_integer)
+        ),
+        targets=read_matrix("targets", file["targets"], n_rows, n_outputs, read_float),
+        neurons=read_matrix("neurons", file["neurons"], None, width, read_integer),
+        coef=read_matrix("coef", file["coef"], length("neurons", [*file["neurons"], 0]) - 1, n_outputs, read_float),
+        intercept=read_list("intercept", file["intercept"], n_outputs, read_float),
+        primal=read_float("primal", file["primal"]),
+        lower_bound=read_float("lower_bound", file["lower_bound"]),
+        dual=read_matrix("dual", file["dual"], n_rows, n_outputs, read_integer),
+        dual_exponent=read_integer("dual_exponent", file["dual_exponent"], -MAX_EXPONENT, MAX_EXPONENT),
+        price_bound=read_integer("price_bound", file["price_bound"], 0),
+        searches=tuple(
+            read_search(number, one, width)
+            for number, one in enumerate(read_list("proofs", file["proofs"], None, lambda _, one: one))
+        ),
+    )
+    expect(read.strength > 0, "the strength is not positive")
+    expect(loss == "squared" or all(abs(y) == 1 for row in read.targets for y in row), "labels are not -1 and 1")
+    expect(negative or all(neuron[-1] >= 0 for neuron in read.neurons), "a threshold is negative")
+    expect(intercept or not any(read.intercept), "there is an intercept where there must be none")
+    expect(not intercept or not any(map(sum, zip(*read.dual, strict=True))), "the dual point is not balanced")
+    return read
+
+
+def read_search(number: int, search: Any, width: int) -> Search:
+    """Return one search of a file, or refuse it."""
+    expect(type(search) is dict and set(search) == set(Search._fields), "a search has other fields")
+    n_columns = length("columns", search["columns"])
+    columns = read_list("columns", search["columns"], n_columns, lambda name, x: read_integer(name, x, 0, width - 1))
+    expect(all(a < b for a, b in pairwise(columns)), "columns are not increasing")
+    closer = read_matrix("closer", search["closer"], None, 2, read_integer)
+    expect(all(factor >= 1 and -1 <= inner < number for factor, inner in closer), "closer is out of range")
+    expect(type(search["code"]) is str, "code is not a text")
+    return Search(
+        columns,
+        read_matrix("basis", search["basis"], n_columns, n_columns, read_integer),
+        read_integer("levels", search["levels"], 1, MAX_LEVELS),
+        search["code"],
+        closer,
+    )
+
+
+# ---- neurons ---------------------------------------------------------------------------------------------------------
+
+
+class Event(NamedTuple):
+    """An event of a sequence; first what is about silence, then what is about a spike."""
+
+    normal: Vector
+    adds: tuple[Vector, Vector]
+    then: "tuple[Event | None, Event | None]"
+    slopes: Vector = ()  # the normal in the coordinates of a search
+    sizes: Vector = ()  # the absolute values of these
+
+
+class Work:
+    """Counts what is done, and ends it at a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self.n_boxes = 0
+
+    def spend(self, n_operations: int) -> None:
+        """Count operations on numbers."""
+        self.left -= n_operations
+        if self.left < 0:
+            raise LimitError("checking takes more operations than the limit: allow more with --limit")
+
+
+def dot(a: Vector, b: Vector) -> int:
+    """Return the product of two vectors of the same length."""
+    if len(a) != len(b):
+        raise AssertionError("vectors of unequal lengths")
     return sum(map(mul, a, b))
 
 
-def independent_columns(rows: list[Vector]) -> Vector:
-    """Return the columns that do not depend on those before them."""
-    basis: list[tuple[int, Vector]] = []
-    for row in rows:
-        own = list(row)
-        for pivot, other in basis:
-            if own[pivot]:
-                scale, take = other[pivot], own[pivot]
-                own = [scale * a - take * b for a, b in zip(own, other, strict=True)]
-        if any(own):
-            common = gcd(*own)
-            basis.append((next(i for i, x in enumerate(own) if x), [x // common for x in own]))
-            basis.sort()
-    return [pivot for pivot, _ in basis]
-
-
-def events(trees: list[Tree]) -> list[Vector]:
-    """Return the normals of all events."""
-    found, waiting = [], list(trees)
-    while waiting:
-        tree = waiting.pop()
-        if tree is not None:
-            found.append(tree[0])
-            waiting += [tree[2], tree[4]]
-    return found
-
-
-def turned(tree: Tree, columns: Vector, basis: list[Vector]) -> Tree:
-    """Return a tree with normals in the coordinates of boxes and their absolute values."""
-    if tree is None:
-        return None
-    normal, rest, after_rest, fire, after_fire = tree
-    own = tuple(product([normal[c] for c in columns], row) for row in basis)
-    return (
-        own,
-        tuple(map(abs, own)),
-        rest,
-        turned(after_rest, columns, basis),
-        fire,
-        turned(after_fire, columns, basis),
-        normal,
-    )
-
-
 def add(a: Vector, b: Vector) -> Vector:
-    """Return the sum of two vectors."""
-    return [x + y for x, y in zip(a, b, strict=True)]
+    """Return the sum of two vectors of the same length."""
+    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
-def side(tree: Tree, centre: Vector, half: Vector, lift: bool) -> int | None:
-    """Return 1 for a spike everywhere in a box, 0 for silence, None if it is open.
-
-    With a lift only neurons without ties matter, and a box that is touched from below is silent.
-    """
-    middle, reach = product(tree[0], centre), product(tree[1], half)
-    if middle >= reach:
-        return 1
-    return 0 if (middle <= -reach if lift else middle < -reach) else None
-
-
-def spread(tree: Tree, centre: Vector, half: Vector, lift: bool) -> tuple[Vector, Vector]:
-    """Return the range of what a tree adds in a box, for each output."""
-    decided = side(tree, centre, half, lift)
-    return open_spread(tree, centre, half, lift, (0, 1) if decided is None else (decided,))
+def leaky_sums(sequence: tuple[Vector, ...], decay: Vector, bias: bool) -> tuple[Vector, ...]:
+    """Return the leaky sums of the inputs, and of ones if there is a bias; step t from 0 is scaled by q^t (step 1)."""
+    p, q = decay
+    sums: list[Vector] = []
+    for t, values in enumerate(sequence):
+        drive = tuple(q**t * x for x in (*values, 1)[: len(values) + bias])
+        sums.append(add(tuple(p * x for x in sums[-1]), drive) if t else drive)
+    return tuple(sums)
 
 
-def open_spread(
-    tree: Tree, centre: Vector, half: Vector, lift: bool, sides: tuple[int, ...] = (0, 1)
-) -> tuple[Vector, Vector]:
-    """Return the same for a tree whose first event may be on some sides."""
-    if len(sides) == 2 and tree[3] is None and tree[5] is None:
-        return list(map(min, tree[2], tree[4])), list(map(max, tree[2], tree[4]))
-    ranges = []
-    for fired in sides:
-        added, then = tree[2 + 2 * fired], tree[3 + 2 * fired]
-        low, high = ([0] * len(added),) * 2 if then is None else spread(then, centre, half, lift)
-        ranges.append((add(added, low), add(added, high)))
-    lows, highs = zip(*ranges, strict=True)
-    return [min(x) for x in zip(*lows, strict=True)], [max(x) for x in zip(*highs, strict=True)]
+def spikes(sums: tuple[Vector, ...], decay: Vector, resets: bool, neuron: Vector) -> Vector:
+    """Return the spikes of one neuron on one sequence (step 1)."""
+    p, q = decay
+    count = 0
+    fired: list[int] = []
+    for t, total in enumerate(sums):
+        if t:
+            count = p * count + resets * q**t * fired[-1]
+        fired.append(int(dot(total, neuron[:-1]) - count * neuron[-1] >= 0))
+    return tuple(fired)
 
 
-def is_small(low: Vector, high: Vector, limit: int) -> bool:
-    """Return whether every entry of every sum in a range is at most of the size of the limit."""
-    return all(-limit <= x and y <= limit for x, y in zip(low, high, strict=True))
+def grow(
+    sums: tuple[Vector, ...], weights: tuple[Vector, ...], decay: Vector, step: int = 0, count: int = 0
+) -> Event | None:
+    """Return the tree of events of a sequence, from a step on (step 3)."""
+    if not any(map(any, weights[step:])):
+        return None
+    p, q = decay
+    counts = (p * count, p * count + q ** (step + 1))
+    then = [grow(sums, weights, decay, step + 1, own) for own in counts]
+    return Event((*sums[step], -count), ((0,) * len(weights[step]), weights[step]), (then[0], then[1]))
 
 
-def tilted_fits(kept: list[Tree], total: Vector, centre: Vector, half: Vector, lift: bool, limit: int) -> bool:
-    """Return whether linear functions bound all sums in a box by the limit.
-
-    If a spike adds w more than silence, and z is the event, between -m and M: then w [z >= 0] is at most w + c z for
-    any c from 0 to w / m, and for a negative w at most c z for any c from w / M to 0.
-    """
-    sides: list[Any] = [
-        [open_spread(tree, centre, half, lift, (fired,)) for fired in (0, 1)]
-        + [product(tree[0], centre), product(tree[1], half), tree[0]]
-        for tree in kept
-    ]
-    for k in range(len(total)):
-        for sign, which in ((1, 1), (-1, 0)):
-            most = [(sign * rest[which][k], sign * fire[which][k]) for rest, fire, *_ in sides]
-            bound, tilt = (sign * total[k] + sum(map(max, most))) << SHIFT, [0] * len(half)
-            if bound <= limit << SHIFT:
-                continue
-            for (silent, spike), (_, _, middle, reach, normal) in zip(most, sides, strict=True):
-                more = spike - silent
-                if more * middle >= 0:
-                    continue
-                slope = (abs(more) << SHIFT) // (reach + abs(middle))
-                slope = slope if more > 0 else -slope
-                bound += slope * middle
-                tilt = [a + slope * b for a, b in zip(tilt, normal, strict=True)]
-            if bound + product(map(abs, tilt), half) > limit << SHIFT:
-                return False
-    return True
+def is_decided(normal: Vector, known: Vector, fired: int, has_wall: bool) -> bool:
+    """Return whether an event is on the side on which a known event is, for all neurons (step 4)."""
+    pivot = next((d for d, x in enumerate(known[:-1]) if x), None)
+    if pivot is None or normal[pivot] * known[pivot] <= 0:
+        return False
+    a, b = abs(known[pivot]), abs(normal[pivot])
+    if any(a * x != b * y for x, y in zip(normal[:-1], known[:-1], strict=True)):
+        return False
+    rest = a * normal[-1] - b * known[-1]
+    return rest == 0 or (has_wall and (rest > 0) == bool(fired))
 
 
-def narrow(trees: list[Tree], total: Vector, centre: Vector, half: Vector, lift: bool) -> tuple[list[Tree], Vector]:
-    """Return the trees that are open in a box, from their first open event, and the sum of all others."""
-    kept = []
-    for tree in trees:
-        while tree is not None:
-            fired = side(tree, centre, half, lift)
-            if fired is None:
-                low, high = open_spread(tree, centre, half, lift)
-                if low == high:
-                    total, tree = add(total, low), None
-                break
-            total, tree = add(total, tree[2 + 2 * fired]), tree[3 + 2 * fired]
-        if tree is not None:
-            kept.append(tree)
-    return kept, total
-
-
-def collapsed(tree: Tree, centre: Vector, half: Vector, lift: bool) -> Tree:
-    """Return what is open of a tree in a box, with its own normals; the first event is open."""
+def simplify(
+    tree: Event | None, known: tuple[tuple[Vector, int], ...], nothing: Vector, has_wall: bool, work: Work
+) -> tuple[Vector, Event | None]:
+    """Return what a tree adds for certain and what is left of it, where the sides of some events are known (step 4)."""
+    total = nothing
+    while tree is not None:
+        normal = tree.normal
+        work.spend(len(normal) * (1 + len(known)))
+        side = next((fired for other, fired in known if is_decided(normal, other, fired, has_wall)), None)
+        if side is None:
+            break
+        total, tree = add(total, tree.adds[side]), tree.then[side]
+    if tree is None:
+        return total, None
+    sides = [(*known, (tree.normal, fired)) for fired in (0, 1)]
     parts = []
     for fired in (0, 1):
-        added, then = tree[2 + 2 * fired], tree[3 + 2 * fired]
-        while then is not None and (decided := side(then, centre, half, lift)) is not None:
-            added, then = add(added, then[2 + 2 * decided]), then[3 + 2 * decided]
-        parts += [added, None if then is None else collapsed(then, centre, half, lift)]
-    return (tree[6], *parts)
+        added, rest = simplify(tree.then[fired], sides[fired], nothing, has_wall, work)
+        parts.append((add(tree.adds[fired], added), rest))
+    for fired in (0, 1):
+        added, rest = simplify(parts[1 - fired][1], sides[fired], nothing, has_wall, work)
+        if (add(parts[1 - fired][0], added), rest) == parts[fired]:  # the other part is right on both sides
+            return add(total, parts[1 - fired][0]), parts[1 - fired][1]
+    return total, Event(tree.normal, (parts[0][0], parts[1][0]), (parts[0][1], parts[1][1]))
 
 
-def check_price(
-    trees: list[Tree], total: Vector, proof: Any, proofs: list[Any], limit: int, wall: bool, lift: bool
-) -> int:
-    """Check that no parameters give the trees a sum above the limit; return the number of boxes."""
-    trees = [tree for tree in trees if tree is not None]
-    always = total
-    for tree in trees:  # all parameters zero: every event is a tie, which fires
-        while tree is not None:
-            always, tree = add(always, tree[3]), tree[4]
-    expect(is_small(always, always, limit), "the neuron that always fires has a larger price")
-    normals = events(trees)
-    if not any(map(any, normals)):
-        return 1
-    expect(proof is not None, "a search is missing")
-    columns = proof["columns"]
-    expect(
-        columns == sorted(set(columns))
-        and set(independent_columns(normals)) <= set(columns) <= set(range(len(normals[0]))),
-        "the parameters of a search are not those that matter",
+def has_parallel_steps(sums: tuple[Vector, ...]) -> bool:
+    """Return whether an event of a sequence may decide another; if not, there is nothing to simplify."""
+    return any(is_decided((*a, 0), (*b, 0), 1, False) for i, a in enumerate(sums) for b in sums[:i])
+
+
+def trees_of(file: Certificate, sums: list[tuple[Vector, ...]], work: Work) -> tuple[Vector, list[Event]]:
+    """Return what is added for certain and the trees of all sequences (step 3)."""
+    n_samples, n_steps, _ = file.shape
+    nothing = (0,) * len(file.targets[0])
+    weights: list[tuple[Vector, ...]] = []
+    for number in range(n_samples):
+        if file.readout == "all":
+            weights.append(file.dual[number * n_steps : (number + 1) * n_steps])
+        elif file.readout == "last":
+            weights.append((nothing,) * (n_steps - 1) + (file.dual[number],))
+        else:
+            weights.append((file.dual[number],) * n_steps)
+    if not file.resets:  # steps do not depend on each other
+        sums = [(step,) for own in sums for step in own]
+        weights = [(step,) for own in weights for step in own]
+    merged: dict[tuple[Vector, ...], tuple[Vector, ...]] = {}
+    for own, rows in zip(sums, weights, strict=True):
+        merged[own] = tuple(map(add, merged[own], rows)) if own in merged else rows
+    lengths = [max((t for t, row in enumerate(rows, 1) if any(row)), default=0) for rows in merged.values()]
+    if max(lengths) > MAX_EVENTS.bit_length() or sum((1 << n) - 1 for n in lengths) > MAX_EVENTS:
+        raise LimitError(f"the sequences have more than {MAX_EVENTS:,} events")
+    total, trees = nothing, []
+    for own, rows in merged.items():
+        tree = grow(own, rows, file.decay)
+        if has_parallel_steps(own):
+            added, tree = simplify(tree, (), nothing, not file.negative_threshold, work)
+            total = add(total, added)
+        if tree is not None:
+            trees.append(tree)
+    return total, trees
+
+
+def has_lift(sums: list[tuple[Vector, ...]], bias: bool) -> bool:
+    """Return whether a direction raises all events, so that only generic neurons matter (step 5)."""
+    steps = [step for own in sums for step in own]
+    return (
+        bias
+        or all(sum(step) > 0 for step in steps)
+        or any(all(step[d] > 0 for step in steps) for d in range(len(steps[0])))
     )
-    basis = proof["basis"]
-    expect(len(basis) == len(columns), "the coordinates of a search have another dimension")
-    expect(len(independent_columns(basis)) == len(columns), "the coordinates of a search do not reach all neurons")
-    has_wall = wall and columns[-1] == len(normals[0]) - 1
-    if has_wall:
-        expect(
-            basis[-1][-1] > 0 and not any(basis[-1][:-1]) and not any(row[-1] for row in basis[:-1]),
-            "the threshold is no coordinate of its own",
+
+
+# ---- prices: every neuron is in a box --------------------------------------------------------------------------------
+
+
+class Box(NamedTuple):
+    """A box of a search: centre and half sides."""
+
+    centre: Vector
+    half: Vector
+
+    def halves(self, axis: int) -> "tuple[Box, Box]":
+        """Return the lower and the upper half along an axis (step 8)."""
+        expect(0 <= axis < len(self.half), "a box is halved along no axis of it")
+        side = self.half[axis]
+        expect(side >= 2 and side % 2 == 0, "a box is halved that cannot be halved")
+        half = (*self.half[:axis], side // 2, *self.half[axis + 1 :])
+        lower, upper = (
+            Box((*self.centre[:axis], self.centre[axis] + step, *self.centre[axis + 1 :]), half)
+            for step in (-side // 2, side // 2)
         )
-    trees = [turned(tree, columns, basis) for tree in trees]
-    size, n_axes = 1 << proof["levels"], len(columns)
-    code, uses, place, n_boxes = proof["code"], iter(proof["closer"]), 0, 0
+        return lower, upper
+
+    def enlarged(self, factor: int) -> "Box":
+        """Return a box that contains this one (step 9)."""
+        return Box(self.centre, tuple(factor if side == 1 else side for side in self.half))
+
+
+def all_events(trees: Iterable[Event | None]) -> Iterator[Event]:
+    """Yield all events of some trees."""
+    waiting = list(trees)
+    while waiting:
+        event = waiting.pop()
+        if event is not None:
+            yield event
+            waiting += event.then
+
+
+def pivots(rows: Iterable[Vector], work: Work) -> set[int]:
+    """Return the columns that are no linear combinations of columns before them (step 6)."""
+    echelon: list[tuple[int, Vector]] = []
+    for row in rows:
+        for pivot, other in echelon:
+            if row[pivot]:
+                work.spend(len(row) * (1 + row[pivot].bit_length() // 64))
+                row = tuple(other[pivot] * a - row[pivot] * b for a, b in zip(row, other, strict=True))
+        if any(row):
+            common = gcd(*row)
+            echelon.append((next(i for i, x in enumerate(row) if x), tuple(x // common for x in row)))
+            echelon.sort()
+            if len(echelon) == len(row):
+                break
+    return {pivot for pivot, _ in echelon}
+
+
+def coordinates(search: Search, normals: set[Vector], has_wall: bool, work: Work) -> bool:
+    """Refuse coordinates that do not reach all neurons; return whether the last one must not be negative (step 6)."""
+    columns, basis = search.columns, search.basis
+    expect(pivots(normals, work) <= set(columns), "the parameters of a search are not all that matter")
+    expect(len(pivots(basis, work)) == len(columns), "the coordinates of a search do not reach all neurons")
+    is_last = has_wall and columns[-1] == len(next(iter(normals))) - 1
+    if is_last:
+        expect(basis[-1][-1] > 0, "the threshold has no positive coordinate")
+        expect(not any(basis[-1][:-1]), "the coordinate of the threshold changes other parameters")
+        expect(not any(row[-1] for row in basis[:-1]), "the threshold is no coordinate of its own")
+    return is_last
+
+
+def turned(event: Event | None, search: Search) -> Event | None:
+    """Return a tree with its normals in the coordinates of a search (step 6)."""
+    if event is None:
+        return None
+    normal = tuple(event.normal[column] for column in search.columns)
+    slopes = tuple(dot(normal, row) for row in search.basis)
+    then = (turned(event.then[0], search), turned(event.then[1], search))
+    return Event(event.normal, event.adds, then, slopes, tuple(map(abs, slopes)))
+
+
+def faces(n_axes: int, levels: int, is_last_positive: bool) -> Iterator[Box]:
+    """Yield the faces of the cube (step 7)."""
+    size = 1 << levels
     for axis in range(n_axes):
         for sign in (1, -1):
-            if has_wall and axis == n_axes - 1 and sign < 0:
-                continue
             centre, half = [0] * n_axes, [size] * n_axes
-            if has_wall:
+            if is_last_positive:
                 centre[-1] = half[-1] = size // 2
-            centre[axis], half[axis] = sign * size, 0
-            waiting = [(centre, half, trees, total)]
+            if not (is_last_positive and axis == n_axes - 1 and sign < 0):
+                centre[axis], half[axis] = sign * size, 0
+                yield Box(tuple(centre), tuple(half))
+
+
+class Prices:
+    """Checks that no neuron has sums beyond a limit."""
+
+    def __init__(self, searches: tuple[Search, ...], limit: int, has_wall: bool, is_generic: bool, work: Work) -> None:
+        self.searches = searches
+        self.limit = limit
+        self.has_wall = has_wall
+        self.is_generic = is_generic
+        self.work = work
+        self.known: set[tuple[int, Vector, tuple[Event, ...]]] = set()
+
+    def side(self, event: Event, box: Box) -> int | None:
+        """Return 1 for a spike everywhere in a box, 0 for silence, None if the event is open (step 9)."""
+        self.work.spend(len(box.half))
+        middle, reach = dot(event.slopes, box.centre), dot(event.sizes, box.half)
+        if middle >= reach:
+            return 1
+        return 0 if middle < -reach or (self.is_generic and middle == -reach) else None
+
+    def ranges(self, event: Event, box: Box, sides: tuple[int, ...] = (0, 1)) -> tuple[Vector, Vector]:
+        """Return the least and the largest sums of a tree in a box, if its first event is on given sides (step 9)."""
+        lows, highs = [], []
+        for fired in sides:
+            low = high = event.adds[fired]
+            then = event.then[fired]
+            if then is not None:
+                side = self.side(then, box)
+                least, most = self.ranges(then, box, (0, 1) if side is None else (side,))
+                low, high = add(low, least), add(high, most)
+            lows.append(low)
+            highs.append(high)
+        return tuple(map(min, zip(*lows, strict=True))), tuple(map(max, zip(*highs, strict=True)))
+
+    def follow(self, added: Vector, event: Event | None, box: Box) -> tuple[Vector, Event | None]:
+        """Return what a tree adds up to its first open event, and the tree from there (step 9)."""
+        while event is not None and (side := self.side(event, box)) is not None:
+            added, event = add(added, event.adds[side]), event.then[side]
+        return added, event
+
+    def narrow(self, total: Vector, trees: Iterable[Event], box: Box) -> tuple[Vector, list[Event]]:
+        """Return what is added for certain in a box, and the trees that are open there, from their first open event."""
+        kept = []
+        for tree in trees:
+            total, event = self.follow(total, tree, box)
+            if event is not None:
+                low, high = self.ranges(event, box)
+                if low == high:
+                    total = add(total, low)
+                else:
+                    kept.append(event)
+        return total, kept
+
+    def open_parts(self, event: Event, box: Box) -> Event:
+        """Return what is open in a box of a tree whose first event is (step 9)."""
+        (silent, rest), (spike, after) = (self.follow(event.adds[i], event.then[i], box) for i in (0, 1))
+        then = tuple(None if own is None else self.open_parts(own, box) for own in (rest, after))
+        return Event(event.normal, (silent, spike), (then[0], then[1]))
+
+    def fits(self, total: Vector, trees: list[Event], box: Box) -> bool:
+        """Return whether the sums over all trees of their least and largest values are within the limit (step 9)."""
+        low = high = total
+        for tree in trees:
+            least, most = self.ranges(tree, box)
+            low, high = add(low, least), add(high, most)
+        return -self.limit <= min(low) and max(high) <= self.limit
+
+    def fits_tilted(self, total: Vector, trees: list[Event], box: Box) -> bool:
+        """Return whether linear functions bound all sums by the limit (step 9)."""
+        ranges = [[self.ranges(tree, box, (fired,)) for fired in (0, 1)] for tree in trees]
+        for k in range(len(total)):
+            for sign, end in ((1, 1), (-1, 0)):  # the largest sums, and the largest negative ones
+                constant, tilt = sign * total[k], (0,) * len(box.half)
+                gain = 0  # what the linear functions change at the centre, times 2^SHIFT
+                for tree, (rest, fire) in zip(trees, ranges, strict=True):
+                    silent, spike = sign * rest[end][k], sign * fire[end][k]
+                    constant += max(silent, spike)
+                    more, middle = spike - silent, dot(tree.slopes, box.centre)
+                    if more * middle < 0:
+                        slope = (abs(more) << SHIFT) // (dot(tree.sizes, box.half) + abs(middle))
+                        slope = slope if more > 0 else -slope
+                        gain += slope * middle
+                        tilt = add(tilt, tuple(slope * x for x in tree.slopes))
+                gain += dot(tuple(map(abs, tilt)), box.half)
+                if constant + min(0, -(-gain >> SHIFT)) > self.limit:
+                    return False
+        return True
+
+    def check(
+        self, total: Vector, trees: list[Event], number: int, report: Callable[[float], None] | None = None
+    ) -> None:
+        """Refuse trees with which a neuron may have sums beyond the limit (steps 6 to 9)."""
+        always = total
+        for tree in trees:
+            event: Event | None = tree
+            while event is not None:
+                always, event = add(always, event.adds[1]), event.then[1]
+        expect(max(map(abs, always)) <= self.limit, "the neuron that always fires has a larger price")
+        normals = {event.normal for event in all_events(trees)}
+        if not any(map(any, normals)):
+            return
+        expect(number >= 0, "a search is missing")
+        search = self.searches[number]
+        is_last_positive = coordinates(search, normals, self.has_wall, self.work)
+        whole = [tree for tree in (turned(tree, search) for tree in trees) if tree is not None]
+        letters, closer = iter(enumerate(search.code, 1)), iter(search.closer)
+        for face in faces(len(search.columns), search.levels, is_last_positive):
+            waiting = [(face, total, whole)]
             while waiting:
-                centre, half, kept, own = waiting.pop()
-                n_boxes += 1
-                expect(place < len(code), "the list of boxes ends too early: a region is missing")
-                letter = code[place]
-                place += 1
+                box, own, kept = waiting.pop()
+                self.work.n_boxes += 1
+                place, letter = next(letters, (0, ""))
+                expect(letter != "", "the list of boxes ends too early: a region is missing")
+                if report is not None:
+                    report(place / len(search.code))
                 if letter == "!":
-                    factor, number = next(uses)
-                    wide = [factor * h if h <= 1 else h for h in half]
-                    near, decided = narrow(trees, total, centre, wide, lift)
-                    parts = [collapsed(tree, centre, wide, lift) for tree in near]
-                    expect(number < len(proofs), "a search is missing")
-                    inner = None if number < 0 else proofs[number]
-                    n_boxes += check_price(parts, decided, inner, proofs, limit, wall, lift)
+                    factor, inner = next(closer, (0, -1))
+                    expect(factor >= 1, "a closer look is missing")
+                    is_smaller = inner < 0 or len(self.searches[inner].columns) < len(search.columns)
+                    expect(is_smaller, "a closer look has no fewer parameters")
+                    self.look_closer(total, whole, box.enlarged(factor), inner)
                     continue
-                kept, own = narrow(kept, own, centre, half, lift)
-                if letter == ",":
-                    expect(
-                        tilted_fits(kept, own, centre, half, lift, limit),
-                        "a box may contain a neuron of a larger price, by its linear bound",
-                    )
-                    continue
+                own, kept = self.narrow(own, kept, box)
                 if letter == ".":
-                    low = high = own
-                    for tree in kept:
-                        least, most = open_spread(tree, centre, half, lift)
-                        low, high = add(low, least), add(high, most)
-                    expect(is_small(low, high, limit), "a box may contain a neuron of a larger price")
-                    continue
-                cut = ord(letter) - ord("a")
-                expect(
-                    0 <= cut < n_axes and half[cut] > 1 and half[cut] % 2 == 0, "a box is halved along no axis of it"
-                )
-                smaller = half.copy()
-                smaller[cut] //= 2
-                for step in (smaller[cut], -smaller[cut]):
-                    moved = centre.copy()
-                    moved[cut] += step
-                    waiting.append((moved, smaller, kept, own))
-    expect(place == len(code), "the list of boxes goes on after the last one")
-    return n_boxes
+                    expect(self.fits(own, kept, box), "a box may contain a neuron of a larger price")
+                elif letter == ",":
+                    expect(
+                        self.fits_tilted(own, kept, box), "a box may contain a neuron of a larger price (linear bound)"
+                    )
+                else:
+                    lower, upper = box.halves(ord(letter) - ord("a"))
+                    waiting += [(upper, own, kept), (lower, own, kept)]
+        expect(next(letters, None) is None, "the list of boxes goes on after the last one")
+        expect(next(closer, None) is None, "there are more closer looks than boxes for them")
+
+    def look_closer(self, total: Vector, trees: list[Event], box: Box, number: int) -> None:
+        """Check what is open in a box for all parameters, once."""
+        total, near = self.narrow(total, trees, box)
+        parts = [self.open_parts(tree, box) for tree in near]
+        key = (number, total, tuple(parts))
+        if key not in self.known:
+            self.check(total, parts, number)
+            self.known.add(key)
 
 
-# ---- the convex program -------------------------------------------------------------------------------------------
+# ---- the convex program ----------------------------------------------------------------------------------------------
 
 
-def decimal(value: Fraction) -> Decimal:
-    """Return a fraction as a decimal."""
-    return Decimal(value.numerator) / Decimal(value.denominator)
+def above(value: Fraction) -> Decimal:
+    """Return a fraction as a decimal, rounded up."""
+    return DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
-def logistic(margin: Fraction) -> Decimal:
-    """Return log(1 + exp(-margin)), rounded up."""
-    value = decimal(margin)
-    small = (-abs(value)).exp()
-    return (1 + small).ln() + max(Decimal(0), -value) + TINY
+def exp_above(value: Fraction) -> Fraction:
+    """Return a number above the exponential (step 10)."""
+    return Fraction(DIGITS.next_plus(DIGITS.exp(above(value))))
 
 
-def entropy(share: Fraction) -> Decimal:
-    """Return p log p + (1 - p) log(1 - p), rounded up."""
-    value = decimal(share)
-    return sum((x * x.ln() for x in (value, 1 - value) if x > 0), Decimal(0)) + TINY
+def log_above(value: Fraction) -> Fraction:
+    """Return a number that is not below the logarithm (step 10)."""
+    rounded = above(value)
+    return Fraction(0) if rounded == 1 else Fraction(DIGITS.next_plus(DIGITS.ln(rounded)))
 
 
-def read(sequence: Vector, readout: str) -> list[Fraction]:
-    """Return what is read of the spikes of one sequence: one row, or one per step."""
+def logistic(margin: Fraction) -> Fraction:
+    """Return log(1 + exp(-margin)), rounded up (step 10)."""
+    return max(Fraction(0), -margin) + log_above(1 + exp_above(-min(abs(margin), Fraction(SURE))))
+
+
+def entropy(share: Fraction) -> Fraction:
+    """Return p log p + (1 - p) log(1 - p), rounded up (step 10)."""
+    return sum((p * log_above(p) for p in (share, 1 - share) if p > 0), Fraction(0))
+
+
+def column(fired: Vector, readout: str) -> list[Fraction]:
+    """Return the rows of a neuron's column that belong to one sequence."""
     if readout == "all":
-        return [Fraction(x) for x in sequence]
-    return [Fraction(sequence[-1])] if readout == "last" else [Fraction(sum(sequence), len(sequence))]
+        return [Fraction(x) for x in fired]
+    return [Fraction(fired[-1])] if readout == "last" else [Fraction(sum(fired), len(fired))]
 
 
-def primal_value(file: Any, sums: list[list[Vector]], decay: Decay, targets: list[list[Fraction]]) -> Decimal:
-    """Return the objective of the network in the file, rounded up."""
-    coef = [[exact(x) for x in row] for row in file["coef"]]
-    constant = [exact(x) for x in file["intercept"]]
-    expect(file["has_intercept"] or not any(constant), "there is an intercept where there must be none")
-    scores = []
+def primal_value(file: Certificate, sums: list[tuple[Vector, ...]]) -> Fraction:
+    """Return the objective of the network in the file, rounded up (step 1)."""
+    loss = Fraction(0)
+    targets = iter(file.targets)
     for own in sums:
-        rows = [read(spikes(own, decay, neuron), file["readout"]) for neuron in file["neurons"]]
-        for t in range(len(rows[0]) if rows else (len(own) if file["readout"] == "all" else 1)):
-            score = list(constant)
-            for row, weights in zip(rows, coef, strict=True):
-                if row[t]:
-                    score = [a + row[t] * w for a, w in zip(score, weights, strict=True)]
-            scores.append(score)
-    pairs = [(f, y) for row, target in zip(scores, targets, strict=True) for f, y in zip(row, target, strict=True)]
-    if file["loss"] == "squared":
-        loss = decimal(sum(((f - y) ** 2 for f, y in pairs), Fraction(0)) / 2 / len(targets)) + TINY
-    else:
-        loss = sum((logistic(f * y) for f, y in pairs), Decimal(0)) / len(targets) + TINY
-    norm = decimal(sum((abs(w) for row in coef for w in row), Fraction(0)))
-    return loss + decimal(exact(file["strength"])) * norm + TINY
+        scores = [list(file.intercept) for _ in range(len(own) if file.readout == "all" else 1)]
+        for neuron, weights in zip(file.neurons, file.coef, strict=True):
+            fired = spikes(own, file.decay, file.resets, neuron)
+            for row, value in enumerate(column(fired, file.readout)):
+                if value:
+                    scores[row] = [f + value * w for f, w in zip(scores[row], weights, strict=True)]
+        for score in scores:
+            for f, y in zip(score, next(targets), strict=True):
+                loss += (f - y) ** 2 / 2 if file.loss == "squared" else logistic(f * y)
+    return loss / len(file.targets) + file.strength * sum((abs(w) for row in file.coef for w in row), Fraction(0))
 
 
-def dual_value(file: Any, dual: list[Vector], targets: list[list[Fraction]], limit: int) -> Decimal:
-    """Return the value of the dual point, shrunk until the constraint holds, rounded down."""
-    unit, strength = Fraction(2) ** file["dual_exponent"], exact(file["strength"])
-    largest = limit * unit
-    shrink = min(Fraction(1), strength / largest) if largest > 0 else Fraction(1)
-    if file["has_intercept"]:
-        expect(all(sum(column) == 0 for column in zip(*dual, strict=True)), "the dual point is not balanced")
-    total = Decimal(0)
-    for row, target in zip(dual, targets, strict=True):
+def dual_value(file: Certificate) -> Fraction:
+    """Return the value of the dual point, shrunk until its prices are at most the strength, rounded down (step 2)."""
+    unit, n_rows = Fraction(2) ** file.dual_exponent, len(file.targets)
+    largest = file.price_bound * unit
+    shrink = min(Fraction(1), file.strength / largest) if largest else Fraction(1)
+    total = Fraction(0)
+    for row, target in zip(file.dual, file.targets, strict=True):
         for whole, y in zip(row, target, strict=True):
-            u = -len(targets) * shrink * unit * whole
-            if file["loss"] == "squared":
-                total -= decimal(u * u / 2 + u * y)
+            u = -n_rows * shrink * unit * whole
+            if file.loss == "squared":
+                total -= u * u / 2 + u * y
             else:
                 expect(0 <= -u * y <= 1, "the dual point is outside the domain of the loss")
                 total -= entropy(-u * y)
-    return total / len(targets) - TINY
+    return total / n_rows
 
 
-def check(file: Any) -> tuple[Decimal, Decimal, int]:
-    """Check a certificate; return the objective, the lower bound and the number of boxes."""
-    expect(file["format"] == "cvxsnn complete certificate 1", "another format")
-    expect(file["loss"] in ("squared", "logistic") and file["penalty"] == "l1", "another loss or penalty")
-    names = ("decay", "inputs", "neurons", "dual", "dual_exponent", "price_bound")
-    expect(all(is_whole(file[name]) for name in names), "a number is not whole")
-    inner = ("columns", "basis", "levels", "closer")
-    expect(all(is_whole(own[name]) for own in file["proofs"] for name in inner), "a number is not whole")
-    decay: Decay = (*file["decay"], int(file.get("resets", True)))
-    bias, wall = file["bias"], not file["negative_threshold"]
-    expect(0 <= decay[0] <= decay[1] > 0, "a decay is between 0 and 1")
-    sums = leaky_sums(file["inputs"], decay, bias)
-    targets = [[exact(x) for x in row] for row in file["targets"]]
-    expect(file["loss"] == "squared" or all(abs(y) == 1 for row in targets for y in row), "labels are -1 and 1")
-    expect(not wall or all(neuron[-1] >= 0 for neuron in file["neurons"]), "a threshold is negative")
-    primal = primal_value(file, sums, decay, targets)
-    n_steps, n_outputs = len(file["inputs"][0]), len(targets[0])
-    dual, limit = file["dual"], file["price_bound"]
-    weights = []
-    for number in range(len(sums)):
-        if file["readout"] == "all":
-            weights.append(dual[number * n_steps : (number + 1) * n_steps])
-        elif file["readout"] == "last":
-            weights.append([[0] * n_outputs] * (n_steps - 1) + [dual[number]])
-        else:
-            weights.append([dual[number]] * n_steps)
-    alone = sums
-    if not decay[2]:  # without resets, steps do not depend on each other
-        alone, weights = [[step] for own in sums for step in own], [[row] for own in weights for row in own]
-    # A mean is a sum over the steps divided by their number: here the limit is multiplied instead.
-    scale = n_steps if file["readout"] == "mean" else 1
-    merged: dict[str, tuple[list[Vector], list[Vector]]] = {}
-    for own, row in zip(alone, weights, strict=True):
-        key = json.dumps(own)
-        known = merged.get(key, (own, [[0] * n_outputs] * len(own)))
-        merged[key] = (own, [add(a, b) for a, b in zip(known[1], row, strict=True)])
-    always, trees = [0] * n_outputs, []
-    for own, row in merged.values():
-        added, tree = reduced(grow(own, decay, row), [], wall, [0] * n_outputs)
-        always = add(always, added)
-        trees.append(tree)
-    width = len(sums[0][0])
-    lift = bias or all(sum(s) > 0 for own in sums for s in own)
-    lift = lift or any(all(s[d] > 0 for own in sums for s in own) for d in range(width))
-    proofs = file["proofs"]
-    n_boxes = check_price(trees, always, proofs[-1] if proofs else None, proofs, limit * scale, wall, lift)
-    bound = dual_value(file, dual, targets, limit)
-    expect(decimal(exact(file["primal"])) >= primal - TINY * 10, "the objective is larger than stated")
-    expect(decimal(exact(file["lower_bound"])) <= bound + TINY * 10, "the lower bound is smaller than stated")
-    return primal, bound, n_boxes
+class Checked(NamedTuple):
+    """What a file proves."""
+
+    primal: Fraction
+    bound: Fraction
+    n_boxes: int
 
 
-def main() -> int:
-    """Check one file."""
-    sys.setrecursionlimit(10_000)
-    file = json.loads(Path(sys.argv[1]).read_text())
+def check(content: Any, limit: int = MAX_OPERATIONS) -> Checked:
+    """Check the content of a file; return the objective, the lower bound and the number of boxes."""
+    return check_certificate(read_certificate(content), limit)
+
+
+def check_certificate(file: Certificate, limit: int, report: Callable[[float], None] | None = None) -> Checked:
+    """Check what was read from a file."""
+    work = Work(limit)
+    n_samples, n_steps, n_features = file.shape
+    if file.decay[1].bit_length() * n_steps > MAX_SCALE_BITS:
+        raise LimitError("the decay has too many bits for so many steps")
+    work.spend(len(file.neurons) * n_samples * n_steps * n_features)
+    sums = [leaky_sums(sequence, file.decay, file.bias) for sequence in file.inputs]
+    primal, bound = primal_value(file, sums), dual_value(file)
+    expect(file.primal >= primal, "the objective is larger than stated")
+    expect(file.lower_bound <= bound, "the lower bound is smaller than stated")
+    total, trees = trees_of(file, sums, work)
+    price_limit = file.price_bound * (n_steps if file.readout == "mean" else 1)
+    prices = Prices(file.searches, price_limit, not file.negative_threshold, has_lift(sums, file.bias), work)
+    prices.check(total, trees, len(file.searches) - 1, report)
+    expect(bound <= primal, "the bound is above the objective of a network: the checker itself is wrong")
+    return Checked(primal, bound, work.n_boxes)
+
+
+# ---- the program -----------------------------------------------------------------------------------------------------
+
+
+def shown(value: Fraction, rounding: str) -> str:
+    """Return a fraction with 12 digits, rounded in one direction."""
+    context = Context(12, rounding, -99_999, 99_999)
+    return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):.12g}"
+
+
+def progress() -> Callable[[float], None]:
+    """Return a function that shows on a terminal how much was checked and how long the rest may take."""
+    begin = last = time.monotonic()
+
+    def report(share: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > 1:
+            last, left = now, (now - begin) * (1 - share) / share
+            print(f"\r{100 * share:.0f} % of the boxes, about {left:.0f} s left ", end="", file=sys.stderr, flush=True)
+
+    return report
+
+
+def judge(path: str, limit: int) -> tuple[int, str]:
+    """Return the status of a file and what to print."""
     try:
-        primal, bound, n_boxes = check(file)
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise LimitError(f"the file has more than {MAX_BYTES:,} bytes")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise WrongError("the file is not UTF-8") from None
+        statement = read_certificate(parse(text))
+        found = check_certificate(statement, limit, progress() if sys.stderr.isatty() else None)
     except WrongError as error:
-        print(f"NOT PROVEN: {error}")
-        return 1
-    print(f"checked: {n_boxes} boxes cover all neurons of the family")
-    print(f"objective of the network:  {primal:.12g}")
-    print(f"no network is below:       {bound:.12g}")
-    print(f"relative gap:              {(primal - bound) / abs(primal) if primal else Decimal(0):.3g}")
-    return 0
+        return 1, f"NOT PROVEN: {error}"
+    except (LimitError, OSError) as error:
+        return 2, f"NOT CHECKED: {error}"
+    except (MemoryError, RecursionError):
+        return 2, "NOT CHECKED: the file needs more memory or depth than there is"
+    except KeyboardInterrupt:
+        return 130, "NOT CHECKED: interrupted"
+    gap = (found.primal - found.bound) / abs(found.primal) if found.primal else Fraction(0)
+    return 0, (
+        f"{statement}\n"
+        f"checked: {found.n_boxes} boxes cover all neurons of the family\n"
+        f"objective of the network:  {shown(found.primal, ROUND_CEILING)}\n"
+        f"no network is below:       {shown(found.bound, ROUND_FLOOR)}\n"
+        f"relative gap:              {float(shown(gap, ROUND_CEILING)):.3g}"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Check one file."""
+    path, *option = arguments or [""]
+    if not path or (option and not (len(option) == 2 and option[0] == "--limit" and option[1].isdecimal())):
+        print(__doc__)
+        return 2
+    status, text = judge(path, int(option[1]) if option else MAX_OPERATIONS)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # the reader has seen enough; the status tells the rest
+        sys.stdout = None
+    return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
