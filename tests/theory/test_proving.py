@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 from cvxsnn import LIFLayer, WitnessSet
 from cvxsnn.app import check_certificate as checker
 from cvxsnn.app import cli
-from cvxsnn.core.errors import DataFileError, InvalidInputError
+from cvxsnn.convex import Certificate
+from cvxsnn.core.errors import CvxsnnError, DataFileError, InvalidInputError
 from cvxsnn.neurons import Taps
-from cvxsnn.theory import LIFFamily, prove_complete, solve_complete
+from cvxsnn.theory import LIFFamily, prove_complete, proving, solve_complete
 from cvxsnn.theory.box_search import BoxSearch
 from cvxsnn.theory.certificate_file import _table
 from cvxsnn.theory.proving import prove_proof
@@ -94,7 +95,7 @@ def test_boxes_that_are_too_small_or_of_other_parameters_are_refused_in_one_sent
     listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
     for change, complaint in (
         ({"code": 22 * "b"}, "expected boxes that are halved"),
-        ({"columns": [0, 1]}, "the same search"),
+        ({"columns": [0, 1], "basis": [[1, 0], [0, 1]]}, "the same search"),
         ({"levels": 19}, "the same search"),
     ):
         with pytest.raises(InvalidInputError, match=complaint) as caught:
@@ -182,22 +183,77 @@ def test_a_proof_without_time_ends_soon_and_is_valid(tmp_path):
     assert not json.loads(path.read_text())["is_finished"]
 
 
-def test_a_better_network_of_the_file_is_kept(tmp_path):
+def hex_times(value, factor):
+    return (float.fromhex(value) * factor).hex()
+
+
+EDITS = {
+    "lower bound": lambda file: file | {"lower_bound": hex_times(file["primal"], 1 - 1e-6)},
+    "objective": lambda file: file | {"primal": hex_times(file["lower_bound"], 1 + 1e-6)},
+    "network": lambda file: file | {"neurons": file["neurons"][:1], "coef": file["coef"][:1], "primal": (9.0).hex()},
+    "weights": lambda file: file | {"coef": [[(0.0).hex()] for _ in file["coef"]]},
+    "bound on prices": lambda file: file | {"price_bound": 1},
+    "nothing but the network": lambda file: file | {"proofs": [], "dual": [[0] for _ in file["dual"]], "violators": []},
+    "other dual point": lambda file: file | {"dual": [[x // 2] for (x,) in file["dual"]]},
+    "one box per face": lambda file: file | {"proofs": [file["proofs"][-1] | {"code": "." * 7, "closer": []}]},
+}
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("name", EDITS)
+def test_a_file_that_is_resumed_is_computed_again(tmp_path, name, is_finished):
     inputs, targets = draw_problem()
     path = tmp_path / "proof.json"
-    prove_complete(path, inputs, targets, FAMILY, "squared", 0.01)
+    honest = prove_complete(path, inputs, targets, FAMILY, "squared", 0.01).certificate
     file = json.loads(path.read_text())
-    # Nothing is proven and nothing but the network is known: what is found then is as good, but not better.
-    best = float.fromhex(file["primal"])
-    file |= {"lower_bound": (0.0).hex(), "primal": (best * (1 - 1e-6)).hex(), "is_finished": True}
-    file["generated"] = file["neurons"]
-    path.write_text(json.dumps(file))
-    found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.01)
-    assert found.certificate.relative_gap <= 1e-3
+    path.write_text(json.dumps(EDITS[name](file) | {"is_finished": is_finished}))
+    found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.01).certificate
+    assert found.relative_gap <= 1e-3
+    assert found.dual <= honest.primal
+    assert honest.dual <= found.primal
     again = json.loads(path.read_text())
-    assert again["neurons"] == file["neurons"]
-    assert len(again["generated"]) > 100
-    assert float.fromhex(again["primal"]) == pytest.approx(best, rel=1e-9)
+    primal, bound, _ = checker.check(again)
+    assert float(primal) == pytest.approx(found.primal, rel=1e-9)
+    assert float(bound) == pytest.approx(found.dual, rel=1e-9)
+
+
+def test_bounds_of_a_file_are_not_believed_even_without_time(tmp_path):
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.integers(-99, 100, (60, 1, 3)).astype(float), np.sign(rng.normal(size=60))
+    path = tmp_path / "proof.json"
+    found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.003, max_seconds=0.0).certificate
+    file = json.loads(path.read_text())
+    path.write_text(json.dumps(file | {"lower_bound": file["primal"], "price_bound": 0, "is_finished": True}))
+    again = prove_complete(path, inputs, targets, FAMILY, "squared", 0.003, max_seconds=0.0).certificate
+    assert found.dual <= again.dual < 0.5 * again.primal  # boxes that were listed have bounds now
+
+
+WRONG = (None, True, -1, 10**400, 1.5, "x", [], [[1]], [None], {"a": 1})
+
+
+@pytest.mark.parametrize("place", ["file", "search", "pending"])
+def test_a_damaged_file_is_refused_in_one_sentence_or_computed_again(tmp_path, place):
+    inputs, targets = draw_problem()
+    inputs, targets = inputs[:6], targets[:6]
+    path = tmp_path / "proof.json"
+    honest = prove_complete(path, inputs, targets, FAMILY, "logistic", 0.05, intercept=True).certificate
+    text = path.read_text()
+    names = json.loads(text) if place == "file" else json.loads(text)["proofs"][-1]
+    for name in [*names, "is new"]:
+        for value in WRONG:
+            file = json.loads(text)
+            file["pending"] = {own: file[own] for own in ("dual", "dual_exponent", "proofs", "violators")}
+            changed = {"file": file, "search": file["proofs"][-1], "pending": file["pending"]}[place]
+            changed[name] = value
+            path.write_text(json.dumps(file))
+            try:
+                found = prove_complete(path, inputs, targets, FAMILY, "logistic", 0.05, intercept=True).certificate
+            except CvxsnnError as error:
+                assert_one_sentence(error)
+                assert json.loads(path.read_text()) == file  # the file is as it was
+            else:
+                assert found.dual <= honest.primal
+                assert honest.dual <= found.primal
 
 
 def test_an_optimum_without_neurons_is_proven(tmp_path):
@@ -275,11 +331,12 @@ def test_a_model_below_the_proven_bound_is_an_error_and_not_the_best_model(tmp_p
     assert run("fit", "data.npz", "-o", "model", *options).exit_code == 0
     command = ["certify", "model", "data.npz", "--certificate", "proof.json"]
     this = float(re.search(r"this model: objective (\S+),", run(*command).stdout)[1])
-    # A file of a network that is worse than the model, with a bound between the two: this cannot be true.
-    file = json.loads((tmp_path / "proof.json").read_text())
-    bound = 1.01 * this
-    file |= {"lower_bound": bound.hex(), "primal": bound.hex(), "neurons": file["neurons"][:1]}
-    (tmp_path / "proof.json").write_text(json.dumps(file))
+    prove, bound = proving.prove_proof, 1.01 * this  # a bound above the objective of the model cannot be true
+
+    def prove_too_much(*arguments, **options):
+        return replace(prove(*arguments, **options), certificate=Certificate(bound, bound, "complete"))
+
+    monkeypatch.setattr(proving, "prove_proof", prove_too_much)
     outcome = run(*command, "--improved", "better")
     assert outcome.exit_code == 1
     assert re.search(r"dual value \S+ above primal value \S+", outcome.stderr)

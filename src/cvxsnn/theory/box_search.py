@@ -303,7 +303,7 @@ class BoxSearch:
         found.proof = (resumed or Proof(frame)) if self.keeps_proof else None
         problem = (frame.normals, frame.slack, trees.edges, trees.gains, trees.roots, trees.offset)
         known: dict[bytes, tuple[float, Proof | None]] = {}
-        if not self.is_inner and self.max_boxes and time.monotonic() < self.deadline:
+        if len(open_boxes) and not self.is_inner and self.max_boxes and time.monotonic() < self.deadline:
             self._look_around(trees, frame, found)
         first: int | None = None
         while len(open_boxes):

@@ -1,13 +1,14 @@
 """Certificates of global optima in files that others can check without this library.
 
 A file holds the data, the network, a dual point of whole numbers, and the list of boxes that cover all neurons. It is
-checked by ``tools/check_certificate.py``, which uses whole numbers and fractions only.
+checked by ``app/check_certificate.py``, which uses whole numbers and fractions only; docs/proof-files.md defines it.
 """
 
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, inf
 from pathlib import Path
@@ -18,21 +19,24 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..convex import Certificate, ConvexProblem, certify_with_bound
+from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound
 from ..convex.certificate import checked_certificate
 from ..core.checks import Array
-from ..core.errors import DataFileError, InvalidInputError
+from ..core.errors import CvxsnnError, DataFileError, InvalidInputError
 from ..core.storage import write_atomically
 from ..neurons.exact import snap_inputs
 from .box_search import BoxSearch, Proof
 from .column_generation import CompleteSolution
-from .integers import as_integers
+from .integers import IntArray, as_integers
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import round_dual
-from .resumed_proof import resume_proof
+from .resumed_proof import check_listed, resume_proof
 from .spike_trees import SpikeTrees
 
 FORMAT = "cvxsnn complete certificate 1"
+
+_MAX_BITS, _MAX_EXPONENT, _DUAL_BITS = 2048, 1000, 52
+"""Largest sizes of what is read from a file: bits of a parameter, the exponent of the dual point, bits of its sum."""
 
 _N_VIOLATORS = 64
 """Neurons of too high prices that are kept at most."""
@@ -92,28 +96,106 @@ def write_certificate(
     certificate = checked_certificate(
         problem, Certificate(solution.certificate.primal, evidence["lower_bound"], "complete")
     )
-    file = statement(events, problem, inputs) | network_of(result) | evidence
+    file = statement(events, problem, inputs) | network_of(solution, result.parameters, result.parameters) | evidence
     save_certificate(path, file)
     return certificate
 
 
 def save_certificate(path: str | os.PathLike[str], file: dict[str, Any]) -> None:
     """Write a certificate, whole or not at all."""
-    plain = {name: value.hex() if isinstance(value, float) else value for name, value in file.items()}
-    write_atomically(Path(path), json.dumps(plain, separators=(",", ":")).encode())
+    write_atomically(Path(path), _encoded(file).encode())
 
 
-def load_certificate(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the content of a certificate file."""
+def _encoded(file: Mapping[str, Any]) -> str:
+    """Return a certificate as JSON, with floats as hexadecimal texts."""
+
+    def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+        changed = {float: float.hex, dict: plain}
+        return {name: changed.get(type(value), lambda own: own)(value) for name, value in values.items()}  # type: ignore[operator]
+
+    return json.dumps(plain(file), separators=(",", ":"))
+
+
+@dataclass(frozen=True, eq=False)
+class SearchHints:
+    """A search to go on with: a dual point, the boxes that were looked at, and whether better neurons were found."""
+
+    dual: npt.NDArray[np.int64]
+    unit: float
+    proofs: list[dict[str, Any]]
+    has_violators: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Hints:
+    """What a search can go on from. The types, sizes and ranges are checked; nothing else is believed."""
+
+    neurons: IntArray
+    generated: IntArray
+    searches: tuple[SearchHints, ...]
+
+
+def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events: LIFEvents) -> Hints:
+    """Return what a search can go on from, of a file about the same data and objective."""
     try:
-        file: dict[str, Any] = json.loads(Path(path).read_text())
-        if file["format"] != FORMAT:
-            raise KeyError
-        return file | {name: float.fromhex(file[name]) for name in ("strength", "primal", "lower_bound")}
-    except (UnicodeDecodeError, ValueError, KeyError, TypeError):
+        file = json.loads(Path(path).read_text())
+        if not isinstance(file, dict) or file.get("format") != FORMAT:
+            raise DataFileError(
+                f"expected a certificate over all neurons, in the format {FORMAT!r}, got another file: {path}"
+            )
+        stated = json.loads(_encoded(expected))
+        other = [name for name in stated if name not in file or repr(file[name]) != repr(stated[name])]
+        if other:
+            raise InvalidInputError(
+                "expected a certificate file about the same data and objective, to go on with it, got one with another "
+                f"{', '.join(other)}: give another name than {path}"
+            )
+        searches = [file, *([file["pending"]] if file.get("pending") else [])]
+        shape = (len(file["targets"]), len(file["targets"][0]))
+        return Hints(
+            _hinted_neurons(file["neurons"], events),
+            events.representable(_hinted_neurons(file["generated"], events)),
+            tuple(_search_hints(one, shape, events, file) for one in searches),
+        )
+    except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, CvxsnnError):
+            raise
         raise DataFileError(
-            f"expected a certificate over all neurons, in the format {FORMAT!r}, got another file: {path}"
+            f"expected a certificate file as cvxsnn writes it, to go on with it, got a damaged or changed one: {path}; "
+            "give another name"
         ) from None
+
+
+def as_rows(rows: Any, width: int) -> IntArray:
+    """Return a list of rows of whole numbers as an array; others raise a ValueError."""
+    for row in rows:
+        if len(row) != width or any(type(x) is not int or x.bit_length() > _MAX_BITS for x in row):
+            raise ValueError(row)
+    return np.array(rows, dtype=object).reshape(-1, width)
+
+
+def _hinted_neurons(rows: Any, events: LIFEvents) -> IntArray:
+    neurons = as_rows(rows, events.dimension)
+    if not events.family.negative_threshold and any(row[-1] < 0 for row in neurons):
+        raise ValueError("a threshold is negative")
+    return neurons
+
+
+def _search_hints(one: Any, shape: tuple[int, int], events: LIFEvents, stated: Mapping[str, Any]) -> SearchHints:
+    dual, exponent = as_rows(one["dual"], shape[1]), one["dual_exponent"]
+    if len(dual) != shape[0] or type(exponent) is not int or abs(exponent) > _MAX_EXPONENT:
+        raise ValueError("a dual point of another shape")
+    if sum(abs(x) for x in dual.flat) >= 2**_DUAL_BITS or (stated["has_intercept"] and any(dual.sum(0))):
+        raise ValueError("a dual point that is too large, or not balanced")
+    if stated["loss"] == "logistic":
+        signs = [[float.fromhex(y) > 0 for y in row] for row in stated["targets"]]
+        largest = Fraction(1, shape[0]) / Fraction(2) ** exponent  # 0 <= n λ y <= 1
+        pairs = zip(dual.flat, (sign for row in signs for sign in row), strict=True)
+        if any(not 0 <= (x if sign else -x) <= largest for x, sign in pairs):
+            raise ValueError("a dual point outside the domain of the loss")
+    for number, proof in enumerate(one["proofs"]):
+        check_listed(proof, number, events.dimension)
+    return SearchHints(dual.astype(np.int64), 2.0**exponent, one["proofs"], bool(one["violators"]))
 
 
 def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[str, Any]:
@@ -138,17 +220,20 @@ def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[
     }
 
 
-def network_of(result: CompleteSolution) -> dict[str, Any]:
-    """Return the network, its objective, and all neurons from which a search can go on."""
-    solution = result.solution
+def read_neurons(solution: Solution, parameters: IntArray) -> IntArray:
+    """Return the parameters of the neurons that a solution reads."""
     support = solution.support.cpu()
-    neurons = result.parameters[solution.problem.dictionary.column_of_atom.cpu()[support].numpy()]
+    return np.asarray(parameters[solution.problem.dictionary.column_of_atom.cpu()[support].numpy()])
+
+
+def network_of(solution: Solution, parameters: IntArray, generated: IntArray) -> dict[str, Any]:
+    """Return the network, its objective, and all neurons from which a search can go on."""
     return {
         "primal": solution.certificate.primal,
-        "neurons": _rows(neurons),
-        "coef": [[float(x).hex() for x in row] for row in solution.coef[support].tolist()],
+        "neurons": _rows(read_neurons(solution, parameters)),
+        "coef": [[float(x).hex() for x in row] for row in solution.coef[solution.support.cpu()].tolist()],
         "intercept": [float(x).hex() for x in solution.intercept.tolist()],
-        "generated": _rows(result.parameters),
+        "generated": _rows(generated),
     }
 
 
@@ -181,7 +266,7 @@ def search_boxes(
     trees = SpikeTrees.of(events, weights)
     deadline = time.monotonic() + max_seconds
     search = BoxSearch(enough, deadline=deadline, keeps_proof=True, pulse=pulse)
-    found = search.run(trees, resume_proof(trees, proofs, enough) if proofs else None)
+    found = search.run(trees, resume_proof(trees, proofs, enough) if proofs and trees.normals.any() else None)
     limit = ceil(Fraction(found.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)
     return {

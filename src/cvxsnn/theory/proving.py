@@ -3,14 +3,14 @@
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..convex import Certificate, ConvexProblem, solve
+from ..convex import Certificate, ConvexProblem, Solution, solve
 from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
 from ..core.checks import Array
@@ -18,7 +18,16 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet, as_inputs
 from ..dictionary import Readout, build_dictionary
 from ..network.reconstruction import Proof
-from .certificate_file import load_certificate, network_of, save_certificate, search_boxes, statement, whole_dual
+from .certificate_file import (
+    as_rows,
+    network_of,
+    read_hints,
+    read_neurons,
+    save_certificate,
+    search_boxes,
+    statement,
+    whole_dual,
+)
 from .column_generation import CompleteSolution, Round, solve_complete, witnesses_of
 from .complete_certificate import family_of
 from .integers import IntArray
@@ -50,8 +59,8 @@ def prove_complete(
     """Find a network that is optimal over all neurons of a family, and keep its proof in a file.
 
     Column generation finds the neurons, then boxes over all neurons prove the bound. Whenever this stops, the file is
-    a valid certificate. If the file exists, the work goes on from it: with its boxes if they were not finished, and
-    with its neurons.
+    a valid certificate. If the file exists, the work goes on from its neurons and its boxes. Nothing in it is believed:
+    objectives and bounds are computed again.
 
     Parameters
     ----------
@@ -116,45 +125,103 @@ def prove_complete(
         return left() == 0 or (pulse is not None and pulse(0, 0))
 
     limits: dict[str, Any] = {"tol": _PROOF_SHARE * tol, "pulse": pulse}
-    file: dict[str, Any] = {}
+    stated = statement(events, problem_of(_any_neuron(events)), inputs)
+    work = _Work(generated=_any_neuron(events)[:0])
     if Path(path).exists():
-        file = load_certificate(path)
-        problem = problem_of(events.representable(_neurons(file["generated"], events)))
-        _check_same(file, statement(events, problem, inputs), path)
-        left_over = file.pop("pending", None) or (None if file["is_finished"] else dict(file))
-        # Where better neurons are known, another dual point will prove more.
-        if left_over and left_over["proofs"] and not left_over["violators"]:
-            dual, unit = np.array(left_over["dual"], dtype=np.int64), 2.0 ** left_over["dual_exponent"]
-            proofs = left_over["proofs"]
-            _adopt(file, search_boxes(events, problem, dual, unit, proofs, max_seconds=left(), **limits))
-            save_certificate(path, file)
-    if not file or (_relative_gap(file) > tol and not is_stopped()):
-        start = events.representable(_neurons(file["generated"], events)) if file else None
+        # The file is a list of hints: neurons to start from, and boxes to look at. All numbers are computed again.
+        hints = read_hints(path, stated, events)
+        problem = problem_of(np.concatenate((_any_neuron(events), hints.generated)))
+        work.generated = hints.generated
+        work.take_network(_solve_last(problem_of, events, hints.neurons))
+        for one in hints.searches:
+            # Where better neurons are known, another dual point will prove more.
+            seconds = 0.0 if one.has_violators else left()
+            work.take_evidence(
+                search_boxes(events, problem, one.dual, one.unit, one.proofs, max_seconds=seconds, **limits)
+            )
+        work.save(path, stated)
+    if work.relative_gap > tol and not (work.evidence and is_stopped()):
         found = solve_complete(
-            inputs, targets, family, loss, l1_strength, **options, tol=tol, start=start, seed=seed, callback=callback,
-            max_seconds=_SEARCH_SHARE * left(), pulse=pulse,
+            inputs, targets, family, loss, l1_strength, **options, tol=tol, seed=seed, callback=callback,
+            start=work.generated if len(work.generated) else None, max_seconds=_SEARCH_SHARE * left(), pulse=pulse,
         )  # fmt: skip
-        fresh = statement(events, found.solution.problem, inputs) | network_of(found)
+        work.generated = found.parameters
         dual, unit = whole_dual(found.solution.problem, found.solution.dual_point)
         evidence = search_boxes(events, found.solution.problem, dual, unit, max_seconds=left(), **limits)
-        if file and file["primal"] < fresh["primal"]:
-            fresh |= {name: file[name] for name in ("primal", "neurons", "coef", "intercept")}
-        file |= fresh
-        _adopt(file, evidence)
-        save_certificate(path, file)
-    # The network in the file is solved to the last digits.
-    neurons = _neurons(file["neurons"] or file["generated"][:1], events)
-    solution = solve(problem_of(neurons), _LAST_TOL)
-    certificate = Certificate(solution.certificate.primal, file["lower_bound"], "complete")
-    found = CompleteSolution(
-        replace(solution, certificate=certificate),
-        checked_certificate(solution.problem, certificate),
-        family,
-        (),
-        neurons,
-    )
-    save_certificate(path, file | network_of(found) | {"generated": file["generated"]})
-    return found
+        work.take_network(_solve_last(problem_of, events, read_neurons(found.solution, found.parameters)))
+        work.take_evidence(evidence)
+        work.save(path, stated)
+    return work.result(family)
+
+
+@dataclass
+class _Work:
+    """The best network and the best bound so far, both computed here, and what a search can go on from."""
+
+    generated: IntArray
+    neurons: IntArray | None = None
+    solution: Solution | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    pending: dict[str, Any] | None = None
+
+    def take_network(self, found: tuple[IntArray, Solution]) -> None:
+        """Keep the better network."""
+        if self.solution is None or found[1].certificate.primal < self.solution.certificate.primal:
+            self.neurons, self.solution = found
+
+    def take_evidence(self, found: dict[str, Any]) -> None:
+        """Keep what proves more, the other search if it is not finished, and the neurons that were found."""
+        best, other = self.evidence, found
+        if not best or found["lower_bound"] >= best["lower_bound"]:
+            best, other = other, best
+        self.evidence = best
+        if other:
+            self.pending = None if other["is_finished"] else other
+        known = set(map(tuple, self.generated.tolist()))
+        rows = [row for row in found["violators"] if tuple(row) not in known]
+        self.generated = np.concatenate((self.generated, as_rows(rows, self.generated.shape[1])))
+
+    @property
+    def relative_gap(self) -> float:
+        """The relative gap that the file proves."""
+        if self.solution is None or not self.evidence:
+            return inf
+        return self.certificate.relative_gap
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the file proves."""
+        assert self.solution is not None
+        stated = Certificate(self.solution.certificate.primal, self.evidence["lower_bound"], "complete")
+        return checked_certificate(self.solution.problem, stated)
+
+    def save(self, path: str | os.PathLike[str], stated: dict[str, Any]) -> None:
+        """Write the file."""
+        assert self.solution is not None
+        assert self.neurons is not None
+        if self.evidence:
+            file = stated | network_of(self.solution, self.neurons, self.generated) | self.evidence
+            save_certificate(path, file | {"pending": self.pending})
+
+    def result(self, family: LIFFamily) -> CompleteSolution:
+        """Return the network with what is proven of it."""
+        assert self.solution is not None
+        assert self.neurons is not None
+        solution = replace(self.solution, certificate=self.certificate)
+        return CompleteSolution(solution, self.certificate, family, (), self.neurons)
+
+
+def _any_neuron(events: LIFEvents) -> IntArray:
+    """Return the neuron that always fires, as a row."""
+    return np.zeros((1, events.dimension), dtype=object)
+
+
+def _solve_last(
+    problem_of: Callable[[IntArray], ConvexProblem], events: LIFEvents, neurons: IntArray
+) -> tuple[IntArray, Solution]:
+    """Return neurons and their optimal read-out, to the last digits."""
+    neurons = neurons if len(neurons) else _any_neuron(events)
+    return neurons, solve(problem_of(neurons), _LAST_TOL)
 
 
 def prove_proof(
@@ -175,9 +242,12 @@ def prove_proof(
             "with hidden=(n,) and decay=0.5"
         )
     objective = proof.objective
-    is_plain = (
-        data.sample_weight is None and data.sequences.lengths is None and objective.timestep_weighting == "uniform"
-    )
+    if data.sequences.lengths is not None:
+        raise InvalidInputError(
+            "expected sequences of equal length for a certificate in a file, got unequal ones: cut or resample them "
+            "to one length before the fit"
+        )
+    is_plain = data.sample_weight is None and objective.timestep_weighting == "uniform"
     if (
         not is_plain
         or objective.head_weights
@@ -185,39 +255,11 @@ def prove_proof(
         or (proof.penalty.name != "l1" and proof.coef.shape[1] > 1)
     ):
         raise InvalidInputError(
-            "expected a model of one head with the L1 penalty, on sequences of equal length and weight, for a "
-            f"certificate in a file, got penalty {proof.penalty.name!r} and {proof.coef.shape[1]} outputs: fit with "
+            "expected a model of one head with the L1 penalty, on sequences of equal weight, for a certificate "
+            f"in a file, got penalty {proof.penalty.name!r} and {proof.coef.shape[1]} outputs: fit with "
             "penalty='l1' and without sample weights"
         )
     return prove_complete(
         path, data.inputs, data.targets, family, objective.loss, proof.l1_strength, readout=objective.readout,
         intercept=proof.has_intercept, tol=tol, max_seconds=max_seconds, callback=callback, pulse=pulse,
     )  # fmt: skip
-
-
-def _neurons(rows: list[list[int]], events: LIFEvents) -> IntArray:
-    return np.array(rows, dtype=object).reshape(-1, events.dimension)
-
-
-def _adopt(file: dict[str, Any], evidence: dict[str, Any]) -> None:
-    """Keep what proves more, what is not finished, and the neurons that were found."""
-    if evidence["lower_bound"] >= file.get("lower_bound", -inf):
-        file |= evidence
-    elif not evidence["is_finished"]:
-        file["pending"] = evidence
-    file["generated"] += [row for row in evidence["violators"] if row not in file["generated"]]
-
-
-def _relative_gap(file: dict[str, Any]) -> float:
-    certificate = Certificate(file["primal"], file["lower_bound"], "complete")
-    return checked_certificate("a certificate file", certificate).relative_gap
-
-
-def _check_same(file: dict[str, Any], expected: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Refuse to go on with a file about something else."""
-    other = [name for name, value in expected.items() if file.get(name) != value]
-    if other:
-        raise InvalidInputError(
-            f"expected a certificate file about the same data and objective, to go on with it, got one with another "
-            f"{', '.join(other)}: give another name than {path}"
-        )

@@ -8,7 +8,11 @@ import numpy as np
 from ..core.errors import InvalidInputError
 from .box_kernel import LEAF, LEFT, TILTED, bound_boxes, survey
 from .box_search import Boxes, Coordinates, Proof, key_of
-from .spike_trees import SpikeTrees
+from .integers import IntArray
+from .spike_trees import SpikeTrees, pivot_columns
+
+_MAX_FACTOR = 2**20
+"""Enlarged boxes stay within the room of the kernel's sums."""
 
 
 def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float, number: int = -1) -> Proof:
@@ -32,10 +36,16 @@ def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float,
     Proof
         What :meth:`BoxSearch.run` goes on with.
     """
+    number %= len(proofs)
     listed = proofs[number]
-    frame = Coordinates.of(trees, np.array(listed["basis"], dtype=object))
-    if list(listed["columns"]) != frame.columns or listed["levels"] != frame.n_levels:
+    check_listed(listed, number, trees.normals.shape[1])
+    if listed["columns"] != pivot_columns(trees.normals):
         raise InvalidInputError("expected a certificate file of the same search, got one of other parameters")
+    frame = Coordinates.of(trees, np.array(listed["basis"], dtype=object))
+    if listed["levels"] != frame.n_levels:
+        raise InvalidInputError("expected a certificate file of the same search, got one of other boxes")
+    if len(pivot_columns(frame.basis)) < len(frame.basis) or (frame.has_wall and not _has_own_threshold(frame.basis)):
+        raise InvalidInputError("expected coordinates of all neurons in a certificate file, got others")
     proof, text, uses = Proof(frame), iter(listed["code"]), iter(listed["closer"])
     ends: list[tuple[bytes, int, list[int], list[int]]] = []
     closer: dict[int, tuple[int, int]] = {}
@@ -46,8 +56,8 @@ def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float,
             own, size = waiting.pop()
             letter = next(text, ".")
             if letter in ".,!":
-                if letter == "!":
-                    closer[len(ends)] = next(uses)
+                if letter == "!" and (use := next(uses, None)) is not None:
+                    closer[len(ends)] = use
                 ends.append((key, len(code), own, size))
                 code.append(LEAF)
                 continue
@@ -85,6 +95,28 @@ def resume_proof(trees: SpikeTrees, proofs: list[dict[str, Any]], enough: float,
             codes[key][place] = letter
     proof.codes.update({key: bytes(code) for key, code in codes.items()})
     return proof
+
+
+def check_listed(listed: Any, number: int, dimension: int) -> None:
+    """Refuse a search of a file that has another form than the library writes."""
+    columns, basis, closer = listed["columns"], listed["basis"], listed["closer"]
+    wholes = [*columns, listed["levels"], *(x for row in [*basis, *closer] for x in row)]
+    is_right = (
+        all(type(x) is int for x in wholes)
+        and isinstance(listed["code"], str)
+        and columns == sorted(set(columns))
+        and set(columns) <= set(range(dimension))
+        and len(basis) == len(columns)
+        and all(len(row) == len(columns) for row in basis)
+        and all(1 <= factor < _MAX_FACTOR and -1 <= inner < number for factor, inner in closer)
+    )
+    if not is_right:
+        raise InvalidInputError("expected searches of boxes in a certificate file, got something else")
+
+
+def _has_own_threshold(basis: IntArray) -> bool:
+    """Return whether the last coordinate is a positive multiple of the threshold, and changes nothing else."""
+    return bool(basis[-1, -1] > 0) and not basis[-1, :-1].any() and not basis[:-1, -1].any()
 
 
 def _bound_near(

@@ -1,5 +1,7 @@
 """Shared by all commands: the application, the console, errors as one sentence, and the parsing of options."""
 
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,17 @@ from ...core.progress import ProgressBar
 from ..formatting import printable
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
-console = Console()
+
+
+class _Console(Console):
+    """A console whose reader may leave: `cvxsnn check proof.json | head -1` ends with the status of the check."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed at the end
+
+
+console = _Console()
 
 ModelFile = Annotated[Path, typer.Argument(help="A model written by `cvxsnn fit` or cvxsnn.save.")]
 

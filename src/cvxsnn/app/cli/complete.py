@@ -21,8 +21,14 @@ from .data_files import Data
 @app.command()
 def check(
     certificate: Annotated[Path, typer.Argument(help="A file that `cvxsnn certify --certificate` wrote.")],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Operations on numbers after which checking ends; 10^10 by default.")
+    ] = None,
 ) -> None:
-    """Check a proof over all neurons with a program that shares no code with the one that found it."""
+    """Check a proof over all neurons with a program that shares no code with the one that found it.
+
+    The status is 0 if the file proves its statement, 1 if it does not, and 2 if that could not be decided.
+    """
     from .. import check_certificate
 
     with plain_errors():
@@ -30,12 +36,17 @@ def check(
             raise DataFileError(f"expected a certificate file, got no file: {certificate}")
         # A process of its own, which imports nothing of this library.
         place = str(Path(check_certificate.__file__).resolve())
-        done = subprocess.run(
-            [sys.executable, "-I", place, str(certificate)], capture_output=True, text=True, check=False
-        )
-        say(done.stdout.rstrip() or f"the checker failed: {done.stderr.strip().splitlines()[-1]}")
+        options = [] if limit is None else ["--limit", str(limit)]
+        with interruptible():  # the checker gets the signal, too, and says so
+            done = subprocess.run(
+                [sys.executable, "-I", place, str(certificate), *options],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        say(done.stdout.rstrip() or "NOT CHECKED: the checker ended without an answer")
         say(f"the checker is one file that you can read, copy and run by itself: {place}")
-        raise typer.Exit(done.returncode)
+        raise typer.Exit(done.returncode if done.stdout.strip() else 2)
 
 
 def prove_in_file(
