@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 COPIES = ROOT / "build" / "mutation"
 
 TESTS: dict[str, tuple[str, ...]] = {
+    "app/check_certificate": ("app/test_check_certificate.py",),
     "core/storage": ("core/test_storage.py",),
     "convex/certificate": ("convex/test_certificate.py", "convex/test_range.py", "convex/test_elastic_net.py"),
     "neurons/exact": ("neurons/test_exact.py", "neurons/test_rollout.py"),

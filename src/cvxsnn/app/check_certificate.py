@@ -32,7 +32,7 @@ MAX_EVENTS = 1 << 21  # in all trees
 MAX_SCALE_BITS = 1 << 16  # of the scale q^t of the last step
 MAX_OPERATIONS = 10**10  # on numbers: about half an hour
 SHIFT = 96  # bits after the point of the slopes of linear bounds
-SURE = 200  # beyond this margin, log(1 + exp(-margin)) is below 1e-86
+SURE = 200  # beyond this margin, 60 digits do not show log(1 + exp(-margin))
 DIGITS = Context(60, ROUND_CEILING, -99_999, 99_999, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 
