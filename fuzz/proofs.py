@@ -32,8 +32,8 @@ File = dict[str, Any]
 _N_BASES = 150
 """Honest files that are changed."""
 
-_LIMIT = 10**7
-"""Operations of a check: small files take far fewer."""
+_LIMIT = 10**8
+"""Operations of a check: most files take far fewer."""
 
 _IDEAS: list[Callable[[File], File | str | None]] = [
     getattr(forgeries, name) for name in sorted(dir(forgeries)) if name.startswith("forge_")
@@ -45,6 +45,8 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     if rng.random() < 0.1:
         file = draw_proof(rng, folder)
         verdict, second = judge(file), judge_again(file)
+        if "beyond a limit" in (verdict, second):
+            return "honest, beyond a limit"
         if verdict != "accepted" or second != "accepted":
             raise Finding(f"an honest proof is {verdict}, by the second checker {second}: {json.dumps(file)}")
         check_truth(file)
@@ -54,7 +56,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     if changed == base:
         return "not changed"
     verdict, second = judge(changed), judge_again(changed)
-    if verdict != second:
+    if verdict != second and "beyond a limit" not in (verdict, second):
         raise Finding(f"the checkers differ, {verdict} and {second}: {_text(changed)}")
     if verdict == "accepted":
         check_truth(changed)
@@ -95,7 +97,7 @@ def draw_proof(rng: np.random.Generator, folder: Path) -> File:
     strength = float(rng.choice([0.3, 0.1, 0.03, 0.01]))
     try:
         found = solve_complete(inputs, targets, family, loss, strength, n_start=16, **options)
-        write_certificate(folder / "proof.json", found, inputs, tol=float(rng.choice([0.0, 0.01])), max_seconds=2.0)
+        write_certificate(folder / "proof.json", found, inputs, tol=float(rng.choice([0.0, 0.01])), max_seconds=0.5)
     except (InvalidInputError, BudgetError) as error:
         raise Skip(str(error).partition(",")[0]) from error
     file: File = json.loads((folder / "proof.json").read_text())

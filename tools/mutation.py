@@ -70,6 +70,9 @@ TESTS: dict[str, tuple[str, ...]] = {
 }
 """The tests that are asked about each file. Kernels are compiled and pictures drawn: they are left out."""
 
+_FORKED = ("app/check_certificate",)
+"""Plain Python whose tests start no threads: all changes are tried in forks of one session."""
+
 _WORDS = [r"raise \w+", r'^\s*f?"[^"]* [^"]* ', r"^\s*reason = ", r"remedy: str = ", r'"a folder"|"one of no kind"']
 """Lines that are about the words of error messages only."""
 
@@ -193,10 +196,17 @@ def mutate(module: str, sample: int | None, again: bool) -> tuple[int, dict[str,
         tried = sorted(random.Random(0).sample(tried, sample), key=tried.index)
     if not tried:
         return len(changes), {}, []
-    mutmut("run", "--max-children", os.environ.get("MUTATION_JOBS", "1"), *tried)
-    lines = [line.strip().partition(": ") for line in mutmut("results", "--all", "true").splitlines()]
-    outcomes = {change: outcome for change, _, outcome in lines if change in set(tried)}
-    record.write_text(json.dumps(outcomes, indent=1))
+    if module in _FORKED:
+        request = {"module": f"cvxsnn.{module.replace('/', '.')}", "changes": tried, "record": str(record)}
+        run = [sys.executable, "-m", "pytest", "-p", "forked_mutants", *(f"tests/{test}" for test in TESTS[module])]
+        place = {"PYTHONPATH": f"{copy / 'mutants' / 'src'}:{ROOT / 'tools'}", "FORKED_MUTANTS": json.dumps(request)}
+        subprocess.run(run, cwd=copy / "mutants", env=environment | place, check=True)
+        outcomes = json.loads(record.read_text())
+    else:
+        mutmut("run", "--max-children", os.environ.get("MUTATION_JOBS", "1"), *tried)
+        lines = [line.strip().partition(": ") for line in mutmut("results", "--all", "true").splitlines()]
+        outcomes = {change: outcome for change, _, outcome in lines if change in set(tried)}
+        record.write_text(json.dumps(outcomes, indent=1))
     survivors = []
     for change, outcome in outcomes.items():
         if outcome not in _NOTICED:

@@ -2,7 +2,8 @@ import json
 import sys
 from pathlib import Path
 
-from app.test_check_certificate import HONEST, assert_status_without_reader
+from app.test_check_certificate import HONEST
+from app.test_checked_certificates import assert_status_without_reader
 
 
 def test_a_reader_that_leaves_does_not_change_the_status_of_a_check(tmp_path):
