@@ -30,7 +30,9 @@ MAX_EXPONENT = 2000
 MAX_LEVELS = 64
 MAX_EVENTS = 1 << 21  # in all trees
 MAX_SCALE_BITS = 1 << 16  # of the scale q^t of the last step
-MAX_OPERATIONS = 10**10  # on numbers: about half an hour
+MAX_WORDS = 1 << 25  # of 64 bits, in leaky sums or in trees
+MAX_OPERATIONS = 10**10  # on words: about half an hour
+LOGARITHM = 1000  # operations that a logarithm of 60 digits takes, about; a sum of fractions takes a tenth of them
 SHIFT = 96  # bits after the point of the slopes of linear bounds
 SURE = 200  # beyond this margin, 60 digits do not show log(1 + exp(-margin))
 DIGITS = Context(60, ROUND_CEILING, -99_999, 99_999, traps=[InvalidOperation, DivisionByZero, Overflow])
@@ -187,8 +189,10 @@ def read_certificate(file: Any) -> Certificate:
     n_samples, n_steps = length("inputs", file["inputs"]), length("inputs", file["inputs"][0])
     n_features = length("inputs", file["inputs"][0][0])
     n_rows = n_samples * n_steps if readout == "all" else n_samples
-    n_outputs = length("targets", file["targets"][0]) if length("targets", file["targets"]) else 0
+    length("targets", file["targets"])
+    n_outputs = length("targets", file["targets"][0])
     width = n_features + bias + 1
+    neurons = read_matrix("neurons", file["neurons"], None, width, read_integer)
     read = Certificate(
         decay=decay,
         bias=bias,
@@ -202,8 +206,8 @@ def read_certificate(file: Any) -> Certificate:
             "inputs", file["inputs"], None, lambda name, one: read_matrix(name, one, n_steps, n_features, read_integer)
         ),
         targets=read_matrix("targets", file["targets"], n_rows, n_outputs, read_float),
-        neurons=read_matrix("neurons", file["neurons"], None, width, read_integer),
-        coef=read_matrix("coef", file["coef"], length("neurons", [*file["neurons"], 0]) - 1, n_outputs, read_float),
+        neurons=neurons,
+        coef=read_matrix("coef", file["coef"], len(neurons), n_outputs, read_float),
         intercept=read_list("intercept", file["intercept"], n_outputs, read_float),
         primal=read_float("primal", file["primal"]),
         lower_bound=read_float("lower_bound", file["lower_bound"]),
@@ -268,6 +272,11 @@ class Work:
             raise LimitError("checking takes more operations than the limit: allow more with --limit")
 
 
+def words(*values: int) -> int:
+    """Return how many words of 64 bits the largest of some integers takes."""
+    return 1 + max(value.bit_length() for value in values) // 64
+
+
 def dot(a: Vector, b: Vector) -> int:
     """Return the product of two vectors of the same length."""
     if len(a) != len(b):
@@ -305,8 +314,8 @@ def spikes(sums: tuple[Vector, ...], decay: Vector, resets: bool, neuron: Vector
 def grow(
     sums: tuple[Vector, ...], weights: tuple[Vector, ...], decay: Vector, step: int = 0, count: int = 0
 ) -> Event | None:
-    """Return the tree of events of a sequence, from a step on (step 3)."""
-    if not any(map(any, weights[step:])):
+    """Return the tree of events of a sequence, from a step to the last one with a weight (step 3)."""
+    if step == len(weights):
         return None
     p, q = decay
     counts = (p * count, p * count + q ** (step + 1))
@@ -333,7 +342,7 @@ def simplify(
     total = nothing
     while tree is not None:
         normal = tree.normal
-        work.spend(len(normal) * (1 + len(known)))
+        work.spend(len(normal) * (1 + len(known)) + len(nothing))
         side = next((fired for other, fired in known if is_decided(normal, other, fired, has_wall)), None)
         if side is None:
             break
@@ -374,14 +383,19 @@ def trees_of(file: Certificate, sums: list[tuple[Vector, ...]], work: Work) -> t
         weights = [(step,) for own in weights for step in own]
     merged: dict[tuple[Vector, ...], tuple[Vector, ...]] = {}
     for own, rows in zip(sums, weights, strict=True):
+        work.spend(len(rows) * len(nothing))
         merged[own] = tuple(map(add, merged[own], rows)) if own in merged else rows
     lengths = [max((t for t, row in enumerate(rows, 1) if any(row)), default=0) for rows in merged.values()]
-    if max(lengths) > MAX_EVENTS.bit_length() or sum((1 << n) - 1 for n in lengths) > MAX_EVENTS:
-        raise LimitError(f"the sequences have more than {MAX_EVENTS:,} events")
+    n_events = sum((1 << min(n, MAX_EVENTS.bit_length())) - 1 for n in lengths)
+    size = len(sums[0][0]) * words(*(x for own in merged for x in own[-1])) + len(nothing)
+    if n_events > MAX_EVENTS or n_events * size > MAX_WORDS:
+        raise LimitError("the sequences have too many events")
+    work.spend(n_events * size)
     total, trees = nothing, []
-    for own, rows in merged.items():
-        tree = grow(own, rows, file.decay)
-        if has_parallel_steps(own):
+    for (own, rows), n_steps in zip(merged.items(), lengths, strict=True):
+        tree = grow(own, rows[:n_steps], file.decay)
+        work.spend(n_steps**2 * size)
+        if has_parallel_steps(own[:n_steps]):
             added, tree = simplify(tree, (), nothing, not file.negative_threshold, work)
             total = add(total, added)
         if tree is not None:
@@ -441,11 +455,12 @@ def pivots(rows: Iterable[Vector], work: Work) -> set[int]:
     for row in rows:
         for pivot, other in echelon:
             if row[pivot]:
-                work.spend(len(row) * (1 + row[pivot].bit_length() // 64))
                 row = tuple(other[pivot] * a - row[pivot] * b for a, b in zip(row, other, strict=True))
+                work.spend(len(row) * words(*row) ** 2)
+                common = gcd(*row) or 1
+                row = tuple(x // common for x in row)
         if any(row):
-            common = gcd(*row)
-            echelon.append((next(i for i, x in enumerate(row) if x), tuple(x // common for x in row)))
+            echelon.append((next(i for i, x in enumerate(row) if x), row))
             echelon.sort()
             if len(echelon) == len(row):
                 break
@@ -465,13 +480,14 @@ def coordinates(search: Search, normals: set[Vector], has_wall: bool, work: Work
     return is_last
 
 
-def turned(event: Event | None, search: Search) -> Event | None:
+def turned(event: Event | None, search: Search, work: Work) -> Event | None:
     """Return a tree with its normals in the coordinates of a search (step 6)."""
     if event is None:
         return None
     normal = tuple(event.normal[column] for column in search.columns)
+    work.spend(len(normal) ** 2)
     slopes = tuple(dot(normal, row) for row in search.basis)
-    then = (turned(event.then[0], search), turned(event.then[1], search))
+    then = (turned(event.then[0], search, work), turned(event.then[1], search, work))
     return Event(event.normal, event.adds, then, slopes, tuple(map(abs, slopes)))
 
 
@@ -498,10 +514,11 @@ class Prices:
         self.is_generic = is_generic
         self.work = work
         self.known: set[tuple[int, Vector, tuple[Event, ...]]] = set()
+        self.room = MAX_WORDS  # for what is known
 
     def side(self, event: Event, box: Box) -> int | None:
         """Return 1 for a spike everywhere in a box, 0 for silence, None if the event is open (step 9)."""
-        self.work.spend(len(box.half))
+        self.work.spend(len(box.half) + len(event.adds[0]))
         middle, reach = dot(event.slopes, box.centre), dot(event.sizes, box.half)
         if middle >= reach:
             return 1
@@ -556,6 +573,7 @@ class Prices:
 
     def fits_tilted(self, total: Vector, trees: list[Event], box: Box) -> bool:
         """Return whether linear functions bound all sums by the limit (step 9)."""
+        self.work.spend(len(trees) * len(total) * len(box.half))
         ranges = [[self.ranges(tree, box, (fired,)) for fired in (0, 1)] for tree in trees]
         for k in range(len(total)):
             for sign, end in ((1, 1), (-1, 0)):  # the largest sums, and the largest negative ones
@@ -591,7 +609,7 @@ class Prices:
         expect(number >= 0, "a search is missing")
         search = self.searches[number]
         is_last_positive = coordinates(search, normals, self.has_wall, self.work)
-        whole = [tree for tree in (turned(tree, search) for tree in trees) if tree is not None]
+        whole = [tree for tree in (turned(tree, search, self.work) for tree in trees) if tree is not None]
         letters, closer = iter(enumerate(search.code, 1)), iter(search.closer)
         for face in faces(len(search.columns), search.levels, is_last_positive):
             waiting = [(face, total, whole)]
@@ -603,8 +621,10 @@ class Prices:
                 if report is not None:
                     report(place / len(search.code))
                 if letter == "!":
-                    factor, inner = next(closer, (0, -1))
-                    expect(factor >= 1, "a closer look is missing")
+                    use = next(closer, None)
+                    if use is None:
+                        raise WrongError("a closer look is missing")
+                    factor, inner = use
                     is_smaller = inner < 0 or len(self.searches[inner].columns) < len(search.columns)
                     expect(is_smaller, "a closer look has no fewer parameters")
                     self.look_closer(total, whole, box.enlarged(factor), inner)
@@ -629,7 +649,10 @@ class Prices:
         key = (number, total, tuple(parts))
         if key not in self.known:
             self.check(total, parts, number)
-            self.known.add(key)
+            size = sum(len(event.normal) + 2 * len(total) for event in all_events(parts))
+            if size <= self.room:
+                self.room -= size
+                self.known.add(key)
 
 
 # ---- the convex program ----------------------------------------------------------------------------------------------
@@ -715,13 +738,22 @@ def check(content: Any, limit: int = MAX_OPERATIONS) -> Checked:
     return check_certificate(read_certificate(content), limit)
 
 
+def entries(inputs: tuple[tuple[Vector, ...], ...]) -> Iterator[int]:
+    """Yield all entries of the inputs."""
+    return (x for sequence in inputs for step in sequence for x in step)
+
+
 def check_certificate(file: Certificate, limit: int, report: Callable[[float], None] | None = None) -> Checked:
     """Check what was read from a file."""
     work = Work(limit)
     n_samples, n_steps, n_features = file.shape
     if file.decay[1].bit_length() * n_steps > MAX_SCALE_BITS:
         raise LimitError("the decay has too many bits for so many steps")
-    work.spend(len(file.neurons) * n_samples * n_steps * n_features)
+    size = n_samples * n_steps * (n_features + 1) * words(file.decay[1] ** n_steps, *entries(file.inputs))
+    if size > MAX_WORDS:
+        raise LimitError("the inputs have too many bits")
+    n_values = len(file.targets) * len(file.targets[0])
+    work.spend(size + len(file.neurons) * (size + n_values * LOGARITHM // 10) + 2 * n_values * LOGARITHM)
     sums = [leaky_sums(sequence, file.decay, file.bias) for sequence in file.inputs]
     primal, bound = primal_value(file, sums), dual_value(file)
     expect(file.primal >= primal, "the objective is larger than stated")
@@ -791,7 +823,9 @@ def judge(path: str, limit: int) -> tuple[int, str]:
 def main(arguments: list[str]) -> int:
     """Check one file."""
     path, *option = arguments or [""]
-    if not path or (option and not (len(option) == 2 and option[0] == "--limit" and option[1].isdecimal())):
+    if not path or (
+        option and not (len(option) == 2 and option[0] == "--limit" and option[1].isdecimal() and len(option[1]) < 19)
+    ):
         print(__doc__)
         return 2
     status, text = judge(path, int(option[1]) if option else MAX_OPERATIONS)
