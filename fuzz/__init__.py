@@ -8,6 +8,8 @@ HUNTS: tuple[str, ...] = (
     "nir_graphs",
     "npz_files",
     "problems",
+    "proofs",
+    "resumed_proofs",
     "strangers",
 )
 """Modules of this package that have a HUNT."""

@@ -428,7 +428,7 @@ def forge_unbalanced_dual(file: dict) -> dict | None:
 
 def forge_balance_over_outputs(file: dict) -> dict | None:
     """The dual point sums to zero over all outputs, but not for each one."""
-    if len(file["targets"][0]) < 2:
+    if len(file["targets"][0]) < 2 or not sum(row[0] for row in file["dual"]):
         return None
     for row in file["dual"]:
         row[1] = -row[0]
@@ -451,7 +451,7 @@ def forge_hidden_intercept(file: dict) -> dict | None:
 
 def outside_domain(file: dict, share: Fraction) -> dict | None:
     """Return a logistic file with a given share in its first row."""
-    if file["loss"] != "logistic":
+    if file["loss"] != "logistic" or len(file["targets"][0]) > 1:
         return None
     n = len(file["targets"])
     unit = 1 << 400
@@ -480,7 +480,7 @@ def forge_share_far_outside(file: dict) -> dict | None:
 
 def forge_labels_of_two(file: dict) -> dict | None:
     """Labels of ±2 make margins twice as large: the bound of the logistic loss holds for ±1 only."""
-    if file["loss"] != "logistic":
+    if file["loss"] != "logistic" or len(file["targets"][0]) > 1:
         return None
     file["targets"] = [[(2 * float.fromhex(y)).hex() for y in row] for row in file["targets"]]
     file["dual"] = [[d // 4 for d in row] for row in file["dual"]]
@@ -537,7 +537,7 @@ def forge_resets_of_one(file: dict) -> dict:
 
 
 def forge_resets_as_text(file: dict) -> dict:
-    """`resets` is the text \"false\", which is true in Python."""
+    r"""`resets` is the text \"false\", which is true in Python."""
     return file | {"resets": "false"}
 
 

@@ -63,6 +63,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
         child = os.fork()
         if not child:
             signal.alarm(_SECONDS)
+            pytest.Function.repr_failure = lambda *_: ""  # it would parse all changes of the file, for seconds
             owner, name = _owner(module, key)
             setattr(owner, name, functions[key][change.rpartition(".")[2]])
             with open(os.devnull, "w") as nothing:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cvxsnn.app import check_certificate as CHECKER  # noqa: N812
+from fuzz import forgeries
 from fuzz.proofs import consistent, nearest
 
 HONEST = json.loads(Path(__file__).with_name("honest_proofs.json").read_text())
@@ -232,3 +233,15 @@ def test_progress_is_shown_with_an_estimate(monkeypatch, capsys):
         report(share)
     said = capsys.readouterr().err.split("\r")[1:]
     assert said == ["20 % of the boxes, about 8 s left ", "50 % of the boxes, about 4 s left "]
+
+
+IDEAS = {name: getattr(forgeries, name) for name in sorted(dir(forgeries)) if name.startswith("forge_")}
+
+
+@pytest.mark.parametrize("name", IDEAS)
+def test_a_forged_proof_is_refused(name):
+    forged = [own for own in (IDEAS[name](copy.deepcopy(file)) for file in [SAMPLE, *HONEST]) if own is not None]
+    assert forged
+    for own in forged[:4]:
+        with pytest.raises(CHECKER.WrongError):
+            CHECKER.check(CHECKER.parse(own if isinstance(own, str) else json.dumps(own)))
