@@ -216,12 +216,12 @@ def check_truth(file: File | str) -> None:
     content = json.loads(_text(file))
     if any(abs(x) >= 2**53 for sequence in content["inputs"] for step in sequence for x in step):
         return  # numbers too large for an enumeration
-    decay = Fraction(*content["decay"])
-    family = LIFFamily(float(decay), content["bias"], content["negative_threshold"], resets=content.get("resets", True))
+    decay = float(Fraction(*content["decay"]))
     try:
+        family = LIFFamily(decay, content["bias"], content["negative_threshold"], resets=content.get("resets", True))
         patterns = enumerate_lif(family, np.array(content["inputs"], dtype=float), max_patterns=20_000).spikes
     except CvxsnnError:
-        return  # numbers too large for an enumeration
+        return  # numbers too long, or too many patterns, for an enumeration
     spikes = np.asarray(patterns, dtype=np.int64)  # (n_patterns, n_samples, n_steps)
     readout, n_steps = content["readout"], spikes.shape[2]
     sums = {"last": spikes[:, :, -1], "mean": spikes.sum(2), "all": spikes.reshape(len(spikes), -1)}[readout]

@@ -12,7 +12,7 @@ import sys
 import time
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
@@ -34,6 +34,16 @@ def _functions(module: ModuleType) -> dict[str, dict[str, Any]]:
     return {name.removeprefix("mutants_").removesuffix("__mutmut"): value for name, value in found.items()}
 
 
+def _is_about_words(changed: Any, original: Any) -> bool:
+    """Return whether two functions, or constants of them, differ in sentences only."""
+    if isinstance(changed, CodeType) and isinstance(original, CodeType):
+        pairs = zip(changed.co_consts, original.co_consts, strict=False)
+        is_alike = changed.co_code == original.co_code and changed.co_names == original.co_names
+        return is_alike and all(_is_about_words(one, other) for one, other in pairs)
+    is_sentence = isinstance(original, str) and " " in original and isinstance(changed, str)
+    return is_sentence or (type(changed) is type(original) and changed == original)
+
+
 def _fails(items: list[pytest.Item]) -> bool:
     for item, following in zip(items, [*items[1:], None], strict=True):
         reports = runtestprotocol(item, log=False, nextitem=following)
@@ -44,7 +54,7 @@ def _fails(items: list[pytest.Item]) -> bool:
 
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Run the tests once, then for each change those that are quick first, until one fails."""
-    request = json.loads(os.environ["FORKED_MUTANTS"])
+    request = json.loads(Path(os.environ["FORKED_MUTANTS"]).read_text())
     module = import_module(request["module"])
     functions = _functions(module)
     for key, versions in functions.items():
@@ -60,12 +70,16 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     outcomes = {}
     for change in request["changes"]:
         key = change.rpartition(".")[2].rpartition("__mutmut_")[0]
+        function = functions[key][change.rpartition(".")[2]]
+        if _is_about_words(function.__code__, functions[key]["_mutmut_orig"].__code__):
+            outcomes[change] = "skipped: words of a message"
+            continue
         child = os.fork()
         if not child:
             signal.alarm(_SECONDS)
             pytest.Function.repr_failure = lambda *_: ""  # it would parse all changes of the file, for seconds
             owner, name = _owner(module, key)
-            setattr(owner, name, functions[key][change.rpartition(".")[2]])
+            setattr(owner, name, function)
             with open(os.devnull, "w") as nothing:
                 sys.stdout = sys.stderr = nothing
                 os._exit(1 if _fails(items) else 0)

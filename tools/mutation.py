@@ -125,7 +125,7 @@ _FEW, _MANY = 5, 10**6
 _MEMORY = 12 << 30
 """The most bytes that the tests of a change may allocate."""
 
-_NOTICED = ("killed", "timeout", "segfault", "suspicious", "caught by type check")
+_NOTICED = ("skipped: words of a message", "killed", "timeout", "segfault", "suspicious", "caught by type check")
 """A process that ends in another way than by an exit code, or never, is noticed, too."""
 
 
@@ -197,9 +197,11 @@ def mutate(module: str, sample: int | None, again: bool) -> tuple[int, dict[str,
     if not tried:
         return len(changes), {}, []
     if module in _FORKED:
-        request = {"module": f"cvxsnn.{module.replace('/', '.')}", "changes": tried, "record": str(record)}
+        request = copy / "request.json"
+        names = {"module": f"cvxsnn.{module.replace('/', '.')}", "changes": tried, "record": str(record)}
+        request.write_text(json.dumps(names))
         run = [sys.executable, "-m", "pytest", "-p", "forked_mutants", *(f"tests/{test}" for test in TESTS[module])]
-        place = {"PYTHONPATH": f"{copy / 'mutants' / 'src'}:{ROOT / 'tools'}", "FORKED_MUTANTS": json.dumps(request)}
+        place = {"PYTHONPATH": f"{copy / 'mutants' / 'src'}:{ROOT / 'tools'}", "FORKED_MUTANTS": str(request)}
         subprocess.run(run, cwd=copy / "mutants", env=environment | place, check=True)
         outcomes = json.loads(record.read_text())
     else:

@@ -139,37 +139,102 @@ VALUES = (
 )
 
 
+def complaint(file):
+    """Return why a file is refused."""
+    with pytest.raises(CHECKER.WrongError) as caught:
+        CHECKER.check(CHECKER.parse(file if isinstance(file, str) else json.dumps(file)))
+    (sentence,) = caught.value.args
+    assert isinstance(sentence, str)
+    return sentence
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_of_another_type_size_or_range_is_refused(name):
     for value in VALUES:
-        file = copy.deepcopy(SAMPLE)
-        if type(value) is type(file[name]) and value == file[name]:
+        if type(value) is type(SAMPLE[name]) and value == SAMPLE[name]:
             continue
         if name == "dual_exponent" and type(value) is int and abs(value) <= CHECKER.MAX_EXPONENT:
             continue  # a larger unit is shrunk to the same dual point
-        file[name] = value
-        with pytest.raises(CHECKER.WrongError):
-            CHECKER.check(file)
-    file = copy.deepcopy(SAMPLE)
-    del file[name]
+        complaint(SAMPLE | {name: value})
+    assert complaint(SAMPLE | {name: None}).startswith(f"{name} is not ")
+    for spoilt in spoilt_leaves(SAMPLE[name]):
+        assert complaint(SAMPLE | {name: spoilt}).startswith((f"{name} is not ", "a search has other fields"))
     if name != "resets":
-        with pytest.raises(CHECKER.WrongError, match="names are missing or unknown"):
-            CHECKER.check(file)
+        file = {own: SAMPLE[own] for own in SAMPLE if own != name}
+        assert complaint(file) == "names are missing or unknown"
+
+
+def spoilt_leaves(value):
+    """Yield copies of nested lists with another first or last entry at each depth, or one entry more or less."""
+    if isinstance(value, list) and value:
+        for wrong in (None, 1.0, True):
+            yield [wrong, *value[1:]]
+            yield [*value[:-1], wrong]
+        for first in spoilt_leaves(value[0]):
+            yield [first, *value[1:]]
+        for last in spoilt_leaves(value[-1]):
+            yield [*value[:-1], last]
+    if isinstance(value, list) and len(value) > 1 and isinstance(value[0], list):
+        yield [value[0][:-1], *value[1:]]
+        yield [*value[:-1], [*value[-1], value[-1][-1]]]
 
 
 @pytest.mark.parametrize("name", CHECKER.Search._fields)
 def test_a_field_of_a_search_of_another_type_size_or_range_is_refused(name):
+    search = SAMPLE["proofs"][-1]
+
+    def changed(value):
+        return SAMPLE | {"proofs": [*SAMPLE["proofs"][:-1], search | {name: value}]}
+
     for value in VALUES:
-        file = copy.deepcopy(SAMPLE)
-        file["proofs"][-1][name] = value
-        if value == SAMPLE["proofs"][-1][name]:
-            continue
-        with pytest.raises(CHECKER.WrongError):
-            CHECKER.check(file)
-    file = copy.deepcopy(SAMPLE)
-    del file["proofs"][-1][name]
-    with pytest.raises(CHECKER.WrongError, match="a search has other fields"):
-        CHECKER.check(file)
+        if value != search[name]:
+            complaint(changed(value))
+    assert complaint(changed(None)).startswith(f"{name} is not ")
+    for spoilt in spoilt_leaves(search[name]):
+        assert complaint(changed(spoilt)).startswith(f"{name} is not ")
+    less = {own: search[own] for own in search if own != name}
+    assert complaint(SAMPLE | {"proofs": [*SAMPLE["proofs"][:-1], less]}) == "a search has other fields"
+    assert complaint(SAMPLE | {"proofs": [*SAMPLE["proofs"][:-1], search | {"x": 1}]}) == "a search has other fields"
+
+
+def test_numbers_may_be_at_the_ends_of_their_ranges():
+    assert CHECKER.read_integer("x", 2**2048 - 1) == 2**2048 - 1
+    for value in (2**2048, -(2**2048)):
+        with pytest.raises(CHECKER.WrongError, match="x is not an integer of at most 2048 bits"):
+            CHECKER.read_integer("x", value)
+    assert [CHECKER.read_integer("x", value, 1, 3) for value in (1, 3)] == [1, 3]
+    for value in (0, 4):
+        with pytest.raises(CHECKER.WrongError, match="x is out of range"):
+            CHECKER.read_integer("x", value, 1, 3)
+    search = SAMPLE["proofs"][-1]
+    width = len(SAMPLE["neurons"][0])
+    for levels in (1, 64):
+        assert CHECKER.read_search(len(SAMPLE["proofs"]) - 1, search | {"levels": levels}, width).levels == levels
+    for levels in (0, 65):
+        with pytest.raises(CHECKER.WrongError, match="levels is out of range"):
+            CHECKER.read_search(len(SAMPLE["proofs"]) - 1, search | {"levels": levels}, width)
+    for exponent in (-2000, 2000):
+        assert CHECKER.read_certificate(SAMPLE | {"dual_exponent": exponent}).dual_exponent == exponent
+    for exponent in (-2001, 2001):
+        assert complaint(SAMPLE | {"dual_exponent": exponent}) == "dual_exponent is out of range"
+    assert complaint(SAMPLE | {"decay": [1, 0]}) == "the decay is not between 0 and 1"
+    assert complaint(SAMPLE | {"decay": [0, 0]}) == "the decay is not between 0 and 1"
+    assert complaint(SAMPLE | {"decay": [2, 1]}) == "the decay is not between 0 and 1"
+    assert complaint(SAMPLE | {"strength": (0.0).hex()}) == "the strength is not positive"
+
+
+def test_the_statement_is_told_in_words():
+    file = CHECKER.read_certificate(SAMPLE)
+    changed = file._replace(decay=(1, 2), bias=True, readout="mean", loss="logistic", strength=Fraction(1, 4))
+    data = "data: {} sequences, {} steps, {} features, {} outputs".format(*file.shape, len(file.targets[0]))
+    assert str(changed._replace(has_intercept=True)) == (
+        "neurons: decay 1/2, with bias, reset by thresholds of at least zero, read out as 'mean'\n"
+        f"objective: logistic loss, L1 penalty of strength 0.25, with intercept\n{data}"
+    )
+    changed = changed._replace(negative_threshold=True, bias=False, has_intercept=False)
+    assert str(changed).startswith("neurons: decay 1/2, without bias, reset by thresholds of either sign, read")
+    assert "0.25, without intercept" in str(changed)
+    assert str(changed._replace(resets=False)).startswith("neurons: decay 1/2, without bias, not reset, read out")
 
 
 def test_hints_are_ignored_and_unknown_names_refused():
@@ -243,5 +308,4 @@ def test_a_forged_proof_is_refused(name):
     forged = [own for own in (IDEAS[name](copy.deepcopy(file)) for file in [SAMPLE, *HONEST]) if own is not None]
     assert forged
     for own in forged[:4]:
-        with pytest.raises(CHECKER.WrongError):
-            CHECKER.check(CHECKER.parse(own if isinstance(own, str) else json.dumps(own)))
+        complaint(own)
