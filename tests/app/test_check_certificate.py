@@ -2,6 +2,7 @@
 
 import copy
 import json
+import random
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from math import ceil, inf, nextafter
@@ -237,6 +238,60 @@ def test_the_statement_is_told_in_words():
     assert str(changed._replace(resets=False)).startswith("neurons: decay 1/2, without bias, not reset, read out")
 
 
+def test_a_search_has_columns_within_the_parameters_and_looks_at_searches_before_it():
+    search = {"columns": [0, 2], "basis": [[1, 0], [0, 1]], "levels": 2, "code": "..", "closer": [[1, 1], [9, -1]]}
+    assert CHECKER.read_search(2, search, 3) == ((0, 2), ((1, 0), (0, 1)), 2, "..", ((1, 1), (9, -1)))
+    for columns, sentence in (
+        ([-1, 2], "columns is out of range"),
+        ([0, 3], "columns is out of range"),
+        ([2, 2], "columns are not increasing"),
+        ([2, 0], "columns are not increasing"),
+    ):
+        with pytest.raises(CHECKER.WrongError, match=sentence):
+            CHECKER.read_search(2, search | {"columns": columns}, 3)
+    for closer in ([0, 1], [-7, 1], [1, 2], [1, -2]):
+        with pytest.raises(CHECKER.WrongError, match="closer is out of range"):
+            CHECKER.read_search(2, search | {"closer": [closer]}, 3)
+
+
+def test_what_is_read_is_what_the_file_says():
+    for file in HONEST:
+        read = CHECKER.read_certificate(file)
+        assert read.has_intercept == file["has_intercept"]
+        assert read.price_bound == file["price_bound"]
+        assert CHECKER.read_certificate(file | {"price_bound": 0}).price_bound == 0
+        assert complaint(file | {"price_bound": -1}) == "price_bound is out of range"
+        least = {name: file[name] for name in CHECKER.NAMES}
+        assert CHECKER.read_certificate(least) == CHECKER.read_certificate(least | {"resets": True})
+        assert CHECKER.read_certificate(file | dict.fromkeys(CHECKER.HINTS)) == read
+
+
+def test_work_ends_at_its_limit():
+    work = CHECKER.Work(5)
+    assert work.n_boxes == 0
+    work.spend(2)
+    work.spend(3)
+    with pytest.raises(CHECKER.LimitError):
+        work.spend(1)
+
+
+def test_a_word_has_64_bits():
+    assert [CHECKER.words(0), CHECKER.words(1, -(2**63)), CHECKER.words(2**64 - 1, 0), CHECKER.words(5, 2**127)] == [
+        1,
+        2,
+        2,
+        3,
+    ]
+
+
+def test_vectors_of_unequal_lengths_are_never_combined():
+    for combine in (CHECKER.dot, CHECKER.add):
+        combine((1, 2), (3, 4))
+        for a, b in (((1,), (1, 2)), ((1, 2), (1,))):
+            with pytest.raises((AssertionError, ValueError)):
+                combine(a, b)
+
+
 def test_hints_are_ignored_and_unknown_names_refused():
     for name in sorted(CHECKER.HINTS):
         CHECKER.check(HONEST[0] | {name: object()})
@@ -309,3 +364,86 @@ def test_a_forged_proof_is_refused(name):
     assert forged
     for own in forged[:4]:
         complaint(own)
+
+
+def test_an_event_is_decided_by_a_parallel_one():
+    assert CHECKER.common_multiple((2, 4), (3, 6)) == (3, 2)
+    for other in ((-3, -6), (3, 5), (0, 0), (0, 6)):
+        assert CHECKER.common_multiple((2, 4), other) is None
+    assert CHECKER.common_multiple((0, 4), (3, 6)) is None
+    assert CHECKER.common_multiple((0, 4), (0, 1)) == (1, 4)
+    for fired in (0, 1):
+        assert CHECKER.is_decided((2, -1), (2, -1), fired, False)
+        assert not CHECKER.is_decided((2, -1), (2, -2), fired, False)
+        assert not CHECKER.is_decided((2, -1), (-2, 1), fired, True)
+        assert CHECKER.is_decided((2, -1), (2, -2), fired, True) == bool(fired)  # a smaller reset: a spike stays one
+        assert CHECKER.is_decided((2, -3), (2, -2), fired, True) == (not fired)
+
+
+def value(tree, neuron):
+    """Return the sum that a tree adds for a neuron."""
+    total = None
+    while tree is not None:
+        fired = int(CHECKER.dot(tree.normal, neuron) >= 0)
+        total = tree.adds[fired] if total is None else CHECKER.add(total, tree.adds[fired])
+        tree = tree.then[fired]
+    return total
+
+
+@pytest.mark.parametrize("has_wall", [True, False])
+def test_simplified_trees_add_the_same_for_every_neuron(has_wall):
+    rng, other = random.Random(0), random.Random(1)
+    n_left_out = 0
+    for _ in range(150):
+        n_steps, decay = rng.choice([2, 3, 4]), rng.choice([(0, 1), (1, 2), (1, 1)])
+        steps = [(rng.randint(-2, 2), rng.randint(-1, 1)) for _ in range(2)]
+        sums = CHECKER.leaky_sums(tuple(rng.choice(steps) for _ in range(n_steps)), decay, False)
+        weights = (*((rng.randint(-3, 3), rng.randint(0, 1)) for _ in range(n_steps - 1)), (1, 2))
+        tree = CHECKER.grow(sums, weights, decay)
+        added, left = CHECKER.simplify(tree, (), (0, 0), has_wall, CHECKER.Work(10**9))
+        n_left_out += len(list(CHECKER.all_events([tree]))) - len(list(CHECKER.all_events([left])))
+        if not CHECKER.has_parallel_steps(sums):
+            assert (added, left) == ((0, 0), tree)
+        for _ in range(60):
+            neuron = (other.randint(-4, 4), other.randint(-4, 4), other.randint(0 if has_wall else -4, 4))
+            assert CHECKER.add(added, value(left, neuron) or (0, 0)) == value(tree, neuron)
+    assert n_left_out == (LEFT_OUT_WITH_WALL if has_wall else LEFT_OUT)
+
+
+LEFT_OUT_WITH_WALL, LEFT_OUT = 426, 391
+"""Events that simplifying leaves out of the trees above: with fewer, proofs would be longer."""
+
+
+def test_checking_takes_as_many_operations_as_are_counted():
+    """A limit is met by one operation more than it allows: whatever is done is counted, once."""
+    for number, n_operations in OPERATIONS.items():
+        CHECKER.check(HONEST[number], n_operations)
+        with pytest.raises(CHECKER.LimitError, match="checking takes more operations than the limit"):
+            CHECKER.check(HONEST[number], n_operations - 1)
+
+
+OPERATIONS = {10: 53236, 14: 36573, 39: 40235}
+"""Operations that some files take: another number is another way of counting, or other work."""
+
+
+def test_beyond_the_limits_nothing_is_begun(monkeypatch):
+    def limit(file):
+        with pytest.raises(CHECKER.LimitError) as caught:
+            CHECKER.check(file)
+        return str(caught.value)
+
+    bits = SAMPLE["decay"][1].bit_length() * len(SAMPLE["inputs"][0])
+    monkeypatch.setattr(CHECKER, "MAX_SCALE_BITS", bits - 1)
+    assert limit(SAMPLE) == "the decay has too many bits for so many steps"
+    monkeypatch.setattr(CHECKER, "MAX_SCALE_BITS", bits)
+    CHECKER.check(SAMPLE)
+    file = CHECKER.read_certificate(SAMPLE)
+    n_samples, n_steps, n_features = file.shape
+    size = n_samples * n_steps * (n_features + 1)
+    monkeypatch.setattr(CHECKER, "MAX_WORDS", size - 1)
+    assert limit(SAMPLE) == "the inputs have too many bits"
+    monkeypatch.undo()
+    for name in ("MAX_EVENTS", "MAX_WORDS"):
+        monkeypatch.setattr(CHECKER, name, size if name == "MAX_WORDS" else 1)
+        assert limit(SAMPLE) == "the sequences have too many events"
+        monkeypatch.undo()

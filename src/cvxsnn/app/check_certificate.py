@@ -323,15 +323,21 @@ def grow(
     return Event((*sums[step], -count), ((0,) * len(weights[step]), weights[step]), (then[0], then[1]))
 
 
+def common_multiple(vector: Vector, other: Vector) -> tuple[int, int] | None:
+    """Return a, b > 0 such that a times a vector is b times another one, which is not zero; None if there are none."""
+    pivot = next((d for d, x in enumerate(other) if x), None)
+    if pivot is None or vector[pivot] * other[pivot] <= 0:
+        return None
+    a, b = abs(other[pivot]), abs(vector[pivot])
+    return (a, b) if all(a * x == b * y for x, y in zip(vector, other, strict=True)) else None
+
+
 def is_decided(normal: Vector, known: Vector, fired: int, has_wall: bool) -> bool:
     """Return whether an event is on the side on which a known event is, for all neurons (step 4)."""
-    pivot = next((d for d, x in enumerate(known[:-1]) if x), None)
-    if pivot is None or normal[pivot] * known[pivot] <= 0:
+    found = common_multiple(normal[:-1], known[:-1])
+    if found is None:
         return False
-    a, b = abs(known[pivot]), abs(normal[pivot])
-    if any(a * x != b * y for x, y in zip(normal[:-1], known[:-1], strict=True)):
-        return False
-    rest = a * normal[-1] - b * known[-1]
+    rest = found[0] * normal[-1] - found[1] * known[-1]
     return rest == 0 or (has_wall and (rest > 0) == bool(fired))
 
 
@@ -363,7 +369,7 @@ def simplify(
 
 def has_parallel_steps(sums: tuple[Vector, ...]) -> bool:
     """Return whether an event of a sequence may decide another; if not, there is nothing to simplify."""
-    return any(is_decided((*a, 0), (*b, 0), 1, False) for i, a in enumerate(sums) for b in sums[:i])
+    return any(common_multiple(a, b) is not None for i, a in enumerate(sums) for b in sums[:i])
 
 
 def trees_of(file: Certificate, sums: list[tuple[Vector, ...]], work: Work) -> tuple[Vector, list[Event]]:
