@@ -1,6 +1,7 @@
 """The read-out of a mixture, chosen by errors on rows left out."""
 
 import logging
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,7 @@ from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.training import mixture
 from cvxsnn.training.mixture import Mixing, fit_mixture
 
+LEAVE_ONE_OUT = sys.modules["cvxsnn.convex.leave_one_out"]  # which a function of the same name hides
 RNG = np.random.default_rng(0)
 
 
@@ -194,3 +196,10 @@ def test_decisions_on_many_rows_are_logged(monkeypatch, caplog):
         "numbers of neurons are compared on 40 of 300 samples",
         "strengths are compared on 60 of 300 samples, held out all at once",
     ]
+
+
+def test_all_strengths_of_a_trial_share_one_scale(monkeypatch):
+    passes, centred_rows = [], LEAVE_ONE_OUT._centred_rows
+    monkeypatch.setattr(LEAVE_ONE_OUT, "_centred_rows", lambda problem: passes.append(0) or centred_rows(problem))
+    found = fit_mixture(training_set(), Objective("squared"), Mixing(n_witnesses=100, readouts=("mean",)))
+    assert len(passes) == len(found.trials)  # the final solve takes the scale of the last trial
