@@ -67,18 +67,32 @@ def _sum_taps(total, values, step, row, delay, weight, tap, stop):  # type: igno
 
 
 @_compiled
-def _integrate(values, starts, row, delay, weight, decay, membranes, first, last):  # type: ignore[no-untyped-def]
-    total = np.empty(values.shape[2], values.dtype)
+def _integrate(  # type: ignore[no-untyped-def]
+    values, starts, row, delay, weight, decay, n_running, steps, samples, membranes, first, last
+):
+    n_places, (_, n_rows, n_samples) = len(steps), values.shape
+    flat, where = values.ravel(), steps * (n_rows * n_samples) + samples
+    total, membrane = np.empty(n_samples, values.dtype), np.empty(n_samples, values.dtype)
     for neuron in range(first, last):
-        for step in range(len(values)):
-            own = membranes[neuron, step]
-            _sum_taps(total, values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
-            own[:] = total
-            if step > 0 and decay[neuron] != 0:
-                before = membranes[neuron, step - 1]
-                for i in range(len(total)):
-                    leaked = before[i] * decay[neuron]
-                    own[i] = leaked + own[i]
+        own, own_decay = membranes[neuron], decay[neuron]
+        if own_decay == 0:  # nothing but the places themselves matters
+            own[:] = 0
+            for tap in range(starts[neuron], starts[neuron + 1]):
+                back, own_weight = (delay[tap] * n_rows - row[tap]) * n_samples, weight[tap]
+                for place in range(np.searchsorted(steps, delay[tap]), n_places):
+                    own[place] += own_weight * flat[np.uint64(where[place] - back)]
+            continue
+        membrane[:] = 0
+        place = 0
+        for step in range(steps[-1] + 1):
+            n = n_running[step]
+            _sum_taps(total[:n], values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
+            for i in range(n):
+                leaked = membrane[i] * own_decay
+                membrane[i] = leaked + total[i]
+            while place < n_places and steps[place] == step:
+                own[place] = membrane[samples[place]]
+                place += 1
 
 
 @_compiled
@@ -150,8 +164,10 @@ def scan_taps(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: Tenso
     _run(_scan, arguments, len(counts), len(table.weight) * values[:, 0].numel())
 
 
-def integrate_taps(table: "TapTable", values: Tensor, decay: Tensor) -> Tensor:
-    """Return the membranes of neurons that never fire, in float64.
+def integrate_taps(
+    table: "TapTable", values: Tensor, decay: Tensor, lengths: Tensor, steps: Tensor, samples: Tensor
+) -> Tensor:
+    """Return membranes of neurons that never fire at some places, in float64.
 
     Parameters
     ----------
@@ -161,16 +177,22 @@ def integrate_taps(table: "TapTable", values: Tensor, decay: Tensor) -> Tensor:
         The inputs that the taps read.
     decay : Tensor of shape (n_neurons,), dtype float64
         The leak of each neuron.
+    lengths : Tensor of shape (n_samples,), dtype int64
+        The number of steps of each sequence, the longest first.
+    steps, samples : Tensor of shape (n_places,), dtype int64
+        Step and sequence of each place, in the order of the steps.
 
     Returns
     -------
-    Tensor of shape (n_neurons, n_steps, n_samples), dtype float64
+    Tensor of shape (n_neurons, n_places), dtype float64
         The membranes, from zero before the first step.
     """
-    membranes = torch.empty(len(decay), values.shape[0], values.shape[2], dtype=torch.float64)
+    membranes = torch.empty(len(decay), len(steps), dtype=torch.float64)
     taps = [_array(value) for value in (table.starts, table.row, table.delay, table.weight)]
-    arguments = (_array(values), *taps, _array(decay), membranes.numpy())
-    _run(_integrate, arguments, len(decay), len(table.weight) * values[:, 0].numel())
+    n_running = (torch.arange(len(values))[:, None] < lengths).sum(1)
+    where = [_array(value) for value in (decay, n_running, steps, samples)]
+    work = len(table.weight) * (values[:, 0].numel() if bool(decay.any()) else len(steps))
+    _run(_integrate, (_array(values), *taps, *where, membranes.numpy()), len(decay), work)
     return membranes
 
 
