@@ -132,6 +132,19 @@ class Sequences:
         """
         return self._trusted(self.inputs[samples], None if self.lengths is None else self.lengths[samples])
 
+    def trim(self) -> Self:
+        """Return the sequences without steps that are padding in all of them.
+
+        Returns
+        -------
+        Sequences
+            As many steps as the longest sequence has; a view.
+        """
+        if self.lengths is None:
+            return self
+        longest = int(self.lengths.max())
+        return self._trusted(self.inputs[:, :longest], None if bool((self.lengths == longest).all()) else self.lengths)
+
     def to(self, device: torch.device | str | None) -> Self:
         """Return the sequences on another device.
 

@@ -8,6 +8,7 @@ with delays are one kernel each, which sums over taps, scans and counts. Arrays 
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, Union
 
 import torch
@@ -33,6 +34,9 @@ GPU, enough work for each of its kernels."""
 
 _MIN_CHUNK_ROWS = 64
 """Rows below which a matrix product wastes its time; rather take fewer subnetworks at once."""
+
+_STEP_ROWS = 16
+"""Rows that cost as much as what every step costs besides its rows."""
 
 _WIDE = 64
 """Neurons of a subnetwork from which its product with a few inputs is not mostly overhead."""
@@ -198,7 +202,50 @@ def _iterate_blocks(
         for i in range(0, n_samples, block_rows):
             rows = slice(i, min(i + block_rows, n_samples))
             own = sequences.take(rows)
-            yield rows, subnetworks, _roll_block(block_layers, block_weights, own, steps, scratch)
+            yield rows, subnetworks, _roll_rows(block_layers, block_weights, own, steps, scratch)
+
+
+def _roll_rows(
+    layers: Sequence[HiddenLayer],
+    weights: Sequence[RolledWeights],
+    sequences: Sequences,
+    steps: Steps | int,
+    scratch: ScratchArrays,
+) -> Tensor:
+    """Roll a block, sequences of similar length together, so that the work is that of steps and not of padding."""
+    if sequences.lengths is None:
+        return _roll_block(layers, weights, sequences, steps, scratch)
+    n_samples, n_steps = sequences.inputs.shape[:2]
+    block = None
+    for rows in _similar_lengths(sequences.lengths):
+        part = sequences.take(rows).trim()
+        own = _roll_block(layers, weights, part, steps, scratch)
+        if block is None:
+            shape = (n_samples, n_steps, *own.shape[2:]) if steps == "all" else (n_samples, *own.shape[1:])
+            dtype = count_dtype(n_steps, steps) if isinstance(steps, int) else own.dtype
+            block = torch.zeros(shape, dtype=dtype, device=own.device)
+        if steps == "all":
+            block[rows, : part.n_steps] = own
+        else:
+            block[rows] = own.to(block.dtype)
+    assert block is not None
+    return block
+
+
+def _similar_lengths(lengths: Tensor) -> list[Tensor]:
+    """Return groups of sequences, such that few steps of a group are padding.
+
+    Lengths up to a power of two belong together; shorter sequences join them where their padding costs less than the
+    steps of a group of their own.
+    """
+    order = torch.argsort(lengths, descending=True, stable=True)
+    own = lengths[order].tolist()
+    edges = [0, *(i for i in range(1, len(own)) if (own[i] - 1).bit_length() < (own[i - 1] - 1).bit_length()), len(own)]
+    starts = [0]
+    for start, stop in pairwise(edges[1:]):
+        if (stop - start) * (own[starts[-1]] - own[start]) > _STEP_ROWS * own[start]:
+            starts.append(start)
+    return [order[start:stop] for start, stop in pairwise([*starts, len(own)])]
 
 
 def _roll_block(

@@ -105,18 +105,22 @@ def _scan(  # type: ignore[no-untyped-def]
     spike = np.empty(n_samples, bias.dtype)
     number = bias.dtype.type
     is_common = slots.shape[1] == 1
+    is_counted = np.zeros(n_steps, np.bool_)
+    for step in range(n_steps):
+        is_counted[step] = slots[step].max() >= 0
     for neuron in range(first, last):
         own_bias, own_decay, own_threshold = bias[neuron], decay[neuron], threshold[neuron]
         is_memoryless = own_decay == 0 and own_threshold == 0
         membrane[:] = membranes[neuron]
         spike[:] = spikes[neuron]
         for step in range(n_steps):
+            if is_memoryless and not is_counted[step]:
+                continue
             _sum_taps(total, values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
             if is_memoryless and is_common and tie_fires:
-                if slots[step, 0] >= 0:
-                    own = counts[neuron, slots[step, 0]]
-                    for i in range(n_samples):
-                        own[i] += number(total[i]) + own_bias >= 0
+                own = counts[neuron, slots[step, 0]]
+                for i in range(n_samples):
+                    own[i] += number(total[i]) + own_bias >= 0
                 continue
             for i in range(n_samples):
                 leaked = membrane[i] * own_decay
