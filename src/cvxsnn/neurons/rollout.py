@@ -8,7 +8,6 @@ with delays are one kernel each, which sums over taps, scans and counts. Arrays 
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Literal, Union
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.memory import share_of
-from ..data.sequences import Sequences, window_of_step
+from ..data.sequences import Sequences, similar_lengths, window_of_step
 from .drive import ExactWeights, drive_of, exact_weight, weighted_inputs
 from .exact import ByteWeights, ScratchArrays, input_levels, product_dtype, snap_inputs
 from .layer import HiddenLayer, as_one_subnetwork, check_stack
@@ -34,9 +33,6 @@ GPU, enough work for each of its kernels."""
 
 _MIN_CHUNK_ROWS = 64
 """Rows below which a matrix product wastes its time; rather take fewer subnetworks at once."""
-
-_STEP_ROWS = 16
-"""Rows that cost as much as what every step costs besides its rows."""
 
 _WIDE = 64
 """Neurons of a subnetwork from which its product with a few inputs is not mostly overhead."""
@@ -217,7 +213,7 @@ def _roll_rows(
         return _roll_block(layers, weights, sequences, steps, scratch)
     n_samples, n_steps = sequences.inputs.shape[:2]
     block = None
-    for rows in _similar_lengths(sequences.lengths):
+    for rows in similar_lengths(sequences.lengths):
         part = sequences.take(rows).trim()
         own = _roll_block(layers, weights, part, steps, scratch)
         if block is None:
@@ -230,22 +226,6 @@ def _roll_rows(
             block[rows] = own.to(block.dtype)
     assert block is not None
     return block
-
-
-def _similar_lengths(lengths: Tensor) -> list[Tensor]:
-    """Return groups of sequences, such that few steps of a group are padding.
-
-    Lengths up to a power of two belong together; shorter sequences join them where their padding costs less than the
-    steps of a group of their own.
-    """
-    order = torch.argsort(lengths, descending=True, stable=True)
-    own = lengths[order].tolist()
-    edges = [0, *(i for i in range(1, len(own)) if (own[i] - 1).bit_length() < (own[i - 1] - 1).bit_length()), len(own)]
-    starts = [0]
-    for start, stop in pairwise(edges[1:]):
-        if (stop - start) * (own[starts[-1]] - own[start]) > _STEP_ROWS * own[start]:
-            starts.append(start)
-    return [order[start:stop] for start, stop in pairwise([*starts, len(own)])]
 
 
 def _roll_block(

@@ -17,7 +17,7 @@ from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator
-from ..data.sequences import Sequences
+from ..data.sequences import Sequences, similar_lengths
 from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
 from ..neurons.exact import snap_inputs, snap_weights
 from ..neurons.layer import MAX_DELAY
@@ -377,25 +377,32 @@ class _LayerSampler:
         if len(places) > _N_MEMBRANES:
             places = np.sort(generator.choice(places, _N_MEMBRANES, replace=False))
         rank = np.minimum((quantile * len(places)).astype(np.int64), len(places) - 1)
-        longest_first = np.argsort(-last, kind="stable")
-        values = self.values[:, :, torch.from_numpy(samples[longest_first])]
-        ends = torch.from_numpy(lengths[samples[longest_first]])
-        steps, numbers = (torch.from_numpy(own) for own in np.divmod(places, n_samples))
-        numbers = torch.from_numpy(np.argsort(longest_first))[numbers]
+        chosen = torch.from_numpy(samples)
+        looks = [(self.values[:, :, chosen], torch.from_numpy(places))]
+        if decay.any():  # then all steps before a place matter, but no padding
+            looks = [_look(*looks[0], group) for group in similar_lengths(torch.from_numpy(lengths)[chosen])]
         level, spread = np.empty(self.n_neurons), np.empty(self.n_neurons)
         n_taken = max(1, _BLOCK_BYTES // (8 * len(places) * self.width))
         for k in range(0, self.n_subnetworks, n_taken):
             part = layer.take(slice(k, min(k + n_taken, self.n_subnetworks)))
-            own = values
-            if not self._is_shared:
-                own = own[:, k * self.n_inputs : (k + part.n_subnetworks) * self.n_inputs]
+            read = slice(0, None) if self._is_shared else slice(k * self.n_inputs, (k + n_taken) * self.n_inputs)
             table = TapTable.of(part, torch.float64, inputs_are_shared=self._is_shared)
             rows = slice(k * self.width, (k + part.n_subnetworks) * self.width)
-            membranes = integrate_taps(table, own, torch.from_numpy(decay[rows]), ends, steps, numbers)
-            found = membranes.sort(dim=1).values
+            own_decay = torch.from_numpy(decay[rows])
+            membranes = [integrate_taps(table, values[:, read], own_decay, own) for values, own in looks if len(own)]
+            found = torch.cat(membranes, dim=1).sort(dim=1).values
             spread[rows] = found.numpy().std(axis=1)
             level[rows] = found.gather(1, torch.from_numpy(rank[rows, None])).squeeze(1).numpy()
         return level, spread
+
+
+def _look(values: Tensor, places: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what some of the sequences read up to the last of their places, and these places among them."""
+    n_samples = values.shape[2]
+    number = torch.full((n_samples,), -1).index_put_((group,), torch.arange(len(group)))[places % n_samples]
+    step, number = (places // n_samples)[number >= 0], number[number >= 0]
+    n_steps = int(step[-1]) + 1 if len(step) else 0
+    return values[:n_steps, :, group], step * len(group) + number
 
 
 def _by_delay(window: Tensor, n_inputs: int) -> Tensor:
