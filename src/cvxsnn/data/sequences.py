@@ -417,7 +417,7 @@ def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Gener
     return torch.from_numpy(order[by_class[np.argsort(np.where(place == 0, share - 1, share), kind="stable")]])
 
 
-_STEP_ROWS = 16
+_STEP_ROWS = 4
 """Sequences that cost as much at a step as the step costs by itself."""
 
 
