@@ -11,6 +11,7 @@ from small_models import assert_one_sentence
 import cvxsnn as cs
 from cvxsnn import InvalidInputError
 from cvxsnn.data import Sequences, TrainingSet
+from cvxsnn.data.sequences import similar_lengths
 
 NUMBERS = st.floats(-1e6, 1e6)
 INPUTS = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
@@ -112,3 +113,23 @@ def test_misuse_is_refused_in_one_sentence(call, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=80))
+def test_groups_of_similar_length_have_every_sequence_once_and_little_padding(lengths):
+    groups = similar_lengths(torch.tensor(lengths))
+    assert sorted(torch.cat(groups).tolist()) == list(range(len(lengths)))
+    assert all(group.tolist() == sorted(group.tolist()) for group in groups)
+    padded = sum(len(group) * max(lengths[place] for place in group.tolist()) for group in groups)
+    assert padded <= 2 * sum(lengths) + 8 * max(lengths)  # a group of their own would cost the short ones more
+
+
+def test_steps_that_are_padding_everywhere_are_trimmed():
+    sequences = Sequences(np.arange(30.0).reshape(3, 5, 2), [2, 5, 2])
+    short = sequences.take(torch.tensor([0, 2])).trim()
+    assert (short.n_steps, short.lengths) == (2, None)
+    assert torch.equal(short.inputs, sequences.inputs[[0, 2], :2])
+    whole = sequences.trim()
+    assert (whole.n_steps, whole.lengths.tolist()) == (5, [2, 5, 2])
+    equal = Sequences(np.ones((3, 5, 2)))
+    assert equal.trim() is equal

@@ -566,6 +566,11 @@ def test_a_family_is_sampled_at_its_own_widths_or_at_those_of_the_estimator():
         ({"witnesses": {"geometry": "box", "max_delay": 99}}, "max_delay below the .* steps"),
         ({"max_seconds": "soon"}, "max_seconds to be a finite number, got 'soon'"),
         ({"max_seconds": -1}, "max_seconds to be zero or above, got -1"),
+        ({"max_seconds": 5, "method": "sg"}, "max_seconds only with mixed witnesses"),
+        ({"max_seconds": 5, "witnesses": "search"}, "max_seconds only with .* limit a search by max_tuning_seconds"),
+        ({"max_seconds": 5, "witnesses": "gaussian"}, "max_seconds only with mixed witnesses"),
+        ({"max_seconds": 5, "loss": "logistic"}, "max_seconds only with mixed .* their default penalty and loss"),
+        ({"max_seconds": 5, "l1_strength": 0.1}, "max_seconds only with mixed .* their default penalty and loss"),
         ({"n_neurons": 8, "hidden": (9,)}, r"hidden or n_neurons, got hidden=\(9,\) and n_neurons=8"),
         ({"n_neurons": 8, "hidden": (9, 4)}, r"hidden or n_neurons, got hidden=\(9, 4\)"),
         ({"n_neurons": 2.5}, "n_neurons to be a positive integer, got 2.5"),
@@ -580,6 +585,11 @@ def test_witnesses_and_workers_that_cannot_serve_are_refused_in_one_sentence(opt
 
 
 DELAYED = {"geometry": "box", "fan_in": 4, "max_delay": 2, "quantiles": (0.2, 0.8), "box": (2, 2), "decay": 0.5}
+
+
+def test_the_summary_says_that_time_ended_the_choice():
+    summary = str(SpikingClassifier(random_state=0, max_seconds=0).fit(SEQUENCES, LABELS).summary())
+    assert "neurons: no time was left to try more." in summary
 
 
 @pytest.mark.parametrize("kind", [SpikingClassifier, SpikingRegressor])

@@ -1,15 +1,16 @@
 """Networks, inputs and stock models of other libraries, for the tests that compare them with ours."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import strategies as st
 from layers import draw_layer
 from torch import nn
 
-from cvxsnn import LIFLayer, SpikingNetwork, roll_out
+from cvxsnn import LIFLayer, SpikingNetwork, delayed_witnesses, roll_out
 from cvxsnn.convex import Objective
 from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import first_last_xor
@@ -100,6 +101,45 @@ def draw_tied_network(tie):
     """Whole weights, decay ½ and resets of 1: sums are exact, and membranes of 0 frequent."""
     weight = torch.randint(-2, 3, (1, N_FEATURES, WIDTH), generator=torch.Generator().manual_seed(2)).double()
     return as_network([LIFLayer(weight, bias=-0.5, decay=0.5, initial_membrane=-1.0, tie=tie)])
+
+
+@dataclass(frozen=True)
+class CoarseCase:
+    """Neurons whose thresholds are membranes that they have on inputs of few values: ties are frequent."""
+
+    seed: int
+    hidden: tuple[int, ...]
+    n_subnetworks: int
+    decay: float
+    threshold: float
+    initial_spikes: float
+    tie: str
+    dtype: torch.dtype
+    unit: float
+
+    def inputs(self):
+        drawn = torch.randn(20, 8, 2, generator=torch.Generator().manual_seed(self.seed), dtype=torch.float64)
+        return (drawn / self.unit).round() * self.unit
+
+    def network(self):
+        own = {"decay": self.decay, "threshold": self.threshold, "seed": self.seed, "dtype": self.dtype}
+        layers = delayed_witnesses(self.inputs(), self.hidden, self.n_subnetworks, fan_in=3, **own).layers
+        fired = torch.tensor(self.initial_spikes, dtype=self.dtype)
+        return as_network([replace(layer, tie=self.tie, initial_spikes=fired) for layer in layers], "mean")
+
+
+COARSE_CASES = st.builds(
+    CoarseCase,
+    seed=st.integers(0, 2**16),
+    hidden=st.sampled_from([(6,), (4, 5), (3, 4, 5)]),
+    n_subnetworks=st.integers(1, 2),
+    decay=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
+    threshold=st.sampled_from([0.0, 1.0]),
+    initial_spikes=st.sampled_from([0.0, 1.0]),
+    tie=st.sampled_from(["ge", "gt"]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    unit=st.sampled_from([1.0, 0.25, 2.0**-16]),
+)
 
 
 def make_stock_snntorch(decay=0.9, threshold=1.0, sizes=(N_FEATURES, WIDTH), **settings):

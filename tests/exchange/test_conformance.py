@@ -6,6 +6,7 @@ import pytest
 import torch
 from exchange.cases import (
     CASES,
+    COARSE_CASES,
     EXPORTS,
     IMPORTS,
     LIBRARIES,
@@ -24,7 +25,7 @@ from exchange.cases import (
     neuron,
     run_stock,
 )
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from networks import CASES as NETWORKS
 from networks import draw_inputs as draw_small_inputs
@@ -32,6 +33,7 @@ from tolerances import FLOAT64_SUM
 from torch import nn
 
 from cvxsnn import LIFLayer, SpikingNetwork, WitnessSet, roll_out
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.exchange import from_nir, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.merging import merge_subnetworks
 
@@ -96,6 +98,61 @@ def test_an_exported_network_comes_back_with_its_spikes_and_scores(library):
     assert (back.heads, back.readout) == (network.heads, network.readout)
     assert torch.equal(back.features(INPUTS), network.features(INPUTS))
     torch.testing.assert_close(back(INPUTS), network(INPUTS), rtol=0, atol=FLOAT64_SUM)
+
+
+ROUND_TRIPS = {name: (EXPORTS[name], IMPORTS[name]) for name in LIBRARIES} | {"nir": (to_nir, from_nir)}
+
+
+@pytest.mark.parametrize("library", ROUND_TRIPS)
+@given(case=COARSE_CASES)
+@settings(max_examples=60)
+def test_any_network_comes_back_with_every_tie_decided_as_before(library, case):
+    network, inputs = case.network(), case.inputs()
+    export, load = ROUND_TRIPS[library]
+    try:
+        exported = export(network)
+    except InvalidInputError:
+        assume(False)
+    back, merged = load(exported), merge_subnetworks(network, library)
+    assert torch.equal(roll_out(back.layers, inputs, "all"), roll_out(network.layers, inputs, "all"))
+    assert torch.equal(back(inputs), network(inputs))
+    for own, other in zip(back.layers, merged.layers, strict=True):
+        assert own.tie == other.tie
+        names = ("bias", "decay", "threshold", "initial_membrane", "initial_spikes")
+        if library != "nir":  # whose taps are grouped by their delays
+            assert own.weight_bits == other.weight_bits
+            names = other.tensors()
+        for name in names:
+            assert own.tensors()[name].dtype == network.layers[0].tensors()[name].dtype
+            assert torch.equal(own.tensors()[name].double(), other.tensors()[name].double())
+
+
+@given(case=COARSE_CASES.filter(lambda case: case.decay != 0.9))  # so that membranes are exact in any library
+@settings(max_examples=40)
+@pytest.mark.parametrize("library", ["snntorch", "norse"])
+def test_a_layer_that_was_changed_comes_back_with_its_ties(library, case):
+    network, inputs = case.network().double(), case.inputs()
+    try:
+        peer = EXPORTS[library](network)
+    except InvalidInputError:
+        assume(False)
+    with torch.no_grad():
+        next(module for module in peer.layers if isinstance(module, nn.Linear)).bias[0] += 0.25
+        changed = peer.spikes(inputs)
+    assert torch.equal(roll_out(IMPORTS[library](peer).layers, inputs, "all"), changed.bool())
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_read_out_that_was_trained_further_leaves_the_neurons_as_they_were(library):
+    network = as_network([LIFLayer(draw_weight(width=20).float(), decay=0.9, threshold=0.3)], "mean")
+    peer = EXPORTS[library](network)
+    with torch.no_grad():
+        peer.output.weight += 1.0
+    back = IMPORTS[library](peer)
+    assert back.layers[0].weight.dtype == torch.float32
+    assert torch.equal(back.features(INPUTS), network.features(INPUTS))
+    assert torch.equal(back.weight, network.weight + 1.0)
+    assert IMPORTS[library](peer, dtype=torch.float64).layers[0].weight.dtype == torch.float64
 
 
 @pytest.mark.parametrize("readout", ["last", "mean", "all"])

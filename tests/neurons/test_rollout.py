@@ -3,14 +3,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layers import draw_layer, draw_stack
 from neurons.stacks import NEURONS, draw_inputs, draw_layers
 
 from cvxsnn import LIFLayer, roll_out
 from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.data import sequences as sequences_module
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.neurons import Stepper
+from cvxsnn.neurons import Stepper, rollout
 from cvxsnn.neurons.exact import snap_inputs
-from cvxsnn.neurons.rollout import iterate_rollout
+from cvxsnn.neurons.layer import stack_layers
+from cvxsnn.neurons.rollout import count_spikes, iterate_rollout
 
 
 @pytest.fixture
@@ -172,6 +175,51 @@ def test_sequences_padded_at_the_end_spike_as_each_alone(seed, neuron, hidden, l
         assert torch.equal(last[row], alone[-1])
         assert torch.equal(steps[row, :length], alone)
         assert not steps[row, length:].any()
+
+
+UNEQUAL = [1, 40, 3, 9, 2, 17, 33, 1, 5, 40, 8, 1]
+
+
+@pytest.mark.parametrize("delays", [False, True])
+def test_groups_of_similar_length_change_no_spike(monkeypatch, delays):
+    monkeypatch.setattr(sequences_module, "_STEP_ROWS", 0)  # a group for each power of two
+    layers = draw_stack(3) if delays else draw_layers("lif", (5, 6), n_features=3)
+    inputs = draw_inputs(len(UNEQUAL), 40, n_features=3)
+    sequences = Sequences(inputs, np.array(UNEQUAL))
+    last, steps = (roll_out(layers, sequences, steps) for steps in ("last", "all"))
+    counts = count_spikes(layers, sequences, 3)
+    for row, length in enumerate(UNEQUAL):
+        alone = inputs[row : row + 1, :length]
+        assert torch.equal(last[row], roll_out(layers, alone)[0])
+        assert torch.equal(steps[row, :length], roll_out(layers, alone, "all")[0])
+        assert not steps[row, length:].any()
+        assert torch.equal(counts[row], count_spikes(layers, alone, 3)[0])
+
+
+@pytest.mark.parametrize("delays", [False, True])
+def test_the_work_is_that_of_steps_and_not_of_padding(monkeypatch, delays):
+    layers = draw_stack(3) if delays else draw_layers("lif", (5, 6), n_features=3)
+    rolled, roll_block = [], rollout._roll_block
+
+    def roll(layers, weights, sequences, *others):
+        rolled.append(len(sequences) * sequences.n_steps)
+        return roll_block(layers, weights, sequences, *others)
+
+    monkeypatch.setattr(rollout, "_roll_block", roll)
+    lengths = np.array([1] * 29 + [2000] + [3] * 30 + [500] * 4)
+    count_spikes(layers, Sequences(draw_inputs(len(lengths), 2000, n_features=3), lengths))
+    assert lengths.sum() <= sum(rolled) <= 2 * lengths.sum()  # and not 64 times 2000
+
+
+def test_the_last_step_of_neurons_without_memory_is_that_of_all_steps():
+    layer = draw_layer(0, n_inputs=5, decay=0.0, threshold=0.0)
+    leaky = draw_layer(0, n_inputs=5, decay=0.5, threshold=0.0)
+    both = stack_layers([layer, leaky])
+    inputs = draw_inputs(3, 1500)
+    expected = roll_out([both], inputs, "all")
+    assert torch.equal(roll_out([both], inputs, "last"), expected[:, -1])
+    n_own = layer.n_subnetworks * layer.width
+    assert torch.equal(expected[..., :n_own], roll_out([layer], inputs, "all"))
 
 
 def test_the_content_of_the_padding_does_not_matter(layers):

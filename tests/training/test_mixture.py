@@ -1,7 +1,9 @@
 """The read-out of a mixture, chosen by errors on rows left out."""
 
 import logging
+import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.training import mixture
 from cvxsnn.training.mixture import Mixing, fit_mixture
 
+LEAVE_ONE_OUT = sys.modules["cvxsnn.convex.leave_one_out"]  # which a function of the same name hides
 RNG = np.random.default_rng(0)
 
 
@@ -87,7 +90,65 @@ def test_neurons_are_added_while_the_error_falls(monkeypatch):
 
 def test_nothing_more_is_tried_when_time_is_over():
     found = fit_mixture(training_set(), Objective("squared"), Mixing(n_witnesses=50, max_seconds=0))
-    assert len(found.trials) == 2
+    assert len(found.trials) == 1
+    assert found.chosen is found.trials[0]
+    assert found.solution.certificate.relative_gap <= 1e-6
+
+
+class Clock:
+    """A clock that goes on by a second for so many spikes, as many products, and for a final solve."""
+
+    def __init__(self, monkeypatch, neurons_times_rows):
+        self.now = 0.0
+        roll, ridge, solve_last = mixture._MixtureSearch._ridge, mixture.ridge_scores, mixture.solve
+
+        def roll_out(search, data, witnesses, readout):
+            self.now += witnesses.n_witnesses * len(data) / neurons_times_rows
+            return roll(search, data, witnesses, readout)
+
+        def judge(problem, strengths):
+            self.now += problem.dictionary.n_columns * problem.dictionary.n_rows / neurons_times_rows
+            return ridge(problem, strengths)
+
+        def finish(problem, *others):
+            self.now += 0.2 * problem.dictionary.n_columns * problem.dictionary.n_rows / neurons_times_rows
+            return solve_last(problem, *others)
+
+        monkeypatch.setattr(mixture, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr(mixture._MixtureSearch, "_ridge", roll_out)
+        monkeypatch.setattr(mixture, "ridge_scores", judge)
+        monkeypatch.setattr(mixture, "solve", finish)
+
+
+@pytest.mark.parametrize("n_samples", [60, 150])
+@pytest.mark.parametrize("readouts", [("mean",), ("mean", "last")])
+@pytest.mark.parametrize("max_seconds", [0, 5, 10, 30, 60, 100, 300])
+def test_nothing_is_begun_that_would_end_too_late(monkeypatch, max_seconds, readouts, n_samples):
+    for name, value in {"SIZES": (80, 160), "N_COMPARED": 20, "ROWS_COMPARED": 50, "ROWS_GROWN": 100}.items():
+        monkeypatch.setattr(mixture, name, value)
+    monkeypatch.setattr(mixture, "_WORTH", -9.0)
+    clock = Clock(monkeypatch, 20 * 50)
+    data = training_set(n_samples)
+    found = fit_mixture(data, Objective("squared"), Mixing(readouts=readouts, max_seconds=max_seconds))
+    least = 2 + 1.2 * 20 * n_samples / (20 * 50)  # the first trial, the spikes of all rows, and the final solve
+    assert clock.now <= max(max_seconds, least + 1e-9)
+    assert found.solution.certificate.relative_gap <= 1e-6
+    assert found.solution.problem.dictionary.n_rows == n_samples
+    assert found.chosen in found.trials
+    targets = torch.from_numpy(data.targets["label"])[found.rows]
+    losses = 0.5 * (found.scores[:, 0] - targets).square()
+    assert torch.allclose(losses, found.chosen.validation.loss[0])  # scores are those of the rows that are named
+    assert ("neurons: no time was left" in found.reason) == (found.n_sampled < 160)
+    assert found.n_sampled == {0: 20, 300: 160}.get(max_seconds, found.n_sampled)
+
+
+def test_held_out_rows_are_not_tried_with_more_strengths_when_time_is_over(monkeypatch):
+    solved = []
+    monkeypatch.setattr(mixture, "_MAX_ROWS", 50)
+    monkeypatch.setattr(mixture, "solve", lambda problem, tol: solved.append(0) or solve(problem, tol))
+    found = fit_mixture(training_set(100), Objective("squared"), Mixing(n_witnesses=200, max_seconds=0))
+    assert len(solved) == 2  # at one strength, and at the end
+    assert len(found.trials) == 1
     assert found.solution.certificate.relative_gap <= 1e-6
 
 
@@ -169,7 +230,7 @@ def test_the_reasons_are_those_of_the_choices(monkeypatch):
     monkeypatch.setattr(mixture, "_WORTH", 0.99)
     assert reasons(data, readouts=("mean",)).endswith("; 20 neurons: 40 do not lower the error noticeably")
     late = reasons(data, max_seconds=0)
-    assert late == f"{default}; 20 neurons: no time was left to try more"
+    assert late == f"{default}, and no time was left to try more; 20 neurons: no time was left to try more"
     monkeypatch.setattr(mixture, "_MAX_ROWS", 50)
     monkeypatch.setattr(mixture, "_MOST_BEYOND", 20)
     assert reasons(data, readouts=("mean",)).endswith("; 20 neurons: for more than 50 samples")
@@ -194,3 +255,10 @@ def test_decisions_on_many_rows_are_logged(monkeypatch, caplog):
         "numbers of neurons are compared on 40 of 300 samples",
         "strengths are compared on 60 of 300 samples, held out all at once",
     ]
+
+
+def test_all_strengths_of_a_trial_share_one_scale(monkeypatch):
+    passes, centred_rows = [], LEAVE_ONE_OUT._centred_rows
+    monkeypatch.setattr(LEAVE_ONE_OUT, "_centred_rows", lambda problem: passes.append(0) or centred_rows(problem))
+    found = fit_mixture(training_set(), Objective("squared"), Mixing(n_witnesses=100, readouts=("mean",)))
+    assert len(passes) == len(found.trials)  # the final solve takes the scale of the last trial

@@ -11,7 +11,8 @@ from small_models import assert_one_sentence
 from cvxsnn import InvalidInputError, delayed_witnesses, roll_out
 from cvxsnn.data import Sequences
 from cvxsnn.neurons.exact import snap_inputs
-from cvxsnn.witnesses import Uniform
+from cvxsnn.neurons.tap_kernel import integrate_taps
+from cvxsnn.witnesses import Uniform, delayed
 from cvxsnn.witnesses.delayed import calibration_subset, fingerprint
 
 N_STEPS, N_FEATURES = 12, 6
@@ -351,7 +352,7 @@ def test_large_draws_on_several_threads_in_blocks_are_the_same(monkeypatch):
     inputs = np.random.default_rng(0).normal(size=(300, 40, 3))
     family = {"hidden": (100, 60), "n_subnetworks": 3, "fan_in": 25, "decay": 0.5}
     first = draw(inputs, **family)
-    monkeypatch.setattr("cvxsnn.witnesses.delayed._BLOCK_BYTES", 8 * 40 * 256 * 7)
+    monkeypatch.setattr("cvxsnn.witnesses.delayed._BLOCK_BYTES", 8 * 1024 * 100)
     monkeypatch.setattr("cvxsnn.neurons.tap_kernel._MIN_WORK", 1)
     n_threads = torch.get_num_threads()
     torch.set_num_threads(3)
@@ -359,6 +360,27 @@ def test_large_draws_on_several_threads_in_blocks_are_the_same(monkeypatch):
         assert are_equal(first, draw(inputs, **family))
     finally:
         torch.set_num_threads(n_threads)
+
+
+@pytest.mark.parametrize("steps", ["all", "last"])
+@pytest.mark.parametrize("decay", [0.0, 0.75, Uniform(0.0, 1.0)])
+def test_thresholds_cost_the_steps_that_are_looked_at_and_no_padding(monkeypatch, decay, steps):
+    rng, looked = np.random.default_rng(0), []
+    lengths = np.array([1] * 20 + [3000, 2000, 6, 7])
+    inputs = rng.normal(size=(len(lengths), 3000, 2))
+    family = {"decay": decay, "steps": steps, "quantiles": (0.2, 0.8)}
+
+    def integrate(table, values, own, places):
+        looked.append(values[:, 0].numel() if own.any() else len(places))
+        return integrate_taps(table, values, own, places)
+
+    monkeypatch.setattr(delayed, "integrate_taps", integrate)
+    layer = draw(Sequences(inputs, lengths), **family).layers[0]
+    assert sum(looked) <= (1024 if decay == 0.0 else 1.25 * lengths.sum())
+    whole = [undriven(layer, exact(own[None, :n]))[0] for own, n in zip(inputs, lengths, strict=True)]
+    values = np.concatenate([own[-1:] for own in whole] if steps == "last" else whole)
+    level = -layer.initial_membrane[0].numpy()
+    assert np.abs(values - level).min(axis=0).max() < 1e-6 * (1 + np.abs(level).max())
 
 
 def test_double_precision_changes_no_tap():

@@ -262,6 +262,10 @@ class _Inverse:
 
 def mean_eigenvalue(problem: ConvexProblem) -> float:
     """Return the mean over the rows of the eigenvalues of their products: what strengths of ridge compare with."""
+    return problem.row_workspace.get(_mean_eigenvalue, problem)
+
+
+def _mean_eigenvalue(problem: ConvexProblem) -> float:
     start, trace = 0, 0.0
     for block in _centred_rows(problem):
         rows = slice(start, start := start + len(block))

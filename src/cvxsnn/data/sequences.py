@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -131,6 +132,19 @@ class Sequences:
             The chosen sequences, in that order.
         """
         return self._trusted(self.inputs[samples], None if self.lengths is None else self.lengths[samples])
+
+    def trim(self) -> Self:
+        """Return the sequences without steps that are padding in all of them.
+
+        Returns
+        -------
+        Sequences
+            As many steps as the longest sequence has; a view.
+        """
+        if self.lengths is None:
+            return self
+        longest = int(self.lengths.max())
+        return self._trusted(self.inputs[:, :longest], None if bool((self.lengths == longest).all()) else self.lengths)
 
     def to(self, device: torch.device | str | None) -> Self:
         """Return the sequences on another device.
@@ -401,6 +415,37 @@ def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Gener
     place = np.concatenate([np.arange(count) for count in counts])
     share = (place + generator.random(len(counts)).repeat(counts)) / counts.repeat(counts)
     return torch.from_numpy(order[by_class[np.argsort(np.where(place == 0, share - 1, share), kind="stable")]])
+
+
+_STEP_ROWS = 4
+"""Sequences that cost as much at a step as the step costs by itself."""
+
+
+def similar_lengths(lengths: Tensor) -> list[Tensor]:
+    """Divide sequences into groups of similar length, so that little of a group is padding.
+
+    Lengths between two powers of two belong together. Shorter sequences join them if their padding costs less than the
+    steps of a group of their own.
+
+    Parameters
+    ----------
+    lengths : Tensor of shape (n_samples,), dtype int64
+        The number of steps of each sequence.
+
+    Returns
+    -------
+    list of Tensor
+        The sequences of each group in rising order, the group of the longest first.
+    """
+    order = torch.argsort(lengths, descending=True, stable=True)
+    own = lengths[order].tolist()
+    powers = [(length - 1).bit_length() for length in own]
+    edges = [place for place in range(1, len(own)) if powers[place] < powers[place - 1]]
+    starts = [0]
+    for start, stop in pairwise([*edges, len(own)]):
+        if (stop - start) * (own[starts[-1]] - own[start]) > _STEP_ROWS * own[start]:
+            starts.append(start)
+    return [order[start:stop].sort().values for start, stop in pairwise([*starts, len(own)])]
 
 
 def window_of_step(step: Any, n_windows: int, n_steps: Any) -> Any:

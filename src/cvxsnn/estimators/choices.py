@@ -121,6 +121,11 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"expected tol to be above zero, got {self.tol!r}")
         for name in ("max_seconds", "max_tuning_seconds"):
             self._seconds(name)
+        if self.max_seconds is not None and not self._is_ridge:
+            raise InvalidInputError(
+                "expected max_seconds only with mixed witnesses and their default penalty and loss, got other "
+                "parameters: drop it, or limit a search by max_tuning_seconds"
+            )
         if self.n_trials is not None:
             check_positive_int("n_trials", self.n_trials)
         check_n_jobs(self.n_jobs)

@@ -15,7 +15,11 @@ PARAMETERS = """
         16,384 if that lowers the leave-one-out error noticeably and there are at most 5,000 samples. For others it is
         4,096, but 1,024 for other methods than "cvx" and for threshold neurons.
     max_seconds : float, optional
-        Time after which ``witnesses="mixed"`` tries nothing more and solves with the best choice so far.
+        Time for a fit of mixed witnesses with their default penalty and loss. What would end later, judged by the
+        trials so far, is not begun, and the best choice so far is solved and certified; :meth:`summary` says so. Always
+        done are the first trial, of 2,048 neurons and at most 1,000 samples, the spikes of these neurons for all
+        samples, and the solve; with ``n_neurons`` or ``sparsity``, what these ask for. A fit takes longer by as much as
+        these do, and by the reading of the data.
     witnesses : "auto", "mixed", "search", "gaussian", "delayed", mapping or WitnessSet
         The hidden neurons. "mixed" samples one layer from several families of neurons with delays, whose thresholds and
         weights come from the training data, and chooses the mixture by leave-one-out errors. "search" searches for one

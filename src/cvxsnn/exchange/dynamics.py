@@ -69,6 +69,31 @@ def tilt(threshold: Tensor, tie: Tie, least: float | None = None) -> Tensor:
     return threshold - step if tie == "ge" else threshold + step
 
 
+def untilt(threshold: Tensor, tie: Tie) -> tuple[Tensor, Tie]:
+    """Return thresholds of zero where :func:`tilt` moved them by the least normal number, and how they decide ties.
+
+    A bias would absorb so small a threshold, and the tie with it. Of other thresholds it absorbs nothing.
+
+    Parameters
+    ----------
+    threshold : Tensor
+        Thresholds of a layer in another library.
+    tie : "ge" or "gt"
+        How that library decides ties.
+
+    Returns
+    -------
+    threshold : Tensor
+        The thresholds.
+    tie : "ge" or "gt"
+        How ties are decided: as given if no threshold was moved from zero.
+    """
+    is_moved = (threshold != 0) & (threshold.abs() <= torch.finfo(torch.float32).tiny)
+    if not bool(is_moved.any()):
+        return threshold, tie
+    return torch.where(is_moved, 0.0, threshold), "ge" if bool((threshold[is_moved] < 0).all()) else "gt"
+
+
 def reset_within_step(layer: LIFLayer) -> Tensor:
     r"""Return the reset for a library in which it leaks with the membrane: :math:`U_{thr} / \beta`."""
     decay, threshold = layer.decay[0], layer.threshold[0]

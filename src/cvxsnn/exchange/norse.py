@@ -18,9 +18,9 @@ from ..dictionary import Readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..witnesses import WitnessSet
-from .dynamics import reset_within_step, silent_start, tilt
-from .peer_network import PeerLayer, PeerNetwork, make_linear, shared
-from .stack import Library, read_stack
+from .dynamics import reset_within_step, silent_start, tilt, untilt
+from .peer_network import Library, PeerLayer, PeerNetwork, make_linear, shared
+from .stack import read_stack
 
 DT = 1e-3
 """Norse's own time step, in seconds. Only dt / tau matters."""
@@ -83,27 +83,7 @@ def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, tim
     >>> type(theirs).__name__
     'NorseNetwork'
     """
-    box = import_library("norse.torch.functional.lif_box", "norse")
-    cell = import_library("norse.torch.module.lif_box", "norse").LIFBoxCell
-
-    def convert(layer: LIFLayer, depth: int) -> PeerLayer:
-        decay = layer.decay[0]
-        if bool((decay == 1).any()):
-            raise InvalidInputError(
-                f"expected decays below 1 in layer {depth}, got 1: Norse multiplies inputs by 1 − decay; use "
-                "to_snntorch"
-            )
-        linear = make_linear(layer.weight[0] / (1 - decay), layer.bias[0] / (1 - decay), dtype)
-        parameters = box.LIFBoxParameters(
-            tau_mem_inv=shared(((1 - decay) / DT).to(dtype)),
-            v_leak=torch.zeros((), dtype=dtype),
-            v_th=tilt(torch.zeros((), dtype=dtype), layer.tie),
-            v_reset=shared(reset_within_step(layer).to(dtype)),
-            reset_method=subtract_v_reset,
-        )
-        return PeerLayer(linear, cell(parameters, dt=DT), silent_start(layer))
-
-    return NorseNetwork.of(network, "Norse", convert, time_first)
+    return NorseNetwork.of(network, library(), dtype, time_first)
 
 
 def from_norse(
@@ -112,7 +92,7 @@ def from_norse(
     readout: Readout | None = None,
     loss: str | None = None,
     weight_bits: int | None = None,
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | None = None,
 ) -> WitnessSet | SpikingNetwork:
     """Convert the hidden layers of a Norse model, and its read-out if it ends in a linear layer.
 
@@ -128,9 +108,11 @@ def from_norse(
     weight_bits : int, optional
         Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
         power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
-        many, up to 32, as leave room for real inputs up to 16.
-    dtype : torch.dtype
-        Type of the membranes.
+        many, up to 32, as leave room for real inputs up to 16. Layers that cvxsnn converted, and nobody changed since,
+        have the bits that they had.
+    dtype : torch.dtype, optional
+        Type of the membranes: by default float64, and for a network that cvxsnn converted, and whose hidden layers
+        nobody changed since, its own.
 
     Returns
     -------
@@ -152,7 +134,26 @@ def from_norse(
 
 def library() -> Library:
     """Return what is specific to models of Norse."""
-    return Library("Norse", import_library("norse.torch.module.snn", "norse").SNNCell, _read_cell)
+    return Library("Norse", import_library("norse.torch.module.snn", "norse").SNNCell, _read_cell, _write_cell)
+
+
+def _write_cell(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
+    box = import_library("norse.torch.functional.lif_box", "norse")
+    cell = import_library("norse.torch.module.lif_box", "norse").LIFBoxCell
+    decay = layer.decay[0]
+    if bool((decay == 1).any()):
+        raise InvalidInputError(
+            f"expected decays below 1 in layer {depth}, got 1: Norse multiplies inputs by 1 − decay; use to_snntorch"
+        )
+    linear = make_linear(layer.weight[0] / (1 - decay), layer.bias[0] / (1 - decay), dtype)
+    parameters = box.LIFBoxParameters(
+        tau_mem_inv=shared(((1 - decay) / DT).to(dtype)),
+        v_leak=torch.zeros((), dtype=dtype),
+        v_th=tilt(torch.zeros((), dtype=dtype), layer.tie),
+        v_reset=shared(reset_within_step(layer).to(dtype)),
+        reset_method=subtract_v_reset,
+    )
+    return PeerLayer(linear, cell(parameters, dt=DT), silent_start(layer))
 
 
 def _read_cell(weight: Tensor, bias: Tensor, cell: Any, membrane: Tensor | None) -> Mapping[str, Any]:
@@ -170,9 +171,8 @@ def _read_cell(weight: Tensor, bias: Tensor, cell: Any, membrane: Tensor | None)
     rate = torch.as_tensor(cell.dt * p.tau_mem_inv).double()  # rounded as Norse rounds it
     if bool(((rate < 0) | (rate > 1)).any()):
         raise InvalidInputError(f"expected dt / tau between 0 and 1, got values from {rate.min():g} to {rate.max():g}")
-    v_th, v_leak = torch.as_tensor(p.v_th), torch.as_tensor(p.v_leak).double()
-    fires_at_zero = bool((v_th < 0).all() and (v_th >= -torch.finfo(v_th.dtype).tiny).all())  # what to_norse writes
-    v_th = torch.zeros_like(v_leak) if fires_at_zero else v_th.double()
+    v_leak = torch.as_tensor(p.v_leak).double()
+    v_th, tie = untilt(torch.as_tensor(p.v_th).double(), "gt")
     start = v_leak if membrane is None else membrane
     return {
         "weight": weight * rate,
@@ -180,5 +180,5 @@ def _read_cell(weight: Tensor, bias: Tensor, cell: Any, membrane: Tensor | None)
         "decay": 1 - rate,
         "threshold": (1 - rate) * torch.as_tensor(resets[p.reset_method]).double(),
         "initial_membrane": start - v_th,
-        "tie": "ge" if fires_at_zero else "gt",
+        "tie": tie,
     }

@@ -1,8 +1,9 @@
 """A network in another library's layers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,11 @@ from .merging import lif_layers, merge_subnetworks
 
 
 class PeerLayer(NamedTuple):
-    """A hidden layer of another library, its membranes (width,) before the first step, and what was lost."""
+    """A hidden layer of another library, and its membranes (width,) before the first step."""
 
     linear: nn.Linear
     neuron: nn.Module
     initial_membrane: Tensor
-    loss: str = ""
     delay_line: DelayLine | None = None
 
     @property
@@ -32,8 +32,44 @@ class PeerLayer(NamedTuple):
         return [module for module in (self.delay_line, self.linear, self.neuron) if module is not None]
 
 
-ConvertLayer = Callable[[LIFLayer, int], PeerLayer]
-"""Converts a layer of a merged network that has no delays, given its number from 1."""
+ReadNeuron = Callable[[Tensor, Tensor, Any, Tensor | None], Mapping[str, Any]]
+"""``(weight (fan_in, width), bias (width,), neuron, initial membrane or None)`` to arguments of a LIF layer."""
+
+WriteLayer = Callable[[LIFLayer, int, torch.dtype], PeerLayer]
+"""Converts a layer of a merged network that has no delays, given its number from 1 and the type of parameters."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is specific to the models of one library.
+
+    Parameters
+    ----------
+    name : str
+        Name of the library.
+    neuron_type : type
+        Base class of its neurons.
+    read_neuron : callable
+        Converts a linear layer and a neuron to the arguments of a LIF layer, in float64, and refuses other dynamics.
+    write_layer : callable
+        Converts a LIF layer, in float64, to a linear layer and a neuron, and refuses what the library cannot hold.
+    linear_type : type
+        Its own linear layer, where it has one.
+    """
+
+    name: str
+    neuron_type: type
+    read_neuron: ReadNeuron
+    write_layer: WriteLayer
+    linear_type: type[nn.Linear] = nn.Linear
+
+    def convert(self, layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
+        """Convert a layer of a merged network, given its number from 1 and the type of parameters."""
+        layer = layer.to(dtype=torch.float64)
+        if not layer.has_delays:
+            return self.write_layer(layer, depth, dtype)
+        line = DelayLine(layer.n_inputs, layer.max_delay)
+        return self.write_layer(without_delays(layer), depth, dtype)._replace(delay_line=line)
 
 
 class PeerNetwork(nn.Module, ABC):
@@ -51,36 +87,36 @@ class PeerNetwork(nn.Module, ABC):
     time_first : bool
         Whether inputs and outputs are (n_steps, n_samples, ...), as is usual in the libraries, or (n_samples,
         n_steps, ...), as in cvxsnn.
+    sources : tuple of LIFLayer
+        The layers that were converted. Membranes are measured from another zero in the libraries, which rounds them: a
+        layer that nobody has changed is imported as its source.
     loss_of_exchange : str
         How it differs from the original; empty for an exact exchange.
     """
 
     output: nn.Linear
 
-    def __init__(self, layers: Sequence[PeerLayer], source: SpikingNetwork, time_first: bool) -> None:
+    def __init__(
+        self, layers: Sequence[PeerLayer], source: SpikingNetwork, sources: Sequence[LIFLayer], time_first: bool
+    ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(module for layer in layers for module in layer.modules)
         dtype = layers[0].linear.weight.dtype
         self.output = make_linear(source.weight.detach(), source.intercept.detach(), dtype)
         for depth, layer in enumerate(layers):
             self.register_buffer(f"initial_membrane{depth}", layer.initial_membrane.to(dtype))
-        self.heads, self.readout = source.heads, source.readout
+        self.heads, self.readout, self.sources = source.heads, source.readout, tuple(sources)
         self.time_first = time_first
-        self.loss_of_exchange = "; ".join(layer.loss for layer in layers if layer.loss)
+        self.loss_of_exchange = ""
         self.to(source.weight.device).eval()
 
     @classmethod
-    def of(cls, network: SpikingNetwork, library: str, convert: ConvertLayer, time_first: bool) -> Self:
+    def of(cls, network: SpikingNetwork, library: Library, dtype: torch.dtype, time_first: bool) -> Self:
         """Convert a network layer by layer, after merging its subnetworks."""
-        merged = merge_subnetworks(network, library)
-        layers = []
-        for depth, layer in enumerate(lif_layers(merged), 1):
-            if layer.has_delays:
-                line = DelayLine(layer.n_inputs, layer.max_delay)
-                layers.append(convert(without_delays(layer), depth)._replace(delay_line=line))
-            else:
-                layers.append(convert(layer, depth))
-        return cls(layers, merged, time_first)
+        merged = merge_subnetworks(network, library.name)
+        layers = [library.convert(layer, depth, dtype) for depth, layer in enumerate(lif_layers(merged), 1)]
+        own_dtype = network.layers[0].weight.dtype
+        return cls(layers, merged, [layer.to(dtype=own_dtype) for layer in lif_layers(merged)], time_first)
 
     @abstractmethod
     def scan(self, neuron: nn.Module, drive: Tensor, membrane: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..neurons.lif import fire
 from ..witnesses import WitnessSet
-from .dynamics import consistent_start, tilt
-from .peer_network import PeerLayer, PeerNetwork, make_linear, shared
-from .stack import Library, probe_tie, read_stack
+from .dynamics import consistent_start, tilt, untilt
+from .peer_network import Library, PeerLayer, PeerNetwork, make_linear, shared
+from .stack import probe_tie, read_stack
 
 
 class SnnTorchNetwork(PeerNetwork):
@@ -72,16 +72,7 @@ def to_snntorch(
     >>> type(theirs).__name__
     'SnnTorchNetwork'
     """
-    leaky = import_library("snntorch", "snntorch").Leaky
-
-    def convert(layer: LIFLayer, depth: int) -> PeerLayer:
-        decay, threshold = layer.decay[0], layer.threshold[0]
-        linear = make_linear(layer.weight[0], layer.bias[0] + (1 - decay) * threshold, dtype)
-        firing_at = tilt(threshold.to(dtype), layer.tie)
-        neuron = leaky(beta=shared(decay.to(dtype)), threshold=shared(firing_at), reset_mechanism="subtract")
-        return PeerLayer(linear, neuron, consistent_start(layer) + threshold)
-
-    return SnnTorchNetwork.of(network, "snnTorch", convert, time_first)
+    return SnnTorchNetwork.of(network, library(), dtype, time_first)
 
 
 def from_snntorch(
@@ -90,7 +81,7 @@ def from_snntorch(
     readout: Readout | None = None,
     loss: str | None = None,
     weight_bits: int | None = None,
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | None = None,
 ) -> WitnessSet | SpikingNetwork:
     """Convert the hidden layers of an snnTorch model, and its read-out if it ends in a linear layer.
 
@@ -105,9 +96,11 @@ def from_snntorch(
     weight_bits : int, optional
         Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
         power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
-        many, up to 32, as leave room for real inputs up to 16.
-    dtype : torch.dtype
-        Type of the membranes.
+        many, up to 32, as leave room for real inputs up to 16. Layers that cvxsnn converted, and nobody changed since,
+        have the bits that they had.
+    dtype : torch.dtype, optional
+        Type of the membranes: by default float64, and for a network that cvxsnn converted, and whose hidden layers
+        nobody changed since, its own.
 
     Returns
     -------
@@ -127,7 +120,16 @@ def from_snntorch(
 
 def library() -> Library:
     """Return what is specific to models of snnTorch."""
-    return Library("snnTorch", import_library("snntorch", "snntorch").SpikingNeuron, _read_leaky)
+    return Library("snnTorch", import_library("snntorch", "snntorch").SpikingNeuron, _read_leaky, _write_leaky)
+
+
+def _write_leaky(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
+    leaky = import_library("snntorch", "snntorch").Leaky
+    decay, threshold = layer.decay[0], layer.threshold[0]
+    linear = make_linear(layer.weight[0], layer.bias[0] + (1 - decay) * threshold, dtype)
+    firing_at = tilt(threshold.to(dtype), layer.tie)
+    neuron = leaky(beta=shared(decay.to(dtype)), threshold=shared(firing_at), reset_mechanism="subtract")
+    return PeerLayer(linear, neuron, consistent_start(layer) + threshold)
 
 
 def _read_leaky(weight: Tensor, bias: Tensor, neuron: Any, membrane: Tensor | None) -> Mapping[str, Any]:
@@ -144,9 +146,9 @@ def _read_leaky(weight: Tensor, bias: Tensor, neuron: Any, membrane: Tensor | No
         )
     if bool((neuron.graded_spikes_factor != 1).any()):
         raise InvalidInputError("expected spikes of size 1, got a graded_spikes_factor: fold it into the next layer")
-    tie = probe_tie(neuron.spike_grad)
-    decay, threshold = neuron.beta.double().clamp(0, 1), neuron.threshold.double()
-    reset = neuron.spike_grad(torch.ones_like(bias)) * neuron.threshold  # rounded as snnTorch rounds it
+    firing_at, tie = untilt(neuron.threshold, probe_tie(neuron.spike_grad))
+    decay, threshold = neuron.beta.double().clamp(0, 1), firing_at.double()
+    reset = neuron.spike_grad(torch.ones_like(bias)) * firing_at  # rounded as snnTorch rounds it
     initial_membrane = (torch.zeros_like(bias) if membrane is None else membrane) - threshold
     return {
         "weight": weight,

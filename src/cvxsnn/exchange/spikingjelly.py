@@ -23,10 +23,11 @@ from ..dictionary import Readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from ..witnesses import WitnessSet
-from .dynamics import reset_within_step, silent_start, tilt
+from .dynamics import reset_within_step, silent_start, tilt, untilt
 from .lossy import warn_lossy
-from .peer_network import PeerLayer, PeerNetwork, make_linear
-from .stack import Library, probe_tie, read_stack
+from .merging import lif_layers, merge_subnetworks
+from .peer_network import Library, PeerLayer, PeerNetwork, make_linear
+from .stack import probe_tie, read_stack
 
 
 class SpikingJellyNetwork(PeerNetwork):
@@ -77,28 +78,11 @@ def to_spikingjelly(
     >>> type(theirs).__name__
     'SpikingJellyNetwork'
     """
-    sj_layer = import_library("spikingjelly.activation_based.layer", "spikingjelly")
-
-    def convert(layer: LIFLayer, depth: int) -> PeerLayer:
-        loss = ""
-        if bool((layer.decay != layer.decay[0, 0]).any()):
-            if not lossy:
-                raise InvalidInputError(
-                    f"expected one decay for all neurons of layer {depth}, got {layer.decay.min():g} to "
-                    f"{layer.decay.max():g}: SpikingJelly has one per layer; pass lossy=True for the mean, or use "
-                    "to_snntorch"
-                )
-            loss = f"layer {depth} has its mean decay instead of {layer.decay.min():g} to {layer.decay.max():g}"
-            layer = layer.with_tensors({"decay": layer.decay.mean()})
-        decay, reset, scale = layer.decay[0], reset_within_step(layer), _scale(layer, depth)
-        bias = layer.bias[0] + (1 - decay) * reset
-        linear = make_linear(layer.weight[0] / scale, bias / scale, dtype, partial(sj_layer.Linear, step_mode="m"))
-        node = _node(float(decay[0]), float(tilt((reset / scale).to(dtype), layer.tie)[0]))
-        return PeerLayer(linear, node, (silent_start(layer) + reset) / scale, loss)
-
-    converted = SpikingJellyNetwork.of(network, "SpikingJelly", convert, time_first)
-    if converted.loss_of_exchange:
-        warn_lossy(converted.loss_of_exchange)
+    network, loss = _with_mean_decays(network) if lossy else (network, "")
+    converted = SpikingJellyNetwork.of(network, library(), dtype, time_first)
+    if loss:
+        converted.loss_of_exchange = loss
+        warn_lossy(loss)
     return converted
 
 
@@ -108,7 +92,7 @@ def from_spikingjelly(
     readout: Readout | None = None,
     loss: str | None = None,
     weight_bits: int | None = None,
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | None = None,
 ) -> WitnessSet | SpikingNetwork:
     """Convert the hidden layers of a SpikingJelly model, and its read-out if it ends in a linear layer.
 
@@ -124,9 +108,11 @@ def from_spikingjelly(
     weight_bits : int, optional
         Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
         power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
-        many, up to 32, as leave room for real inputs up to 16.
-    dtype : torch.dtype
-        Type of the membranes.
+        many, up to 32, as leave room for real inputs up to 16. Layers that cvxsnn converted, and nobody changed since,
+        have the bits that they had.
+    dtype : torch.dtype, optional
+        Type of the membranes: by default float64, and for a network that cvxsnn converted, and whose hidden layers
+        nobody changed since, its own.
 
     Returns
     -------
@@ -148,7 +134,33 @@ def library() -> Library:
     """Return what is specific to models of SpikingJelly."""
     memory = import_library("spikingjelly.activation_based.base", "spikingjelly").MemoryModule
     linear = import_library("spikingjelly.activation_based.layer", "spikingjelly").Linear
-    return Library("SpikingJelly", memory, _read_node, linear)
+    return Library("SpikingJelly", memory, _read_node, _write_node, linear)
+
+
+def _with_mean_decays(network: SpikingNetwork) -> tuple[SpikingNetwork, str]:
+    """Return a network with one decay per layer, and what was lost."""
+    layers, losses = [], []
+    for depth, layer in enumerate(lif_layers(merge_subnetworks(network, "SpikingJelly")), 1):
+        if bool((layer.decay != layer.decay[0, 0]).any()):
+            losses.append(f"layer {depth} has its mean decay instead of {layer.decay.min():g} to {layer.decay.max():g}")
+            layer = layer.with_tensors({"decay": layer.decay.mean()})
+        layers.append(layer)
+    return network.with_layers(layers), "; ".join(losses)
+
+
+def _write_node(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
+    if bool((layer.decay != layer.decay[0, 0]).any()):
+        raise InvalidInputError(
+            f"expected one decay for all neurons of layer {depth}, got {layer.decay.min():g} to "
+            f"{layer.decay.max():g}: SpikingJelly has one per layer; pass lossy=True for the mean, or use "
+            "to_snntorch"
+        )
+    decay, reset, scale = layer.decay[0], reset_within_step(layer), _scale(layer, depth)
+    bias = layer.bias[0] + (1 - decay) * reset
+    linear_type = import_library("spikingjelly.activation_based.layer", "spikingjelly").Linear
+    linear = make_linear(layer.weight[0] / scale, bias / scale, dtype, partial(linear_type, step_mode="m"))
+    node = _node(float(decay[0]), float(tilt((reset / scale).to(dtype), layer.tie)[0]))
+    return PeerLayer(linear, node, (silent_start(layer) + reset) / scale)
 
 
 def _node(decay: float, threshold: float) -> nn.Module:
@@ -188,11 +200,12 @@ def _read_node(weight: Tensor, bias: Tensor, node: Any, membrane: Tensor | None)
     decay = 1 - 1 / node.tau if leaks else 1.0
     scale = 1 / node.tau if leaks and node.decay_input else 1.0
     start = torch.zeros_like(bias) if membrane is None else membrane
+    threshold, tie = untilt(bias.new_tensor(node.v_threshold), probe_tie(node.surrogate_function))
     return {
         "weight": weight * scale,
-        "bias": bias * scale - (1 - decay) * node.v_threshold,
+        "bias": bias * scale - (1 - decay) * threshold,
         "decay": decay,
-        "threshold": decay * node.v_threshold,
-        "initial_membrane": start - node.v_threshold,
-        "tie": probe_tie(node.surrogate_function),
+        "threshold": decay * threshold,
+        "initial_membrane": start - threshold,
+        "tie": tie,
     }

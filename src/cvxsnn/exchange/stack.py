@@ -1,7 +1,7 @@
 """Reading a stack of linear layers and neurons of another library, described by a :class:`Library`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, log2
 from typing import Any
@@ -17,7 +17,7 @@ from ..neurons import LIFLayer
 from ..neurons.lif import Tie
 from ..witnesses import Provenance, WitnessSet
 from .delays import DelayLine, with_delays
-from .peer_network import PeerNetwork
+from .peer_network import Library, PeerNetwork
 
 _NO_ACTION = (nn.Identity, nn.Dropout, nn.Flatten)
 """Layers that leave a sequence of vectors unchanged outside of training."""
@@ -27,31 +27,6 @@ _REAL_INPUT_BITS = 20
 """Real inputs are multiples of 2⁻¹⁶; four more bits leave room for values up to 16."""
 _SUM_BITS = 53
 
-ReadNeuron = Callable[[Tensor, Tensor, Any, Tensor | None], Mapping[str, Any]]
-"""``(weight (fan_in, width), bias (width,), neuron, initial membrane or None)`` to arguments of a LIF layer."""
-
-
-@dataclass(frozen=True)
-class Library:
-    """What is specific to the models of one library.
-
-    Parameters
-    ----------
-    name : str
-        Name of the library.
-    neuron_type : type
-        Base class of its neurons.
-    read_neuron : callable
-        Converts a linear layer and a neuron to the arguments of a LIF layer, in float64, and refuses other dynamics.
-    linear_type : type
-        Its own linear layer, where it has one.
-    """
-
-    name: str
-    neuron_type: type
-    read_neuron: ReadNeuron
-    linear_type: type[nn.Linear] = nn.Linear
-
 
 @torch.no_grad()
 def read_stack(
@@ -60,7 +35,7 @@ def read_stack(
     readout: Readout | None,
     loss: str | None,
     weight_bits: int | None,
-    dtype: torch.dtype,
+    dtype: torch.dtype | None,
 ) -> WitnessSet | SpikingNetwork:
     """Convert a stack of linear layers and neurons; the public ``from_`` functions describe the arguments."""
     modules = [module for module in _leaves(model, library.neuron_type) if not _acts_as(module, _NO_ACTION)]
@@ -86,21 +61,51 @@ def read_stack(
             "outputs are averaged over the steps or summed, as by default in reconstruct_readout, or 'last'"
         )
     starts: Sequence[Tensor | None] = ours.initial_membranes if ours else [None] * len(neurons)
-    layers = []
-    for depth, (linear, neuron, start) in enumerate(zip(linears, neurons, starts, strict=True)):
-        start = None if start is None else start.double()
-        arguments = dict(library.read_neuron(*_parameters(linear), neuron, start))
-        weight = arguments.pop("weight")
-        finest = _roomy_bits(weight) if depth == 0 else _FINEST_BITS
-        bits = finest if weight_bits is None else weight_bits
-        layer = LIFLayer(weight[None], weight_bits=bits, **arguments)
-        layers.append((with_delays(layer, lines[linear].n_inputs) if linear in lines else layer).to(dtype=dtype))
+    sources: Sequence[LIFLayer | None] = ours.sources if ours else [None] * len(neurons)
+    layers, own_dtype = [], torch.float64 if ours is None else ours.sources[0].weight.dtype
+    for depth, (linear, neuron, start, source) in enumerate(zip(linears, neurons, starts, sources, strict=True), 1):
+        read, line = _read(library, linear, neuron, start), lines.get(linear)
+        if source is None or not _is_conversion(read, line, library, source, depth, linear):
+            source, own_dtype = _as_layer(read, line, depth, weight_bits), torch.float64
+        elif weight_bits is not None:
+            source = replace(source, weight_bits=weight_bits)
+        layers.append(source.to(linear.get_parameter("weight").device))
+    layers = [layer.to(dtype=dtype or own_dtype) for layer in layers]
     if output is None:
         return WitnessSet(tuple(layers), Provenance("pretrained", {"library": library.name}))
     weight, bias = _parameters(output)
     loss = loss or ("softmax" if len(bias) > 1 else "logistic")
     heads = ours.heads if ours else (OutputHead("output", loss, 0, len(bias)),)
     return SpikingNetwork(layers, weight, heads, bias, readout=ours.readout if ours else readout or "last")
+
+
+def _read(library: Library, linear: nn.Module, neuron: nn.Module, start: Tensor | None) -> Mapping[str, Any]:
+    """Return the arguments of a LIF layer that a linear layer and a neuron stand for."""
+    return library.read_neuron(*_parameters(linear), neuron, None if start is None else start.double())
+
+
+def _is_conversion(
+    read: Mapping[str, Any], line: DelayLine | None, library: Library, source: LIFLayer, depth: int, linear: nn.Module
+) -> bool:
+    """Return whether what was read is what a layer reads like after its conversion, to the bit."""
+    dtype = linear.get_parameter("weight").dtype
+    expected = library.convert(source, depth, dtype)
+    if str(line) != str(expected.delay_line):
+        return False
+    again = _read(library, expected.linear, expected.neuron, expected.initial_membrane.to(dtype))
+    return all(
+        torch.equal(value.cpu(), again[name].cpu()) if isinstance(value, Tensor) else value == again[name]
+        for name, value in read.items()
+    )
+
+
+def _as_layer(read: Mapping[str, Any], line: DelayLine | None, depth: int, weight_bits: int | None) -> LIFLayer:
+    """Return the layer with the arguments that were read."""
+    weight = read["weight"]
+    finest = _roomy_bits(weight) if depth == 1 else _FINEST_BITS
+    bits = finest if weight_bits is None else weight_bits
+    layer = LIFLayer(**{**read, "weight": weight[None]}, weight_bits=bits)
+    return layer if line is None else with_delays(layer, line.n_inputs)
 
 
 def stack_up_to(library: Library, model: nn.Module, last: nn.Module) -> list[nn.Module]:

@@ -129,7 +129,9 @@ class SpikingNetwork(nn.Module):
         self.heads = tuple(heads)
         self.readout: Readout = str(parsed)
         device = layers[0].weight.device
-        self.weight = nn.Parameter(weight.detach().to(device, torch.float64, copy=True))
+        self.weight = nn.Parameter(
+            weight.detach().to(device, torch.float64, copy=True, memory_format=torch.contiguous_format)
+        )
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept
         if tuple(intercept.shape) != (weight.shape[1],):
             raise InvalidInputError(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.memory import share_of
-from ..data.sequences import Sequences, window_of_step
+from ..data.sequences import Sequences, similar_lengths, window_of_step
 from .drive import ExactWeights, drive_of, exact_weight, weighted_inputs
 from .exact import ByteWeights, ScratchArrays, input_levels, product_dtype, snap_inputs
 from .layer import HiddenLayer, as_one_subnetwork, check_stack
@@ -198,7 +198,34 @@ def _iterate_blocks(
         for i in range(0, n_samples, block_rows):
             rows = slice(i, min(i + block_rows, n_samples))
             own = sequences.take(rows)
-            yield rows, subnetworks, _roll_block(block_layers, block_weights, own, steps, scratch)
+            yield rows, subnetworks, _roll_rows(block_layers, block_weights, own, steps, scratch)
+
+
+def _roll_rows(
+    layers: Sequence[HiddenLayer],
+    weights: Sequence[RolledWeights],
+    sequences: Sequences,
+    steps: Steps | int,
+    scratch: ScratchArrays,
+) -> Tensor:
+    """Roll a block, sequences of similar length together, so that the work is that of steps and not of padding."""
+    if sequences.lengths is None:
+        return _roll_block(layers, weights, sequences, steps, scratch)
+    n_samples, n_steps = sequences.inputs.shape[:2]
+    block = None
+    for rows in similar_lengths(sequences.lengths):
+        part = sequences.take(rows).trim()
+        own = _roll_block(layers, weights, part, steps, scratch)
+        if block is None:
+            shape = (n_samples, n_steps, *own.shape[2:]) if steps == "all" else (n_samples, *own.shape[1:])
+            dtype = count_dtype(n_steps, steps) if isinstance(steps, int) else own.dtype
+            block = torch.zeros(shape, dtype=dtype, device=own.device)
+        if steps == "all":
+            block[rows, : part.n_steps] = own
+        else:
+            block[rows] = own.to(block.dtype)
+    assert block is not None
+    return block
 
 
 def _roll_block(

@@ -1,8 +1,9 @@
 """LIF neurons with delays on a processor: sums over taps, membranes and spike counts in one pass.
 
-A tap reads a row of values that is shifted in time. Samples are the last axis in here, so that each tap adds a
-contiguous row to the sums of all samples, and the sums stay in cache. The equation is that of
-:func:`cvxsnn.neurons.lif.lif_membrane`, each operation rounded by itself, so that spikes are the same to the bit.
+A tap reads a row of values that is shifted in time. In here, the rows are the first axis and the samples the last, so
+that each tap adds a contiguous part of its row to the sums of all samples at several steps, and the sums stay in cache.
+The equation is that of :func:`cvxsnn.neurons.lif.lif_membrane`, each operation rounded by itself, so that spikes are
+the same to the bit.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _MIN_WORK = 2**22
 """Products below which a second thread is not worth its start."""
 
+_SUMS = 512
+"""Sums that are computed at once: a few KiB, of as many steps as it takes."""
+
 
 def _compiled(function: Callable[..., None], **options: Any) -> Any:
     """Compile a kernel, kept on disk for the next process where there is a folder that can be written."""
@@ -33,98 +37,126 @@ def _compiled(function: Callable[..., None], **options: Any) -> Any:
 
 
 @partial(_compiled, inline="always")
-def _sum_taps(total, values, step, row, delay, weight, tap, stop):  # type: ignore[no-untyped-def]
-    """Write the sums of one neuron at one step; its taps come in the order of their delays."""
-    n_read = stop - tap
-    while n_read > 0 and delay[tap + n_read - 1] > step:
-        n_read -= 1
-    stop = tap + n_read
-    first = tap
-    while tap + 7 < stop:  # eight rows at once, so that the sums are loaded and stored less often
+def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore[no-untyped-def]
+    """Write the sums of one neuron from a place in the rows on; its taps come in the order of their shifts."""
+    n, first = len(total), tap
+    while stop > tap and shift[stop - 1] >= at + n:  # what is before the first step is zero
+        stop -= 1
+    whole = stop
+    while whole > tap and shift[whole - 1] > at:
+        whole -= 1
+    while tap + 7 < whole:  # eight rows at once, so that the sums are loaded and stored less often
         w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
         w4, w5, w6, w7 = weight[tap + 4], weight[tap + 5], weight[tap + 6], weight[tap + 7]
-        x0, x1 = values[step - delay[tap], row[tap]], values[step - delay[tap + 1], row[tap + 1]]
-        x2, x3 = values[step - delay[tap + 2], row[tap + 2]], values[step - delay[tap + 3], row[tap + 3]]
-        x4, x5 = values[step - delay[tap + 4], row[tap + 4]], values[step - delay[tap + 5], row[tap + 5]]
-        x6, x7 = values[step - delay[tap + 6], row[tap + 6]], values[step - delay[tap + 7], row[tap + 7]]
+        x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
+        x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
+        x4, x5 = values[row[tap + 4], at - shift[tap + 4] :], values[row[tap + 5], at - shift[tap + 5] :]
+        x6, x7 = values[row[tap + 6], at - shift[tap + 6] :], values[row[tap + 7], at - shift[tap + 7] :]
         if tap == first:
-            for i in range(len(total)):
+            for i in range(n):
                 left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
                 total[i] = left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
         else:
-            for i in range(len(total)):
+            for i in range(n):
                 left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
                 total[i] += left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
         tap += 8
     if tap == first:
         total[:] = 0
     while tap < stop:
-        w0 = weight[tap]
-        x0 = values[step - delay[tap], row[tap]]
-        for i in range(len(total)):
-            total[i] += w0 * x0[i]
+        w0, skipped = weight[tap], max(0, shift[tap] - at)
+        x0, rest = values[row[tap], at + skipped - shift[tap] :], total[skipped:]
+        for i in range(len(rest)):
+            rest[i] += w0 * x0[i]
         tap += 1
 
 
 @_compiled
-def _integrate(values, starts, row, delay, weight, decay, membranes, first, last):  # type: ignore[no-untyped-def]
-    total = np.empty(values.shape[2], values.dtype)
+def _integrate(  # type: ignore[no-untyped-def]
+    values, n_samples, starts, row, shift, weight, decay, places, membranes, first, last
+):
+    n_values, n_places = values.shape[1], len(places)
+    sums, membrane = np.empty(max(n_samples, _SUMS // n_samples * n_samples), values.dtype), np.empty(n_samples)
     for neuron in range(first, last):
-        for step in range(len(values)):
-            own = membranes[neuron, step]
-            _sum_taps(total, values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
-            own[:] = total
-            if step > 0 and decay[neuron] != 0:
-                before = membranes[neuron, step - 1]
-                for i in range(len(total)):
-                    leaked = before[i] * decay[neuron]
-                    own[i] = leaked + own[i]
+        own, own_decay = membranes[neuron], decay[neuron]
+        if own_decay == 0:  # a membrane without memory is needed at the places alone
+            own[:] = 0
+            for tap in range(starts[neuron], starts[neuron + 1]):
+                own_row, own_shift, own_weight = values[row[tap]], shift[tap], weight[tap]
+                for place in range(np.searchsorted(places, own_shift), n_places):
+                    own[place] += own_weight * own_row[np.uint64(places[place] - own_shift)]
+            continue
+        membrane[:] = 0
+        place = 0
+        for at in range(0, min(n_values, places[-1] + 1), len(sums)):
+            total = sums[: n_values - at]
+            _sum_taps(total, values, at, row, shift, weight, starts[neuron], starts[neuron + 1])
+            for step in range(0, len(total), n_samples):
+                for i in range(n_samples):
+                    leaked = membrane[i] * own_decay
+                    membrane[i] = leaked + total[step + i]
+                while place < n_places and places[place] < at + step + n_samples:
+                    own[place] = membrane[places[place] - at - step]
+                    place += 1
 
 
 @_compiled
 def _scan(  # type: ignore[no-untyped-def]
-    values, starts, row, delay, weight, bias, decay, threshold, membranes, spikes, slots, tie_fires, counts, first, last
+    values, starts, row, shift, weight, bias, decay, threshold, membranes, spikes, slots, tie_fires, counts, first, last
 ):
-    n_steps, _, n_samples = values.shape
-    total = np.empty(n_samples, values.dtype)
+    n_values, n_samples = values.shape[1], counts.shape[2]
+    n_steps, n_slot_columns = slots.shape
+    sums = np.empty(max(n_samples, _SUMS // n_samples * n_samples), values.dtype)
     membrane = np.empty(n_samples, bias.dtype)
     spike = np.empty(n_samples, bias.dtype)
     number = bias.dtype.type
-    is_common = slots.shape[1] == 1
+    is_common = n_slot_columns == 1
+    is_counted = np.zeros(n_steps, np.bool_)
+    for step in range(n_steps):
+        is_counted[step] = slots[step].max() >= 0
+    n_together = len(sums) // n_samples
     for neuron in range(first, last):
         own_bias, own_decay, own_threshold = bias[neuron], decay[neuron], threshold[neuron]
         is_memoryless = own_decay == 0 and own_threshold == 0
         membrane[:] = membranes[neuron]
         spike[:] = spikes[neuron]
-        for step in range(n_steps):
-            _sum_taps(total, values, step, row, delay, weight, starts[neuron], starts[neuron + 1])
-            if is_memoryless and is_common and tie_fires:
-                if slots[step, 0] >= 0:
+        for begin in range(0, n_steps, n_together):
+            end = min(begin + n_together, n_steps)
+            if is_memoryless and not is_counted[begin:end].any():
+                continue
+            at = begin * n_samples
+            sums_here = sums[: n_values - at]
+            _sum_taps(sums_here, values, at, row, shift, weight, starts[neuron], starts[neuron + 1])
+            for step in range(begin, end):
+                if is_memoryless and not is_counted[step]:
+                    continue
+                total = sums_here[(step - begin) * n_samples : (step - begin + 1) * n_samples]
+                if is_memoryless and is_common and tie_fires:
                     own = counts[neuron, slots[step, 0]]
                     for i in range(n_samples):
                         own[i] += number(total[i]) + own_bias >= 0
-                continue
-            for i in range(n_samples):
-                leaked = membrane[i] * own_decay
-                driven = leaked + (number(total[i]) + own_bias)
-                membrane[i] = driven - spike[i] * own_threshold
-            if tie_fires:
+                    continue
                 for i in range(n_samples):
-                    spike[i] = membrane[i] >= 0
-            else:
-                for i in range(n_samples):
-                    spike[i] = membrane[i] > 0
-            if is_common:
-                slot = slots[step, 0]
-                if slot >= 0:
-                    own = counts[neuron, slot]
+                    leaked = membrane[i] * own_decay
+                    driven = leaked + (number(total[i]) + own_bias)
+                    membrane[i] = driven - spike[i] * own_threshold
+                if tie_fires:
                     for i in range(n_samples):
-                        own[i] += spike[i] != 0
-            else:
-                for i in range(n_samples):
-                    slot = slots[step, i]
+                        spike[i] = membrane[i] >= 0
+                else:
+                    for i in range(n_samples):
+                        spike[i] = membrane[i] > 0
+                if is_common:
+                    slot = slots[step, 0]
                     if slot >= 0:
-                        counts[neuron, slot, i] += spike[i] != 0
+                        own = counts[neuron, slot]
+                        for i in range(n_samples):
+                            own[i] += spike[i] != 0
+                else:
+                    for i in range(n_samples):
+                        slot = slots[step, i]
+                        if slot >= 0:
+                            counts[neuron, slot, i] += spike[i] != 0
 
 
 def scan_taps(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: Tensor, counts: Tensor) -> None:
@@ -145,13 +177,13 @@ def scan_taps(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: Tenso
     """
     own = [_array(value.flatten()) for value in (layer.bias, layer.decay, layer.threshold)]
     start = [_array(value.flatten()) for value in (layer.initial_membrane, layer.initial_spikes)]
-    taps = [_array(value) for value in (table.starts, table.row, table.delay, table.weight)]
-    arguments: tuple[Any, ...] = (_array(values), *taps, *own, *start, _array(slots), layer.tie == "ge", counts.numpy())
+    rows, taps = _rows_and_taps(table, values)
+    arguments: tuple[Any, ...] = (rows, *taps, *own, *start, _array(slots), layer.tie == "ge", counts.numpy())
     _run(_scan, arguments, len(counts), len(table.weight) * values[:, 0].numel())
 
 
-def integrate_taps(table: "TapTable", values: Tensor, decay: Tensor) -> Tensor:
-    """Return the membranes of neurons that never fire, in float64.
+def integrate_taps(table: "TapTable", values: Tensor, decay: Tensor, places: Tensor) -> Tensor:
+    """Return membranes of neurons that never fire at some places, in float64.
 
     Parameters
     ----------
@@ -161,17 +193,26 @@ def integrate_taps(table: "TapTable", values: Tensor, decay: Tensor) -> Tensor:
         The inputs that the taps read.
     decay : Tensor of shape (n_neurons,), dtype float64
         The leak of each neuron.
+    places : Tensor of shape (n_places,), dtype int64
+        Where to look, in rising order: sample i at step t is place ``t * n_samples + i``.
 
     Returns
     -------
-    Tensor of shape (n_neurons, n_steps, n_samples), dtype float64
+    Tensor of shape (n_neurons, n_places), dtype float64
         The membranes, from zero before the first step.
     """
-    membranes = torch.empty(len(decay), values.shape[0], values.shape[2], dtype=torch.float64)
-    taps = [_array(value) for value in (table.starts, table.row, table.delay, table.weight)]
-    arguments = (_array(values), *taps, _array(decay), membranes.numpy())
-    _run(_integrate, arguments, len(decay), len(table.weight) * values[:, 0].numel())
+    membranes = torch.empty(len(decay), len(places), dtype=torch.float64)
+    rows, taps = _rows_and_taps(table, values)
+    work = len(table.weight) * (values[:, 0].numel() if bool(decay.any()) else len(places))
+    arguments = (rows, values.shape[2], *taps, _array(decay), _array(places), membranes.numpy())
+    _run(_integrate, arguments, len(decay), work)
     return membranes
+
+
+def _rows_and_taps(table: "TapTable", values: Tensor) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
+    """Return values as rows of all steps and samples, and taps with their delays as shifts in these rows."""
+    rows = values.transpose(0, 1).reshape(values.shape[1], -1)
+    return _array(rows), [_array(own) for own in (table.starts, table.row, table.delay * values.shape[2], table.weight)]
 
 
 def _run(kernel: Callable[..., None], arguments: tuple[Any, ...], n_neurons: int, work: int) -> None:

@@ -63,6 +63,11 @@ _CLEARLY = 1.0
 _FOLDS = 5
 """Folds in which few neurons are chosen without a part of the rows."""
 
+_SOLVE_SHARE = 0.4
+"""Time of the final solve relative to the ridge regressions of a trial of the same neurons and rows: at most that."""
+
+_NO_TIME = "no time was left to try more"
+
 _WORTH = 0.005
 """Fall of the loss that is worth twice as many neurons, as a share of the loss of the best constant."""
 
@@ -82,8 +87,9 @@ class Mixing:
     tol : float
         The relative gap to certify.
     max_seconds : float
-        Time after which nothing more is tried. The first trial, the choice of few neurons and the final solve are
-        always finished.
+        Time for everything. Nothing is begun that would end later, judged by the trials so far. The first trial, the
+        spikes of as few neurons on all rows and the final solve are always finished, and with a given number of neurons
+        a trial with these, and the choice of few of them.
     sparsity : int or "few", optional
         At most how many neurons are read; or the fewest whose error is within one standard error of the best. By
         default all are read.
@@ -213,6 +219,25 @@ class _Tried(NamedTuple):
     rows: Tensor
 
 
+class _Cost(NamedTuple):
+    """What a trial takes in seconds: for the spikes of neurons, and for ridge regressions on them."""
+
+    n_witnesses: int
+    n_rows: int
+    spikes: float
+    ridge: float
+
+    def of(self, n_witnesses: int, n_rows: int) -> "_Cost":
+        """Forecast the cost of another trial, rather too much than too little.
+
+        Spikes take time in proportion to neurons and rows, ridge in proportion to products of rows or columns, of
+        whichever there are fewer, and their eigenvalues.
+        """
+        work = n_witnesses / self.n_witnesses * n_rows / self.n_rows
+        size = min(n_witnesses, n_rows) / min(self.n_witnesses, self.n_rows)
+        return _Cost(n_witnesses, n_rows, self.spikes * work, self.ridge * max(work * size, size**3))
+
+
 class _MixtureSearch:
     def __init__(
         self,
@@ -225,6 +250,7 @@ class _MixtureSearch:
         self._data, self._objective, self._mixing, self._seed = data, objective, mixing, seed
         self._callback, self._begin = callback, time.perf_counter()
         self._trials: list[MixtureTrial] = []
+        self._costs: list[_Cost] = []
         self._witnesses: dict[tuple[Mixture, int], WitnessSet] = {}
         self._mixtures = mixtures_for(data.sequences.n_steps, data.sequences.n_features)
         self._sizes: Sequence[int] = (mixing.n_witnesses,) if mixing.n_witnesses is not None else SIZES
@@ -245,11 +271,16 @@ class _MixtureSearch:
         n_rows = len(self._data)
         log_calibration(n_rows)
         self._callback(0, _PER_CENT)
-        mixture, readout = self._compare()
-        n_witnesses, tried = self._grow(mixture, readout)
-        self._expect(n_witnesses * n_rows * (1 + (tried is None)))
-        if tried is None:
+        mixture, readout, compared = self._compare()
+        n_witnesses, tried = self._grow(mixture, readout, compared)
+        is_tried = tried is not None and tried.problem.dictionary.n_rows == n_rows
+        self._expect(n_witnesses * n_rows * (2 - is_tried))
+        if tried is None or (not is_tried and self._has_time(n_witnesses, n_rows)):
             tried = self._try(self._data, mixture, readout, n_witnesses)
+        elif not is_tried:
+            self._reasons.append(f"strength judged on {tried.trial.n_rows:,} samples: no time was left for all of them")
+            problem, rows = self._problem(self._data, mixture, readout, n_witnesses), self._rows(len(tried.rows))
+            tried = tried._replace(problem=problem, rows=rows)
         if self._mixing.sparsity is not None:
             tried = self._select(tried)
         problem, trial, scores, rows = tried
@@ -296,45 +327,56 @@ class _MixtureSearch:
         self._trials.append(few)
         return _Tried(problem, few, found.scores, found.rows)
 
-    def _compare(self) -> tuple[Mixture, Readout]:
-        """Return mixture and read-out, those that come first unless others are clearly better."""
+    def _compare(self) -> "tuple[Mixture, Readout, _Tried | None]":
+        """Return mixture and read-out, those that come first unless others are clearly better, and their trial."""
         mixtures, readouts = self._mixtures, self._mixing.readouts
-        if len(mixtures) == len(readouts) == 1:
+        has_choice = len(mixtures) + len(readouts) > 2
+        if not has_choice:
             self._reasons.append(f"mixture {mixtures[0]!r} and read-out {readouts[0]!r}: no choice was left open")
-            return mixtures[0], readouts[0]
-        data, n_witnesses = self._subset(ROWS_COMPARED, "mixtures and read-outs"), min(self._sizes[0], N_COMPARED)
-        first = best = self._try(data, mixtures[0], readouts[0], n_witnesses).trial
+            if self._mixing.n_witnesses is not None or not self._is_limited:
+                return mixtures[0], readouts[0], None
+        data, n_witnesses = self._subset(ROWS_COMPARED, "mixtures and read-outs"), self._fewest
+        first = best = self._try(data, mixtures[0], readouts[0], n_witnesses)
         others = [(None, readout) for readout in readouts[1:]] + [(mixture, None) for mixture in mixtures[1:]]
+        is_late = False
         for mixture, readout in others:
-            if self._is_late():
+            is_late = not self._has_time(n_witnesses, len(data))
+            if is_late:
                 break
-            other = self._try(data, mixture or best.mixture, readout or best.readout, n_witnesses).trial
-            if other.is_clearly_better(best):
+            other = self._try(data, mixture or best.trial.mixture, readout or best.trial.readout, n_witnesses)
+            if other.trial.is_clearly_better(best.trial):
                 best = other
-        is_default = "the default, and nothing else that was tried was clearly better"
-        why = is_default if best is first else "clearly better than the default"
-        self._reasons.append(f"mixture {best.mixture!r} and read-out {best.readout!r}: {why}")
-        return best.mixture, best.readout
+        if has_choice:
+            is_default = "the default, and nothing else that was tried was clearly better"
+            why = is_default if best is first else "clearly better than the default"
+            why = f"{why}, and {_NO_TIME}" if is_late else why
+            self._reasons.append(f"mixture {best.trial.mixture!r} and read-out {best.trial.readout!r}: {why}")
+        return best.trial.mixture, best.trial.readout, best
 
-    def _grow(self, mixture: Mixture, readout: Readout) -> "tuple[int, _Tried | None]":
-        """Return the number of neurons, and the trial with all rows if that was tried."""
-        if len(self._sizes) == 1:
-            why = "as given" if self._mixing.n_witnesses is not None else f"for more than {_MAX_ROWS:,} samples"
-            self._reasons.append(f"{self._sizes[0]:,} neurons: {why}")
+    def _grow(self, mixture: Mixture, readout: Readout, compared: "_Tried | None") -> "tuple[int, _Tried | None]":
+        """Return the number of neurons, and the trial with these on the most rows that was made."""
+        if self._mixing.n_witnesses is not None:
+            self._reasons.append(f"{self._mixing.n_witnesses:,} neurons: as given")
+            is_whole = compared is not None and compared.trial.n_witnesses == self._mixing.n_witnesses
+            return self._mixing.n_witnesses, compared if is_whole and self._is_limited else None
+        best, why = None, "the largest number that is tried"
+        if len(self._sizes) == 1 and self._has_time(self._sizes[0], len(self._data)):
+            self._reasons.append(f"{self._sizes[0]:,} neurons: for more than {_MAX_ROWS:,} samples")
             return self._sizes[0], None
-        data, best, why = self._subset(ROWS_GROWN, "numbers of neurons"), None, "the largest number that is tried"
+        data = self._subset(ROWS_GROWN, "numbers of neurons")
         for n_witnesses in self._sizes:
-            if best is not None and self._is_late():
-                why = "no time was left to try more"
+            if not self._has_time(n_witnesses, len(data)):
+                why = _NO_TIME
                 break
             tried = self._try(data, mixture, readout, n_witnesses)
             if best is not None and best.trial.loss - tried.trial.loss < _WORTH * _null_loss(tried.problem):
                 why = f"{n_witnesses:,} do not lower the error noticeably"
                 break
             best = tried
+        best = best or compared
         assert best is not None
         self._reasons.append(f"{best.trial.n_witnesses:,} neurons: {why}")
-        return best.trial.n_witnesses, best if data is self._data else None
+        return best.trial.n_witnesses, best
 
     def _subset(self, n_most: int, compared: str) -> TrainingSet:
         """Return a random part of the data, with which something is compared."""
@@ -342,8 +384,12 @@ class _MixtureSearch:
         if n_rows <= n_most:
             return self._data
         _LOGGER.info("%s are compared on %d of %d samples", compared, n_most, n_rows)
-        chosen = child_generator(self._seed, "mixture", "rows").choice(n_rows, n_most, replace=False)
-        return self._data.take(torch.from_numpy(np.sort(chosen)))
+        return self._data.take(self._rows(n_most))
+
+    def _rows(self, n_chosen: int) -> Tensor:
+        """Return the rows of a random part of the data."""
+        chosen = child_generator(self._seed, "mixture", "rows").choice(len(self._data), n_chosen, replace=False)
+        return torch.from_numpy(np.sort(chosen))
 
     def _problem(self, data: TrainingSet, mixture: Mixture, readout: Readout, n_witnesses: int) -> ConvexProblem:
         """Return ridge over a sample of a mixture."""
@@ -372,6 +418,7 @@ class _MixtureSearch:
         """Return the best strength with its errors."""
         begin = time.perf_counter()
         whole = problem = self._problem(data, mixture, readout, n_witnesses)
+        spikes = time.perf_counter() - begin
         strengths = [ratio * _scale(problem) for ratio in RATIOS]
         if problem.dictionary.n_rows > _MAX_ROWS:
             problem, scores, rows = self._hold_out(problem, strengths)
@@ -388,6 +435,7 @@ class _MixtureSearch:
         seconds = time.perf_counter() - begin
         trial = MixtureTrial(mixture, readout, n_witnesses, len(rows), RATIOS[place], own, seconds)
         self._trials.append(trial)
+        self._costs.append(_Cost(n_witnesses, len(data), spikes, seconds - spikes))
         self._done += n_witnesses * len(data)
         self._report()
         return _Tried(whole, trial, scores[place], rows)
@@ -410,7 +458,7 @@ class _MixtureSearch:
             loss = float(validation_of(left, scores[-1:]).mean()[0])
             best, n_idle = min(best, loss), 0 if loss < best else n_idle + 1
             self._report(n_columns * n_rows * number / len(strengths))
-            if n_idle == _PATIENCE:
+            if n_idle == _PATIENCE or self._seconds > self._mixing.max_seconds:
                 break
         return left, torch.stack(scores), held
 
@@ -423,8 +471,28 @@ class _MixtureSearch:
         """Plan the work, in neurons times rows, from here on."""
         self._planned = self._done + sum(work)
 
-    def _is_late(self) -> bool:
-        return time.perf_counter() - self._begin > self._mixing.max_seconds
+    @property
+    def _fewest(self) -> int:
+        """The number of neurons that is compared, and read if there is no time for more."""
+        return min(self._sizes[0], N_COMPARED)
+
+    @property
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._begin
+
+    @property
+    def _is_limited(self) -> bool:
+        return self._mixing.max_seconds < inf
+
+    def _has_time(self, n_witnesses: int, n_rows: int) -> bool:
+        """Return whether a trial is likely to end in time, with the fit of these neurons to all rows after it."""
+        if not self._is_limited:
+            return True
+        n_last = max(n_witnesses, self._mixing.n_witnesses or 0)
+        known = max(self._costs, key=lambda cost: cost.n_witnesses * cost.n_rows)
+        trial, last = known.of(n_witnesses, n_rows), known.of(n_last, len(self._data))
+        after = _SOLVE_SHARE * last.ridge + last.spikes * (n_rows < len(self._data))
+        return self._seconds + trial.spikes + trial.ridge + after <= self._mixing.max_seconds
 
 
 def _null_loss(problem: ConvexProblem) -> float:

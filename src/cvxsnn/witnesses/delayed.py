@@ -17,7 +17,7 @@ from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator
-from ..data.sequences import Sequences
+from ..data.sequences import Sequences, similar_lengths
 from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
 from ..neurons.exact import snap_inputs, snap_weights
 from ..neurons.layer import MAX_DELAY
@@ -371,55 +371,44 @@ class _LayerSampler:
         n_wanted = _N_MEMBRANES if self.plan.is_last else math.ceil(4 * _N_MEMBRANES / lengths.mean())
         n_samples = min(len(lengths), max(_FEWEST_SEQUENCES, n_wanted))
         samples = np.sort(generator.choice(len(lengths), n_samples, replace=False))
-        values = self.values if n_samples == len(lengths) else self.values[:, :, torch.from_numpy(samples)].contiguous()
-        is_one_step = self.plan.is_last and self._is_shared and not decay.any()
-        if is_one_step:  # what taps can read at the last step, as inputs without delays
-            ends = torch.from_numpy(lengths[samples])
-            values = _by_delay(last_window(values.transpose(1, 2), self.plan.max_delay, ends), self.n_inputs)
-        n_steps = values.shape[0]
-        step = np.arange(n_steps)[:, None]
-        last = np.zeros(n_samples) if is_one_step else lengths[samples] - 1
-        inside = step == last if self.plan.is_last else step <= last
-        places = np.flatnonzero(inside)
+        step = np.arange(self.sequences.n_steps)[:, None]
+        last = lengths[samples] - 1
+        places = np.flatnonzero(step == last if self.plan.is_last else step <= last)
         if len(places) > _N_MEMBRANES:
             places = np.sort(generator.choice(places, _N_MEMBRANES, replace=False))
         rank = np.minimum((quantile * len(places)).astype(np.int64), len(places) - 1)
+        chosen = torch.from_numpy(samples)
+        looks = [(self.values[:, :, chosen], torch.from_numpy(places))]
+        if decay.any():  # then all steps before a place matter, but no padding
+            looks = [_look(*looks[0], group) for group in similar_lengths(torch.from_numpy(lengths)[chosen])]
         level, spread = np.empty(self.n_neurons), np.empty(self.n_neurons)
-        per_subnetwork = 8 * n_steps * n_samples * self.width
-        n_taken = max(1, _BLOCK_BYTES // per_subnetwork)
+        n_taken = max(1, _BLOCK_BYTES // (8 * len(places) * self.width))
         for k in range(0, self.n_subnetworks, n_taken):
             part = layer.take(slice(k, min(k + n_taken, self.n_subnetworks)))
-            own = values
-            if not self._is_shared:
-                own = own[:, k * self.n_inputs : (k + part.n_subnetworks) * self.n_inputs]
+            read = slice(0, None) if self._is_shared else slice(k * self.n_inputs, (k + n_taken) * self.n_inputs)
             table = TapTable.of(part, torch.float64, inputs_are_shared=self._is_shared)
-            if is_one_step:
-                row = table.row + table.delay * self.n_inputs
-                table = TapTable(table.starts, row, torch.zeros_like(table.delay), table.weight)
             rows = slice(k * self.width, (k + part.n_subnetworks) * self.width)
-            for neurons, membranes in _membranes(table, own, torch.from_numpy(decay[rows])):
-                found = membranes.flatten(1)[:, torch.from_numpy(places)].sort(dim=1).values
-                where = slice(rows.start + neurons.start, rows.start + neurons.stop)
-                spread[where] = found.numpy().std(axis=1)
-                level[where] = found.gather(1, torch.from_numpy(rank[where, None])).squeeze(1).numpy()
+            own_decay = torch.from_numpy(decay[rows])
+            membranes = [integrate_taps(table, values[:, read], own_decay, own) for values, own in looks if len(own)]
+            found = torch.cat(membranes, dim=1).sort(dim=1).values
+            spread[rows] = found.numpy().std(axis=1)
+            level[rows] = found.gather(1, torch.from_numpy(rank[rows, None])).squeeze(1).numpy()
         return level, spread
+
+
+def _look(values: Tensor, places: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what some of the sequences read up to the last of their places, and these places among them."""
+    n_samples = values.shape[2]
+    number = torch.full((n_samples,), -1).index_put_((group,), torch.arange(len(group)))[places % n_samples]
+    step, number = (places // n_samples)[number >= 0], number[number >= 0]
+    n_steps = int(step[-1]) + 1 if len(step) else 0
+    return values[:n_steps, :, group], step * len(group) + number
 
 
 def _by_delay(window: Tensor, n_inputs: int) -> Tensor:
     """Return windows (1, n_samples, n_delays * n_inputs) as (1, n_delays * n_inputs, n_samples), the latest first."""
     by_delay = window.view(*window.shape[:-1], -1, n_inputs).flip(-2)
     return by_delay.flatten(-2).transpose(1, 2).contiguous()
-
-
-def _membranes(table: TapTable, values: Tensor, decay: Tensor) -> Any:
-    """Yield the membranes of neurons that never fire, a block of neurons at a time."""
-    step = max(1, _BLOCK_BYTES // (8 * values.shape[0] * values.shape[2]))
-    for first in range(0, len(decay), step):
-        neurons = slice(first, min(first + step, len(decay)))
-        starts = table.starts[neurons.start : neurons.stop + 1]
-        taps = slice(int(starts[0]), int(starts[-1]))
-        part = TapTable(starts - starts[0], table.row[taps], table.delay[taps], table.weight[taps])
-        yield neurons, integrate_taps(part, values, decay[neurons])
 
 
 def calibration_subset(sequences: Sequences, n_calibration: int, seed: int) -> Sequences:

@@ -38,7 +38,7 @@ def fit(
     sparsity: Annotated[
         str | None, typer.Option(help="Most neurons that are read, or few: as few as nearly the best accuracy needs.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Time after which no more mixtures are tried.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Time for the fit: what would end later is not begun.")] = None,
     witnesses: Annotated[
         str, typer.Option(help="auto or mixed (a mixture of families with delays), search, gaussian or delayed.")
     ] = "auto",

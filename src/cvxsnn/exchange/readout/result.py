@@ -122,7 +122,7 @@ class ReadoutResult:
         """The proof that no other read-out of these spikes has a lower objective."""
         return self.solution.certificate
 
-    def to_network(self, *, weight_bits: int | None = None, dtype: torch.dtype = torch.float64) -> SpikingNetwork:
+    def to_network(self, *, weight_bits: int | None = None, dtype: torch.dtype | None = None) -> SpikingNetwork:
         """Return the model up to the layer as a network of cvxsnn, which reads the steps as the layer was solved for.
 
         The model must be a stack of linear layers and neurons of snnTorch, SpikingJelly or Norse, as for
@@ -133,8 +133,8 @@ class ReadoutResult:
         ----------
         weight_bits : int, optional
             Bits per weight, as in :func:`cvxsnn.exchange.from_snntorch`.
-        dtype : torch.dtype
-            Type of the membranes.
+        dtype : torch.dtype, optional
+            Type of the membranes, as in :func:`cvxsnn.exchange.from_snntorch`.
 
         Returns
         -------
