@@ -447,3 +447,48 @@ def test_beyond_the_limits_nothing_is_begun(monkeypatch):
         monkeypatch.setattr(CHECKER, name, size if name == "MAX_WORDS" else 1)
         assert limit(SAMPLE) == "the sequences have too many events"
         monkeypatch.undo()
+
+
+def test_a_family_has_a_lift_if_one_direction_raises_every_event():
+    def has_lift(*steps, bias=False):
+        return CHECKER.has_lift([(step,) for step in steps], bias)
+
+    assert has_lift((-1, -1), bias=True)
+    assert has_lift((2, -1), (-1, 2))  # the sum of both
+    assert has_lift((1, -5), (1, 5))  # the first
+    assert has_lift((-5, 1), (5, 1))  # the second
+    assert not has_lift((1, -1), (-1, 2))
+    assert not has_lift((2, -1), (0, 0))
+    assert not has_lift((1, -5), (0, 5))
+    assert not CHECKER.has_lift([((1, 0), (2, 0)), ((1, 0), (-1, 0))], False)  # not at the last step
+
+
+def test_faces_cover_the_surface_of_a_cube():
+    assert list(CHECKER.faces(2, 1, False)) == [
+        ((2, 0), (0, 2)), ((-2, 0), (0, 2)), ((0, 2), (2, 0)), ((0, -2), (2, 0)),
+    ]  # fmt: skip
+    assert list(CHECKER.faces(2, 2, True)) == [((4, 2), (0, 2)), ((-4, 2), (0, 2)), ((0, 4), (4, 0))]
+
+
+def test_a_box_is_halved_into_two_that_cover_it():
+    box = CHECKER.Box((4, 2), (0, 2))
+    assert box.halves(1) == (((4, 1), (0, 1)), ((4, 3), (0, 1)))
+    assert box.enlarged(3) == box
+    assert CHECKER.Box((4, 1), (0, 1)).enlarged(3) == ((4, 1), (0, 3))
+    for axis in (-1, 2):
+        with pytest.raises(CHECKER.WrongError, match="along no axis of it"):
+            box.halves(axis)
+    for half in (0, 1, 3):
+        with pytest.raises(CHECKER.WrongError, match="cannot be halved"):
+            CHECKER.Box((4, 2), (0, half)).halves(1)
+
+
+def test_pivots_are_columns_that_do_not_depend_on_those_before():
+    def pivots(*rows):
+        return CHECKER.pivots(rows, CHECKER.Work(10**6))
+
+    assert pivots((0, 0)) == set()
+    assert pivots((0, 2, 4), (0, 1, 2)) == {1}
+    assert pivots((1, 2, 3), (2, 4, 7)) == {0, 2}
+    assert pivots((0, 1, 1), (1, 1, 0), (1, 0, -1)) == {0, 1}
+    assert pivots((0, 0, 3), (0, 5, 1), (7, 1, 1), (1, 1, 1)) == {0, 1, 2}
