@@ -56,7 +56,8 @@ def test_times_or_repeated_ids_make_a_table_long(tmp_path):
     X, y, ids = read_samples(tmp_path / "a.csv", Columns("id", "time", "kind"), needs_targets=True)
     assert [part["x"].tolist() for part in X] == [[0.25, 0.5], [4.0]]
     assert (y.tolist(), ids.tolist()) == (["u", "d"], ["007", "8"])
-    X, _, _ = read_samples(tmp_path / "a.csv", Columns("id", features=["x"]), needs_targets=False)
+    with pytest.warns(UserWarning, match="without --time, the rows of a sequence are read in the order"):
+        X, _, _ = read_samples(tmp_path / "a.csv", Columns("id", features=["x"]), needs_targets=False)
     assert [part["x"].tolist() for part in X] == [[0.5, 0.25], [4.0]]
 
 
@@ -66,8 +67,28 @@ def test_a_table_with_different_ids_has_one_row_per_sample_unless_sequences_are_
     X, y, ids = read_samples(tmp_path / "a.csv", columns, needs_targets=True)
     assert X.columns.tolist() == ["time", "x"]
     assert (y.tolist(), ids.tolist()) == (["u", "d"], ["007", "8"])
-    X, _, _ = read_samples(tmp_path / "a.csv", columns, needs_targets=True, is_sequential=True)
+    with pytest.warns(UserWarning, match="without --time"):
+        X, _, _ = read_samples(tmp_path / "a.csv", columns, needs_targets=True, is_sequential=True)
     assert [part.shape for part in X] == [(1, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("is_series", [False, True])
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"id": "id", "features": ("x", "id")}, "features beside the id and the label, got 'id' too"),
+        ({"label": "kind", "features": ("kind",)}, "features beside the id and the label, got 'kind' too"),
+        ({"id": "kind", "label": "kind"}, "different columns for id, time and label, got 'kind' more than once"),
+        ({"features": ("x", "x")}, "different names, got 'x' more than once"),
+        ({"features": ("x", "nothing")}, "expected a column 'nothing' in the table"),
+        ({"features": ("x", "kind")}, "expected numbers in column 'kind', got 'u'"),
+    ],
+)
+def test_a_column_has_one_role(tmp_path, columns, complaint, is_series):
+    TABLE[1:].to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(CvxsnnError, match=complaint) as caught:
+        read_samples(tmp_path / "a.csv", Columns(is_series=is_series, **columns), needs_targets=False)
+    assert_one_sentence(caught.value)
 
 
 def test_a_series_ends_at_its_last_number(tmp_path):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..core.errors import DataFileError, InvalidInputError, first_line
 from ..core.libraries import import_library
-from .tables import TableSequences, check_columns, list_names, numbers_of, sequences_from_table, show_key
+from .tables import TableSequences, check_columns, check_roles, list_names, numbers_of, sequences_from_table, show_key
 
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
@@ -74,6 +74,7 @@ def read_samples(
     """
     if columns.time is not None and columns.id is None:
         raise InvalidInputError("expected --id with --time, got none: name the column that tells sequences apart")
+    check_roles(columns.id, columns.time, columns.label, columns.features)
     table = read_table(path, columns.id)
     if needs_targets and columns.label is None:
         raise InvalidInputError(
@@ -126,6 +127,10 @@ def read_table(path: Path, text: str | None = None) -> Any:
 def _read_long(table: Any, columns: Columns, has_gaps: bool) -> TableSequences:
     """Return the sequences of a table with one row per step."""
     assert columns.id is not None
+    if columns.time is None:
+        warnings.warn(
+            "without --time, the rows of a sequence are read in the order in which the file has them", stacklevel=3
+        )
     found = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
     for name, part in () if has_gaps else zip(found.ids, found.X, strict=True):
         _check_filled(part, f"sequence {show_key(name)}")

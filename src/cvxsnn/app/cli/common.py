@@ -111,7 +111,7 @@ def complain(sentence: str, style: str = "red") -> None:
 
 def put(text: str) -> None:
     """Write data to the standard output: a file or another program gets every character, a terminal printable ones."""
-    typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
 
 
 def parse_widths(text: str) -> tuple[int, ...]:

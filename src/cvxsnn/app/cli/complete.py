@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...core.errors import DataFileError
+from ...core.errors import DataFileError, InvalidInputError
 from ...core.progress import ProgressBar
 from .common import command, progress_bar, say
 from .data_files import Data
@@ -54,6 +54,12 @@ def prove_in_file(path: Path, estimator: Any, inputs: Any, given: Data, seconds:
             _tell_round(one, tol, bar)
 
         def refit(proof: Any, data: Any) -> tuple[Any, Any]:
+            if data.sequences.lengths is not None:
+                raise InvalidInputError(
+                    "expected sequences of equal length for a certificate in a file, got from "
+                    f"{int(data.sequences.lengths.min())} to {data.sequences.n_steps} steps: cut or resample them and "
+                    "fit again, or use --complete instead"
+                )
             if has_begun:
                 say(f"going on with {path}")
             found = prove_proof(path, proof, data, tol=tol, max_seconds=seconds, callback=tell, pulse=pulse)

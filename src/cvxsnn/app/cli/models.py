@@ -5,6 +5,7 @@ import io
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import typer
 
 from ...core.errors import InvalidInputError, OtherDataWarning
-from .common import ModelFile, command, parse_widths, put, say, show
+from .common import ModelFile, command, complain, parse_widths, put, say, show
 from .complete import prove_in_file
 from .data_files import DataFile, FeatureColumns, IdColumn, IsSeries, LabelColumn, TimeColumn, read_data
 from .files import MODEL, PREDICTIONS, PROOF
@@ -251,9 +252,27 @@ def _columns(name: str, labels: Any, values: npt.NDArray[Any]) -> dict[str, npt.
 
 
 def _csv(columns: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return columns as text, with their names in the first line."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-    return buffer.getvalue()
+    """Return columns as text, with their names in the first line; every cell can be read back as it is.
+
+    Labels that a spreadsheet would run as formulas are not changed, which would make other labels of them; a note
+    names the first.
+    """
+    rows = [tuple(columns), *zip(*(column.tolist() for column in columns.values()), strict=True)]
+    formula = next((cell for row in rows for cell in row if isinstance(cell, str) and _is_formula(cell)), None)
+    if formula is not None:
+        complain(
+            f"spreadsheets take texts such as {formula!r} for formulas: open the table as text, or write .npz", "yellow"
+        )
+    lines: list[str] = []
+    # With both characters in the line end, cells that contain either are quoted.
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
+
+
+def _is_formula(text: str) -> bool:
+    """Return whether a spreadsheet computes a cell with this text, which is no number."""
+    try:
+        float(text)
+    except ValueError:
+        return text.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return False
