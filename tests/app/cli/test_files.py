@@ -91,6 +91,8 @@ def test_a_file_of_another_kind_is_not_replaced():
     fail(complaint, *COMMANDS["predict"], "-o", "table.csv")
     fail(complaint, *COMMANDS["explore"], "-o", "page.html")
     fail(complaint, *COMMANDS["report"], "-o", "page.html")
+    os.link("other", "other.html")  # a model says, too, that cvxsnn wrote it
+    fail(complaint, *COMMANDS["report"], "-o", "other.html")
     fail(complaint, *COMMANDS["export"], "-o", "notes")
     fail(complaint, "demo", "--output", "folder")
 

@@ -114,9 +114,14 @@ def _is_predictions(path: Path) -> bool:
     return bool(columns) and all(map(_COLUMN.fullmatch, columns))
 
 
+def _is_page(path: Path) -> bool:
+    content = path.read_bytes()
+    return content[:15].lower() == b"<!doctype html>" and b"cvxsnn" in content
+
+
 MODEL = Output("the model", (".safetensors", ""), lambda path: is_tensor_file(path, "model"))
 PREDICTIONS = Output("the predictions", (".npz", ".csv"), _is_predictions)
-PAGE = Output("the page", (".html", ".htm"), lambda path: b"cvxsnn" in path.read_bytes())
+PAGE = Output("the page", (".html", ".htm"), _is_page)
 REPORT = replace(PAGE, makes_folder=True)
 GRAPH = Output("the graph", (".nir", ""), lambda path: path.read_bytes()[:8] == b"\x89HDF\r\n\x1a\n")
 PROOF = Output("the certificate", (".json", ""))
