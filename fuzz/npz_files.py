@@ -36,7 +36,7 @@ _MEMBERS = (
     "n.npz",
 )
 
-_MEMORY = 2**28
+_MEMORY = 2**26
 """Bytes that are said to be available: more is refused."""
 
 
@@ -97,7 +97,7 @@ def _with_members(rng: np.random.Generator, content: bytes) -> bytes:
 
 def _bomb(rng: np.random.Generator) -> bytes:
     """Return a small archive of arrays that are large, and may be said to be of another size."""
-    content = bytearray(_packed_zeros(int(rng.choice([2**28, 2**34]))))
+    content = bytearray(_packed_zeros(int(rng.choice([2**26, 2**34]))))
     if rng.integers(2):
         start = content.find(b"PK\x01\x02")  # the list at the end
         content[start + 20 : start + 28] = rng.bytes(8)
@@ -106,9 +106,9 @@ def _bomb(rng: np.random.Generator) -> bytes:
 
 @cache
 def _packed_zeros(n_bytes: int) -> bytes:
-    """Return an archive of 256 MB of zeros in each array, of which the headers may state more."""
+    """Return an archive of 64 MB of zeros in each array, of which the headers may state more."""
     text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({n_bytes},)}}\n".encode()
-    array = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(2**28)
+    array = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(2**26)
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name in ("X.npy", "y.npy"):
@@ -133,5 +133,5 @@ HUNT = Hunt(
     case,
     cases=10_000,
     short=200,
-    seconds=5.0,
+    seconds=20.0,
 )

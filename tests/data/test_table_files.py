@@ -7,7 +7,7 @@ import pytest
 from small_models import assert_one_sentence
 
 from cvxsnn import CvxsnnError
-from cvxsnn.core.errors import MissingLibraryError
+from cvxsnn.core.errors import BudgetError, MissingLibraryError
 from cvxsnn.data.table_files import Columns, is_table_file, read_samples, read_table
 
 TABLE = pandas.DataFrame({"id": ["007", "007", "8"], "time": [1, 0, 0], "x": [0.5, 0.25, 4.0], "kind": ["u", "u", "d"]})
@@ -42,6 +42,21 @@ def test_csv_files_are_read_whatever_separates_the_cells(tmp_path, name, options
 def test_parquet_files_are_read(tmp_path):
     TABLE.to_parquet(tmp_path / "a.parquet")
     pandas.testing.assert_frame_equal(read_table(tmp_path / "a.parquet"), TABLE)
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.csv.xz", "a.csv.zip", "a.parquet"])
+def test_a_small_file_of_a_large_table_is_refused(tmp_path, monkeypatch, name):
+    table = pandas.DataFrame(
+        {"a": np.zeros(2**20), "b": np.zeros(2**20), "c": 0.0, "d": 0.0, "e": 0.0, "f": 0.0, "g": 0.0}
+    )
+    table = pandas.concat([table] * (2 if name == "a.parquet" else 1))
+    getattr(table, "to_parquet" if name == "a.parquet" else "to_csv")(tmp_path / name, index=False)
+    assert (tmp_path / name).stat().st_size < 2**18
+    assert len(read_table(tmp_path / name)) == len(table)
+    monkeypatch.setattr("cvxsnn.core.memory.available_bytes", lambda device: 2**24)
+    with pytest.raises(BudgetError, match="the table .* to fit into the memory of cpu, .*: divide it") as caught:
+        read_table(tmp_path / name)
+    assert_one_sentence(caught.value)
 
 
 def test_an_index_without_a_name_is_left_out(tmp_path):
