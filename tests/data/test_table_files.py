@@ -54,7 +54,7 @@ def test_a_small_file_of_a_large_table_is_refused(tmp_path, monkeypatch, name):
     assert (tmp_path / name).stat().st_size < 2**18
     assert len(read_table(tmp_path / name)) == len(table)
     monkeypatch.setattr("cvxsnn.core.memory.available_bytes", lambda device: 2**24)
-    with pytest.raises(BudgetError, match="the table .* to fit into the memory of cpu, .*: divide it") as caught:
+    with pytest.raises(BudgetError, match=r"the table .* to fit into the memory of cpu, .*: divide it") as caught:
         read_table(tmp_path / name)
     assert_one_sentence(caught.value)
 

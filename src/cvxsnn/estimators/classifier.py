@@ -20,7 +20,6 @@ from ..convex.objective import Objective, weighted_loss
 from ..core.checks import as_array, check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
-from ..data.tables import is_frame
 from ..data.tasks.task import UNNAMED_HEAD
 from ..network.spiking_network import SpikingNetwork
 from ..training.mixture import MixtureFit
@@ -340,7 +339,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
 def _as_plain(y: Any) -> Any:
     """Return integers, booleans and texts of pandas' own types as objects: scikit-learn would make floats of them."""
-    types = y.dtypes if is_frame(y) else [getattr(y, "dtype", None)]
+    types = y.dtypes if hasattr(y, "dtypes") and y.ndim == 2 else [getattr(y, "dtype", None)]
     return y.to_numpy(dtype=object) if any(hasattr(own, "na_value") for own in types) else y
 
 
