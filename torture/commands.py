@@ -25,7 +25,7 @@ _QUICK = ("--hidden", "8", "--strength", "0.05", "--decay", "0.5", "--loss", "lo
 COMMANDS: dict[str, tuple[str, ...]] = {
     "fit": ("fit", "data.npz", "-o", "OUT/model", *_QUICK),
     "predict": ("predict", "model", "data.npz", "-o", "OUT/y.npz"),
-    "predict --proba": ("predict", "rows-model", "rows.csv", "-o", "OUT/y.csv", "--proba"),
+    "predict --proba": ("predict", "rows-model", "rows.csv", "-o", "OUT/y.csv", "--proba", "--label", "kind"),
     "export": ("export", "model", "-o", "OUT/graph.nir"),
     "explore": ("explore", "model", "data.npz", "-o", "OUT/page.html", "--seconds", "0"),
     "report": ("report", "mine.toml", "--records", "records", "-o", "OUT/page.html", "--tables", "OUT/tables"),
@@ -44,7 +44,9 @@ _DISK = 2**25
 
 def case(rng: np.random.Generator, folder: Path) -> str:
     """Let one command run into a shortage."""
-    name, shortage = str(rng.choice(list(COMMANDS))), str(rng.choice(list(SHORTAGES)))
+    *quick, slow = COMMANDS
+    name = slow if rng.integers(40) == 0 else str(rng.choice(quick))
+    shortage = str(rng.choice(list(SHORTAGES)))
     return f"{shortage}: {starve(rng, name, shortage, folder)}"
 
 
@@ -108,7 +110,7 @@ def _full_disk(rng: np.random.Generator, out: Path, before: Before) -> None:
     with suppress(OSError), (out / "filler").open("wb", buffering=0) as file:
         while file.write(bytes(4096)):
             pass
-    os.truncate(out / "filler", max(0, (out / "filler").stat().st_size - 4096 * int(rng.integers(0, 30))))
+    os.truncate(out / "filler", max(0, (out / "filler").stat().st_size - 4096 * int(rng.integers(0, 6))))
     _open(out)
     become_nobody()
 
