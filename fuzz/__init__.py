@@ -7,6 +7,7 @@ HUNTS: tuple[str, ...] = (
     "model_files",
     "nir_graphs",
     "npz_files",
+    "outputs",
     "problems",
     "proofs",
     "resumed_proofs",

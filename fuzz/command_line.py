@@ -85,7 +85,7 @@ convex = { n_strengths = 3 }
 def case(rng: np.random.Generator, folder: Path) -> str:
     """Run one command."""
     command = str(rng.choice(list(_OPTIONS), p=(0.3, 0.15, 0.12, 0.1, 0.12, 0.12, 0.07, 0.02)))
-    for name, content in _files().items():
+    for name, content in files().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -93,12 +93,12 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     arguments, output = _plain(command, rng)
     for _ in range(rng.choice((0, 1, 2), p=(0.1, 0.75, 0.15))):
         output = _spoil(command, arguments, output, folder, rng)
-    with _inside(folder) as written:
-        before, begin = _contents(folder), time.perf_counter()
+    with inside(folder) as written:
+        before, begin = contents(folder), time.perf_counter()
         outcome = CliRunner().invoke(cli.app, arguments)
         seconds = time.perf_counter() - begin
         try:
-            return _judge(command, arguments, output, outcome, seconds, _contents(folder), before, written)
+            return _judge(command, arguments, output, outcome, seconds, contents(folder), before, written)
         except Finding as finding:
             shown = " ".join(repr(argument if len(argument) < 60 else f"{argument[:20]}...") for argument in arguments)
             raise Finding(f"{finding}\ncvxsnn {shown}\n{outcome.stderr[-800:]}") from outcome.exception
@@ -146,7 +146,7 @@ def _spoil(command: str, arguments: list[str], output: str, folder: Path, rng: n
         if output in arguments:
             arguments[arguments.index(output)] = output = str(rng.choice(_NAMES))
     else:
-        read = [number for number, name in enumerate(arguments) if name in _files() and name != output]
+        read = [number for number, name in enumerate(arguments) if name in files() and name != output]
         if not read:
             return _spoil(command, arguments, output, folder, rng)
         if kind == "name":
@@ -154,7 +154,7 @@ def _spoil(command: str, arguments: list[str], output: str, folder: Path, rng: n
         else:
             name = arguments[rng.choice(read)]
             if command == "report" and rng.integers(2):
-                name = next(path for path in _files() if path.startswith("records/"))
+                name = next(path for path in files() if path.startswith("records/"))
             (folder / name).write_bytes(_spoiled(name, (folder / name).read_bytes(), rng))
     return output
 
@@ -342,7 +342,7 @@ def _check_length(n_found: int) -> None:
 
 
 @contextmanager
-def _inside(folder: Path) -> Iterator[list[str]]:
+def inside(folder: Path) -> Iterator[list[str]]:
     """Work in a folder, and list what is written elsewhere."""
     _listen()
     home = Path.cwd()
@@ -380,7 +380,7 @@ def _listen() -> None:
     sys.addaudithook(hear)
 
 
-def _contents(folder: Path) -> dict[str, bytes]:
+def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -391,7 +391,7 @@ def _arrays() -> dict[str, Any]:
 
 
 @cache
-def _files() -> dict[str, bytes]:
+def files() -> dict[str, bytes]:
     """Return small files of every kind, by name."""
     import tempfile
 
@@ -417,15 +417,15 @@ def _files() -> dict[str, bytes]:
         (folder / "broken.csv").write_bytes(b"a,b\n1\n1,2,3\n\xff\xfe")
         for file in ("empty", "empty.csv"):
             (folder / file).touch()
-        kept = _contents(folder)
-        with _inside(folder):
+        kept = contents(folder)
+        with inside(folder):
             for command in (
                 _plain("reproduce", np.random.default_rng(0))[0],
                 ["report", "mine.toml", "--records", "new", "-o", "page.html"],
             ):
                 outcome = CliRunner().invoke(cli.app, command)  # the second also fills the caches of matplotlib
                 assert outcome.exit_code == 0, outcome.output
-        records = {f"records/{path}": content for path, content in _contents(folder / "new").items()}
+        records = {f"records/{path}": content for path, content in contents(folder / "new").items()}
         return kept | {path: content for path, content in records.items() if path.startswith("records/smoke/")}
 
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from cvxsnn.data.table_files import Columns, read_samples
 from cvxsnn.data.tables import numbers_of
 
 from .harness import Finding, Hunt, Skip
+
+_MEMORY = 2**28
+"""Bytes that are said to be available: more is refused."""
 
 _COMPRESS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zip": bytes, "zst": bytes}
 _CELLS = (
@@ -64,8 +68,11 @@ def case(rng: np.random.Generator, folder: Path) -> str:
         path, content = folder / f"data.csv.{suffix}", _COMPRESS[suffix](content)
         content = _damage(rng, content) if rng.integers(2) else content
     path.write_bytes(content)
+    if not rng.integers(20):
+        path, kind = _bomb(rng, folder), "bomb"
     try:
-        inputs, targets, ids = read_samples(path, columns, needs_targets=True)
+        with mock.patch("cvxsnn.core.memory.available_bytes", return_value=_MEMORY):
+            inputs, targets, ids = read_samples(path, columns, needs_targets=True)
         parts = inputs if isinstance(inputs, list) else [inputs]
         numbers = [part if isinstance(part, np.ndarray) else numbers_of(part, "row") for part in parts]
     except CvxsnnError as error:
@@ -77,6 +84,26 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     if len(targets) != len(inputs) or (ids is not None and len(ids) != len(inputs)):
         raise Finding(f"expected one target and one id for each of {len(inputs)} samples, got {len(targets)}")
     return f"{kind}, read"
+
+
+def _bomb(rng: np.random.Generator, folder: Path) -> Path:
+    """Write a small file of a large table."""
+    import pyarrow
+    import pyarrow.parquet
+
+    if rng.integers(2):
+        path = folder / "bomb.parquet"
+        table = pyarrow.table({name: np.zeros(2**20) for name in ("id", "time", "label", "t0")})
+        with pyarrow.parquet.ParquetWriter(path, table.schema, compression="zstd") as file:
+            for _ in range(16):
+                file.write_table(table)
+        return path
+    suffix = str(rng.choice(["gz", "bz2", "xz"]))
+    path = folder / f"bomb.csv.{suffix}"
+    row = [b"1,2,3,4\n", b"x" * 1000 + b"\n", b"\n", b",,,\n"][rng.integers(4)]
+    head, block = (_COMPRESS[suffix](text) for text in (b"id,time,label,t0\n", row * (2**20 // len(row))))
+    path.write_bytes(head + int(rng.choice([2**9, 2**11])) * block)  # one stream after the other
+    return path
 
 
 def _table(rng: np.random.Generator, kind: str) -> dict[str, list[Any]]:
@@ -158,4 +185,11 @@ def _damage(rng: np.random.Generator, content: bytes) -> bytes:
     return bytes(damaged)
 
 
-HUNT = Hunt("data_files", "Damaged and odd CSV and Parquet tables.", case, cases=5_000, short=100, seconds=20.0)
+HUNT = Hunt(
+    "data_files",
+    "Damaged and odd CSV and Parquet tables, and small files of large ones.",
+    case,
+    cases=5_000,
+    short=100,
+    seconds=20.0,
+)

@@ -70,7 +70,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     if is_forged:
         _forge(rng, file, path)
     else:
-        path.write_bytes(_damage(rng, file.content))
+        path.write_bytes((_damage if rng.integers(3) else _write_header)(rng, file.content))
     begin = time.process_time()
     try:
         model = cs.load(path)
@@ -154,6 +154,46 @@ def _damage(rng: np.random.Generator, content: bytes) -> bytes:
             size = int(rng.choice([0, 1, start - 8, start, 2**24 + 1, 2**31, 2**62])) + int(rng.integers(-2, 3))
             damaged[:8] = (size % 2**64).to_bytes(8, "little")
     return bytes(damaged)
+
+
+def _write_header(rng: np.random.Generator, content: bytes) -> bytes:
+    """Return a file whose list of tensors is not what safetensors would write."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    entries = json.loads(content[8:start])
+    names = [name for name in entries if name != "__metadata__"]
+    name, other = (names[number] for number in rng.integers(len(names), size=2))
+    entry, n_bytes = entries[name], len(content) - start
+    header = None
+    match rng.integers(10):
+        case 0:
+            entry["data_offsets"] = entries[other]["data_offsets"]
+        case 1:
+            entry["data_offsets"] = [int(own) for own in rng.choice([-1, 0, 1, n_bytes, 2**31, 2**63 - 1], 2)]
+        case 2:
+            entry["shape"] = [int(own) for own in rng.choice([-1, 0, 1, 2**20, 2**31, 2**62, 2**63], 3)]
+        case 3:
+            entry["dtype"] = str(rng.choice(["F8", "F64", "I64", "BOOL", "U8", "", "é", "F4", "C64"]))
+        case 4:
+            empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+            entries |= {f"t{number}": empty for number in range(int(rng.choice([10, 20_000, 300_000])))}
+        case 5:
+            header = json.dumps(entries)[:-1] + f', "{name}": {json.dumps(entries[other])}}}'  # a name twice
+        case 6:
+            entries["__metadata__"] = [None, [], "x", {"format": 3}, {"format": "cvxsnn"}, {"a" * 2**16: "b"}][
+                rng.integers(6)
+            ]
+        case 7:
+            header = (
+                "[" * int(rng.choice([10, 2**16])) if rng.integers(2) else json.dumps(entries).replace("1", "1e400")
+            )
+        case 8:
+            entries[name] = [None, 3, [], {}, {"dtype": "F32"}][rng.integers(5)]
+        case _:
+            header = json.dumps(entries) + " " * int(rng.choice([1, 2**20, 2**25]))
+    packed = (json.dumps(entries) if header is None else header).encode()
+    if not rng.integers(8):
+        packed = packed.replace(b"shape", b"\xff\xfe\x80pe", 1)  # no UTF-8
+    return len(packed).to_bytes(8, "little") + packed + content[start:]
 
 
 def _forge(rng: np.random.Generator, file: _File, path: Path) -> None:

@@ -4,5 +4,5 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes are forked, which threads would not survive
 
-HUNTS: tuple[str, ...] = ("signals", "shortages", "neighbours", "power", "workers")
+HUNTS: tuple[str, ...] = ("signals", "shortages", "neighbours", "power", "workers", "commands")
 """Modules of this package that have a HUNT."""

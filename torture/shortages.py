@@ -47,19 +47,36 @@ def _full_disk(rng: np.random.Generator, name: str, folder: Path) -> str:
     return str(outcome.values[0])
 
 
-def _on_small_disk(name: str, folder: Path, size: int) -> list[str]:
+def mount_small_disk(folder: Path, size: int) -> None:
+    """Mount a file system of some bytes in memory, where only this process sees it."""
     libc = ctypes.CDLL(None, use_errno=True)
-    place = str(folder).encode()
     mounted = (
         libc.unshare(_NEW_MOUNTS) == 0
         and libc.mount(b"none", b"/", None, _PRIVATE, None) == 0
-        and libc.mount(b"none", place, b"tmpfs", 0, b"size=%d" % size) == 0
+        and libc.mount(b"none", str(folder).encode(), b"tmpfs", 0, b"size=%d" % size) == 0
     )
     if not mounted:
         raise PermissionError("may not mount")
+
+
+def become_nobody() -> None:
+    """Give up the rights of the superuser, who may write everywhere."""
+    if os.getuid() == 0:
+        os.setgid(_NOBODY)
+        os.setuid(_NOBODY)
+
+
+def limit_file_size(size: int) -> None:
+    """Let no file of this process be larger than some bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def _on_small_disk(name: str, folder: Path, size: int) -> list[str]:
+    mount_small_disk(folder, size)
     end = run(lambda report: WORKS[name].do(folder, report))
     _check_manners(name, folder, end, "No space left on device")
-    libc.mount(b"none", place, b"tmpfs", _REMOUNT, b"size=100m")
+    ctypes.CDLL(None).mount(b"none", str(folder).encode(), b"tmpfs", _REMOUNT, b"size=100m")
     finish(name, folder)
     return [end.status]
 
@@ -68,8 +85,7 @@ def _small_files(rng: np.random.Generator, name: str, folder: Path) -> str:
     size = int(rng.uniform(0.1, 1.1) * max(undisturbed(name).files.values()))
 
     def work(report: Report) -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        limit_file_size(size)
         WORKS[name].do(folder, report)
 
     end = run(work)
@@ -93,9 +109,7 @@ def _read_only_folder(rng: np.random.Generator, name: str, folder: Path) -> str:
     def work(report: Report) -> None:
         with TemporaryDirectory(prefix="cvxsnn-torture-") as other:
             WORKS[name].do(Path(other), lambda steps: None)  # its modules may be out of reach for nobody
-        if os.getuid() == 0:
-            os.setgid(_NOBODY)
-            os.setuid(_NOBODY)
+        become_nobody()
         WORKS[name].do(own, report)
 
     end = run(work)

@@ -7,7 +7,7 @@ import pytest
 from small_models import assert_one_sentence
 
 from cvxsnn import CvxsnnError
-from cvxsnn.core.errors import MissingLibraryError
+from cvxsnn.core.errors import BudgetError, MissingLibraryError
 from cvxsnn.data.table_files import Columns, is_table_file, read_samples, read_table
 
 TABLE = pandas.DataFrame({"id": ["007", "007", "8"], "time": [1, 0, 0], "x": [0.5, 0.25, 4.0], "kind": ["u", "u", "d"]})
@@ -44,6 +44,21 @@ def test_parquet_files_are_read(tmp_path):
     pandas.testing.assert_frame_equal(read_table(tmp_path / "a.parquet"), TABLE)
 
 
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.csv.xz", "a.csv.zip", "a.parquet"])
+def test_a_small_file_of_a_large_table_is_refused(tmp_path, monkeypatch, name):
+    table = pandas.DataFrame(
+        {"a": np.zeros(2**20), "b": np.zeros(2**20), "c": 0.0, "d": 0.0, "e": 0.0, "f": 0.0, "g": 0.0}
+    )
+    table = pandas.concat([table] * (2 if name == "a.parquet" else 1))
+    getattr(table, "to_parquet" if name == "a.parquet" else "to_csv")(tmp_path / name, index=False)
+    assert (tmp_path / name).stat().st_size < 2**18
+    assert len(read_table(tmp_path / name)) == len(table)
+    monkeypatch.setattr("cvxsnn.core.memory.available_bytes", lambda device: 2**24)
+    with pytest.raises(BudgetError, match=r"the table .* to fit into the memory of cpu, .*: divide it") as caught:
+        read_table(tmp_path / name)
+    assert_one_sentence(caught.value)
+
+
 def test_an_index_without_a_name_is_left_out(tmp_path):
     TABLE.to_csv(tmp_path / "a.csv")
     with pytest.warns(UserWarning, match=r"a.csv has columns without a name: they are left out"):
@@ -56,7 +71,8 @@ def test_times_or_repeated_ids_make_a_table_long(tmp_path):
     X, y, ids = read_samples(tmp_path / "a.csv", Columns("id", "time", "kind"), needs_targets=True)
     assert [part["x"].tolist() for part in X] == [[0.25, 0.5], [4.0]]
     assert (y.tolist(), ids.tolist()) == (["u", "d"], ["007", "8"])
-    X, _, _ = read_samples(tmp_path / "a.csv", Columns("id", features=["x"]), needs_targets=False)
+    with pytest.warns(UserWarning, match="without --time, the rows of a sequence are read in the order"):
+        X, _, _ = read_samples(tmp_path / "a.csv", Columns("id", features=["x"]), needs_targets=False)
     assert [part["x"].tolist() for part in X] == [[0.5, 0.25], [4.0]]
 
 
@@ -66,8 +82,28 @@ def test_a_table_with_different_ids_has_one_row_per_sample_unless_sequences_are_
     X, y, ids = read_samples(tmp_path / "a.csv", columns, needs_targets=True)
     assert X.columns.tolist() == ["time", "x"]
     assert (y.tolist(), ids.tolist()) == (["u", "d"], ["007", "8"])
-    X, _, _ = read_samples(tmp_path / "a.csv", columns, needs_targets=True, is_sequential=True)
+    with pytest.warns(UserWarning, match="without --time"):
+        X, _, _ = read_samples(tmp_path / "a.csv", columns, needs_targets=True, is_sequential=True)
     assert [part.shape for part in X] == [(1, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("is_series", [False, True])
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"id": "id", "features": ("x", "id")}, "features beside the id and the label, got 'id' too"),
+        ({"label": "kind", "features": ("kind",)}, "features beside the id and the label, got 'kind' too"),
+        ({"id": "kind", "label": "kind"}, "different columns for id, time and label, got 'kind' more than once"),
+        ({"features": ("x", "x")}, "different names, got 'x' more than once"),
+        ({"features": ("x", "nothing")}, "expected a column 'nothing' in the table"),
+        ({"features": ("x", "kind")}, "expected numbers in column 'kind', got 'u'"),
+    ],
+)
+def test_a_column_has_one_role(tmp_path, columns, complaint, is_series):
+    TABLE[1:].to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(CvxsnnError, match=complaint) as caught:
+        read_samples(tmp_path / "a.csv", Columns(is_series=is_series, **columns), needs_targets=False)
+    assert_one_sentence(caught.value)
 
 
 def test_a_series_ends_at_its_last_number(tmp_path):

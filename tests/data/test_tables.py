@@ -107,7 +107,20 @@ REFUSED = {
     "nothing to read": (lambda: sequences_from_table(TABLE[["id", "time"]]), "columns of numbers beside 'id', 'time'"),
     "two of a name": (
         lambda: sequences_from_table(pandas.concat([TABLE, TABLE[["x"]]], axis=1)),
-        "different names, got 'x' twice",
+        "different names, got 'x' more than once",
+    ),
+    "an id as a feature": (
+        lambda: sequences_from_table(TABLE, features=["x", "id"]),
+        "features beside the id and the label, got 'id' too",
+    ),
+    "a label as a feature": (
+        lambda: sequences_from_table(TABLE, label="x", features=["x"]),
+        "features beside the id and the label, got 'x' too",
+    ),
+    "a feature twice": (lambda: sequences_from_table(TABLE, features=["x", "x"]), "got 'x' more than once"),
+    "an id as a label": (
+        lambda: sequences_from_table(TABLE, label="id"),
+        "different columns for id, time and label, got 'id' more than once",
     ),
     "a time twice": (
         lambda: sequences_from_table(pandas.concat([TABLE, TABLE[1:2]])),

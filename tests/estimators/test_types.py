@@ -4,6 +4,7 @@ import datetime
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 import torch
 from small_models import assert_one_sentence, classes_of, classifier, make_sequences, regressor, sums
@@ -48,6 +49,61 @@ SAME = {
 def test_types_without_numpys_support_give_the_same_model(name):
     expected = fit_x(np.round(SEQUENCES)).decision_function(np.round(SEQUENCES))
     np.testing.assert_array_equal(SAME[name]().decision_function(np.round(SEQUENCES)), expected)
+
+
+class Labelled:
+    """An array with names of its axes, as xarray has them."""
+
+    def __init__(self, values):
+        self.values, self.ndim, self.shape, self.dtype = values, values.ndim, values.shape, values.dtype
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+
+def test_arrays_of_other_libraries_are_sequences():
+    model = fit_x(Labelled(SEQUENCES))
+    expected = fit_x(SEQUENCES).decision_function(SEQUENCES)
+    np.testing.assert_array_equal(model.decision_function(Labelled(SEQUENCES)), expected)
+    scaled = cs.SequenceScaler().fit(Labelled(SEQUENCES)).transform(Labelled(SEQUENCES))
+    np.testing.assert_array_equal(scaled, cs.SequenceScaler().fit_transform(SEQUENCES))
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (pandas.Series([1, 2] * 12, dtype="Int64"), "i"),
+        (pandas.array([1, 2] * 12, dtype="UInt8"), "i"),
+        (pandas.Series([2**60, 2**60 + 1] * 12, dtype="Int64"), "i"),
+        (pandas.Series([True, False] * 12, dtype="boolean"), "b"),
+        (pandas.DataFrame({"y": pandas.array([True, False] * 12, dtype="boolean")})["y"], "b"),
+        (pandas.Series([1.0, 2.0] * 12, dtype="Float64"), "f"),
+        (pandas.Series(["a", "b"] * 12, dtype="string"), "O"),
+        (pandas.Series([3, 4] * 12, dtype="category"), "i"),
+        (pandas.Series([3, 4] * 12, dtype="int64[pyarrow]"), "i"),
+    ],
+)
+def test_labels_of_pandas_keep_their_type(tmp_path, labels, kind):
+    model = fit_y(labels)
+    assert (model.classes_.dtype.kind, model.classes_.tolist()) == (kind, sorted({*labels}))
+    assert model.predict(SEQUENCES).dtype == model.classes_.dtype
+    assert model.score(SEQUENCES, labels) == model.score(SEQUENCES, np.array(labels.tolist()))
+    cs.save(model, tmp_path / "model")
+    assert cs.load(tmp_path / "model").classes_.tolist() == model.classes_.tolist()
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, 0.1, -1e300, 1e-300])
+@pytest.mark.parametrize("shape", [(24, 4, 2), (24, 2)])
+def test_constant_inputs_give_the_model_of_no_inputs(value, shape):
+    inputs = np.full(shape, value)
+    for options in (QUICK, {"n_neurons": 20}):
+        model = cs.SpikingClassifier(random_state=0, verbose=False, **options).fit(inputs, [0, 1, 1] * 8)
+        assert model.predict(inputs).tolist() == [1] * 24
+    mean = cs.SpikingRegressor(random_state=0, verbose=False, **QUICK).fit(inputs, TARGETS).predict(inputs)
+    np.testing.assert_allclose(mean, TARGETS.mean(), rtol=1e-6)
 
 
 def test_targets_and_weights_may_be_tensors_of_bfloat16_or_have_gradients():
@@ -117,7 +173,43 @@ REFUSED = {
         lambda: fit_y(np.array(["a", 1] * 12, dtype=object)),
         "labels of one type, got int and str",
     ),
-    "missing labels": (lambda: fit_y(["a", None] * 12), "labels of one type, got NoneType and str"),
+    "missing labels": (lambda: fit_y(["a", None] * 12), "a label for every sample, got None for sample 1"),
+    "missing numbers": (lambda: fit_y(np.array([1.0, np.nan] * 12)), "a label for every sample, got nan for sample 1"),
+    "missing text": (lambda: fit_y(["a", float("nan")] * 12), "a label for every sample, got nan for sample 1"),
+    "missing integers of pandas": (
+        lambda: fit_y(pandas.array([1, 2, None] * 8, dtype="Int64")),
+        "a label for every sample, got <NA> for sample 2",
+    ),
+    "missing booleans of pandas": (
+        lambda: fit_y(pandas.Series([True, None] * 12, dtype="boolean")),
+        "a label for every sample, got <NA> for sample 1",
+    ),
+    "missing categories": (
+        lambda: fit_y(pandas.Series(["a", None] * 12, dtype="category")),
+        "a label for every sample, got nan for sample 1",
+    ),
+    "four axes": (lambda: fit_x(SEQUENCES[..., None]), r"join the axes of a step, .* X.reshape\(\*X.shape\[:2\], -1\)"),
+    "four axes to transform": (lambda: cs.SequenceScaler().fit(SEQUENCES[..., None]), "for rows of features use"),
+    "a Series of lists": (
+        lambda: fit_x(pandas.Series(SEQUENCES[:, :, 0].tolist())),
+        r"got Series of lists of \d+ numbers: pass np.stack",
+    ),
+    "lists of unequal lengths": (
+        lambda: fit_x([own[: 2 + number % 2, 0].tolist() for number, own in enumerate(SEQUENCES)]),
+        "got list of lists of 2 to 3 numbers: pass np.stack",
+    ),
+    "columns of one name": (
+        lambda: fit_x(pandas.DataFrame(SEQUENCES[:, 0, :2], columns=["a", "a"])),
+        "columns with different names, got 'a' more than once",
+    ),
+    "columns of one name in sequences": (
+        lambda: fit_x([pandas.DataFrame(own[:, :2], columns=["a", "a"]) for own in SEQUENCES]),
+        "columns with different names, got 'a' more than once",
+    ),
+    "columns of one name of pyarrow": (
+        lambda: fit_x(pyarrow.Table.from_arrays(list(map(pyarrow.array, SEQUENCES[:, 0, :2].T)), names=["a", "a"])),
+        "columns with different names, got 'a' more than once",
+    ),
     "bytes as labels": (lambda: fit_y([b"a", b"b"] * 12), "numbers or strings, got .S1"),
     "times as labels": (lambda: fit_y(TIMES[:, 0, 0]), r"numbers or strings, got datetime64\[s\]"),
     "days as labels": (lambda: fit_y([datetime.date(2024, 1, 1 + k % 2) for k in range(24)]), "strings, got date"),

@@ -42,5 +42,5 @@ def plural(count: int, noun: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text with control characters and lone surrogates replaced: HTML has no way to write them."""
-    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
+    """Return a text without control characters and lone surrogates: terminals obey them, and HTML cannot write them."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)

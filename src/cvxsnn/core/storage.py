@@ -164,6 +164,17 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
     return tensors, header
 
 
+def is_tensor_file(path: Path, kind: str) -> bool:
+    """Return whether a file, whole or not, begins as :func:`write_tensors` begins one of a kind."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            metadata = json.loads(file.read(min(size, MAX_HEADER_BYTES)))["__metadata__"]
+        return bool(metadata["format"] == _FORMAT and metadata["kind"] == kind)
+    except (LookupError, RecursionError, TypeError, ValueError):
+        return False
+
+
 def _read(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Return the metadata and the tensors of a file; what is wrong with it raises errors of all kinds."""
     if path.stat().st_size <= SMALL_FILE_BYTES:

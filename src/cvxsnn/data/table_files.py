@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import DataFileError, InvalidInputError, first_line
+from ..core.errors import BudgetError, DataFileError, InvalidInputError, first_line
 from ..core.libraries import import_library
-from .tables import TableSequences, check_columns, list_names, numbers_of, sequences_from_table, show_key
+from ..core.memory import check_fits, dense_bytes
+from .tables import TableSequences, check_columns, check_roles, list_names, numbers_of, sequences_from_table, show_key
 
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
+
+_CELL_BYTES = 40
+"""Bytes that pandas takes for a cell while it reads it, beside its text."""
 
 
 def is_table_file(path: Path) -> bool:
@@ -74,6 +78,7 @@ def read_samples(
     """
     if columns.time is not None and columns.id is None:
         raise InvalidInputError("expected --id with --time, got none: name the column that tells sequences apart")
+    check_roles(columns.id, columns.time, columns.label, columns.features)
     table = read_table(path, columns.id)
     if needs_targets and columns.label is None:
         raise InvalidInputError(
@@ -112,9 +117,12 @@ def read_table(path: Path, text: str | None = None) -> Any:
     if is_parquet:
         import_library("pyarrow", "tables")
     try:
+        (_check_parquet_fits if is_parquet else _check_csv_fits)(path)
         table = pandas.read_parquet(path) if is_parquet else _read_csv(pandas, path, text)
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
+    except BudgetError:
+        raise
     except Exception as error:  # pandas, pyarrow and what unpacks compressed files have errors of many kinds
         kind = "a Parquet table" if is_parquet else "a CSV table with the names of its columns in the first line"
         raise DataFileError(f"expected {kind}, but {path} cannot be read as one: {first_line(error)}") from None
@@ -126,6 +134,10 @@ def read_table(path: Path, text: str | None = None) -> Any:
 def _read_long(table: Any, columns: Columns, has_gaps: bool) -> TableSequences:
     """Return the sequences of a table with one row per step."""
     assert columns.id is not None
+    if columns.time is None:
+        warnings.warn(
+            "without --time, the rows of a sequence are read in the order in which the file has them", stacklevel=3
+        )
     found = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
     for name, part in () if has_gaps else zip(found.ids, found.X, strict=True):
         _check_filled(part, f"sequence {show_key(name)}")
@@ -197,6 +209,26 @@ def _kind(path: Path) -> str:
     """Return the suffix of a file, in front of that of a compression."""
     suffix = path.suffix.lower()
     return path.with_suffix("").suffix.lower() if suffix in _COMPRESSIONS else suffix
+
+
+def _check_parquet_fits(path: Path) -> None:
+    """Refuse more cells than fit into memory: one value that is repeated takes no room in the file."""
+    metadata = import_library("pyarrow.parquet", "tables").read_metadata(path)
+    n_packed = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    needed = max(n_packed, dense_bytes(metadata.num_rows, metadata.num_columns))
+    check_fits(needed, "cpu", f"the table in {path}", "divide it")
+
+
+def _check_csv_fits(path: Path) -> None:
+    """Refuse text that does not fit into memory once it is unpacked, without keeping any of it."""
+    if path.suffix.lower() not in _COMPRESSIONS:
+        return
+    unpacked = import_library("pandas.io.common", "tables").get_handle(path, "rb", compression="infer", is_text=False)
+    with unpacked as file:
+        needed = 0
+        while block := file.handle.read(2**20):
+            needed += len(block) + _CELL_BYTES * sum(map(block.count, (b",", b";", b"\t", b"\n")))
+            check_fits(needed, "cpu", f"the table that is packed in {path}", "divide it")
 
 
 def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:

@@ -4,6 +4,7 @@ pandas is an optional library. A table is recognised by what it can do, so that 
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Real
@@ -90,6 +91,7 @@ def sequences_from_table(
     if not is_frame(table):
         raise InvalidInputError(f"expected a pandas DataFrame with one row per step, got {type(table).__name__}")
     chosen = [features] if isinstance(features, str) else None if features is None else list(features)
+    check_roles(id, time, label, chosen)
     special = [name for name in (id, time, label) if name is not None]
     levels = [name for name in table.index.names if name in special and name not in table.columns]
     table = table.reset_index(level=levels) if levels else table
@@ -140,9 +142,32 @@ def check_columns(table: Any, names: Iterable[str]) -> None:
             f"expected a column {list_names(missing)} in the table, got the columns {list_names(table.columns)}: "
             "choose among these"
         )
-    if not table.columns.is_unique:
-        twice = table.columns[table.columns.duplicated()]
-        raise InvalidInputError(f"expected columns with different names, got {list_names(twice)} twice: rename them")
+    check_names(table.columns)
+
+
+def check_roles(id: str | None, time: str | None, label: str | None, features: Sequence[str] | None) -> None:  # noqa: A002
+    """Refuse a column that would be two things at once; times alone may be read as numbers, too."""
+    named = Counter(name for name in (id, time, label) if name is not None)
+    twice = [name for name, count in named.items() if count > 1]
+    if twice:
+        raise InvalidInputError(
+            f"expected different columns for id, time and label, got {list_names(twice)} more than once: name others"
+        )
+    other = [name for name in features or () if name in (id, label)]
+    if other:
+        raise InvalidInputError(
+            f"expected features beside the id and the label, got {list_names(other)} too: leave it out of the features"
+        )
+    check_names(features or ())
+
+
+def check_names(columns: Iterable[Any]) -> None:
+    """Refuse two columns of one name."""
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise InvalidInputError(
+            f"expected columns with different names, got {list_names(twice)} more than once: rename or drop them"
+        )
 
 
 def numbers_of(table: Any, where: str) -> npt.NDArray[np.float64]:
@@ -160,6 +185,7 @@ def numbers_of(table: Any, where: str) -> npt.NDArray[np.float64]:
     array of shape (n_rows, n_columns)
         The numbers.
     """
+    check_names(table.columns)
     for place, dtype in enumerate(table.dtypes):
         if dtype.kind in "biuf":
             continue

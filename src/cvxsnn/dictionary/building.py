@@ -237,5 +237,5 @@ def _check_resolution(inputs: Tensor) -> None:
     if 0 < largest < 2**6 * INPUT_UNIT:
         raise InvalidInputError(
             f"expected inputs of ordinary size, got none above {largest:.3g}, and they are read in units of "
-            f"{INPUT_UNIT:.3g}: standardise them first"
+            f"{INPUT_UNIT:.3g}: scale them first, unless all they vary by is rounding"
         )

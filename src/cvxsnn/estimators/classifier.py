@@ -276,11 +276,14 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
     def _read_targets(self, y: Any) -> npt.NDArray[Any]:
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one label per sample")
-        y = as_array("labels", y)
-        if isinstance(y, list) and len({isinstance(own, str) for own in y}) > 1:
-            _refuse_mixed(y)  # NumPy would make strings of all of them
+        y = _as_plain(as_array("labels", y))
+        if isinstance(y, list):
+            _refuse_missing(y)
+            if len({isinstance(own, str) for own in y}) > 1:
+                _refuse_mixed(y)  # NumPy would make strings of all of them
         with foreign_errors():
             labels: npt.NDArray[Any] = column_or_1d(y, warn=True)
+        _refuse_missing(labels)
         if len(labels) == 0:
             raise InvalidInputError("expected one label per sample, got none")
         return _as_labels(labels)
@@ -332,6 +335,24 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         share = float((weight * (predicted == truth)).sum() / weight.sum())
         # Rounding may not decide between networks whose right answers have the same weight.
         return round(share * 2**40) / 2**40, -loss
+
+
+def _as_plain(y: Any) -> Any:
+    """Return integers, booleans and texts of pandas' own types as objects: scikit-learn would make floats of them."""
+    types = y.dtypes if hasattr(y, "dtypes") and y.ndim == 2 else [getattr(y, "dtype", None)]
+    return y.to_numpy(dtype=object) if any(hasattr(own, "na_value") for own in types) else y
+
+
+def _refuse_missing(labels: list[Any] | npt.NDArray[Any]) -> None:
+    """Refuse None, NaN, and what pandas has in their place."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind not in "Of":
+        return
+    for number, label in enumerate(labels):
+        is_nan = isinstance(label, (float, np.floating)) and label != label
+        if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):
+            raise InvalidInputError(
+                f"expected a label for every sample, got {label} for sample {number}: drop samples without a label"
+            )
 
 
 def _refuse_mixed(labels: Iterable[Any]) -> None:

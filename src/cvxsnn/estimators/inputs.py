@@ -12,7 +12,7 @@ from sklearn.utils.validation import _get_feature_names, _num_samples, validate_
 from ..core.checks import as_array, check_choice, foreign_errors
 from ..core.errors import InvalidInputError, InvalidTypeError
 from ..data.sequences import FILL_SEQUENCES, Sequences, as_matrix, check_finite
-from ..data.tables import is_frame, list_names, numbers_of, show_key
+from ..data.tables import check_names, is_frame, list_names, numbers_of, show_key
 
 _LAYOUTS = ("channels-last", "channels-first")
 
@@ -42,11 +42,21 @@ def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
     """
     if estimator.layout is not None:
         check_choice("layout", estimator.layout, _LAYOUTS)
+    X = as_numpy(X)
     is_sequential = not is_tabular(X)
     sequences = (_read_sequences if is_sequential else _read_rows)(estimator, X, reset)
     if reset:
         estimator._is_sequential = is_sequential
     return sequences
+
+
+def as_numpy(X: Any) -> Any:
+    """Return an array of another library with three axes or more, such as a DataArray of xarray, as one of NumPy."""
+    is_known = isinstance(X, (np.ndarray, torch.Tensor))
+    if is_known or not hasattr(X, "__array__") or getattr(X, "ndim", 0) < 3:
+        return X
+    with foreign_errors():
+        return np.asarray(X)
 
 
 def is_tabular(data: Any) -> bool:
@@ -110,7 +120,10 @@ def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
         )
     if is_frame(X):
         numbers_of(X, "row")
+    elif hasattr(X, "column_names"):  # a table of pyarrow, which scikit-learn reads
+        check_names(X.column_names)
     X = as_array("X", X)
+    _refuse_loose_rows(X)
     with foreign_errors():
         _check_rows(np.asarray(X) if isinstance(X, list) else X)
         rows = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
@@ -128,10 +141,29 @@ def _check_rows(X: Any) -> None:
         return
     if X.dtype.kind in "MmSUV":
         raise InvalidInputError(f"expected X to be real numbers, got {X.dtype}: convert them first")
+    if X.ndim > 3:
+        raise InvalidInputError(
+            "expected sequences of shape (n_samples, n_steps, n_features) or rows of shape (n_samples, n_features), "
+            f"got an array of shape {X.shape}: join the axes of a step, for example by X.reshape(*X.shape[:2], -1)"
+        )
     if X.ndim != 2:
         raise InvalidInputError(
             f"expected sequences, or rows of shape (n_samples, n_features), got an array of shape {X.shape}: Reshape "
             "your data with X.reshape(-1, 1) if there is a single feature, or X.reshape(1, -1) if a single sample"
+        )
+
+
+def _refuse_loose_rows(X: Any) -> None:
+    """Refuse lists of numbers that could be rows of features as well as series: of unequal lengths, or in a Series."""
+    if not (_is_series(X) or isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype == object)):
+        return
+    lengths = {len(part) for part in X if _depth(part) == 1}
+    if lengths and (len(lengths) > 1 or _is_series(X)):
+        sizes = " to ".join(dict.fromkeys([str(min(lengths)), str(max(lengths))]))
+        raise InvalidInputError(
+            "expected rows of equal length in an array or a table, or sequences of shape (n_steps, n_features), got "
+            f"{type(X).__name__} of lists of {sizes} numbers: pass np.stack(X) if these are "
+            "features, or [np.reshape(x, (-1, 1)) for x in X] if each is a series of one feature"
         )
 
 
@@ -313,11 +345,13 @@ def feature_scale(
     if weight.sum() == 0:
         return np.zeros(n_features), np.ones(n_features)
     share = (weight / weight.sum())[:, :, None]
-    mean = (share * values).sum((0, 1))
+    is_counted = share > 0
+    lowest = values.min((0, 1), initial=np.inf, where=is_counted)
+    extent = values.max((0, 1), initial=-np.inf, where=is_counted) - lowest
+    # A constant feature is zero once its mean is subtracted, and not the rounding of its mean.
+    mean = np.where(extent == 0, lowest, (share * values).sum((0, 1)))
     spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
     varies = spread > 1e-12
-    counted = np.where(weight[:, :, None] > 0, values, mean)
-    extent = counted.max((0, 1)) - counted.min((0, 1))
     if varies.any():
         spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
     spread = np.where(varies, spread, 0.0) * unit

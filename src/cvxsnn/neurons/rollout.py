@@ -2,8 +2,8 @@
 
 Layers never feed the layers below, so the stack is rolled out layer by layer, not step by step: the drive of a layer at
 all steps is one exact matrix product, and what is left is an elementwise scan over time that stays in cache. LIF layers
-with delays are one kernel each, which sums over taps, scans and counts. Arrays are time-major in here and in
-``drive.py``, and nowhere else.
+with delays are one kernel each, which sums over taps, scans and counts. Arrays are time-major in here, in ``drive.py``,
+in ``taps.py`` and in the kernels, and nowhere else.
 """
 
 from collections.abc import Iterator, Sequence

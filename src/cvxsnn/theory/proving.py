@@ -242,10 +242,11 @@ def prove_proof(
             "with hidden=(n,) and decay=0.5"
         )
     objective = proof.objective
-    if data.sequences.lengths is not None:
+    lengths = data.sequences.lengths
+    if lengths is not None:
         raise InvalidInputError(
-            "expected sequences of equal length for a certificate in a file, got unequal ones: cut or resample them "
-            "to one length before the fit"
+            f"expected sequences of equal length for a certificate in a file, got from {int(lengths.min())} to "
+            f"{int(lengths.max())} steps: cut or resample them and fit again, or certify without a file"
         )
     is_plain = data.sample_weight is None and objective.timestep_weighting == "uniform"
     if (

@@ -240,7 +240,7 @@ def test_models_that_cannot_be_used_are_one_sentence():
         fail("expected sequences with 3 features as in fit", command, "model", "narrow.npz")
     fail("expected labels among", "certify", "model", "names.npz")
     fail("expected arrays X and y", "certify", "model", "no_labels.npz")
-    fail("expected to write missing/y.npz", "predict", "model", "no_labels.npz", "-o", "missing/y.npz")
+    fail("make the folder first", "predict", "model", "no_labels.npz", "-o", "missing/y.npz")
 
 
 @pytest.mark.parametrize("moment", ["training", "saving"])
@@ -291,16 +291,18 @@ def test_arrays_of_other_kinds_are_one_sentence(command, arrays, complaint):
     assert not outcome.stdout  # also where predictions could be printed
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".csv", "data.npz/model", "\udcff\n", " \x1b[31m"])
+@pytest.mark.parametrize("name", ["x" * 300, "data.npz/model", "\udcff\n", " \x1b[31m"])
 def test_paths_that_cannot_be_used_are_one_sentence(name):
     save(classifier().fit(SEQUENCES, LABELS), "model")
     fail("expected", "fit", name, "-o", "new", *QUICK)
     fail("expected", "predict", name, "data.npz")
     fail("expected", "predict", "model", name)
+    fail("expected", "predict", "model", f"{name}.csv")
     if len(name) > 10:
-        fail("File name too long|make the folder first|Not a directory", "fit", "data.npz", "-o", name, *QUICK)
-        fail("File name too long|Not a directory", "predict", "model", "data.npz", "-o", name)
-        fail("File name too long|make the folder first|Not a directory", "export", "model", "-o", name)
+        complaint = "File name too long|make the folder first"
+        fail(complaint, "fit", "data.npz", "-o", name, *QUICK)
+        fail(complaint, "predict", "model", "data.npz", "-o", f"{name}.npz")
+        fail(complaint, "export", "model", "-o", name)
     else:
         assert "saved" in succeed("export", "model", "-o", name).stdout
         assert Path(name).is_file()

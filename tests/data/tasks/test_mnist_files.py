@@ -147,3 +147,10 @@ def test_a_damaged_plain_file_is_refused_too(tmp_path):
     (write_files(tmp_path, suffix="") / LABELS).write_bytes(CONTENT[LABELS][:-1])
     with pytest.raises(DataFileError, match=f"{LABELS} to hold the original .* got 10 bytes .* delete it"):
         mnist_files.read_mnist("t10k", tmp_path)
+
+
+def test_a_small_file_of_very_many_bytes_is_not_unpacked_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(mnist_files, "_MOST_BYTES", 1000)
+    (write_files(tmp_path) / f"{LABELS}.gz").write_bytes(gzip.compress(bytes(10**6)))
+    with pytest.raises(DataFileError, match="got 1000 bytes"):
+        mnist_files.read_mnist("t10k", tmp_path)

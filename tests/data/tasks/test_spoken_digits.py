@@ -122,6 +122,13 @@ def test_anything_but_the_originals_is_refused(small_archive, tmp_path, serve, c
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+def test_a_small_archive_of_very_many_bytes_is_not_unpacked(small_archive, tmp_path, monkeypatch):
+    monkeypatch.setattr(speech_files, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(zipfile.ZipFile, "read", None)
+    with pytest.raises(DataFileError, match=f"recordings of at most 1,000 bytes, got .*: delete it and put {URL}"):
+        speech_files.read_recordings(write_archive(tmp_path))
+
+
 def test_wav_files_are_read_from_paths_and_bytes(tmp_path):
     sound = waveform_of("any")
     (tmp_path / "a.wav").write_bytes(wav(sound, 11_025))

@@ -3,32 +3,40 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-from ...core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line, is_out_of_memory
+from ...core.errors import CvxsnnError, InvalidInputError, first_line, is_out_of_memory
 from ...core.progress import ProgressBar
 from ..formatting import printable
+from .files import READ, Output, check_files
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
+ModelFile = Annotated[Path, typer.Argument(help="A model written by `cvxsnn fit` or cvxsnn.save."), READ]
 
 
-class _Console(Console):
-    """A console whose reader may leave: `cvxsnn check proof.json | head -1` ends with the status of the check."""
+class PrintableConsole(Console):
+    """A console on which names and labels cannot control the terminal: it alone writes control characters."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield what is shown, with the control characters in texts replaced."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
 
     def on_broken_pipe(self) -> None:
+        """Go on without a reader: `cvxsnn check proof.json | head -1` ends with the status of the check."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed at the end
 
 
-console = _Console()
-
-ModelFile = Annotated[Path, typer.Argument(help="A model written by `cvxsnn fit` or cvxsnn.save.")]
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
+console = PrintableConsole()
 
 
 @app.callback()
@@ -36,14 +44,32 @@ def main() -> None:
     """Spiking networks trained to a certified optimum."""
 
 
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function a command: its files are checked before it starts, and its errors are one sentence."""
+    hints = get_type_hints(function, include_extras=True)
+    roles = [(name, role) for name, hint in hints.items() for role in getattr(hint, "__metadata__", ())]
+
+    @app.command()
+    @wraps(function)
+    def run(**given: Any) -> None:
+        with plain_errors():
+            check_files(
+                [path for name, role in roles if role == READ for path in _paths(given[name])],
+                [(role, path) for name, role in roles if isinstance(role, Output) for path in _paths(given[name])],
+            )
+            function(**given)
+
+    return run
+
+
+def _paths(value: Any) -> list[Path]:
+    """Return the paths that were given for a parameter: none, one or several."""
+    return [Path(one) for one in (value if isinstance(value, list) else [value]) if one is not None]
+
+
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """Turn errors of cvxsnn, of input checks of other libraries, and of files, into one sentence and exit status 1."""
-    complaint = Console(stderr=True)
-
-    def complain(sentence: str, style: str = "red") -> None:
-        complaint.print(f"cvxsnn: {one_line(sentence)}", style=style, soft_wrap=True, markup=False, highlight=False)
-
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda text, *_: complain(str(text), "yellow")
@@ -80,12 +106,18 @@ def show(value: object) -> None:
 
 def say(text: object, style: str | None = None) -> None:
     """Print text as it is: without markup, without coloured numbers, and without line breaks of its own."""
-    console.print(printable(str(text)), style=style, soft_wrap=True, markup=False, highlight=False)
+    console.print(str(text), style=style, soft_wrap=True, markup=False, highlight=False)
 
 
-def one_line(text: str) -> str:
-    """Return a message on one line, whatever the names and values in it."""
-    return " ".join(printable(text).split())
+def complain(sentence: str, style: str = "red") -> None:
+    """Print a sentence on one line of the standard error, whatever the names and values in it."""
+    line = f"cvxsnn: {' '.join(sentence.split())}"
+    PrintableConsole(stderr=True).print(line, style=style, soft_wrap=True, markup=False, highlight=False)
+
+
+def put(text: str) -> None:
+    """Write data to the standard output: a file or another program gets every character, a terminal printable ones."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
 
 
 def parse_widths(text: str) -> tuple[int, ...]:
@@ -94,9 +126,3 @@ def parse_widths(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidInputError(f"expected widths such as 256,512, got {text!r}") from None
-
-
-def check_folder(path: Path) -> None:
-    """Refuse an output path that cannot be written before the work starts."""
-    if not path.parent.is_dir() or path.is_dir():
-        raise DataFileError(f"expected a file in an existing folder for the model, got {path}: make the folder first")

@@ -14,13 +14,14 @@ import typer
 
 from ...core.errors import DataFileError
 from ...core.progress import ProgressBar
-from .common import app, check_folder, plain_errors, progress_bar, say
+from .common import command, progress_bar, say
 from .data_files import Data
+from .files import READ
 
 
-@app.command()
+@command
 def check(
-    certificate: Annotated[Path, typer.Argument(help="A file that `cvxsnn certify --certificate` wrote.")],
+    certificate: Annotated[Path, typer.Argument(help="A file that `cvxsnn certify --certificate` wrote."), READ],
     limit: Annotated[
         int | None, typer.Option(min=1, help="Operations on numbers after which checking ends; 10^10 by default.")
     ] = None,
@@ -31,35 +32,24 @@ def check(
     """
     from .. import check_certificate
 
-    with plain_errors():
-        if not certificate.is_file():
-            raise DataFileError(f"expected a certificate file, got no file: {certificate}")
-        # A process of its own, which imports nothing of this library.
-        place = str(Path(check_certificate.__file__).resolve())
-        options = [] if limit is None else ["--limit", str(limit)]
-        with interruptible():  # the checker gets the signal, too, and says so
-            done = subprocess.run(
-                [sys.executable, "-I", place, str(certificate), *options],
-                stdout=subprocess.PIPE,
-                text=True,
-                check=False,
-            )
-        say(done.stdout.rstrip() or "NOT CHECKED: the checker ended without an answer")
-        say(f"the checker is one file that you can read, copy and run by itself: {place}")
-        raise typer.Exit(done.returncode if done.stdout.strip() else 2)
+    if not certificate.is_file():
+        raise DataFileError(f"expected a certificate file, got no file: {certificate}")
+    # A process of its own, which imports nothing of this library.
+    place = str(Path(check_certificate.__file__).resolve())
+    command = [sys.executable, "-I", place, str(certificate), *([] if limit is None else ["--limit", str(limit)])]
+    with interruptible():  # the checker gets the signal, too, and says so
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    say(done.stdout.rstrip() or "NOT CHECKED: the checker ended without an answer")
+    say(f"the checker is one file that you can read, copy and run by itself: {place}")
+    raise typer.Exit(done.returncode if done.stdout.strip() else 2)
 
 
-def prove_in_file(
-    path: Path, estimator: Any, inputs: Any, given: Data, seconds: float, tol: float, improved: Path | None
-) -> Any:
+def prove_in_file(path: Path, estimator: Any, inputs: Any, given: Data, seconds: float, tol: float) -> Any:
     """Prove a lower bound over all neurons in a file, say how far from it a model is, and return a better model."""
     from ...convex.certificate import Certificate, checked_certificate
     from ...network.reconstruction import Proof, reconstruct
     from ...theory.proving import prove_proof
 
-    for file in (path, improved):
-        if file is not None:
-            check_folder(file)
     has_begun, proven = path.exists(), []
     with interruptible() as is_stopped, progress_bar() as bar:
 

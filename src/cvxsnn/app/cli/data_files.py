@@ -8,9 +8,10 @@ import numpy.typing as npt
 import typer
 
 from ...core.errors import InvalidInputError
+from .files import READ
 
 DataFile = Annotated[
-    Path, typer.Argument(help="A .npz file with arrays X and y (np.savez), or a .csv or .parquet table.")
+    Path, typer.Argument(help="A .npz file with arrays X and y (np.savez), or a .csv or .parquet table."), READ
 ]
 IdColumn = Annotated[str | None, typer.Option("--id", help="In a table, the column that tells sequences apart.")]
 TimeColumn = Annotated[

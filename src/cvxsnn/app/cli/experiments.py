@@ -8,20 +8,21 @@ from rich.table import Table
 
 from ...core.errors import DataFileError, InvalidInputError
 from ...core.storage import make_folder
-from .common import app, plain_errors, progress_bar, say, show
-
-Names = Annotated[
-    list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
-]
+from .common import command, complain, progress_bar, say, show
+from .files import FOLDER, READ, REPORT
 
 
-@app.command()
+@command
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
+        list[str] | None,
+        typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's."),
+        READ,
     ] = None,
     scale: Annotated[str, typer.Option(help="smoke (minutes) or paper (hours).")] = "smoke",
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records.")] = Path("cvxsnn-results"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records."), FOLDER] = Path(
+        "cvxsnn-results"
+    ),
     row: Annotated[list[str] | None, typer.Option(help="Only runs of this row; may be repeated.")] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be repeated.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = -1,
@@ -40,60 +41,64 @@ def reproduce(
     from ..experiments import RecordStore, all_runs, experiment_names, load_experiment, run_all
     from ..experiments.ridge import METHOD as RIDGE
 
-    with plain_errors():
-        check_choice("--scale", scale, ("smoke", "paper"))
-        if only_list:
-            table = Table("name", "title", "cells", "runs", "data files")
-            for name in names or experiment_names():
-                experiment = load_experiment(name, scale)  # type: ignore[arg-type]
-                runs = experiment.runs().values()
-                files = dict.fromkeys(TASKS[config.task["name"]].files for config in runs)
-                shown = ", ".join(filter(None, files))
-                table.add_row(name, experiment.title, str(len(experiment.cells)), str(len(runs)), shown)
-            show(table)
-            return
-        configs = all_runs(names or experiment_names(), scale, row or ())  # type: ignore[arg-type]
-        if method:
-            for name in method:
-                check_choice("--method", name, (*METHODS, RIDGE))
-            configs = {name: config for name, config in configs.items() if config.method in method}
-        store = RecordStore(output / scale)
-        if scheduler is not None and backend != "dask":
-            raise InvalidInputError(f"expected --backend dask beside a --scheduler, got --backend {backend}")
-        host = {} if scheduler is None else {"scheduler_host": scheduler}
-        try:
-            workers = parallel_config(backend, n_jobs=jobs, **host)
-        except (ValueError, ImportError, TypeError, OSError) as error:
-            raise InvalidInputError(
-                f"expected an available joblib backend, got {backend!r}: {error}; for Dask name a "
-                "--scheduler that answers"
-            ) from error
-        place = str(check_device(device))
-        with progress_bar() as bar, workers:
-            outcome = run_all(configs, store, n_jobs=jobs, device=place, retry_failed=retry_failed, callback=bar)
-        for record in outcome.damaged:
-            say(f"made again: {record.path} had {record.reason}", "yellow")
-        say(
-            f"{outcome.n_done} runs done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
-            f"next: cvxsnn {' '.join(['report', *(names or [])])} --records {output} --scale {scale}"
-        )
-        if outcome.n_failed:
-            records, _ = store.read_all()
-            errors = [str(record["error"]) for name, record in records.items() if name in configs and "error" in record]
-            typer.echo(f"first failure: {errors[0].splitlines()[0]}", err=True)
-            raise typer.Exit(1)
+    check_choice("--scale", scale, ("smoke", "paper"))
+    if only_list:
+        table = Table("name", "title", "cells", "runs", "data files")
+        for name in names or experiment_names():
+            experiment = load_experiment(name, scale)  # type: ignore[arg-type]
+            runs = experiment.runs().values()
+            files = dict.fromkeys(TASKS[config.task["name"]].files for config in runs)
+            shown = ", ".join(filter(None, files))
+            table.add_row(name, experiment.title, str(len(experiment.cells)), str(len(runs)), shown)
+        show(table)
+        return
+    configs = all_runs(names or experiment_names(), scale, row or ())  # type: ignore[arg-type]
+    if method:
+        for name in method:
+            check_choice("--method", name, (*METHODS, RIDGE))
+        configs = {name: config for name, config in configs.items() if config.method in method}
+    store = RecordStore(output / scale)
+    if scheduler is not None and backend != "dask":
+        raise InvalidInputError(f"expected --backend dask beside a --scheduler, got --backend {backend}")
+    host = {} if scheduler is None else {"scheduler_host": scheduler}
+    try:
+        workers = parallel_config(backend, n_jobs=jobs, **host)
+    except (ValueError, ImportError, TypeError, OSError) as error:
+        raise InvalidInputError(
+            f"expected an available joblib backend, got {backend!r}: {error}; for Dask name a --scheduler that answers"
+        ) from error
+    place = str(check_device(device))
+    with progress_bar() as bar, workers:
+        outcome = run_all(configs, store, n_jobs=jobs, device=place, retry_failed=retry_failed, callback=bar)
+    for record in outcome.damaged:
+        say(f"made again: {record.path} had {record.reason}", "yellow")
+    say(
+        f"{outcome.n_done} runs done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
+        f"next: cvxsnn {' '.join(['report', *(names or [])])} --records {output} --scale {scale}"
+    )
+    if outcome.n_failed:
+        records, _ = store.read_all()
+        errors = [str(record["error"]) for name, record in records.items() if name in configs and "error" in record]
+        complain(f"first failure: {errors[0].splitlines()[0]}")
+        raise typer.Exit(1)
 
 
-@app.command()
+@command
 def report(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's.")
+        list[str] | None,
+        typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's."),
+        READ,
     ] = None,
-    records: Annotated[Path, typer.Option(help="Folder that `cvxsnn reproduce` wrote.")] = Path("cvxsnn-results"),
+    records: Annotated[Path, typer.Option(help="Folder that `cvxsnn reproduce` wrote."), READ] = Path("cvxsnn-results"),
     scale: Annotated[str, typer.Option(help="smoke or paper.")] = "smoke",
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("cvxsnn-report.html"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write."), REPORT] = Path(
+        "cvxsnn-report.html"
+    ),
     tables: Annotated[
-        Path | None, typer.Option(help="Folder for small files too: a table and its numbers for each experiment.")
+        Path | None,
+        typer.Option(help="Folder for small files too: a table and its numbers for each experiment."),
+        FOLDER,
     ] = None,
 ) -> None:
     """Render records as one page: every table and figure, ours beside the paper's."""
@@ -102,17 +107,16 @@ def report(
     from ..experiments.report import write_report
     from ..experiments.tables import write_tables
 
-    with plain_errors():
-        check_choice("--scale", scale, ("smoke", "paper"))
-        folder = records / scale
-        if not folder.is_dir():
-            raise DataFileError(f"expected records in {folder}, found no such folder: run `cvxsnn reproduce` first")
-        found, damaged = RecordStore(folder).read_all()
-        experiments = [load_experiment(name, scale) for name in names or experiment_names()]  # type: ignore[arg-type]
-        if tables is not None:
-            make_folder(tables, "tables", "choose another --tables")
-        write_report(output, experiments, found, damaged, scale)  # type: ignore[arg-type]
-        say(f"report: {output}")
-        if tables is not None:
-            written = write_tables(tables, experiments, found, scale)  # type: ignore[arg-type]
-            say(f"tables: {len(written)} files in {tables}")
+    check_choice("--scale", scale, ("smoke", "paper"))
+    folder = records / scale
+    if not folder.is_dir():
+        raise DataFileError(f"expected records in {folder}, found no such folder: run `cvxsnn reproduce` first")
+    found, damaged = RecordStore(folder).read_all()
+    experiments = [load_experiment(name, scale) for name in names or experiment_names()]  # type: ignore[arg-type]
+    if tables is not None:
+        make_folder(tables, "tables", "choose another --tables")
+    write_report(output, experiments, found, damaged, scale)  # type: ignore[arg-type]
+    say(f"report: {output}")
+    if tables is not None:
+        written = write_tables(tables, experiments, found, scale)  # type: ignore[arg-type]
+        say(f"tables: {len(written)} files in {tables}")

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from ...core.errors import InvalidInputError
-from .common import ModelFile, app, check_folder, plain_errors, say
+from .common import ModelFile, command, say
+from .files import GRAPH
 
 
-@app.command()
+@command
 def export(
     model: ModelFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write."), GRAPH],
     to: Annotated[str, typer.Option(help="The format: nir.")] = "nir",
     lossy: Annotated[bool, typer.Option("--lossy", help="Plain LIF nodes, which reset differently.")] = False,
     dt: Annotated[float, typer.Option(help="Seconds per step.")] = 1e-4,
@@ -22,21 +23,19 @@ def export(
     from ...exchange.nir import to_nir, write_nir
     from ..models import input_scale, network_of, split_pipeline
 
-    with plain_errors():
-        if to != "nir":
-            raise InvalidInputError(
-                f"expected --to nir, got {to!r}: other libraries have no file format, so use cvxsnn.exchange in Python"
-            )
-        check_folder(output)
-        transformers, found = split_pipeline(load(model))
-        graph = to_nir(network_of(found), lossy=lossy, dt=dt)
-        note, scale = "", input_scale(found)
-        if scale is not None:
-            graph.metadata |= {"input_mean": scale[0], "input_scale": scale[1]}
-            note = "; it reads (X − input_mean) / input_scale, see its metadata"
-        if transformers:
-            names = ", ".join(type(transformer).__name__ for transformer in transformers)
-            note += f"; X is what the pipeline's other steps return: {names}"
-        write_nir(graph, output)
-        kind = "lossy" if lossy else "exact"
-        say(f"saved: {output}, {kind} graph of {len(graph.nodes)} nodes, dt {dt:g} s{note}")
+    if to != "nir":
+        raise InvalidInputError(
+            f"expected --to nir, got {to!r}: other libraries have no file format, so use cvxsnn.exchange in Python"
+        )
+    transformers, found = split_pipeline(load(model))
+    graph = to_nir(network_of(found), lossy=lossy, dt=dt)
+    note, scale = "", input_scale(found)
+    if scale is not None:
+        graph.metadata |= {"input_mean": scale[0], "input_scale": scale[1]}
+        note = "; it reads (X − input_mean) / input_scale, see its metadata"
+    if transformers:
+        names = ", ".join(type(transformer).__name__ for transformer in transformers)
+        note += f"; X is what the pipeline's other steps return: {names}"
+    write_nir(graph, output)
+    kind = "lossy" if lossy else "exact"
+    say(f"saved: {output}, {kind} graph of {len(graph.nodes)} nodes, dt {dt:g} s{note}")

@@ -5,23 +5,24 @@ import io
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
 
 from ...core.errors import InvalidInputError, OtherDataWarning
-from .common import ModelFile, app, check_folder, parse_widths, plain_errors, say, show
+from .common import ModelFile, command, complain, parse_widths, put, say, show
 from .complete import prove_in_file
 from .data_files import DataFile, FeatureColumns, IdColumn, IsSeries, LabelColumn, TimeColumn, read_data
+from .files import MODEL, PREDICTIONS, PROOF
 
 
-@app.command()
+@command
 def fit(
     data: DataFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model."), MODEL],
     id_column: IdColumn = None,
     time: TimeColumn = None,
     label: LabelColumn = None,
@@ -62,8 +63,6 @@ def fit(
     from ...estimators.files import save
     from ...training.surrogate.settings import SurrogateSettings
 
-    with plain_errors():
-        check_folder(output)
         found = read_data(data, id_column, time, label, features, series, needs_targets=True)
         if found.is_table:
             say(f"read: {found}")
@@ -100,12 +99,12 @@ def fit(
         say(f"saved: {output}")
 
 
-@app.command()
+@command
 def predict(
     model: ModelFile,
     data: DataFile,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A .npz or .csv file to write; else text.")
+        Path | None, typer.Option("-o", "--output", help="A .npz or .csv file to write; else text."), PREDICTIONS
     ] = None,
     id_column: IdColumn = None,
     time: TimeColumn = None,
@@ -117,7 +116,6 @@ def predict(
     """Predict with a saved model: one prediction per line, or a file with an array `y` or a table."""
     from ...core.storage import write_atomically
 
-    with plain_errors():
         estimator = load_estimator(model)
         if proba and not hasattr(estimator, "predict_proba"):
             raise InvalidInputError("expected a classifier that predicts probabilities for --proba, got another model")
@@ -125,12 +123,11 @@ def predict(
         predicted = estimator.predict(found.X)
         shares = estimator.predict_proba(found.X) if proba else None
         score = None if found.y is None else estimator.score(found.X, found.y)
-        if output is not None and output.suffix != ".csv":
+    if output is not None and output.suffix.lower() != ".csv":
             arrays = {"y": predicted, "ids": found.ids, "proba": shares}
             write_atomically(output, _archive({name: array for name, array in arrays.items() if array is not None}))
         elif output is None and found.ids is None and not proba:
-            for value in predicted.tolist():
-                typer.echo(value)
+        put("".join(f"{value}\n" for value in predicted.tolist()))
         else:
             ids = {} if found.ids is None else {id_column or "id": found.ids}
             columns = ids | _columns("y", None, predicted)
@@ -138,16 +135,16 @@ def predict(
                 columns |= _columns("probability", estimator.classes_, shares)
             text = _csv(columns)
             if output is None:
-                typer.echo(text, nl=False)
+            put(text)
             else:
                 write_atomically(output, text.encode())
         if output is not None:
             say(f"saved: {output}")
         if score is not None:
-            Console(stderr=True).print(f"score against y: {score:.4f}")
+        typer.echo(f"score against y: {score:.4f}", err=True)
 
 
-@app.command()
+@command
 def certify(
     model: ModelFile,
     data: DataFile,
@@ -158,9 +155,10 @@ def certify(
     certificate: Annotated[
         Path | None,
         typer.Option(help="A file for the proof over all neurons; where it exists, the proof goes on from it."),
+        PROOF,
     ] = None,
     improved: Annotated[
-        Path | None, typer.Option(help="Where to write the model with the network that --certificate is about.")
+        Path | None, typer.Option(help="Where to write the model with the network that --certificate is about."), MODEL
     ] = None,
     tol: Annotated[float, typer.Option(min=0.0, help="The relative gap that --certificate aims at.")] = 1e-3,
     id_column: IdColumn = None,
@@ -173,7 +171,6 @@ def certify(
     from ...estimators.files import save
     from ..models import replace_last, split_pipeline
 
-    with plain_errors():
         loaded = load_estimator(model)
         transformers, estimator = split_pipeline(loaded)
         if improved is not None and certificate is None:
@@ -196,7 +193,7 @@ def certify(
         if estimator.proof_.penalty.has_quadratic:
             say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
         if certificate is not None:
-            better = prove_in_file(certificate, estimator, X, given, seconds, tol, improved)
+        better = prove_in_file(certificate, estimator, X, given, seconds, tol)
             if improved is not None:
                 save(replace_last(loaded, better), improved)
                 say(f"saved: {improved}")
@@ -255,9 +252,27 @@ def _columns(name: str, labels: Any, values: npt.NDArray[Any]) -> dict[str, npt.
 
 
 def _csv(columns: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return columns as text, with their names in the first line."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-    return buffer.getvalue()
+    """Return columns as text, with their names in the first line; every cell can be read back as it is.
+
+    Labels that a spreadsheet would run as formulas are not changed, which would make other labels of them; a note
+    names the first.
+    """
+    rows = [tuple(columns), *zip(*(column.tolist() for column in columns.values()), strict=True)]
+    formula = next((cell for row in rows for cell in row if isinstance(cell, str) and _is_formula(cell)), None)
+    if formula is not None:
+        complain(
+            f"spreadsheets take texts such as {formula!r} for formulas: open the table as text, or write .npz", "yellow"
+        )
+    lines: list[str] = []
+    # With both characters in the line end, cells that contain either are quoted.
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
+
+
+def _is_formula(text: str) -> bool:
+    """Return whether a spreadsheet computes a cell with this text, which is no number."""
+    try:
+        float(text)
+    except ValueError:
+        return text.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return False

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from .common import app, parse_widths, plain_errors, say
+from .common import command, parse_widths, say
 
 
-@app.command()
+@command
 def plan(
     rows: Annotated[int, typer.Option(help="Sequences; with --readout all each of their steps is a row.")],
     columns: Annotated[int, typer.Option(help="Witnesses.")],
@@ -31,25 +31,24 @@ def plan(
     from ...core.memory import parse_bytes
     from ..planning import plan as forecast
 
-    with plain_errors():
-        found = forecast(
-            rows,
-            columns,
-            steps,
-            n_features=features,
-            hidden=None if hidden is None else parse_widths(hidden),
-            n_taps=taps,
-            n_outputs=outputs,
-            loss=loss,  # type: ignore[arg-type]
-            readout=readout,
-            windows=windows,
-            strength_ratio=strength_ratio,
-            n_active=active,
-            device=device,
-            memory=None if memory is None else parse_bytes(memory),
-            n_machines=machines,
-        )
-        if as_json:
-            typer.echo(json.dumps(found.as_dict(), indent=2))
-        else:
-            say(str(found))
+    found = forecast(
+        rows,
+        columns,
+        steps,
+        n_features=features,
+        hidden=None if hidden is None else parse_widths(hidden),
+        n_taps=taps,
+        n_outputs=outputs,
+        loss=loss,  # type: ignore[arg-type]
+        readout=readout,
+        windows=windows,
+        strength_ratio=strength_ratio,
+        n_active=active,
+        device=device,
+        memory=None if memory is None else parse_bytes(memory),
+        n_machines=machines,
+    )
+    if as_json:
+        typer.echo(json.dumps(found.as_dict(), indent=2))
+    else:
+        say(str(found))

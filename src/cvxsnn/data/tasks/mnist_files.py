@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import zlib
 from functools import partial
 from typing import Literal
@@ -16,6 +17,9 @@ N_PIXELS = 28 * 28
 N_IMAGES = {"train": 60_000, "t10k": 10_000}
 
 _SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_MOST_BYTES = 2**26
+"""Bytes that are unpacked at most: more than the largest file has."""
+
 _MD5_UNPACKED = {
     "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
     "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
@@ -66,7 +70,8 @@ def _unpack(name: str, content: bytes, origin: str, remedy: str) -> bytes:
     """Unpack ``content`` where its ``origin`` ends in .gz, and refuse anything but the original file."""
     if origin.endswith(".gz"):
         try:
-            content = gzip.decompress(content)
+            with gzip.open(io.BytesIO(content)) as file:
+                content = file.read(_MOST_BYTES)
         except (OSError, EOFError, zlib.error) as error:
             raise DataFileError(f"expected {origin} to be a complete gzip file, got {error}: {remedy}") from error
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()

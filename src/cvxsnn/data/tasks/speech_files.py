@@ -28,6 +28,9 @@ _FILE = PublishedFile(
     subfolder="spoken_digits",
     collection="free-spoken-digit-dataset.zip with its 3,000 recordings",
 )
+_MOST_BYTES = 2**27
+"""Bytes that are unpacked at most: five times as many as the recordings have."""
+
 _MD5_RECORDINGS = "42a86519d165ca32775e88ced2b02641"
 _RECORDING = re.compile(r"(?:.*/)?recordings/(\d_[a-z]+_\d+\.wav)")
 
@@ -107,13 +110,17 @@ def read_wav(file: str | PathLike[str] | bytes) -> tuple[npt.NDArray[Any], int]:
 
 def _unpack(packed: bytes, origin: str, remedy: str) -> dict[str, bytes]:
     """Return the recordings in a zip file by name, in order; refuse anything but the originals."""
-    files = {}
     try:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            for path in archive.namelist():
-                match = _RECORDING.fullmatch(path)
-                if match:
-                    files[match[1]] = archive.read(path)
+            found = {match[1]: own for own in archive.infolist() if (match := _RECORDING.fullmatch(own.filename))}
+            n_bytes = sum(own.file_size for own in found.values())
+            if n_bytes > _MOST_BYTES:
+                raise DataFileError(
+                    f"expected {origin} to hold recordings of at most {_MOST_BYTES:,} bytes, got {n_bytes:,}: {remedy}"
+                )
+            files = {name: archive.read(own) for name, own in found.items()}
+    except DataFileError:
+        raise
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:
         raise DataFileError(
             f"expected {origin} to be a complete zip file, got {first_line(error)}: {remedy}"

@@ -14,7 +14,7 @@ from ...core.checks import check_positive_int
 from ...core.errors import InvalidInputError
 from ...data.sequences import FILL_SEQUENCES, as_matrices, check_finite
 from ..base import FloatArray
-from ..inputs import is_tabular
+from ..inputs import as_numpy, is_tabular
 
 
 class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -43,7 +43,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             The fitted transformer.
         """
         self._check_parameters()
-        parts, names = self._read(list(X.values()) if isinstance(X, Mapping) else X)
+        parts, names = self._read(as_numpy(list(X.values()) if isinstance(X, Mapping) else X))
         self.n_features_in_ = parts[0].shape[1]
         self.__dict__.pop("feature_names_in_", None)
         if names is not None:
@@ -67,7 +67,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         """
         check_is_fitted(self)
         self._check_parameters()
-        X = list(X.values()) if isinstance(X, Mapping) else X
+        X = as_numpy(list(X.values()) if isinstance(X, Mapping) else X)
         parts, names = self._read(X)
         if parts[0].shape[1] != self.n_features_in_:
             raise InvalidInputError(

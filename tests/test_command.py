@@ -1,0 +1,46 @@
+"""The installed command: it starts, and Ctrl-C ends it in one line at any moment of its start."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["cvxsnn", "plan", "--rows", "9", "--columns", "9", "--steps", "9"]
+import {script}
+{script}.{function}()
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["cvxsnn", "numpy", "torch", "sklearn", "typer", "cvxsnn.app.cli.plan", "cvxsnn.app.planning"]
+)
+def test_an_interrupt_while_libraries_are_loaded_is_one_line(module):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    script, _, function = project["scripts"]["cvxsnn"].partition(":")
+    code = INTERRUPTED.format(module=module, script=script, function=function)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.startswith("cvxsnn: interrupted; nothing was ")
+    assert len(done.stderr.splitlines()) == 1
+    assert not done.stdout
+
+
+def test_an_interrupt_is_not_obeyed_where_it_is_ignored():
+    code = "import signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    code += INTERRUPTED.format(module="typer", script="cvxsnn_command", function="main")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "memory" in done.stdout
