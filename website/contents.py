@@ -64,7 +64,16 @@ SECTIONS = [
         "theory-index",
         "Theory",
         "The theorems as computations, proofs over all neurons, the convex program, its dual, and how it is solved.",
-        {"": ["docs/theory", "docs/global-optimum", "docs/proof-files", "docs/solvers", "docs/notation", "docs/glossary"]},
+        {
+            "": [
+                "docs/theory",
+                "docs/global-optimum",
+                "docs/proof-files",
+                "docs/solvers",
+                "docs/notation",
+                "docs/glossary",
+            ]
+        },
     ),
     Section(
         "benchmarks-index",

@@ -63,40 +63,40 @@ def fit(
     from ...estimators.files import save
     from ...training.surrogate.settings import SurrogateSettings
 
-        found = read_data(data, id_column, time, label, features, series, needs_targets=True)
-        if found.is_table:
-            say(f"read: {found}")
-        kind = SpikingRegressor if regress else SpikingClassifier
-        model = kind(
-            method,
-            None if hidden is None else parse_widths(hidden),
-            subnetworks,
-            n_neurons=_number_or_word(neurons),
-            sparsity=None if sparsity is None else _number_or_word(sparsity),
-            max_seconds=seconds,
-            witnesses=witnesses,
-            n_trials=trials,
-            neuron=neuron,
-            decay=decay,
-            threshold=threshold,
-            readout=readout,
-            windows=windows,
-            loss=loss,
-            penalty=penalty,
-            l1_strength=_strength("--strength", strength),
-            l2_strength=_strength("--l2-strength", l2_strength),
-            layout=layout,
-            surrogate=SurrogateSettings(epochs=epochs, seed=seed),
-            random_state=seed,
-            verbose=True,
-        )
-        model.fit(found.X, found.y, sample_weight=found.weight)
-        save(model, output)
-        show(model.network_)
-        name = "R²" if regress else "accuracy"
-        say(f"{name} on the training data: {model.score(found.X, found.y):.4f}")
-        say(f"certificate: {model.certificate_ or f'none, method {method} proves nothing'}")
-        say(f"saved: {output}")
+    found = read_data(data, id_column, time, label, features, series, needs_targets=True)
+    if found.is_table:
+        say(f"read: {found}")
+    kind = SpikingRegressor if regress else SpikingClassifier
+    model = kind(
+        method,
+        None if hidden is None else parse_widths(hidden),
+        subnetworks,
+        n_neurons=_number_or_word(neurons),
+        sparsity=None if sparsity is None else _number_or_word(sparsity),
+        max_seconds=seconds,
+        witnesses=witnesses,
+        n_trials=trials,
+        neuron=neuron,
+        decay=decay,
+        threshold=threshold,
+        readout=readout,
+        windows=windows,
+        loss=loss,
+        penalty=penalty,
+        l1_strength=_strength("--strength", strength),
+        l2_strength=_strength("--l2-strength", l2_strength),
+        layout=layout,
+        surrogate=SurrogateSettings(epochs=epochs, seed=seed),
+        random_state=seed,
+        verbose=True,
+    )
+    model.fit(found.X, found.y, sample_weight=found.weight)
+    save(model, output)
+    show(model.network_)
+    name = "R²" if regress else "accuracy"
+    say(f"{name} on the training data: {model.score(found.X, found.y):.4f}")
+    say(f"certificate: {model.certificate_ or f'none, method {method} proves nothing'}")
+    say(f"saved: {output}")
 
 
 @command
@@ -116,31 +116,31 @@ def predict(
     """Predict with a saved model: one prediction per line, or a file with an array `y` or a table."""
     from ...core.storage import write_atomically
 
-        estimator = load_estimator(model)
-        if proba and not hasattr(estimator, "predict_proba"):
-            raise InvalidInputError("expected a classifier that predicts probabilities for --proba, got another model")
-        found = read_data(data, id_column, time, label, features, series, needs_targets=False, model=estimator)
-        predicted = estimator.predict(found.X)
-        shares = estimator.predict_proba(found.X) if proba else None
-        score = None if found.y is None else estimator.score(found.X, found.y)
+    estimator = load_estimator(model)
+    if proba and not hasattr(estimator, "predict_proba"):
+        raise InvalidInputError("expected a classifier that predicts probabilities for --proba, got another model")
+    found = read_data(data, id_column, time, label, features, series, needs_targets=False, model=estimator)
+    predicted = estimator.predict(found.X)
+    shares = estimator.predict_proba(found.X) if proba else None
+    score = None if found.y is None else estimator.score(found.X, found.y)
     if output is not None and output.suffix.lower() != ".csv":
-            arrays = {"y": predicted, "ids": found.ids, "proba": shares}
-            write_atomically(output, _archive({name: array for name, array in arrays.items() if array is not None}))
-        elif output is None and found.ids is None and not proba:
+        arrays = {"y": predicted, "ids": found.ids, "proba": shares}
+        write_atomically(output, _archive({name: array for name, array in arrays.items() if array is not None}))
+    elif output is None and found.ids is None and not proba:
         put("".join(f"{value}\n" for value in predicted.tolist()))
-        else:
-            ids = {} if found.ids is None else {id_column or "id": found.ids}
-            columns = ids | _columns("y", None, predicted)
-            if shares is not None:
-                columns |= _columns("probability", estimator.classes_, shares)
-            text = _csv(columns)
-            if output is None:
+    else:
+        ids = {} if found.ids is None else {id_column or "id": found.ids}
+        columns = ids | _columns("y", None, predicted)
+        if shares is not None:
+            columns |= _columns("probability", estimator.classes_, shares)
+        text = _csv(columns)
+        if output is None:
             put(text)
-            else:
-                write_atomically(output, text.encode())
-        if output is not None:
-            say(f"saved: {output}")
-        if score is not None:
+        else:
+            write_atomically(output, text.encode())
+    if output is not None:
+        say(f"saved: {output}")
+    if score is not None:
         typer.echo(f"score against y: {score:.4f}", err=True)
 
 
@@ -171,42 +171,42 @@ def certify(
     from ...estimators.files import save
     from ..models import replace_last, split_pipeline
 
-        loaded = load_estimator(model)
-        transformers, estimator = split_pipeline(loaded)
-        if improved is not None and certificate is None:
-            raise InvalidInputError("expected --certificate, which finds the network that --improved saves, got none")
-        given = read_data(data, id_column, time, label, features, series, needs_targets=True, model=loaded)
-        X = given.X
-        for transformer in transformers:
-            X = transformer.transform(X)
-        warnings.simplefilter("always", OtherDataWarning)
-        found = estimator.certify(X, given.y, given.weight)
-        stated = estimator.certificate_
-        say(f"found now:  {found}")
-        say(f"as saved:   {stated}")
-        agrees = abs(found.primal - stated.primal) <= 1e-9 * max(1.0, abs(stated.primal))
-        if not agrees:
-            say("the objectives differ: these are not the data that the model was trained on", "yellow")
-            raise typer.Exit(2)
-        kind = "selected" if found.scope == "selected" else "sampled"
-        say(f"proven: no other read-out of these {kind} neurons has an objective lower by more than the gap")
-        if estimator.proof_.penalty.has_quadratic:
-            say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
-        if certificate is not None:
+    loaded = load_estimator(model)
+    transformers, estimator = split_pipeline(loaded)
+    if improved is not None and certificate is None:
+        raise InvalidInputError("expected --certificate, which finds the network that --improved saves, got none")
+    given = read_data(data, id_column, time, label, features, series, needs_targets=True, model=loaded)
+    X = given.X
+    for transformer in transformers:
+        X = transformer.transform(X)
+    warnings.simplefilter("always", OtherDataWarning)
+    found = estimator.certify(X, given.y, given.weight)
+    stated = estimator.certificate_
+    say(f"found now:  {found}")
+    say(f"as saved:   {stated}")
+    agrees = abs(found.primal - stated.primal) <= 1e-9 * max(1.0, abs(stated.primal))
+    if not agrees:
+        say("the objectives differ: these are not the data that the model was trained on", "yellow")
+        raise typer.Exit(2)
+    kind = "selected" if found.scope == "selected" else "sampled"
+    say(f"proven: no other read-out of these {kind} neurons has an objective lower by more than the gap")
+    if estimator.proof_.penalty.has_quadratic:
+        say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
+    if certificate is not None:
         better = prove_in_file(certificate, estimator, X, given, seconds, tol)
-            if improved is not None:
-                save(replace_last(loaded, better), improved)
-                say(f"saved: {improved}")
-            return
-        if not complete:
-            say("not proven: anything about other neurons (see --complete), or about new data")
-            return
-        whole = estimator.certify_complete(X, given.y, given.weight, max_seconds=seconds)
-        say(f"over all:   {whole.certificate}")
-        say(f"proven: no read-out of any {whole.neurons}, however many, has an objective lower by more than that")
-        if not whole.is_finished:
-            say("the search was stopped by its limit: more --seconds may prove more", "yellow")
-        say("not proven: anything about other decays or delays, deeper networks, or new data")
+        if improved is not None:
+            save(replace_last(loaded, better), improved)
+            say(f"saved: {improved}")
+        return
+    if not complete:
+        say("not proven: anything about other neurons (see --complete), or about new data")
+        return
+    whole = estimator.certify_complete(X, given.y, given.weight, max_seconds=seconds)
+    say(f"over all:   {whole.certificate}")
+    say(f"proven: no read-out of any {whole.neurons}, however many, has an objective lower by more than that")
+    if not whole.is_finished:
+        say("the search was stopped by its limit: more --seconds may prove more", "yellow")
+    say("not proven: anything about other decays or delays, deeper networks, or new data")
 
 
 def load_estimator(path: Path) -> Any:
