@@ -8,6 +8,7 @@ HUNTS: tuple[str, ...] = (
     "nir_graphs",
     "npz_files",
     "problems",
+    "refits",
     "strangers",
 )
 """Modules of this package that have a HUNT."""
