@@ -4,6 +4,7 @@ HUNTS: tuple[str, ...] = (
     "command_line",
     "data_files",
     "estimators",
+    "metamorphic",
     "model_files",
     "nir_graphs",
     "npz_files",
