@@ -4,6 +4,7 @@ HUNTS: tuple[str, ...] = (
     "command_line",
     "data_files",
     "estimators",
+    "lives",
     "metamorphic",
     "model_files",
     "nir_graphs",
