@@ -117,7 +117,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
         if not check_number("tol", self.tol) > 0:
             raise InvalidInputError(f"expected tol to be above zero, got {self.tol!r}")
-        self._convex_settings()
+        if not self._has_default_penalty:
+            self._convex_settings()
         for name in ("max_seconds", "max_tuning_seconds"):
             self._seconds(name)
         if self.n_trials is not None:
@@ -162,8 +163,11 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     @property
     def _is_ridge(self) -> bool:
         """Whether the read-out is that of ridge regression, at the strength that leave-one-out errors choose."""
-        is_plain = self.penalty == "auto" and _is_auto(self.l1_strength) and _is_auto(self.l2_strength)
-        return self._is_mixed and is_plain and self.loss in (None, "squared")
+        return self._is_mixed and self._has_default_penalty and self.loss in (None, "squared")
+
+    @property
+    def _has_default_penalty(self) -> bool:
+        return self.penalty == "auto" and _is_auto(self.l1_strength) and _is_auto(self.l2_strength)
 
     @property
     def _penalty(self) -> str:
