@@ -158,7 +158,9 @@ def case(rng: Generator, folder: Path) -> str:
         try:
             with interrupter.watching():
                 copied.fit(*other)
-        except type(error):
+        except type(error) as raised:
+            if raised is not error:
+                raise
             torch.set_grad_enabled(True)  # an interrupt in the exit of torch.no_grad() leaves it off
             where = f"at {interrupter.lines[-1]} ({name}, {type(error).__name__})"
             if is_whole:
