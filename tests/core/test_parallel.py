@@ -4,6 +4,7 @@ import contextlib
 import os
 import pickle
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -17,6 +18,7 @@ from joblib.parallel import ThreadingBackend
 from cvxsnn import InvalidInputError
 from cvxsnn.core import parallel
 from cvxsnn.core.parallel import Shared, one_thread, run_tasks
+from fuzz.refits import Interrupter
 
 TASKS = [(number,) for number in range(6)]
 SQUARES = {number: number**2 for number in range(6)}
@@ -184,3 +186,50 @@ def test_a_killed_process_costs_time_and_no_answer(tmp_path):
         answers = sorted(run_tasks(die_once, [(number, tmp_path) for number in range(6)]))
     assert (tmp_path / "3").exists()
     assert answers == list(SQUARES.items())
+
+
+FORKED = """
+import os
+import numpy as np
+import torch
+from cvxsnn import SpikingClassifier
+
+torch.set_num_threads(2)
+X = np.random.default_rng(0).normal(size=(100, 20, 3))
+y = X.sum((1, 2)) > 0
+fit = lambda: SpikingClassifier(n_neurons=256, random_state=0).fit(X, y).decision_function(X)
+expected = fit()
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    assert torch.get_num_threads() == 2
+else:
+    os._exit(not np.allclose(fit(), expected))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent():
+    child = subprocess.Popen([sys.executable, "-c", FORKED], start_new_session=True)
+    try:
+        assert child.wait(timeout=120) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # the forked process too
+        child.wait()
+
+
+def test_an_interrupt_on_the_way_in_puts_the_number_of_threads_back():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        watched, block = Interrupter(), one_thread()
+        with watched.watching():
+            block.__enter__()
+        block.__exit__(None, None, None)
+        for place in range(len(watched.lines)):
+            with pytest.raises(KeyboardInterrupt), Interrupter(place).watching(), one_thread():
+                pass
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -68,3 +68,17 @@ def test_a_loss_without_probabilities_gives_the_predicted_class_all_of_it():
 def test_another_kind_of_estimator_is_refused(model):
     with pytest.raises(InvalidInputError, match="expected estimator to be a Spiking"):
         model.fit(LONG, LABELS if isinstance(model, AeonSpikingClassifier) else np.arange(40.0))
+
+
+def test_a_fit_that_fails_changes_nothing():
+    model = AeonSpikingClassifier(SpikingClassifier(**SMALL)).fit(LONG, LABELS)
+    before, predicted = dict(vars(model)), model.predict(LONG)
+    model.estimator.set_params(l1_strength=-1.0)
+    with pytest.raises(InvalidInputError, match="l1_strength"):
+        model.fit(LONG[:, :2], np.where(LABELS == "up", "down", "up"))
+    assert all(vars(model)[name] is value for name, value in before.items())
+    assert set(vars(model)) == set(before)
+    np.testing.assert_array_equal(model.predict(LONG), predicted)
+    model.estimator.set_params(l1_strength="auto")
+    assert model.fit(LONG[:, :2], LABELS) is model
+    assert model.estimator_.n_features_in_ == 2

@@ -5,11 +5,12 @@ that was killed: tasks without a result are then submitted again. So a task must
 however often it runs.
 """
 
+import os
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,10 @@ _MAX_FAILURES = 3
 """Failures of workers in a row, with no result in between, after which tasks are not submitted again."""
 
 _setting_threads = Lock()
+
+if hasattr(os, "register_at_fork"):
+    # A forked process has none of the threads that torch has started in its parent, and would wait for them forever.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 class Shared(Generic[Value]):
@@ -170,13 +175,13 @@ def one_thread() -> Iterator[None]:
     if n_threads == 1:
         yield
         return
-    with _setting_threads:
-        torch.set_num_threads(1)
-        # torch has a number for each thread that has computed, and one for all that have not: the second is put back.
-        helper = Thread(target=torch.set_num_threads, args=(n_threads,))
-        helper.start()
-        helper.join()
     try:
+        with _setting_threads:
+            torch.set_num_threads(1)
+            # torch has a number for each thread that has computed, and one for all that have not: put the second back.
+            helper = Thread(target=torch.set_num_threads, args=(n_threads,))
+            helper.start()
+            helper.join()
         yield
     finally:
         torch.set_num_threads(n_threads)

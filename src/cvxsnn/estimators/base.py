@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +88,12 @@ class FittedState:
 
 class SpikingEstimator(EstimatorChoices, ABC):
     """The base of classifier and regressor."""
+
+    _learned: ClassVar = (
+        *("network_", "certificate_", "history_", "classes_", "_proof", "_mean", "_scale"),
+        *("_is_sequential", "_is_flat", "_probability_scale", "_fingerprint"),
+    )
+    """Attributes that ``fit`` sets, besides the number and the names of the features."""
 
     _proof: Proof | None
     _is_sequential: bool

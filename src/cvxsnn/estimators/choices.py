@@ -113,12 +113,12 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         self._n_neurons()
         check_bool("intercept", self.intercept)
         check_bool("standardize", self.standardize)
-        for name in ("l1_strength", "l2_strength"):
-            self._strength(name)
         if not 0 < check_number("validation_fraction", self.validation_fraction) < 1:
             raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
         if not check_number("tol", self.tol) > 0:
             raise InvalidInputError(f"expected tol to be above zero, got {self.tol!r}")
+        if not self._has_default_penalty:
+            self._convex_settings()
         for name in ("max_seconds", "max_tuning_seconds"):
             self._seconds(name)
         if self.max_seconds is not None and not self._is_ridge:
@@ -144,14 +144,16 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         surrogate = None
         if "gradient" in METHODS[self.method].stages:
             surrogate = self.surrogate or SurrogateSettings(epochs=50, seed=seed)
-        convex = ConvexSettings(
+        return Settings(objective, family, self._convex_settings(), surrogate=surrogate, seed=seed)
+
+    def _convex_settings(self) -> ConvexSettings:
+        return ConvexSettings(
             self._strength("l1_strength"),
             l2_strength=self._strength("l2_strength"),
             penalty=self._penalty,
             intercept=self.intercept,
             tol=self.tol,
         )
-        return Settings(objective, family, convex, surrogate=surrogate, seed=seed)
 
     @property
     def _is_mixed(self) -> bool:
@@ -166,8 +168,11 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     @property
     def _is_ridge(self) -> bool:
         """Whether the read-out is that of ridge regression, at the strength that leave-one-out errors choose."""
-        is_plain = self.penalty == "auto" and _is_auto(self.l1_strength) and _is_auto(self.l2_strength)
-        return self._is_mixed and is_plain and self.loss in (None, "squared")
+        return self._is_mixed and self._has_default_penalty and self.loss in (None, "squared")
+
+    @property
+    def _has_default_penalty(self) -> bool:
+        return self.penalty == "auto" and _is_auto(self.l1_strength) and _is_auto(self.l2_strength)
 
     @property
     def _penalty(self) -> str:

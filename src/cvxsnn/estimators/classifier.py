@@ -27,6 +27,7 @@ from ..training.surrogate.settings import SurrogateSettings
 from ..witnesses import Distribution, WitnessSet
 from .base import FloatArray, SpikingEstimator, check_lengths
 from .calibration import fit_scale, logits
+from .fitting import all_or_nothing
 from .inputs import count_samples
 from .parameters import PARAMETERS
 
@@ -129,6 +130,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         )
         self.class_weight = class_weight
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on sequences with labels.
 

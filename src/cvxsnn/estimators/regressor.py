@@ -15,6 +15,7 @@ from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
 from ..network.spiking_network import SpikingNetwork
 from .base import FloatArray, SpikingEstimator
+from .fitting import all_or_nothing
 from .parameters import PARAMETERS
 
 
@@ -36,6 +37,7 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
     True
     """
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on sequences with real targets.
 

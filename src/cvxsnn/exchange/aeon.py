@@ -4,7 +4,7 @@ aeon puts channels before time points, we put steps before features; all else is
 ``cvxsnn.exchange`` does not import it: ``from cvxsnn.exchange.aeon import AeonSpikingClassifier``.
 """
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from ..convex import Certificate
 from ..core.errors import InvalidInputError
 from ..core.libraries import import_library
 from ..estimators import SpikingClassifier, SpikingRegressor
+from ..estimators.fitting import all_or_nothing
 
 __all__ = ["AeonSpikingClassifier", "AeonSpikingRegressor"]
 
@@ -40,9 +41,29 @@ class _Wrapper:
     """What classifier and regressor have in common."""
 
     _wrapped: type[SpikingClassifier] | type[SpikingRegressor]
+    _learned: ClassVar = ()  # aeon itself removes what an earlier fit has learned
     estimator: Any
     random_state: Any
     estimator_: Any
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to series and targets.
+
+        Parameters
+        ----------
+        X : array of shape (n_cases, n_channels, n_timepoints) or list of arrays
+            The series.
+        y : array of shape (n_cases,)
+            Their targets.
+
+        Returns
+        -------
+        AeonSpikingClassifier or AeonSpikingRegressor
+            The fitted estimator.
+        """
+        fitted: Self = super().fit(X, y)  # type: ignore[misc]
+        return fitted
 
     def certify(self, X: Any, y: Any) -> Certificate:
         """Certify again, from the data that the model was fitted to, how good its read-out is.

@@ -254,6 +254,7 @@ class Climbed:
     accepted: Tensor
 
 
+@torch.enable_grad()
 def climb_prices(
     starts: WitnessSet,
     data: TrainingSet,

@@ -14,6 +14,7 @@ from ...core.checks import check_positive_int
 from ...core.errors import InvalidInputError
 from ...data.sequences import FILL_SEQUENCES, as_matrices, check_finite
 from ..base import FloatArray
+from ..fitting import all_or_nothing
 from ..inputs import as_numpy, is_tabular
 
 
@@ -26,6 +27,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
 
     n_features_in_: int
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from the steps of all sequences what transforming needs.
 
@@ -45,7 +47,6 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         self._check_parameters()
         parts, names = self._read(as_numpy(list(X.values()) if isinstance(X, Mapping) else X))
         self.n_features_in_ = parts[0].shape[1]
-        self.__dict__.pop("feature_names_in_", None)
         if names is not None:
             self.feature_names_in_ = names
         self._learn(parts)

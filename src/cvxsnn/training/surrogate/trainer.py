@@ -355,6 +355,7 @@ class _TrainingBatch:
                 self._saved_at = time.perf_counter()
             yield epoch
 
+    @torch.enable_grad()
     def _train_epoch(self, epoch: int) -> list[float]:
         n_samples = self._data.inputs.shape[1]
         orders = [
