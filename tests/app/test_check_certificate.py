@@ -372,6 +372,7 @@ def test_an_event_is_decided_by_a_parallel_one():
         assert CHECKER.common_multiple((2, 4), other) is None
     assert CHECKER.common_multiple((0, 4), (3, 6)) is None
     assert CHECKER.common_multiple((0, 4), (0, 1)) == (1, 4)
+    assert CHECKER.common_multiple((1,), (2**2000,)) == (2**2000, 1)
     for fired in (0, 1):
         assert CHECKER.is_decided((2, -1), (2, -1), fired, False)
         assert not CHECKER.is_decided((2, -1), (2, -2), fired, False)
