@@ -444,10 +444,23 @@ def test_beyond_the_limits_nothing_is_begun(monkeypatch):
     monkeypatch.setattr(CHECKER, "MAX_WORDS", size - 1)
     assert limit(SAMPLE) == "the inputs have too many bits"
     monkeypatch.undo()
-    for name in ("MAX_EVENTS", "MAX_WORDS"):
-        monkeypatch.setattr(CHECKER, name, size if name == "MAX_WORDS" else 1)
-        assert limit(SAMPLE) == "the sequences have too many events"
+    sums = [CHECKER.leaky_sums(own, file.decay, file.bias) for own in file.inputs]
+    _, trees = CHECKER.trees_of(file, sums, CHECKER.Work(10**9))
+    assert not any(map(CHECKER.has_parallel_steps, sums))
+    n_events = len(list(CHECKER.all_events(trees)))
+    n_words = n_events * (len(sums[0][0]) + len(file.targets[0]))
+    for name, most in (("MAX_EVENTS", n_events), ("MAX_WORDS", n_words)):
+        monkeypatch.setattr(CHECKER, name, most)
+        CHECKER.trees_of(file, sums, CHECKER.Work(10**9))
+        monkeypatch.setattr(CHECKER, name, most - 1)
+        with pytest.raises(CHECKER.LimitError, match="the sequences have too many events"):
+            CHECKER.trees_of(file, sums, CHECKER.Work(10**9))
         monkeypatch.undo()
+    long = file._replace(inputs=tuple(tuple(tuple(2**100 * x for x in s) for s in own) for own in file.inputs))
+    sums = [CHECKER.leaky_sums(own, long.decay, long.bias) for own in long.inputs]
+    monkeypatch.setattr(CHECKER, "MAX_WORDS", n_words)
+    with pytest.raises(CHECKER.LimitError, match="the sequences have too many events"):
+        CHECKER.trees_of(long, sums, CHECKER.Work(10**9))  # two words for each number
 
 
 def test_a_family_has_a_lift_if_one_direction_raises_every_event():
@@ -493,3 +506,17 @@ def test_pivots_are_columns_that_do_not_depend_on_those_before():
     assert pivots((1, 2, 3), (2, 4, 7)) == {0, 2}
     assert pivots((0, 1, 1), (1, 1, 0), (1, 0, -1)) == {0, 1}
     assert pivots((0, 0, 3), (0, 5, 1), (7, 1, 1), (1, 1, 1)) == {0, 1, 2}
+
+
+def test_the_wall_of_a_family_leaves_out_events():
+    file = CHECKER.read_certificate(SAMPLE)._replace(
+        inputs=(((1,), (1,), (1,)),), targets=((Fraction(1),),), dual=((1,),), readout="last", bias=False, decay=(1, 2)
+    )
+    sums = [CHECKER.leaky_sums(own, file.decay, file.bias) for own in file.inputs]
+
+    def count(negative_threshold):
+        changed = file._replace(negative_threshold=negative_threshold)
+        _, trees = CHECKER.trees_of(changed, sums, CHECKER.Work(10**6))
+        return len(list(CHECKER.all_events(trees)))
+
+    assert (count(False), count(True)) == (3, 4)
