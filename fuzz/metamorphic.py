@@ -10,9 +10,9 @@ Equal to the bit, for every method and mode:
 - labels with other names in the same order.
 
 Equal to the bit for convex read-outs of sampled neurons: the scores of a regressor of -y, and of a classifier of two
-classes with its labels swapped, are the negative ones. The labels must not be swapped if strengths are chosen on
-held-out data: which rows are held out depends on the number of a class. Gradient methods start from random output
-weights, which have no such symmetry.
+classes with its labels swapped, are the negative ones. The labels must not be swapped if strengths or numbers of
+neurons are chosen on rows that are left out: which rows are depends on the number of a class. Gradient methods start
+from random output weights, which have no such symmetry. The softmax has an output per class, and rounds otherwise.
 
 Equal up to rounding, for ridge regression: targets times a factor (to the bit, if it is a power of two) or plus a
 constant. An L1 strength is in the unit of the targets, so nothing is equal there.
@@ -134,8 +134,8 @@ _MODELS: tuple[tuple[Mapping[str, Any], frozenset[str]], ...] = tuple(
         ({}, "convex ridge"),
         ({"readout": "last"}, "convex ridge"),
         ({"windows": 2}, "convex ridge many-steps"),
-        ({"sparsity": 4}, "convex"),
-        ({"sparsity": "few"}, "convex"),
+        ({"sparsity": 4}, "convex held-out"),
+        ({"sparsity": "few"}, "convex held-out"),
         ({"witnesses": "gaussian", **_L1}, "convex gaussian"),
         ({"witnesses": "gaussian", **_RIDGE}, "convex gaussian ridge"),
         ({"witnesses": "gaussian", "readout": "last", "decay": 0.7, **_L1}, "convex gaussian"),
@@ -222,7 +222,8 @@ def _of_labels(rng: Generator, fit: Fit, traits: frozenset[str]) -> Iterator[Rel
     yield Relation("names", replace(fit, y=np.array(["a", "b", "c"])[fit.y]))
     yield Relation("other numbers", replace(fit, y=10 * fit.y - 7))
     if "two-classes" in traits and "convex" in traits and "held-out" not in traits:
-        yield Relation("swapped labels", replace(fit, y=1 - fit.y), back=lambda scores: -scores)
+        tolerance = None if fit.parameters.get("loss") == "softmax" else 0.0
+        yield Relation("swapped labels", replace(fit, y=1 - fit.y), back=lambda own: -own, tolerance=tolerance)
     if "many-classes" in traits and "gaussian" in traits:
         yield Relation("permuted labels", replace(fit, y=rng.permutation(3)[fit.y]), tolerance=None)
 

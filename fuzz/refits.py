@@ -208,14 +208,13 @@ def _answers(model: Any, X: Any) -> str:
             check_is_fitted(own)
     except NotFittedError:
         return _NOT_FITTED
-    if not hasattr(model, "predict"):
-        return repr([np.asarray(own).tolist() for own in model.transform(X)])
     last = _parts(model)[-1]
     try:
-        predicted = model.predict(X).tolist()
+        if not hasattr(model, "predict"):
+            return repr([np.asarray(own).tolist() for own in model.transform(X)])
+        return repr((model.predict(X).tolist(), str(last.certificate_), str(last.network_)))
     except CvxsnnError as error:  # a parameter was replaced by one that makes no sense
-        predicted = str(error)
-    return repr((predicted, str(last.certificate_), str(last.network_)))
+        return str(error)
 
 
 def _refuse_mixed_steps(start: State, model: Any, twin: Any, where: str) -> None:

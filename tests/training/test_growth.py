@@ -206,3 +206,12 @@ def test_witnesses_with_delays_grow():
     network = cs.reconstruct(grown.solution)
     assert all(layer.has_delays for layer in network.layers)
     torch.testing.assert_close(network(DATA.inputs).detach(), grown.solution.scores(), rtol=0, atol=ROUNDING)
+
+
+def test_candidates_climb_whether_or_not_the_caller_computes_gradients():
+    solution = optimum(draw_two_layers(n=1))
+    starts = cs.witnesses.single_out(draw_two_layers(seed=9), torch.arange(20))
+    expected = climb_prices(starts, DATA, "last", solution, QUICK)
+    with torch.no_grad():
+        climbed = climb_prices(starts, DATA, "last", solution, QUICK)
+    assert torch.equal(climbed.prices, expected.prices)
