@@ -520,3 +520,34 @@ def test_the_wall_of_a_family_leaves_out_events():
         return len(list(CHECKER.all_events(trees)))
 
     assert (count(False), count(True)) == (3, 4)
+
+
+def test_coordinates_reach_all_neurons_and_keep_the_threshold_apart():
+    normals = {(1, 0, 0), (0, 1, 0), (0, 0, -1)}
+
+    def coordinates(basis, columns=(0, 1, 2), normals=normals, has_wall=True):
+        search = CHECKER.Search(columns, basis, 2, "", ())
+        return CHECKER.coordinates(search, normals, has_wall, CHECKER.Work(10**6))
+
+    assert coordinates(((1, 2, 0), (0, 1, 0), (0, 0, 1)))
+    assert not coordinates(((1, 2, 3), (0, 1, 0), (1, 1, -1)), has_wall=False)
+    assert not coordinates(((1, 2), (0, -1)), (0, 1), {(1, 0, 0), (0, 1, 0)})
+    for basis, sentence in (
+        (((1, 2, 0), (2, 4, 0), (0, 0, 1)), "do not reach all neurons"),
+        (((1, 0, 0), (0, 1, 0), (0, 0, -1)), "no positive coordinate"),
+        (((1, 0, 0), (0, 1, 0), (1, 0, 1)), "changes other parameters"),
+        (((1, 0, 0), (0, 1, 0), (0, 1, 1)), "changes other parameters"),
+        (((1, 0, 1), (0, 1, 0), (0, 0, 1)), "no coordinate of its own"),
+        (((1, 0, 0), (0, 1, 1), (0, 0, 1)), "no coordinate of its own"),
+    ):
+        with pytest.raises(CHECKER.WrongError, match=sentence):
+            coordinates(basis)
+    with pytest.raises(CHECKER.WrongError, match="are not all that matter"):
+        coordinates(((1, 0), (0, 1)), (0, 1))
+
+
+def test_eliminations_are_counted_in_words():
+    rows = ((2**70, 1), (1, 2**70))
+    CHECKER.pivots(rows, CHECKER.Work(18))  # two numbers of up to 140 bits, which are three words
+    with pytest.raises(CHECKER.LimitError):
+        CHECKER.pivots(rows, CHECKER.Work(17))
