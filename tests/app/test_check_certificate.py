@@ -551,3 +551,18 @@ def test_eliminations_are_counted_in_words():
     CHECKER.pivots(rows, CHECKER.Work(18))  # two numbers of up to 140 bits, which are three words
     with pytest.raises(CHECKER.LimitError):
         CHECKER.pivots(rows, CHECKER.Work(17))
+
+
+def test_an_event_that_touches_a_box_from_below_is_silent_for_generic_neurons_only():
+    event = CHECKER.Event((1,), ((0,), (1,)), (None, None), (1,), (1,))
+
+    def side(centre, half, is_generic):
+        prices = CHECKER.Prices((), 0, False, is_generic, CHECKER.Work(10))
+        return prices.side(event, CHECKER.Box((centre,), (half,)))
+
+    for is_generic in (False, True):
+        assert side(3, 2, is_generic) == side(2, 2, is_generic) == side(0, 0, is_generic) == 1
+        assert side(1, 2, is_generic) is side(-1, 2, is_generic) is None
+        assert side(-3, 2, is_generic) == 0
+    assert side(-2, 2, True) == 0
+    assert side(-2, 2, False) is None
