@@ -1,5 +1,6 @@
 """The installed command: it starts, and Ctrl-C ends it in one line at any moment of its start."""
 
+import signal
 import subprocess
 import sys
 import tomllib
@@ -24,6 +25,14 @@ import {script}
 """
 
 
+def run(code):
+    """Run a program with signals as a terminal has them, also if these tests run in the background."""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "module", ["cvxsnn", "numpy", "torch", "sklearn", "typer", "cvxsnn.app.cli.plan", "cvxsnn.app.planning"]
 )
@@ -31,7 +40,7 @@ def test_an_interrupt_while_libraries_are_loaded_is_one_line(module):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     script, _, function = project["scripts"]["cvxsnn"].partition(":")
     code = INTERRUPTED.format(module=module, script=script, function=function)
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=False)
+    done = run(code)
     assert done.returncode == 130, done.stderr
     assert done.stderr.startswith("cvxsnn: interrupted; nothing was ")
     assert len(done.stderr.splitlines()) == 1
@@ -41,6 +50,6 @@ def test_an_interrupt_while_libraries_are_loaded_is_one_line(module):
 def test_an_interrupt_is_not_obeyed_where_it_is_ignored():
     code = "import signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     code += INTERRUPTED.format(module="typer", script="cvxsnn_command", function="main")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=False)
+    done = run(code)
     assert done.returncode == 0, done.stderr
     assert "memory" in done.stdout

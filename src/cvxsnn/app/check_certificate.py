@@ -65,7 +65,7 @@ class Search(NamedTuple):
     closer: tuple[Vector, ...]
 
 
-class Certificate(NamedTuple):
+class ProofFile(NamedTuple):
     """The content of a file; every field has its type, range and size."""
 
     decay: Vector
@@ -172,7 +172,7 @@ def choice(name: str, value: Any, values: Iterable[Any]) -> Any:
     return value
 
 
-def read_certificate(file: Any) -> Certificate:
+def read_certificate(file: Any) -> ProofFile:
     """Return the content of a file, or refuse it."""
     expect(type(file) is dict, "the file is not one JSON object")
     expect(NAMES <= set(file) <= NAMES | OPTIONAL, "names are missing or unknown")
@@ -193,7 +193,7 @@ def read_certificate(file: Any) -> Certificate:
     n_outputs = length("targets", file["targets"][0])
     width = n_features + bias + 1
     neurons = read_matrix("neurons", file["neurons"], None, width, read_integer)
-    read = Certificate(
+    read = ProofFile(
         decay=decay,
         bias=bias,
         negative_threshold=negative,
@@ -372,7 +372,7 @@ def has_parallel_steps(sums: tuple[Vector, ...]) -> bool:
     return any(common_multiple(a, b) is not None for i, a in enumerate(sums) for b in sums[:i])
 
 
-def trees_of(file: Certificate, sums: list[tuple[Vector, ...]], work: Work) -> tuple[Vector, list[Event]]:
+def trees_of(file: ProofFile, sums: list[tuple[Vector, ...]], work: Work) -> tuple[Vector, list[Event]]:
     """Return what is added for certain and the trees of all sequences (step 3)."""
     n_samples, n_steps, _ = file.shape
     nothing = (0,) * len(file.targets[0])
@@ -697,7 +697,7 @@ def column(fired: Vector, readout: str) -> list[Fraction]:
     return [Fraction(fired[-1])] if readout == "last" else [Fraction(sum(fired), len(fired))]
 
 
-def primal_value(file: Certificate, sums: list[tuple[Vector, ...]]) -> Fraction:
+def primal_value(file: ProofFile, sums: list[tuple[Vector, ...]]) -> Fraction:
     """Return the objective of the network in the file, rounded up (step 1)."""
     loss = Fraction(0)
     targets = iter(file.targets)
@@ -714,7 +714,7 @@ def primal_value(file: Certificate, sums: list[tuple[Vector, ...]]) -> Fraction:
     return loss / len(file.targets) + file.strength * sum((abs(w) for row in file.coef for w in row), Fraction(0))
 
 
-def dual_value(file: Certificate) -> Fraction:
+def dual_value(file: ProofFile) -> Fraction:
     """Return the value of the dual point, shrunk until its prices are at most the strength, rounded down (step 2)."""
     unit, n_rows = Fraction(2) ** file.dual_exponent, len(file.targets)
     largest = file.price_bound * unit
@@ -749,7 +749,7 @@ def entries(inputs: tuple[tuple[Vector, ...], ...]) -> Iterator[int]:
     return (x for sequence in inputs for step in sequence for x in step)
 
 
-def check_certificate(file: Certificate, limit: int, report: Callable[[float], None] | None = None) -> Checked:
+def check_certificate(file: ProofFile, limit: int, report: Callable[[float], None] | None = None) -> Checked:
     """Check what was read from a file."""
     work = Work(limit)
     n_samples, n_steps, n_features = file.shape

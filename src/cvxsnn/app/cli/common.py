@@ -1,6 +1,6 @@
 """Shared by all commands: the application, the console, errors as one sentence, and the parsing of options."""
 
-import os
+import io
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +32,7 @@ class PrintableConsole(Console):
     def on_broken_pipe(self) -> None:
         """Go on without a reader: `cvxsnn check proof.json | head -1` ends with the status of the check."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed at the end
+        sys.stdout = io.StringIO()  # what is left is not flushed at the end
 
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
