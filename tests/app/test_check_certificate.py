@@ -1,6 +1,7 @@
 """The checker by itself: nothing here runs the library, so that every change of the checker can be tried in seconds."""
 
 import copy
+import itertools
 import json
 import random
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
@@ -566,3 +567,73 @@ def test_an_event_that_touches_a_box_from_below_is_silent_for_generic_neurons_on
         assert side(-3, 2, is_generic) == 0
     assert side(-2, 2, True) == 0
     assert side(-2, 2, False) is None
+
+
+def draw_tree(rng, depth=2):
+    slopes = (rng.randint(-3, 3), rng.randint(-3, 3))
+    adds = tuple((rng.randint(-4, 4), rng.randint(-2, 2)) for _ in range(2))
+    then = tuple(draw_tree(rng, depth - 1) if depth > 1 and rng.random() < 0.6 else None for _ in range(2))
+    return CHECKER.Event(slopes, adds, then, slopes, tuple(map(abs, slopes)))
+
+
+def mirrored(tree):
+    slopes = (tree.slopes[0], -tree.slopes[1])
+    return tree._replace(normal=slopes, slopes=slopes)
+
+
+@pytest.mark.parametrize(("name", "largest"), [("fits", 2725), ("fits_tilted", 2648)])
+def test_bounds_of_boxes_hold_for_all_points_and_are_as_sharp_as_they_were(name, largest):
+    rng = random.Random(2)
+    n_limits = 0
+    for _ in range(200):
+        trees = [draw_tree(rng, rng.choice([1, 1, 2])) for _ in range(rng.randint(1, 4))]
+        trees += [mirrored(tree) for tree in trees]  # such spikes exclude each other: linear bounds are sharper
+        total = (rng.randint(-3, 3), rng.randint(-3, 3))
+        box = CHECKER.Box((rng.randint(1, 4), rng.randint(-1, 1)), (rng.randint(0, 1), rng.randint(2, 9)))
+
+        def is_enough(limit, trees=trees, total=total, box=box):
+            prices = CHECKER.Prices((), limit, False, False, CHECKER.Work(10**6))
+            return getattr(prices, name)(*prices.narrow(total, trees, box), box)
+
+        limit = next(limit for limit in range(100) if is_enough(limit))
+        assert is_enough(limit + 1)
+        n_limits += limit
+        for a, b in itertools.product(range(-4, 5), repeat=2):
+            point = tuple(Fraction(x * h, 4) + m for x, h, m in zip((a, b), box.half, box.centre, strict=True))
+            sums = [value(tree, point) for tree in trees]
+            assert all(abs(x) <= limit for x in map(sum, zip(total, *sums, strict=True)))
+    assert n_limits == largest
+
+
+def test_progress_is_reported_for_the_outermost_search():
+    shares = []
+    CHECKER.check_certificate(CHECKER.read_certificate(SAMPLE), 10**9, shares.append)
+    n_boxes = len(SAMPLE["proofs"][-1]["code"])
+    assert shares == [place / n_boxes for place in range(1, n_boxes + 1)]
+
+
+def test_every_box_is_counted_once():
+    for file in HONEST:
+        if len(file["proofs"]) == 1:
+            assert CHECKER.check(file).n_boxes == len(file["proofs"][0]["code"])
+    assert {number: CHECKER.check(HONEST[number]).n_boxes for number in OPERATIONS} == {10: 329, 14: 538, 39: 507}
+
+
+def test_a_closer_look_must_have_fewer_parameters():
+    file = copy.deepcopy(SAMPLE)
+    outer = file["proofs"][-1]
+    file["proofs"] = [outer | {"closer": [], "code": "." * 9}, *file["proofs"]]
+    outer["closer"] = [[factor, 0] for factor, _ in outer["closer"]]
+    file["proofs"][1:-1] = [one | {"closer": []} for one in file["proofs"][1:-1]]
+    assert complaint(file) == "a closer look has no fewer parameters"
+
+
+def test_a_dual_point_without_prices_is_not_shrunk():
+    file = CHECKER.read_certificate(next(own for own in HONEST if own["loss"] == "squared"))
+    n_rows, y = len(file.targets), file.targets
+    file = file._replace(price_bound=0, dual=tuple((1,) * len(row) for row in y), dual_exponent=-3)
+    u = Fraction(-n_rows, 8)
+    assert CHECKER.dual_value(file) == -sum(u * u / 2 + u * own for row in y for own in row) / n_rows
+    nothing = CHECKER.read_certificate(next(own for own in HONEST if own["loss"] == "logistic"))
+    nothing = nothing._replace(dual=tuple((0,) * len(row) for row in nothing.targets))
+    assert CHECKER.dual_value(nothing) == 0
