@@ -54,6 +54,19 @@ def test_a_search_that_is_stopped_again_and_again_ends_like_one_that_is_not(shap
     assert np.all(np.diff(bounds) <= 0)
 
 
+def test_boxes_with_linear_bounds_keep_them_if_a_search_stops_at_once():
+    trees = draw_trees((60, 1, 2))
+    enough = 1.05 * BoxSearch().run(trees).value
+    listed = _table(BoxSearch(enough, keeps_proof=True).run(trees).proof)
+    assert "," in listed[-1]["code"]
+    less = 0.9 * enough
+    found = BoxSearch(less, keeps_proof=True, max_boxes=0).run(trees, resume_proof(trees, listed, less))
+    assert not found.is_finished
+    code = found.proof.walk()[0]
+    assert len(code) == len(listed[-1]["code"])
+    assert all(now == "," for now, before in zip(code, listed[-1]["code"], strict=True) if before == ",")
+
+
 def test_what_a_file_says_about_bounds_is_not_believed():
     trees = draw_trees()
     listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)

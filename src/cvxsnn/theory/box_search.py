@@ -220,13 +220,15 @@ class Proof:
                 uses.append(self.closer[key])
                 return
             parts = [(centre, half)]
-            for code in self.codes.get(key, bytes([LEAF])):
+            for code in self.codes.get(
+                key, bytes([TILTED])
+            ):  # bounds of what was left may be those of linear functions
                 own, size = parts.pop()
                 if code in (LEAF, TILTED):
                     text.append("." if code == LEAF else ",")
                 elif code in (STUCK, LEFT):
                     if key_of(own, size) == key:  # it was left as it is
-                        text.append(".")
+                        text.append(",")
                     else:
                         visit(own, size)
                 else:
