@@ -67,6 +67,15 @@ def test_boxes_with_linear_bounds_keep_them_if_a_search_stops_at_once():
     assert all(now == "," for now, before in zip(code, listed[-1]["code"], strict=True) if before == ",")
 
 
+def test_a_search_that_is_stopped_states_bounds_that_each_box_has_by_itself():
+    trees = draw_trees((60, 1, 3))
+    enough = 1.02 * BoxSearch().run(trees).value
+    for max_boxes in (10, 30, 100):
+        found = BoxSearch(enough, keeps_proof=True, max_boxes=max_boxes).run(trees)
+        assert not found.is_finished
+        assert found.bound >= resume_proof(trees, _table(found.proof), enough).left.bounds.max()
+
+
 def test_what_a_file_says_about_bounds_is_not_believed():
     trees = draw_trees()
     listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)

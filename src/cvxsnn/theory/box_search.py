@@ -17,7 +17,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from .box_kernel import LEAF, LEFT, STUCK, TILTED, explore, survey
+from .box_kernel import LEAF, LEFT, STUCK, TILTED, bound_boxes, explore, survey
 from .integers import IntArray
 from .line_search import climb, random_points
 from .spike_trees import SpikeTrees, common_zero, pivot_columns
@@ -318,7 +318,11 @@ class BoxSearch:
             if is_content or self._must_stop(found.n_boxes, len(open_boxes)):
                 found.is_finished = False
                 limit = self._size(np.abs(trees.offset) + _most(trees))
-                found.bound = max(found.bound, float(np.minimum(open_boxes.bounds, limit).max()))
+                bounds = open_boxes.bounds
+                if found.proof is not None:  # those of larger boxes may be smaller, but others look at each by itself
+                    boxes = (np.ascontiguousarray(open_boxes.centres), np.ascontiguousarray(open_boxes.halves))
+                    bounds, _ = bound_boxes(*problem, int(trees.has_lift), *boxes, self.enough, depth)
+                found.bound = max(found.bound, float(np.minimum(bounds, limit).max()))
                 break
             batch, open_boxes = open_boxes.split(min(_BATCH, self.max_boxes - found.n_boxes))
             if not self.is_inner:
