@@ -320,8 +320,8 @@ class BoxSearch:
                 limit = self._size(np.abs(trees.offset) + _most(trees))
                 bounds = open_boxes.bounds
                 if found.proof is not None:  # those of larger boxes may be smaller, but others look at each by itself
-                    boxes = (np.ascontiguousarray(open_boxes.centres), np.ascontiguousarray(open_boxes.halves))
-                    bounds, _ = bound_boxes(*problem, int(trees.has_lift), *boxes, self.enough, depth)
+                    left = (np.ascontiguousarray(open_boxes.centres), np.ascontiguousarray(open_boxes.halves))
+                    bounds, _ = bound_boxes(*problem, int(trees.has_lift), *left, self.enough, depth)
                 found.bound = max(found.bound, float(np.minimum(bounds, limit).max()))
                 break
             batch, open_boxes = open_boxes.split(min(_BATCH, self.max_boxes - found.n_boxes))
