@@ -304,8 +304,9 @@ def test_hints_are_ignored_and_unknown_names_refused():
 
 def test_files_of_neurons_with_resets_need_not_say_so():
     file = next(copy.deepcopy(own) for own in HONEST if own["resets"])
+    found = CHECKER.check(file)
     del file["resets"]
-    CHECKER.check(file)
+    assert CHECKER.check(file) == found
 
 
 @pytest.mark.parametrize("value", [Fraction(1, 10**40), Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(10**30)])
@@ -344,6 +345,22 @@ def test_printed_numbers_are_rounded_away_from_each_other():
     assert CHECKER.shown(Fraction(1, 3), ROUND_FLOOR) == "0.333333333333"
     assert CHECKER.shown(Fraction(1, 3), ROUND_CEILING) == "0.333333333334"
     assert CHECKER.shown(Fraction(-1, 3), ROUND_FLOOR) == "-0.333333333334"
+
+
+def test_a_proven_file_is_told_with_its_numbers_and_gap(tmp_path):
+    path = tmp_path / "proof.json"
+    for file in HONEST[:5]:
+        path.write_text(json.dumps(file))
+        found = CHECKER.check(file)
+        status, text = CHECKER.judge(str(path), 10**9)
+        assert status == 0
+        gap = float((found.primal - found.bound) / found.primal)
+        assert text.splitlines()[-4:] == [
+            f"checked: {found.n_boxes} boxes cover all neurons of the family",
+            f"objective of the network:  {CHECKER.shown(found.primal, ROUND_CEILING)}",
+            f"no network is below:       {CHECKER.shown(found.bound, ROUND_FLOOR)}",
+            f"relative gap:              {gap:.3g}",
+        ]
 
 
 def test_progress_is_shown_with_an_estimate(monkeypatch, capsys):

@@ -184,3 +184,10 @@ def test_a_strong_penalty_leaves_the_share_of_the_classes():
     model = classifier(l1_strength=100.0).fit(SEQUENCES, THREE_LABELS)
     assert not model.network_.weight.any()
     np.testing.assert_allclose(model.predict_proba(SEQUENCES), 1 / 3, atol=model.tol**0.5)
+
+
+@pytest.mark.parametrize(("label", "shown"), [(0.0, "0.0"), (True, "True"), ("a", "'a'"), (3, "3")])
+def test_a_single_class_is_refused_by_its_name(label, shown):
+    with pytest.raises(InvalidInputError, match=f"got only one class, {shown}: nothing to learn") as caught:
+        classifier().fit(SEQUENCES, np.full(len(SEQUENCES), label))
+    assert_one_sentence(caught.value)

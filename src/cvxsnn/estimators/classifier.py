@@ -300,8 +300,9 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         if reset:
             self.classes_ = found
             if len(self.classes_) < 2:
+                (label,) = self.classes_.tolist()
                 raise InvalidInputError(
-                    f"expected at least two classes, got only one class, {self.classes_[0]!r}: nothing to learn"
+                    f"expected at least two classes, got only one class, {label!r}: nothing to learn"
                 )
         places: npt.NDArray[Any] = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[places] != y).any():
