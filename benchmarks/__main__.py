@@ -11,7 +11,6 @@ BENCHMARKS = (
     "dictionary",
     "memory",
     "scale",
-    "planning",
     "probabilities",
     "kernels",
     "pools",

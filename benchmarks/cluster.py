@@ -14,9 +14,9 @@ from typing import Any
 from joblib import parallel_config
 
 import cvxsnn as cs
-from cvxsnn.app.experiments import RecordStore, run_all
-from cvxsnn.app.experiments.experiment import RunConfig
-from cvxsnn.training.pools import PoolRound
+from cvxsnn.experiments import RecordStore, run_all
+from cvxsnn.experiments.experiment import RunConfig
+from cvxsnn.fitting.pools import PoolRound
 
 from .measure import console, make_table
 from .pools import FAMILY, STRENGTH
@@ -34,7 +34,7 @@ def solve_pool(n_witnesses: int, half_way: Callable[[], object]) -> Any:
         if 4 * moment.n_witnesses >= pool.n_witnesses:  # from here on it is the whole pool
             half_way()
 
-    found = cs.training.solve_pool(
+    found = cs.fitting.solve_pool(
         pool, cs.data.TrainingSet.of(task.train), cs.convex.Objective("logistic"), STRENGTH, callback=report
     )
     return found.solution.coef.tolist(), found.members.tolist(), found.certificate

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import cvxsnn as cs
-from cvxsnn.training import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings
 from cvxsnn.witnesses import Normal, Uniform
 
 from .defaults_tasks import Data, Inputs

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import cvxsnn as cs
 from cvxsnn.data import Sequences
 from cvxsnn.data.audio import speech_features
-from cvxsnn.data.tasks import Task, speech_files
+from cvxsnn.data.tasks import Task
+from cvxsnn.data.tasks.spoken_digits import SAMPLE_RATE, Recording, read_recordings
+from cvxsnn.data.tasks.spoken_digits import SPEAKERS as ALL_SPEAKERS
 
 from .memory import data_directory
 
@@ -58,10 +60,10 @@ def last_digit(base: int) -> Data:
     return Data(task.train.inputs, task.train.heads["sum"][:, -1], task.test.inputs, task.test.heads["sum"][:, -1])
 
 
-def speech(is_test: Callable[[speech_files.Recording], bool]) -> Data:
+def speech(is_test: Callable[[Recording], bool]) -> Data:
     """Spoken digits, trained on all recordings that are not tested."""
-    recordings = speech_files.read_recordings(data_directory())
-    features = np.stack([speech_features(own.waveform, speech_files.SAMPLE_RATE) for own in recordings])
+    recordings = read_recordings(data_directory())
+    features = np.stack([speech_features(own.waveform, SAMPLE_RATE) for own in recordings])
     digits, tested = np.array([own.digit for own in recordings]), np.array([is_test(own) for own in recordings])
     return Data(features[~tested], digits[~tested], features[tested], digits[tested])
 
@@ -102,7 +104,7 @@ def mnist(n_steps: int) -> Load:
 
 N_FOLDS = 10
 FOLDS = [lambda fold=fold: speech(lambda own: own.take % N_FOLDS == fold) for fold in range(N_FOLDS)]
-SPEAKERS = [lambda speaker=speaker: speech(lambda own: own.speaker == speaker) for speaker in speech_files.SPEAKERS]
+SPEAKERS = [lambda speaker=speaker: speech(lambda own: own.speaker == speaker) for speaker in ALL_SPEAKERS]
 
 OWN: dict[str, Load] = {
     "addition base 3, last digit": always(lambda: last_digit(3)),

@@ -25,8 +25,8 @@ import cvxsnn as cs
 from cvxsnn.core.seeds import child_generator, child_seed
 from cvxsnn.data import SequenceData
 from cvxsnn.data.tasks import Task, ecg_qtdb, first_last_xor, mnist_seq, spoken_digits
-from cvxsnn.data.tasks.qtdb_files import read_qtdb
-from cvxsnn.data.tasks.speech_files import SPEAKERS, read_recordings
+from cvxsnn.data.tasks.ecg_qtdb import read_qtdb
+from cvxsnn.data.tasks.spoken_digits import SPEAKERS, read_recordings
 from cvxsnn.neurons import count_spikes
 from cvxsnn.witnesses import Uniform, WitnessSet, delayed_witnesses, join_witnesses, single_out
 
@@ -385,7 +385,7 @@ def measure_gram(n_rows: int, n_neurons: int = 8192, n_steps: int = 784, n_windo
             "dictionary": name,
             "rows": n_rows,
             "columns": dictionary.n_atoms,
-            "planes": dictionary.packed.shape[1],
+            "bytes": dictionary.patterns.nbytes,
             "seconds": seconds,
             "teraops": 2 * n_products / seconds / 1e12,
             "share": least / seconds,

@@ -29,11 +29,11 @@ from cvxsnn.convex.objective import Objective
 from cvxsnn.core.seeds import child_seed
 from cvxsnn.data.sequences import TrainingSet
 from cvxsnn.data.tasks import Task
+from cvxsnn.fitting.methods import trained_witnesses
+from cvxsnn.fitting.surrogate import SurrogateSettings
+from cvxsnn.fitting.surrogate.settings import SurrogateRun, initial_network
+from cvxsnn.fitting.surrogate.trainer import SurrogateJob, train_jobs
 from cvxsnn.network.spiking_network import SpikingNetwork
-from cvxsnn.training.methods import trained_witnesses
-from cvxsnn.training.surrogate import SurrogateSettings
-from cvxsnn.training.surrogate.settings import SurrogateRun, initial_network
-from cvxsnn.training.surrogate.trainer import SurrogateJob, train_jobs
 from cvxsnn.witnesses import delayed_witnesses, join_witnesses, single_out
 
 from .delays import CASES as SAMPLED_CASES

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 import cvxsnn as cs
-from cvxsnn.convex.ridge_path import RidgePath
+from cvxsnn.convex.left_out import ridge_scores
 from cvxsnn.core.seeds import child_generator
 from cvxsnn.neurons.rollout import count_spikes
-from cvxsnn.witnesses.family import draw_family
+from cvxsnn.witnesses.prior import draw_family
 
 from .defaults_tasks import speech
 from .measure import console, make_table
@@ -25,20 +25,17 @@ PAPER = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
 def left_out_accuracy(features: Tensor, digits: Tensor) -> float:
     """How many are right of the predictions for each row from all others, by ridge regression.
 
-    Its strength is the one that generalised cross-validation chooses. A row's residual without it is its residual with
-    it, divided by one minus its leverage.
+    Its strength is the one with the least leave-one-out error.
     """
     targets = torch.nn.functional.one_hot(digits).to(torch.float64)
-    row_weight = torch.full((len(targets),), 1 / len(targets), dtype=torch.float64)
-    path = RidgePath(features, targets, row_weight)
-    strength = min((float(s * path.eigenvalues.mean()) for s in STRENGTHS), key=path.error)
-    coef, intercept = path.fit(strength)
-    centred = features - features.mean(0)
-    covariance = centred.T @ centred / len(targets) + strength * torch.eye(features.shape[1], dtype=torch.float64)
-    leverage = ((centred @ torch.linalg.inv(covariance)) * centred).sum(1) / len(targets) + 1 / len(targets)
-    residual = targets - features @ coef - intercept
-    predicted = targets - residual / (1 - leverage)[:, None]
-    return float((predicted.argmax(1) == digits).double().mean())
+    dictionary = cs.dictionary.DenseDictionary(features)
+    problem = cs.ConvexProblem(
+        dictionary, targets, "squared", 0.0, l2_strength=1.0, penalty="elastic-net", intercept=True
+    )
+    unit = float(features.var(0, correction=0).mean())
+    scores = ridge_scores(problem, [float(strength) * unit for strength in STRENGTHS])
+    best = int((scores - targets).square().sum((1, 2)).argmin())
+    return float((scores[best].argmax(1) == digits).double().mean())
 
 
 def judge(family: dict[str, Any], seed: int) -> float:

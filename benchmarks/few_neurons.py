@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import cvxsnn as cs
-from cvxsnn.convex.leave_one_out import mean_eigenvalue, ridge_scores, validation_of
+from cvxsnn.convex.left_out import mean_eigenvalue, ridge_scores, validation_of
 from cvxsnn.data.tasks import Task, digits_seq, first_last_xor, mnist_seq
-from cvxsnn.training.mixture import RATIOS
-from cvxsnn.training.selection import order_neurons
+from cvxsnn.fitting.few import order_neurons
+from cvxsnn.fitting.program import QUADRATIC_RATIOS
 
 from .measure import console, make_table
 from .memory import data_directory
@@ -97,7 +97,7 @@ def restricted(problem: cs.ConvexProblem, neurons: Tensor) -> cs.ConvexProblem:
 
 def best_ridge(problem: cs.ConvexProblem) -> cs.Solution:
     """Ridge at the strength with the least leave-one-out error."""
-    strengths = [ratio * mean_eigenvalue(problem) for ratio in RATIOS]
+    strengths = [ratio * mean_eigenvalue(problem) for ratio in QUADRATIC_RATIOS]
     place = int(validation_of(problem, ridge_scores(problem, strengths)).mean().argmin())
     return cs.solve(problem.with_strength(0.0, strengths[place]))
 

@@ -23,10 +23,10 @@ from sklearn.model_selection import RepeatedStratifiedKFold
 
 import cvxsnn as cs
 from cvxsnn.core.errors import ConvergenceWarning
+from cvxsnn.fitting import SurrogateSettings, solve_pool
+from cvxsnn.fitting.surrogate.settings import initial_network
+from cvxsnn.fitting.surrogate.trainer import SurrogateJob, train_jobs
 from cvxsnn.theory import LIFFamily, price, solve_complete
-from cvxsnn.training import SurrogateSettings, solve_pool
-from cvxsnn.training.surrogate.settings import initial_network
-from cvxsnn.training.surrogate.trainer import SurrogateJob, train_jobs
 
 from .measure import console, make_table
 

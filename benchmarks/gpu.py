@@ -20,8 +20,8 @@ from torch import Tensor
 
 import cvxsnn as cs
 from cvxsnn.convex.solvers import newton, quadratic
+from cvxsnn.fitting.pools import PoolRound
 from cvxsnn.network.evaluation import accuracy
-from cvxsnn.training.pools import PoolRound
 
 from .measure import console, describe_machine, make_table, verdict
 
@@ -207,7 +207,7 @@ def measure_stages(images: Images, device: torch.device, ceilings: dict[str, flo
     ]
     coef = torch.ones(n_atoms, 10, dtype=torch.float64, device=device)
     scores = torch.ones(n_rows, 10, dtype=torch.float64, device=device)
-    n_bytes = dictionary.packed.numel()
+    n_bytes = dictionary.patterns.nbytes
     for name, work in (("D·W", lambda: dictionary.matvec(coef)), ("Dᵀ·R", lambda: dictionary.rmatvec(scores))):
         rows.append((name, min(clock(work, device)[0] for _ in range(3)), 20 * n_rows * n_atoms, "float64", n_bytes))
     with counted_work() as work:
@@ -334,7 +334,7 @@ def solve_large_pool(device: torch.device) -> dict[str, Any]:
     family = {"hidden": (32, 128), "decay": 1.0, "threshold": 1.0, "fan_in": 3, "bias": cs.witnesses.Normal(0.0, 0.3)}
     pool = cs.witnesses.WitnessPool(2, family, POOL)
     seconds, found = clock(
-        lambda: cs.training.solve_pool(
+        lambda: cs.fitting.solve_pool(
             pool, data, cs.convex.Objective("logistic"), 0.002, memory_budget=2**33, callback=tell_round
         ),
         device,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cvxsnn import SpikeDictionary, build_dictionary
 from cvxsnn.core import bits
-from cvxsnn.dictionary.lookup import MAX_LOOKUP_OUTPUTS, lookup_product
+from cvxsnn.dictionary.products import TUNING, lookup_product
 
 from .measure import console, make_table
 
@@ -27,7 +27,7 @@ Kernel = Callable[[], Tensor]
 
 def unpacked(dictionary: SpikeDictionary, atoms: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Columns as rows of float64, in blocks that stay in cache."""
-    packed = dictionary.packed[atoms, 0]
+    packed = dictionary.patterns[atoms]
     step = max(1, _BLOCK // (8 * packed.shape[1]))
     buffer = torch.empty(step * 8 * packed.shape[1], dtype=torch.float64)
     for start in range(0, len(packed), step):
@@ -55,7 +55,7 @@ def byte_rmatvec(dictionary: SpikeDictionary, rows: Tensor) -> Tensor:
     for _ in range(_DIGITS):
         digits.append(rest.round())
         rest = 128 * (rest - digits[-1])
-    packed = dictionary.packed[:, 0]
+    packed = dictionary.patterns
     padded = torch.zeros(8 * packed.shape[1], _DIGITS * rows.shape[1], dtype=torch.int8)
     padded[: len(rows)] = torch.cat(digits, dim=1)
     step = max(32, 2**20 // len(padded))
@@ -80,7 +80,7 @@ def blas_matvec(dictionary: SpikeDictionary, coef: Tensor) -> Tensor:
 def lookup_matvec(dictionary: SpikeDictionary, coef: Tensor) -> Tensor:
     """Bits transposed, then looked up."""
     active = torch.nonzero(coef.any(1)).squeeze(1)
-    return lookup_product(bits.transpose(dictionary.packed[active, 0], dictionary.n_rows), coef[active])
+    return lookup_product(bits.transpose(dictionary.patterns[active], dictionary.n_rows), coef[active])
 
 
 def popcount_gram(packed: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ def compiled_kernels() -> tuple[Callable[..., None], Callable[..., None]] | None
 
 def compiled_rmatvec(look_up: Callable[..., None], dictionary: SpikeDictionary, rows: Tensor) -> Tensor:
     """The look-ups of one output after the other, compiled."""
-    packed = dictionary.packed[:, 0].numpy()
+    packed = dictionary.patterns.numpy()
     table = bits.unpack(torch.arange(256, dtype=torch.uint8)[:, None], 8, torch.float64).T
     padded = rows.new_zeros(rows.shape[1], 8 * packed.shape[1])
     padded[:, : len(rows)] = rows.T
@@ -194,12 +194,12 @@ def main() -> None:
     compiled = compiled_kernels()
     for n_rows, n_atoms in SHAPES:
         dictionary = build_dictionary(torch.rand(n_rows, n_atoms, generator=generator) < 0.3)
-        packed = dictionary.packed[:, 0].contiguous()
+        packed = dictionary.patterns
         shape = f"{n_rows:,} × {n_atoms:,}"
         n_rounds = 3 if n_rows * n_atoms > 5e7 else 9
         for n_outputs in (1, 3, 10):
             rows = torch.randn(n_rows, n_outputs, generator=generator, dtype=torch.float64)
-            few = n_outputs <= MAX_LOOKUP_OUTPUTS
+            few = n_outputs <= TUNING.max_lookup_outputs
             kernels: dict[str, Kernel] = {
                 "unpacked @ R": lambda d=dictionary, r=rows: blas_rmatvec(d, r),
                 f"Rᵀ @ unpackedᵀ{'' if few else ' (used)'}": lambda d=dictionary, r=rows: across_rmatvec(d, r),

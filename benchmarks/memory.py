@@ -44,7 +44,7 @@ def build() -> dict[str, object]:
         "seconds": time.perf_counter() - start,
         "with_data_gb": with_data,
         "peak_gb": peak_gb(),
-        "packed_gb": dictionary.packed.numel() / 1e9,
+        "packed_gb": dictionary.patterns.nbytes / 1e9,
         "shape": dictionary.shape,
     }
 

@@ -15,9 +15,9 @@ from joblib import Parallel, delayed
 
 from cvxsnn.convex import Objective
 from cvxsnn.data import tasks
+from cvxsnn.fitting import Program, Settings, SurrogateSettings, train_task
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.neurons.surrogate import Surrogate
-from cvxsnn.training import ConvexSettings, Settings, SurrogateSettings, train_task
 from cvxsnn.witnesses import Normal
 
 from .measure import console, make_table
@@ -85,7 +85,7 @@ def run(row: Row, seed: int, family: dict[str, Any], rate: float, slope: tuple[S
     surrogate = SurrogateSettings(
         epochs=row.epochs, learning_rate=rate, surrogate=slope[0], steepness=slope[1], seed=seed
     )
-    settings = Settings(row.objective, family, ConvexSettings(n_strengths=8), surrogate=surrogate, seed=seed)
+    settings = Settings(Program(row.objective, n_strengths=8), family, surrogate=surrogate, seed=seed)
     trained = train_task(row.method, task, settings)
     tests = {"test": task.test, **({"10x": task.ood["10x"]} if "10x" in task.ood else {})}
     gap = None if trained.certificate is None else trained.certificate.relative_gap

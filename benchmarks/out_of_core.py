@@ -1,12 +1,11 @@
 """Rows that do not fit into memory: time and peak memory against their number, each case in a fresh process.
 
-Sequences are drawn batch by batch from a seed and forgotten. The squared loss keeps sums over the rows, the logistic
-loss keeps packed spikes on disk. Times of the parts are processor seconds, which other work on the machine does not
-change much; the total is also given by the clock on the wall.
+Sequences are drawn batch by batch from a seed and forgotten; their spikes are kept on disk, packed. Times of the parts
+are processor seconds, which other work on the machine does not change much; the total is also given by the clock on the
+wall.
 """
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,9 +20,7 @@ import torch
 from torch import Tensor
 
 import cvxsnn as cs
-from cvxsnn.convex import gather_statistics, solve_statistics
-from cvxsnn.dictionary import stream_dictionary
-from cvxsnn.dictionary.blocks import Block
+from cvxsnn.dictionary import stream_dictionary, streaming
 
 from .measure import console, make_table, verdict
 from .memory import peak_gb
@@ -51,48 +48,25 @@ def solve_case(loss: str, n_rows: int) -> dict[str, float]:
     )
     spent = {"roll-out": 0.0}
     begin, begin_wall = time.process_time(), time.perf_counter()
-    with patch.object(Block, "dictionary", _timed(Block.dictionary, spent, "roll-out")):
-        gather = _squared if loss == "squared" else _logistic
-        gathered, solve = gather(witnesses, n_rows)
-    gathering = time.process_time() - begin
-    certificate, n_active = solve()
+    timed = patch.object(streaming, "roll_dictionary", _timed(streaming.roll_dictionary, spent, "roll-out"))
+    with timed, tempfile.TemporaryDirectory() as folder:
+        dictionary, labels = stream_dictionary(witnesses, draw_batches(n_rows), folder)
+        gathering = time.process_time() - begin
+        n_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
+        problem = cs.ConvexProblem(dictionary, 2 * labels - 1, loss)
+        solution = cs.solve(problem.with_strength(problem.critical_strength / 30))
     return {
         "n_rows": n_rows,
         "roll-out": spent["roll-out"],
         "gather": gathering - spent["roll-out"],
         "solve": time.process_time() - begin - gathering,
         "wall": time.perf_counter() - begin_wall,
-        "gap": certificate.relative_gap,
-        "objective": certificate.primal,
-        "active": n_active,
-        "disk": gathered / 1e9,
+        "gap": solution.certificate.relative_gap,
+        "objective": solution.certificate.primal,
+        "active": len(solution.support),
+        "disk": n_bytes / 1e9,
         "peak": peak_gb(),
     }
-
-
-def _squared(witnesses: cs.WitnessSet, n_rows: int) -> tuple[int, Callable[[], tuple[cs.Certificate, int]]]:
-    batches = ((inputs, 2 * labels - 1) for inputs, labels in draw_batches(n_rows))
-    statistics = gather_statistics(witnesses, batches)
-
-    def solve() -> tuple[cs.Certificate, int]:
-        critical = float(statistics.cross.abs().max()) / statistics.n_rows
-        solution = solve_statistics(statistics, critical / 30)
-        return solution.certificate, len(solution.support)
-
-    return 0, solve
-
-
-def _logistic(witnesses: cs.WitnessSet, n_rows: int) -> tuple[int, Callable[[], tuple[cs.Certificate, int]]]:
-    folder = Path(tempfile.mkdtemp())
-    dictionary, labels = stream_dictionary(witnesses, draw_batches(n_rows), folder)
-
-    def solve() -> tuple[cs.Certificate, int]:
-        problem = cs.ConvexProblem(dictionary, labels, "logistic")
-        solution = cs.solve(problem.with_strength(problem.critical_strength / 30))
-        shutil.rmtree(folder)
-        return solution.certificate, len(solution.support)
-
-    return sum(path.stat().st_size for path in folder.iterdir()), solve
 
 
 def _timed(function: Callable[..., object], spent: dict[str, float], name: str) -> Callable[..., object]:
@@ -115,7 +89,7 @@ def draw(results: dict[str, list[dict[str, float]]]) -> None:
         right.semilogx(rows, [result["peak"] for result in own], f"{marker}-", label=loss)
         if loss == "squared":
             left.loglog(rows, [result["roll-out"] for result in own], "^--", color="C2", label="squared, roll-out")
-            left.loglog(rows, [result["gather"] for result in own], "v--", color="C3", label="squared, products")
+            left.loglog(rows, [result["gather"] for result in own], "v--", color="C3", label="squared, writing")
             line = [seconds[-1] * n / rows[-1] for n in rows]
             left.loglog(rows, line, ":", color="grey", label="proportional to rows")
             many = np.geomspace(rows[0], rows[-1])

@@ -24,7 +24,7 @@ def solve_size(n_witnesses: int) -> dict[str, float]:
     task = cs.tasks.first_last_xor(14, encoding="one-hot", n_train=2000, n_val=2000, n_test=4000)
     pool = cs.witnesses.WitnessPool(2, FAMILY, n_witnesses)
     begin = time.perf_counter()
-    result = cs.training.solve_pool(pool, cs.data.TrainingSet.of(task.train), cs.convex.Objective("logistic"), STRENGTH)
+    result = cs.fitting.solve_pool(pool, cs.data.TrainingSet.of(task.train), cs.convex.Objective("logistic"), STRENGTH)
     seconds = time.perf_counter() - begin
     network = cs.reconstruct(result.solution)
     predicted = {name: network.predict(data.inputs)["label"] for name, data in (("val", task.val), ("test", task.test))}

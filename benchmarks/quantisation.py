@@ -12,13 +12,13 @@ import numpy as np
 import cvxsnn as cs
 from cvxsnn.data.tasks import Task
 from cvxsnn.exchange import BitsComparison, compare_bits
-from cvxsnn.training import TaskScore
+from cvxsnn.fitting import TaskScore
 
 from .measure import console, make_table
 
 SEEDS = (0, 1, 2)
 BITS = (8, 4, 2)
-SEARCHED = cs.training.Tuning(512, readouts=("last", "mean"))
+SEARCHED = cs.fitting.Tuning(512, readouts=("last", "mean"))
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Case:
 
     task: Callable[[int], Task]
     objective: cs.convex.Objective
-    family: dict[str, Any] | cs.training.Tuning
+    family: dict[str, Any] | cs.fitting.Tuning
     method: str = "cvx"
 
 
@@ -59,10 +59,10 @@ CASES = {
 def compare(case: Case, seed: int) -> BitsComparison:
     """Train once, round to every number of bits, test."""
     task = case.task(seed)
-    surrogate = cs.training.SurrogateSettings(epochs=50, seed=seed)
-    convex = cs.training.ConvexSettings(n_strengths=10)
-    settings = cs.training.Settings(case.objective, case.family, convex, surrogate=surrogate, seed=seed)
-    trained = cs.training.train_task(case.method, task, settings)
+    surrogate = cs.fitting.SurrogateSettings(epochs=50, seed=seed)
+    program = cs.fitting.Program(case.objective, n_strengths=10)
+    settings = cs.fitting.Settings(program, case.family, surrogate=surrogate, seed=seed)
+    trained = cs.fitting.train_task(case.method, task, settings)
     return compare_bits(trained, cs.data.TrainingSet.of(task.train), TaskScore(task, task.test), BITS)
 
 

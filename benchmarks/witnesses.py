@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import cvxsnn as cs
 from cvxsnn.data.tasks import Task
+from cvxsnn.fitting import Program, TaskScore, convex_stage
 from cvxsnn.network.evaluation import accuracy
-from cvxsnn.training import ConvexSettings, TaskScore, convex_stage
 
 from .measure import console, make_table
 
@@ -52,7 +52,7 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
     task, data = case.task, cs.data.TrainingSet.of(case.task.train)
     objective = case.objective.for_classes(task.n_classes)
     score = TaskScore(task, task.val)
-    split = cs.training.Split(data, score)
+    split = cs.fitting.Split(data, score)
     results: dict[str, tuple[float, int, int, float]] = {}
 
     def keep(name: str, solution: cs.Solution, begin: float) -> None:
@@ -61,33 +61,27 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
         seconds = time.perf_counter() - begin
         results[name] = (accuracy(network, task, task.test), columns, len(solution.support), seconds)
 
-    convex = ConvexSettings(n_strengths=10, smallest_ratio=0.001)
+    program = Program(objective, n_strengths=10, smallest_ratio=0.001)
     sizes = {"hidden": (N_WITNESSES // 4, N_WITNESSES), "n_subnetworks": 1}
     begin = time.perf_counter()
     sampled = cs.gaussian_witnesses(data.inputs.shape[2], **case.family, **sizes)  # type: ignore[arg-type]
-    keep("sampled, the paper's family", convex_stage(sampled, split, objective, convex), begin)
+    keep("sampled, the paper's family", convex_stage(sampled, split, program), begin)
 
     begin = time.perf_counter()
-    tuned = cs.training.tune_witnesses(data, objective, score, cs.training.Tuning(N_WITNESSES))
-    objective = cs.convex.Objective(objective.loss, tuned.readout, objective.head_weights, objective.timestep_weighting)
+    tuned = cs.fitting.tune_witnesses(data, objective, score, cs.fitting.Tuning(N_WITNESSES))
+    program = program.with_readout(tuned.readout)
     witnesses = cs.gaussian_witnesses(data.inputs.shape[2], **tuned.family)
-    solution = convex_stage(witnesses, split, objective, convex)
+    solution = convex_stage(witnesses, split, program)
     keep("tuned", solution, begin)
 
-    between = time.perf_counter()
-    pooled = convex_stage(witnesses, split, objective, replace(convex, pool=POOL), family=tuned.family)
+    pooled = convex_stage(witnesses, split, replace(program, pool=POOL), family=tuned.family)
     keep(f"pooled, {POOL:,}", pooled, begin)
 
-    begin += time.perf_counter() - between
-    strength = solution.problem.l1_strength
-    grown = cs.training.grow_witnesses(witnesses, data, objective, strength, n_rounds=5)
-    keep("tuned, then climbing", grown.solution, begin)
-
     begin = time.perf_counter()
-    candidates = tuple(cs.training.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, patience=30) for rate in RATES)
+    candidates = tuple(cs.fitting.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, patience=30) for rate in RATES)
     family = {**case.family, "hidden": (256, 512), "n_subnetworks": 2}
-    gradient = cs.training.Settings(objective, family, convex, surrogate=candidates)
-    trained = cs.training.train_task("sg-cvx", task, gradient)
+    gradient = cs.fitting.Settings(program, family, surrogate=candidates)
+    trained = cs.fitting.train_task("sg-cvx", task, gradient)
     assert trained.solution is not None
     keep("surrogate gradients, then convex", trained.solution, begin)
     first = trained.history[0]

@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 import cvxsnn as cs
 from cvxsnn import theory
-from cvxsnn.app import check_certificate
+from cvxsnn.theory import check_certificate
 
 
 def draw_iris():

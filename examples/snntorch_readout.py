@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import cvxsnn as cs
-from cvxsnn.data.tasks.mnist_files import read_mnist
+from cvxsnn.data.tasks.mnist import read_mnist
 
 try:
     import snntorch as snn

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, one_hot
 
 import cvxsnn as cs
-from cvxsnn.data.tasks.mnist_files import read_mnist
+from cvxsnn.data.tasks.mnist import read_mnist
 
 try:
     from spikingjelly.activation_based import encoding, functional, layer, neuron, surrogate

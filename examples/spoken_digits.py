@@ -24,21 +24,20 @@ import torch
 import cvxsnn as cs
 from cvxsnn.data.audio import mel_spectrogram, speech_features
 from cvxsnn.data.tasks import SequenceData, read_wav
-from cvxsnn.data.tasks.speech_files import SAMPLE_RATE, SPEAKERS, read_recordings
+from cvxsnn.data.tasks.spoken_digits import SAMPLE_RATE, SPEAKERS, read_recordings
 from cvxsnn.plots import plot_raster
 
 LEARNING_RATES = (0.003, 0.01, 0.03)
 EPOCHS = 20
 
 
-def make_settings(loss: str, n_neurons: int, seed: int) -> cs.training.Settings:
+def make_settings(loss: str, n_neurons: int, seed: int) -> cs.fitting.Settings:
     """Return settings for one layer of neurons with a range of decays, read by their mean spike counts."""
-    return cs.training.Settings(
-        cs.convex.Objective(loss, readout="mean"),
+    return cs.fitting.Settings(
+        cs.fitting.Program(cs.convex.Objective(loss, readout="mean"), intercept=True),
         {"hidden": (n_neurons,), "decay": cs.witnesses.Uniform(0.5, 1.0), "bias": cs.witnesses.Normal(0.0, 0.5)},
-        cs.training.ConvexSettings(intercept=True),
         surrogate=[
-            cs.training.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, seed=seed) for rate in LEARNING_RATES
+            cs.fitting.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, seed=seed) for rate in LEARNING_RATES
         ],
         seed=seed,
     )
@@ -56,7 +55,7 @@ def make_data(recordings: SequenceData, loss: str) -> cs.data.TrainingSet:
     return cs.data.TrainingSet(torch.from_numpy(recordings.inputs), {"digit": targets})
 
 
-def train_again(trained: cs.training.Trained, data: cs.data.TrainingSet) -> cs.training.Trained:
+def train_again(trained: cs.fitting.Trained, data: cs.data.TrainingSet) -> cs.fitting.Trained:
     """Train on more data with the learning rate and strength that validation has chosen.
 
     Without validation data, gradients train until the last epoch.
@@ -69,7 +68,7 @@ def train_again(trained: cs.training.Trained, data: cs.data.TrainingSet) -> cs.t
             strength = stage.solution.problem.l1_strength
             chosen = replace(chosen, convex=replace(chosen.convex, l1_strength=strength))
     n_scored = count()
-    return cs.train(trained.method, cs.training.Split(data, lambda network: next(n_scored)), chosen)
+    return cs.train(trained.method, cs.fitting.Split(data, lambda network: next(n_scored)), chosen)
 
 
 def predict(network: cs.SpikingNetwork, data: SequenceData) -> np.ndarray:
@@ -83,7 +82,7 @@ def accuracy(network: cs.SpikingNetwork, data: SequenceData) -> float:
     return float((predict(network, data) == data.targets).mean())
 
 
-def print_stages(first: cs.training.Trained, final: cs.training.Trained, test: SequenceData) -> None:
+def print_stages(first: cs.fitting.Trained, final: cs.fitting.Trained, test: SequenceData) -> None:
     """Print a line per stage: validation accuracy of the first training, test accuracy of the second."""
     print(f"{'stage':>8} {'validation':>11} {'test':>6} {'neurons read':>13} {'relative gap':>13} {'seconds':>8}")
     for before, after in zip(first.history, final.history, strict=True):
@@ -153,7 +152,7 @@ def main() -> None:
         task = cs.tasks.spoken_digits(split="speakers", test_speakers=[options.test_speaker])
     print(f"{len(task.train)} recordings to train on, {len(task.val)} to validate, {len(task.test)} to test")
     settings = make_settings(options.loss, 256 if options.quick else options.neurons, options.seed)
-    split = cs.training.Split(make_data(task.train, options.loss), lambda network: accuracy(network, task.val))
+    split = cs.fitting.Split(make_data(task.train, options.loss), lambda network: accuracy(network, task.val))
     first = cs.train(options.method, split, settings)
     trained = train_again(first, make_data(join(task.train, task.val), options.loss))
     print_stages(first, trained, task.test)

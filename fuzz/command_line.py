@@ -17,10 +17,9 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
-from cvxsnn import SequenceScaler, SpikingClassifier, SpikingRegressor, load, save
-from cvxsnn.app import cli
-from cvxsnn.app.experiments import RecordStore
+from cvxsnn import SequenceScaler, SpikingClassifier, SpikingRegressor, cli, load, save
 from cvxsnn.exchange import from_nir
+from cvxsnn.experiments import RecordStore
 
 from .harness import Finding, Hunt
 
@@ -58,7 +57,7 @@ _OPTIONS = {
     "plan": (
         "--rows", "--columns", "--steps", "--outputs", "--features", "--hidden", "--taps", "--loss",
         "--readout", "--windows",
-        "--strength-ratio", "--active", "--device", "--memory", "--machines",
+        "--active", "--device", "--memory",
     ),
     "report": ("--scale", "--records", "--tables"),
     "reproduce": ("--scale", "--row", "--method", "--backend", "--scheduler", "--device"),

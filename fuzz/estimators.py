@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import cvxsnn as cs
 from cvxsnn.core.errors import CvxsnnError
-from cvxsnn.training import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings, Tuning
 
 from .harness import Finding, Hunt
 
@@ -205,7 +205,7 @@ _FAMILIES: tuple[Mapping[str, Any], ...] = (
     {"witnesses": "gaussian", "decay": 0.5},
     {"witnesses": "gaussian", "neuron": "threshold"},
     {"witnesses": {"decay": 0.8, "threshold": 0.5}},
-    {"witnesses": "search", "n_trials": 1},
+    {"witnesses": Tuning(n_trials=1)},
     {"witnesses": "gaussian", "n_neurons": "auto", "hidden": (6, 8), "n_subnetworks": 2},
     {"witnesses": "gaussian", "method": "sg", "surrogate": _BRIEF},
 )
@@ -488,20 +488,18 @@ _CHANGES: tuple[tuple[str, Change], ...] = (
         _with_parameters(
             method=_ODD,
             hidden=_ODD,
-            n_subnetworks=_ODD,
             n_neurons=_ODD,
             max_seconds=_ODD,
-            witnesses=(*_ODD, {"decay": "x"}, {"geometry": 1}, {"threshold": np.nan}),
-            n_trials=("x", -1, 0, np.nan, [], 1.5),
-            max_tuning_seconds=_ODD,
-            neuron=_ODD,
-            decay=_ODD,
-            threshold=_ODD,
-            bias=_ODD,
-            gain=_ODD,
-            fan_in=_ODD,
+            witnesses=(
+                *_ODD,
+                {"decay": "x"},
+                {"geometry": 1},
+                {"threshold": np.nan},
+                {"neuron": 3},
+                {"fan_in": "x"},
+                {"n_subnetworks": -1},
+            ),
             readout=(*_ODD, "all", "windows-0", "windows-x"),
-            windows=_ODD,
             loss=_ODD,
             penalty=_ODD,
             l1_strength=_ODD,
@@ -510,11 +508,9 @@ _CHANGES: tuple[tuple[str, Change], ...] = (
             intercept=_ODD,
             layout=_ODD,
             standardize=_ODD,
-            validation_fraction=_ODD,
             tol=_ODD,
             surrogate=_ODD,
             device=(*_ODD, "meta", "mps", "xpu", "cuda:99"),
-            n_jobs=("x", 0, 1.5, [], np.nan),
             random_state=_ODD,
             verbose=_ODD,
         ),
@@ -524,7 +520,6 @@ _CHANGES: tuple[tuple[str, Change], ...] = (
         _with_parameters(
             standardize=(False,),
             tol=(1e-3, 1e-9),
-            validation_fraction=(0.05, 0.9),
             max_seconds=(0, 1.0),
             random_state=(0, 2**40, np.int64(3)),
             device=("cpu", "auto"),

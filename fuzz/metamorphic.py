@@ -36,7 +36,7 @@ import numpy as np
 import torch
 
 import cvxsnn as cs
-from cvxsnn.training import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings
 
 from .harness import Finding, Hunt
 

@@ -17,8 +17,8 @@ from torch import Tensor
 import cvxsnn as cs
 from cvxsnn.core.errors import CvxsnnError, DataFileError
 from cvxsnn.core.storage import read_tensors, write_tensors
+from cvxsnn.fitting import SurrogateSettings
 from cvxsnn.network import OutputHead
-from cvxsnn.training import SurrogateSettings
 
 from .harness import Finding, Hunt
 
@@ -297,7 +297,7 @@ def _network() -> cs.SpikingNetwork:
 
 
 _MODELS: tuple[Callable[[], Any], ...] = (
-    lambda: _classifier(neuron="threshold", hidden=(5,)).fit(_X, _LABELS),
+    lambda: _classifier(witnesses={"neuron": "threshold"}, hidden=(5,)).fit(_X, _LABELS),
     lambda: cs.SpikingClassifier(n_neurons=12, random_state=0, verbose=False).fit(_X, _LABELS),
     lambda: _classifier(witnesses=cs.gaussian_witnesses(3, (4, 6), 2, seed=1)).fit(_X, _SUMS > 0),
     lambda: _classifier(method="r", hidden=(4,), surrogate=SurrogateSettings(epochs=1)).fit(_X, _LABELS),

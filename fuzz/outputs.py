@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from typer.testing import CliRunner
 
-from cvxsnn.app import cli
+from cvxsnn import cli
 
 from .command_line import contents, files, inside
 from .harness import Finding, Hunt

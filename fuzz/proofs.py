@@ -20,9 +20,9 @@ import numpy as np
 from playwright._impl._driver import compute_driver_executable
 
 from cvxsnn import ConvexProblem, solve
-from cvxsnn.app import check_certificate as checker
 from cvxsnn.core.errors import BudgetError, CvxsnnError, InvalidInputError
 from cvxsnn.theory import LIFFamily, enumerate_lif, solve_complete, write_certificate
+from cvxsnn.theory import check_certificate as checker
 
 from . import forgeries
 from .harness import Finding, Hunt, Skip

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import cvxsnn as cs
 from cvxsnn.core.errors import CvxsnnError
-from cvxsnn.training import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings
 
 from .harness import Finding, Hunt
 

@@ -5,7 +5,8 @@ import pytest
 from tolerances import CERTIFIED_AGAIN
 
 from cvxsnn import SpikingClassifier, SpikingRegressor
-from cvxsnn.training import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings, Tuning
+from cvxsnn.witnesses import Normal, Uniform
 
 BRIEF = SurrogateSettings(epochs=2, batch_size=32)
 SMALL = {"hidden": (24,), "l1_strength": 0.003, "surrogate": BRIEF, "random_state": 0}
@@ -33,12 +34,29 @@ def classes_of(sequences, n_classes=2):
     return order * n_classes // len(order)
 
 
+DYNAMICS = ("n_subnetworks", "neuron", "decay", "threshold", "bias", "gain", "fan_in")
+
+
+def with_family(parameters):
+    """Move the dynamics of neurons, numbers of trials and windows among parameters to where estimators have them."""
+    parameters = {**SMALL, **parameters}
+    dynamics = {name: parameters.pop(name) for name in DYNAMICS if name in parameters}
+    if dynamics:
+        spread = {} if "neuron" in dynamics else {"decay": Uniform(0.5, 1.0)}
+        parameters["witnesses"] = {**spread, "bias": Normal(0.0, 0.5), **dynamics}
+    if "n_trials" in parameters:
+        parameters["witnesses"] = Tuning(n_trials=parameters.pop("n_trials"))
+    if "windows" in parameters:
+        parameters["readout"] = f"windows-{parameters.pop('windows')}"
+    return parameters
+
+
 def classifier(method="cvx", **parameters):
-    return SpikingClassifier(method, **{**SMALL, **parameters})
+    return SpikingClassifier(method, **with_family(parameters))
 
 
 def regressor(method="cvx", **parameters):
-    return SpikingRegressor(method, **{**SMALL, **parameters})
+    return SpikingRegressor(method, **with_family(parameters))
 
 
 def assert_close_certificates(found, expected):

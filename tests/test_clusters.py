@@ -14,12 +14,12 @@ import torch
 from joblib import parallel_config
 
 import cvxsnn as cs
-from cvxsnn.app.experiments import RecordStore, run_all
-from cvxsnn.app.experiments.experiment import RunConfig
 from cvxsnn.convex import Objective
 from cvxsnn.core.parallel import Shared, run_tasks
 from cvxsnn.data import TrainingSet
-from cvxsnn.training.search import Tuning
+from cvxsnn.experiments import RecordStore, run_all
+from cvxsnn.experiments.experiment import RunConfig
+from cvxsnn.fitting.search import Tuning
 from cvxsnn.witnesses import Normal, Uniform
 
 XOR = cs.tasks.first_last_xor(6, n_train=150, n_val=100, n_test=100)
@@ -101,9 +101,7 @@ def loky():
 
 
 def solve(memory_budget, report=None):
-    found = cs.training.solve_pool(
-        POOL, DATA, Objective("logistic"), 0.01, memory_budget=memory_budget, callback=report
-    )
+    found = cs.fitting.solve_pool(POOL, DATA, Objective("logistic"), 0.01, memory_budget=memory_budget, callback=report)
     return found.solution, found.members, [vars(moment) | {"seconds": None} for moment in found.rounds]
 
 
@@ -117,7 +115,7 @@ def assert_same_as_alone(found):
     assert torch.equal(solution.coef, own.coef)
     assert torch.equal(solution.intercept, own.intercept)
     assert torch.equal(solution.dual_point, own.dual_point)
-    assert torch.equal(solution.problem.dictionary.packed, own.problem.dictionary.packed)
+    assert torch.equal(solution.problem.dictionary.patterns, own.problem.dictionary.patterns)
     assert solution.certificate == own.certificate
     assert torch.equal(members, own_members)
     assert rounds == own_rounds
@@ -175,7 +173,7 @@ def tuned_alone():
 
 
 def tune():
-    found = cs.training.tune_witnesses(
+    found = cs.fitting.tune_witnesses(
         DATA, Objective("logistic"), lambda network: right(network), Tuning(64, n_trials=20)
     )
     trials = [(trial.family, trial.readout, trial.round, trial.n_rows, *trial.rank) for trial in found.trials]

@@ -33,9 +33,7 @@ def run(code):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "module", ["cvxsnn", "numpy", "torch", "sklearn", "typer", "cvxsnn.app.cli.plan", "cvxsnn.app.planning"]
-)
+@pytest.mark.parametrize("module", ["cvxsnn", "torch", "typer", "cvxsnn.cli.planning"])
 def test_an_interrupt_while_libraries_are_loaded_is_one_line(module):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     script, _, function = project["scripts"]["cvxsnn"].partition(":")
@@ -53,3 +51,28 @@ def test_an_interrupt_is_not_obeyed_where_it_is_ignored():
     done = run(code)
     assert done.returncode == 0, done.stderr
     assert "memory" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has expandable segments")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "expandable_segments:True"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}, "max_split_size_mb:64"),
+        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}, "None"),
+    ],
+)
+def test_the_allocator_of_a_gpu_is_set_before_torch_loads_unless_the_user_has_set_it(given, expected):
+    code = (
+        "import os, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            print(os.environ.get('PYTORCH_CUDA_ALLOC_CONF'))\n"
+        "            raise SystemExit\n"
+        f"os.environ |= {given!r}\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "import cvxsnn_command\n"
+        "cvxsnn_command.main()\n"
+    )
+    assert run(code).stdout == f"{expected}\n"

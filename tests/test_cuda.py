@@ -1,33 +1,32 @@
 """The same stages on a GPU: the same spikes, and certificates as good."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from cvxsnn.cli.rates import Rates, measure_rates
 from layers import draw_stack
 from small_models import BRIEF, classes_of, classifier, make_lists, make_sequences
 from tolerances import CERTIFIED_AGAIN, FLOAT64_MEAN, REFITTED, ROUNDING
 from torch import nn
 
 import cvxsnn as cs
-from cvxsnn import ConvexProblem
-from cvxsnn.app.rates import Rates, measure_rates
-from cvxsnn.convex.solvers import active_set
-from cvxsnn.convex.solvers.quadratic import solve_semidefinite
-from cvxsnn.convex.statistics import sums as statistics
+import cvxsnn.exchange.readout.data
+from cvxsnn.convex import gram
+from cvxsnn.convex.linear import solve_semidefinite
+from cvxsnn.convex.solvers import ridge
 from cvxsnn.core import memory
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.dictionary import count_dictionary
-from cvxsnn.exchange.readout.batches import Batches
-from cvxsnn.exchange.readout.options import ReadoutOptions
-from cvxsnn.exchange.readout.reconstruct import reconstruct_with
+from cvxsnn.dictionary import count_dictionary, products
+from cvxsnn.fitting.scores import TaskScore
+from cvxsnn.fitting.surrogate.dropout import Dropout
+from cvxsnn.fitting.surrogate.settings import initial_network
+from cvxsnn.fitting.surrogate.trainer import SurrogateJob, train_jobs
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.neurons import count_spikes
 from cvxsnn.neurons.lif import LIFLayer
-from cvxsnn.training.scores import TaskScore
-from cvxsnn.training.surrogate.dropout import Dropout
-from cvxsnn.training.surrogate.settings import initial_network
-from cvxsnn.training.surrogate.trainer import SurrogateJob, train_jobs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; run on a machine with one")
 
@@ -122,8 +121,8 @@ def test_a_dictionary_built_on_cuda_equals_the_one_built_on_the_cpu(readout):
     witnesses = cs.gaussian_witnesses(3, (64, 128), 2)
     here = cs.build_dictionary(witnesses, task.train.inputs, readout)
     there = cs.build_dictionary(witnesses, torch.from_numpy(task.train.inputs).to(DEVICE), readout)
-    assert there.packed.device.type == DEVICE
-    assert torch.equal(there.packed.cpu(), here.packed)
+    assert there.patterns.device.type == DEVICE
+    assert torch.equal(there.patterns.cpu(), here.patterns)
     assert there.health() == here.health()
     assert torch.equal(there.gram().cpu(), here.gram())
 
@@ -144,7 +143,7 @@ def assert_same_gram(make, columns, n_steps):
 @pytest.mark.parametrize("n_atoms", [1, 5, 16, 17, 63, 301, 777])
 def test_gram_matrices_of_any_number_of_atoms_are_exact(n_atoms, block, monkeypatch):
     if block is not None:
-        monkeypatch.setattr("cvxsnn.dictionary.integer_products._BLOCK_GPU", block)
+        monkeypatch.setattr("cvxsnn.dictionary.products.TUNING", replace(products.TUNING, block_bytes_gpu=block))
     generator = torch.Generator().manual_seed(n_atoms)
     spikes = torch.rand(1003, n_atoms, generator=generator) < 0.3
     assert_same_gram(cs.build_dictionary, spikes, 1)
@@ -181,7 +180,7 @@ def test_ten_outputs_are_solved_alike_every_time(ratio, readout):
     expected = cs.solve(here.with_strength(strength), tol=1e-9)
     found = [cs.solve(problem.with_strength(strength), tol=1e-9) for problem in there]
     for solution in found:
-        assert (solution.solver, solution.has_converged) == ("active-set", True)
+        assert (solution.solver, solution.has_converged) == ("l1", True)
         assert solution.coef.any(0).all()
         assert_same_optimum(expected, solution)
         assert torch.equal(solution.coef, found[0].coef)
@@ -244,48 +243,6 @@ def test_a_path_on_cuda_has_the_certified_optima_of_the_cpu(loss):
     assert len(paths[1][-1].support) > 10
 
 
-@pytest.mark.parametrize("readout", ["last", "all", "mean", "windows-4"])
-def test_statistics_gathered_on_cuda_are_those_of_the_cpu(readout, monkeypatch):
-    monkeypatch.setattr(statistics, "_BLOCK_ROWS", 512)
-    inputs, targets = draw_regression(300)
-    if readout == "all":
-        targets = targets[:, None] * torch.arange(1, 7)[:, None]
-    gathered = []
-    for place in PLACES:
-        batches = zip(torch.split(inputs.to(place), 70), torch.split(targets, 70), strict=True)
-        gathered.append(cs.convex.gather_statistics(REGRESSING, batches, readout))
-    here, there = gathered
-    assert (there.n_rows, there.n_roundings, there.readout) == (here.n_rows, here.n_roundings, readout)
-    for name in ("gram", "cross", "column_sums", "target_squares", "target_sums"):
-        own = getattr(there, name)
-        assert (own.device.type, own.dtype) == (DEVICE, torch.float64)
-        # Means are quotients, which are rounded; products of spikes are counts, or sums free of rounding.
-        if readout in ("mean", "windows-4"):
-            torch.testing.assert_close(own.cpu(), getattr(here, name), rtol=FLOAT64_MEAN, atol=ROUNDING)
-        else:
-            assert torch.equal(own.cpu(), getattr(here, name))
-    assert torch.equal(there.atoms.first.cpu(), here.atoms.first)
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("l2_strength", [0.0, 0.01])
-def test_ten_outputs_from_statistics_on_cuda_have_the_certified_optimum_of_the_cpu(intercept, l2_strength):
-    inputs, targets = draw_regression()
-    options = {"intercept": intercept, "l2_strength": l2_strength}
-    here, there = (cs.convex.gather_statistics(REGRESSING, [(inputs.to(place), targets.to(place))]) for place in PLACES)
-    path = cs.convex.solve_statistics_path(here, n_strengths=6, smallest_ratio=0.01, **options)
-    strengths = [solution.problem.l1_strength for solution in path]
-    for expected, solution in zip(path, cs.convex.solve_statistics_path(there, strengths, **options), strict=True):
-        assert solution.has_converged
-        assert_same_optimum(expected, solution)
-    alone = cs.convex.solve_statistics(there, strengths[-1], **options)
-    assert alone.has_converged
-    assert_same_optimum(path[-1], alone)
-    assert alone.coef.any(0).all()
-    scores = [cs.reconstruct(solution)(inputs).detach().cpu() for solution in (path[-1], alone)]
-    torch.testing.assert_close(scores[1], scores[0], rtol=REFITTED, atol=REFITTED)
-
-
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
 def test_a_certificate_of_cuda_holds_for_every_row_in_float64(loss):
     task = cs.tasks.first_last_xor(5, n_train=300)
@@ -297,7 +254,7 @@ def test_a_certificate_of_cuda_holds_for_every_row_in_float64(loss):
     )
     there = there.with_strength(here.critical_strength / 20)
     here = here.with_strength(there.l1_strength)
-    assert there.reduced.problem.dictionary.n_rows < 100
+    assert there.reduced[0].dictionary.n_rows < 100
     solution = cs.solve(there)
     assert solution.has_converged
     assert tuple(solution.dual_point.shape) == (300, 1)
@@ -342,7 +299,7 @@ def test_jobs_side_by_side_on_cuda_are_scored_as_on_the_cpu():
                 network.to(DEVICE),
                 data.to(DEVICE),
                 objective,
-                cs.training.SurrogateSettings(epochs=5, learning_rate=rate),
+                cs.fitting.SurrogateSettings(epochs=5, learning_rate=rate),
                 score,
             )
             for rate, score in ((1e-2, TaskScore(task, task.val)), (1e-3, TaskScore(task, task.val)))
@@ -374,11 +331,11 @@ def test_an_epoch_with_dropout_on_cuda_has_the_loss_of_the_cpu(readout, kind):
     network = initial_network(witnesses.layers, objective, data)
 
     def train(place, **settings):
-        run = cs.training.train_surrogate(
+        run = cs.fitting.train_surrogate(
             network.to(place),
             data.to(place),
             objective,
-            cs.training.SurrogateSettings(epochs=1, batch_size=40, learning_rate=3e-3, **settings),
+            cs.fitting.SurrogateSettings(epochs=1, batch_size=40, learning_rate=3e-3, **settings),
             score=lambda _: 0.0,
         )
         assert run.network.weight.device.type == place
@@ -394,9 +351,7 @@ def test_a_pool_solved_on_cuda_has_the_certified_optimum_of_the_cpu():
     task = cs.tasks.first_last_xor(6, n_train=200, n_val=8, n_test=8)
     pool = cs.witnesses.WitnessPool(2, {"hidden": (8, 32), "decay": 1.0, "fan_in": 3}, 10_000)
     here, there = (
-        cs.training.solve_pool(
-            pool, cs.data.TrainingSet.of(task.train).to(place), cs.convex.Objective("logistic"), 0.01
-        )
+        cs.fitting.solve_pool(pool, cs.data.TrainingSet.of(task.train).to(place), cs.convex.Objective("logistic"), 0.01)
         for place in PLACES
     )
     assert_same_optimum(here.solution, there.solution)
@@ -435,9 +390,10 @@ def draw_classes():
 
 @pytest.mark.parametrize("room", [2**30, 0], ids=["as numbers", "packed"])
 @pytest.mark.parametrize("loss", ["softmax", "squared", "logistic"])
-def test_the_readout_of_a_model_on_cuda_has_the_certified_optimum_of_the_cpu(loss, room):
-    batches, options = Batches(*draw_classes(), 64), ReadoutOptions(loss=loss, l1_strength=0.005, dense_bytes=room)
-    here, there = (reconstruct_with(Leaky().to(place), batches, options) for place in PLACES)
+def test_the_readout_of_a_model_on_cuda_has_the_certified_optimum_of_the_cpu(loss, room, monkeypatch):
+    monkeypatch.setattr(cvxsnn.exchange.readout.data, "DENSE_BYTES", room)
+    options = {"loss": loss, "l1_strength": 0.005, "batch_size": 64}
+    here, there = (cs.reconstruct_readout(Leaky().to(place), *draw_classes(), **options) for place in PLACES)
     assert isinstance(there.solution.problem.dictionary, cs.dictionary.DenseDictionary if room else cs.SpikeDictionary)
     assert there.solution.has_converged
     assert_same_optimum(here.solution, there.solution)
@@ -513,13 +469,12 @@ def test_an_estimator_that_tunes_or_trains_on_cuda_learns(method, device):
 def test_a_task_trained_on_cuda_comes_home_with_a_certificate():
     task = cs.tasks.first_last_xor(4, n_train=96, n_val=48, n_test=8)
     family = {"hidden": (24,), **FAMILY}
-    settings = cs.training.Settings(
-        cs.convex.Objective("logistic"),
+    settings = cs.fitting.Settings(
+        cs.fitting.Program(cs.convex.Objective("logistic"), l1_strength=0.01, intercept=True),
         family,
-        cs.training.ConvexSettings(0.01, intercept=True),
         surrogate=BRIEF,
     )
-    trained = cs.training.train_task("sg-cvx", task, settings, device=DEVICE)
+    trained = cs.fitting.train_task("sg-cvx", task, settings, device=DEVICE)
     assert trained.network.weight.device.type == "cpu"
     assert trained.solution.has_converged
     assert trained.solution.coef.device.type == DEVICE
@@ -532,11 +487,11 @@ XOR = cs.tasks.first_last_xor(6, n_train=200, n_val=200, n_test=8)
 
 def test_tuning_on_cuda_tries_and_scores_the_families_that_the_cpu_does():
     here, there = (
-        cs.training.tune_witnesses(
+        cs.fitting.tune_witnesses(
             cs.data.TrainingSet.of(XOR.train).to(place),
             cs.convex.Objective("logistic"),
             lambda network: accuracy(network, XOR, XOR.val),
-            cs.training.Tuning(n_witnesses=64, n_trials=16, readouts=("last", "mean")),
+            cs.fitting.Tuning(n_witnesses=64, n_trials=16, readouts=("last", "mean")),
         )
         for place in PLACES
     )
@@ -553,25 +508,6 @@ def test_tuning_on_cuda_tries_and_scores_the_families_that_the_cpu_does():
 
 
 @pytest.mark.parametrize("readout", ["last", "mean", "windows-2"])
-def test_witnesses_grown_on_cuda_lower_the_certified_optimum(readout):
-    data = cs.data.TrainingSet.of(XOR.train).to(DEVICE)
-    start = cs.gaussian_witnesses(2, (7, 5), decay=0.8, bias=cs.witnesses.Normal(0, 0.3), device=DEVICE)
-    objective, strength = cs.convex.Objective("logistic", readout), 0.01
-    before = cs.solve(
-        ConvexProblem.of(objective, cs.build_dictionary(start, data.inputs, readout), data, l1_strength=strength)
-    )
-    ascent = cs.training.Ascent(n_candidates=12, n_steps=10)
-    grown = cs.training.grow_witnesses(start, data, objective, strength, ascent=ascent, n_rounds=2)
-    assert len(grown.rounds) > 0
-    assert all(moment.largest_price > strength for moment in grown.rounds)
-    solution = grown.solution
-    assert solution.has_converged
-    assert solution.coef.device.type == DEVICE
-    assert solution.certificate.primal < before.certificate.dual
-    scores = cs.reconstruct(solution).cpu()(data.inputs.cpu()).detach()
-    torch.testing.assert_close(scores, solution.scores().cpu(), rtol=0, atol=ROUNDING)
-
-
 def test_memory_in_use_is_not_available():
     before = memory.available_bytes(DEVICE)
     held = torch.ones(2**28, dtype=torch.uint8, device=DEVICE)
@@ -617,10 +553,10 @@ def test_what_has_no_room_for_a_gram_matrix_on_cuda_is_solved_without_one(monkey
     problems = [cs.ConvexProblem(random_dictionary(), targets, "squared") for _ in range(2)]
     strength = 0.05 * problems[0].critical_strength
     expected = cs.solve(problems[0].with_strength(strength))
-    monkeypatch.setattr(active_set, "available_bytes", lambda device: 2**10)
-    monkeypatch.setattr(active_set, "MAX_ATOMS", 0)
+    monkeypatch.setattr(gram, "available_bytes", lambda device: 2**10)
+    monkeypatch.setattr(ridge, "MAX_ATOMS", 0)
     solution = cs.solve(problems[1].with_strength(strength))
-    assert (expected.solver, solution.solver) == ("active-set", "newton")
+    assert (expected.solver, solution.solver) == ("l1", "l1")
     assert_same_optimum(expected, solution)
 
 
@@ -629,7 +565,7 @@ def test_streamed_columns_give_the_optimum_of_those_in_memory(loss):
     labels = (torch.randn(400, 2, generator=torch.Generator().manual_seed(1)) > 0).long()
     terms = {"l2_strength": 0.01, "penalty": "elastic-net", "intercept": True}
     problem = cs.ConvexProblem(random_dictionary(), labels, loss, 0.0, **terms)
-    held, streamed = (cs.solve(problem, 1e-7, solver) for solver in ("newton-cg", "newton-stream"))
+    held, streamed = (cs.solve(problem, 1e-7, solver) for solver in (ridge.RidgeCG(), ridge.RidgeCG(is_streamed=True)))
     assert streamed.has_converged
     assert_same_optimum(held, streamed)
 

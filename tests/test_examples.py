@@ -13,7 +13,7 @@ import pytest
 import cvxsnn
 from cvxsnn import SpikingClassifier, save
 from cvxsnn.core.errors import CvxsnnError
-from cvxsnn.data.tasks.speech_files import read_recordings
+from cvxsnn.data.tasks.spoken_digits import read_recordings
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 READOUTS = {"snntorch_readout.py": "snntorch", "spikingjelly_readout.py": "spikingjelly", "norse_readout.py": "norse"}

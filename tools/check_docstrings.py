@@ -10,9 +10,11 @@ it. Every public class, function and value must have an example. Run it on all r
 import ast
 import importlib
 import inspect
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 PACKAGE = "cvxsnn"
-ROOMS = ["data", "neurons", "witnesses", "dictionary", "convex", "network", "training", "theory"]
+ROOMS = ["data", "neurons", "witnesses", "dictionary", "convex", "network", "fitting", "theory"]
 ROOMS += ["estimators", "exchange", "data.tasks", "data.audio", "plots"]
 
 CHECKS = {
@@ -52,7 +54,7 @@ def main(names: list[str]) -> int:
     for name, wanted in public_names(names):
         found = validate(name)
         for code, message in found["errors"]:
-            if code in wanted:
+            if code in wanted and not (code == "PR01" and is_documented_above(name, message)):
                 n_defects += 1
                 print(f"{name}: {code} {message}")
     for name in public_values(names):
@@ -79,6 +81,14 @@ def public_names(rooms: list[str]) -> Iterator[tuple[str, set[str]]]:
             if inspect.isclass(value) and not is_exception(value) and not is_enum:
                 for method in public_methods(value):
                     yield f"{module.__name__}.{name}.{method}", set(CHECKS)
+
+
+def is_documented_above(name: str, message: str) -> bool:
+    """Return whether all parameters in a message are fields of a contract that the class inherits."""
+    room, _, kind = name.rpartition(".")
+    bases = getattr(getattr(sys.modules.get(room), kind, None), "__mro__", ())[1:]
+    inherited = {field.name for base in bases if is_ours(base) and is_dataclass(base) for field in fields(base)}
+    return set(re.findall(r"'(\w+)'", message)) <= inherited
 
 
 def import_rooms(rooms: list[str]) -> list[ModuleType]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import cvxsnn as cs
-from cvxsnn.app.explore import explore
+from cvxsnn.explore import explore
 
 Arrays = tuple[Any, Any]
 

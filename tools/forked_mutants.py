@@ -1,6 +1,6 @@
 """Try every change of a file of plain Python in one session of pytest, each in a fork of it: a hundred times as quick.
 
-`python tools/mutation.py app/check_certificate` runs pytest with this plugin in a tree that mutmut has made. Changed
+`python tools/mutation.py theory/check_certificate` runs pytest with this plugin in a tree that mutmut has made. Changed
 functions are put in the place of the originals, without the wrappers through which mutmut would call them. A fork is
 safe as long as the tests start no threads.
 """

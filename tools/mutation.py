@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 COPIES = ROOT / "build" / "mutation"
 
 TESTS: dict[str, tuple[str, ...]] = {
-    "app/check_certificate": ("app/test_check_certificate.py",),
+    "theory/check_certificate": ("theory/test_check_certificate.py",),
     "core/storage": ("core/test_storage.py",),
     "convex/certificate": ("convex/test_certificate.py", "convex/test_range.py", "convex/test_elastic_net.py"),
     "neurons/exact": ("neurons/test_exact.py", "neurons/test_rollout.py"),
@@ -38,15 +38,22 @@ TESTS: dict[str, tuple[str, ...]] = {
     "neurons/surrogate": ("neurons/test_surrogate.py",),
     "neurons/taps": ("neurons/test_taps.py",),
     "neurons/threshold": ("neurons/test_threshold.py",),
-    "theory/arrangement": ("theory/test_arrangement.py",),
     "theory/caratheodory": ("theory/test_caratheodory.py",),
     "theory/column_generation": ("theory/test_column_generation.py", "theory/test_family_union.py"),
     "theory/complete_certificate": ("theory/test_complete_certificate.py",),
     "theory/cones": ("theory/test_cones.py", "theory/test_arrangement.py", "theory/test_enumeration.py"),
     "theory/duality": ("theory/test_duality.py",),
-    "theory/enumeration": ("theory/test_enumeration.py", "theory/test_lif_family.py"),
+    "theory/enumeration": (
+        "theory/test_enumeration.py",
+        "theory/test_arrangement.py",
+        "theory/test_lif_family.py",
+    ),
     "theory/integers": ("theory/test_integers.py",),
-    "theory/lif_family": ("theory/test_lif_family.py", "theory/test_lif_family_taps.py"),
+    "theory/lif_family": (
+        "theory/test_lif_family.py",
+        "theory/test_lif_family_taps.py",
+        "theory/test_short_weights.py",
+    ),
     "theory/box_search": (
         "theory/test_box_search.py",
         "theory/test_pricing.py",
@@ -55,7 +62,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "theory/certificate_file": (
         "theory/test_certificate_file.py",
-        "app/test_check_certificate.py",
+        "theory/test_check_certificate.py",
         "theory/test_proving.py",
     ),
     "theory/proving": ("theory/test_proving.py",),
@@ -63,14 +70,13 @@ TESTS: dict[str, tuple[str, ...]] = {
     "theory/cone_search": ("theory/test_pricing.py",),
     "theory/family_union": ("theory/test_family_union.py",),
     "theory/line_search": ("theory/test_line_search.py", "theory/test_pricing.py"),
-    "theory/short_weights": ("theory/test_short_weights.py", "theory/test_lif_family.py"),
     "theory/tree_reduction": ("theory/test_tree_reduction.py",),
     "theory/pricing": ("theory/test_pricing.py", "theory/test_box_search.py", "theory/test_family_union.py"),
     "theory/spike_trees": ("theory/test_box_search.py", "theory/test_pricing.py", "theory/test_family_union.py"),
 }
 """The tests that are asked about each file. Kernels are compiled and pictures drawn: they are left out."""
 
-_FORKED = ("app/check_certificate",)
+_FORKED = ("theory/check_certificate",)
 """Plain Python whose tests start no threads: all changes are tried in forks of one session."""
 
 _WORDS = [r"raise \w+", r'^\s*f?"[^"]* [^"]* ', r"^\s*reason = ", r"remedy: str = ", r'"a folder"|"one of no kind"']

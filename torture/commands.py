@@ -13,7 +13,8 @@ from unittest import mock
 
 import numpy as np
 
-from cvxsnn.app.cli import app
+from cvxsnn.cli import app
+from cvxsnn.experiments.demo import demo_configs
 from fuzz.command_line import contents, files
 from fuzz.harness import Finding, Hunt, Skip
 
@@ -65,7 +66,8 @@ def starve(rng: np.random.Generator, name: str, shortage: str, folder: Path) -> 
 
     def work(report: Report) -> list[str]:
         os.chdir(inputs)
-        with mock.patch("cvxsnn.app.demo.FIVE_METHODS", ("cvx",)):
+        runs = [(name, config) for name, config in demo_configs() if config.method == "cvx"]
+        with mock.patch("cvxsnn.experiments.demo.demo_configs", return_value=runs):
             _command(("fit", "small.npz", "-o", "small", *_QUICK), out)
             (inputs / "first").mkdir()
             _command(COMMANDS[name], inputs / "first")  # what it imports may be out of reach later

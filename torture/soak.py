@@ -115,7 +115,7 @@ def _round(method: str, folder: Path) -> str:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(60, 5, 3))
     labels = (inputs.sum((1, 2)) > 0).astype(int)
-    surrogate = cs.training.SurrogateSettings(epochs=2)
+    surrogate = cs.fitting.SurrogateSettings(epochs=2)
     if method == "default":
         model = cs.SpikingClassifier(n_neurons=64, random_state=0)
     else:

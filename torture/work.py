@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 import cvxsnn as cs
-from cvxsnn.app.experiments import RecordStore, all_runs, run_all
 from cvxsnn.convex import Objective
 from cvxsnn.core.errors import CvxsnnError
 from cvxsnn.core.storage import read_tensors
 from cvxsnn.data import TrainingSet
 from cvxsnn.dictionary import open_dictionary, stream_dictionary
-from cvxsnn.training import Settings, SurrogateSettings
-from cvxsnn.training.methods import train_task
+from cvxsnn.experiments import RecordStore, all_runs, run_all
+from cvxsnn.fitting import Settings, SurrogateSettings
+from cvxsnn.fitting.methods import train_task
 from cvxsnn.witnesses import Normal, Uniform, sample_witnesses
 from fuzz.harness import Finding
 
@@ -173,7 +173,7 @@ def _experiment() -> TemporaryDirectory[str]:
 
 
 def _sweep(folder: Path, report: Report) -> None:
-    from cvxsnn.app.cli import app
+    from cvxsnn.cli import app
 
     command = ["reproduce", str(Path(_experiment().name) / "tiny.toml"), "-o", str(folder / "out"), "--scale", "paper"]
     with redirect_stderr(StringIO()) as said:
@@ -217,7 +217,7 @@ def solve_pool(report: Report) -> cs.network.SpikingNetwork:
         rounds.append(moment)
         report(len(rounds))
 
-    found = cs.training.solve_pool(
+    found = cs.fitting.solve_pool(
         pool, TrainingSet.of(task.train), Objective("logistic"), 0.01, memory_budget=1, callback=tell
     )
     return cs.network.reconstruct(found.solution)

@@ -26,7 +26,7 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         "Spiking networks and their layers: running, rebuilding, scoring and counting them.",
         ["cvxsnn.network", "cvxsnn.neurons"],
     ),
-    "Training": ("Training methods, their stages and settings.", ["cvxsnn.training"]),
+    "Training": ("Training methods, their stages and settings.", ["cvxsnn.fitting"]),
     "Theory": ("Enumeration of all neurons, strong duality, and certificates over all neurons.", ["cvxsnn.theory"]),
     "Exchange": ("Networks of other libraries, NIR, and weights of few bits.", ["cvxsnn.exchange"]),
     "Data and tasks": (

@@ -2,33 +2,52 @@
 
 import sys
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from . import convex, data, dictionary, exchange, network, theory, training, witnesses
-from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, Status, certify, solve, solve_path
 from .core.errors import ConvergenceWarning, CvxsnnError, InvalidInputError
 from .data import Sequences, audio, tasks
-from .dictionary import SpikeDictionary, build_dictionary
-from .estimators import (
-    SequenceImputer,
-    SequenceResampler,
-    SequenceScaler,
-    SpikingClassifier,
-    SpikingRegressor,
-    forecast,
-    load,
-    make_windows,
-    save,
-)
-from .exchange import reconstruct_readout
-from .network import SpikingNetwork, reconstruct
-from .neurons import LIFLayer, ThresholdLayer, roll_out
-from .training import train
-from .witnesses import WitnessSet, delayed_witnesses, gaussian_witnesses
 
-# Users write cvxsnn.tasks and cvxsnn.audio; `from cvxsnn.tasks import addition` finds them too.
+if TYPE_CHECKING:
+    from . import convex, data, dictionary, exchange, fitting, network, plots, theory, witnesses
+    from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, Status, certify, solve, solve_path
+    from .dictionary import SpikeDictionary, build_dictionary
+    from .estimators import (
+        SequenceImputer,
+        SequenceResampler,
+        SequenceScaler,
+        SpikingClassifier,
+        SpikingRegressor,
+        forecast,
+        load,
+        make_windows,
+        save,
+    )
+    from .exchange import reconstruct_readout
+    from .fitting import train
+    from .network import SpikingNetwork, reconstruct
+    from .neurons import LIFLayer, ThresholdLayer, roll_out
+    from .witnesses import WitnessSet, delayed_witnesses, gaussian_witnesses
+
+# Users write cvxsnn.tasks and cvxsnn.audio; `from cvxsnn.tasks import addition` works too.
 sys.modules[f"{__name__}.tasks"] = tasks
 sys.modules[f"{__name__}.audio"] = audio
+
+# Rooms, and their names that are loaded on demand: scikit-learn, SciPy, Numba and matplotlib take a second to import.
+_ON_DEMAND = {
+    "convex": "Certificate ConvexProblem RegularizationPath Solution Status certify solve solve_path",
+    "data": "",
+    "dictionary": "SpikeDictionary build_dictionary",
+    "estimators": "SequenceImputer SequenceResampler SequenceScaler SpikingClassifier SpikingRegressor "
+    "forecast load make_windows save",
+    "exchange": "reconstruct_readout",
+    "fitting": "train",
+    "network": "SpikingNetwork reconstruct",
+    "neurons": "LIFLayer ThresholdLayer roll_out",
+    "plots": "",
+    "theory": "",
+    "witnesses": "WitnessSet delayed_witnesses gaussian_witnesses",
+}
+_ROOM_OF = {name: room for room, names in _ON_DEMAND.items() for name in names.split()}
 
 __all__ = [
     "Certificate",
@@ -58,11 +77,13 @@ __all__ = [
     "delayed_witnesses",
     "dictionary",
     "exchange",
+    "fitting",
     "forecast",
     "gaussian_witnesses",
     "load",
     "make_windows",
     "network",
+    "plots",
     "reconstruct",
     "reconstruct_readout",
     "roll_out",
@@ -72,13 +93,20 @@ __all__ = [
     "tasks",
     "theory",
     "train",
-    "training",
     "witnesses",
 ]
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import ``cvxsnn.plots`` when it is used: it needs matplotlib, which takes a while to load."""
-    if name == "plots":
-        return import_module(".plots", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    """Import a room, or a name from its room, when it is first used."""
+    if name in _ON_DEMAND:
+        return import_module(f".{name}", __name__)
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_ROOM_OF[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return all names, also those that are not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -7,21 +7,17 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, Status
-from cvxsnn.convex import Solver, SolverResult
-from cvxsnn.convex.losses import Hinge
+from cvxsnn.convex import Budget, Solver, SolverResult
 
 
 class LinearProgram(Solver):
     """HiGHS, through SciPy."""
 
     name = "highs"
+    scope = "output"
     max_iterations = 1
 
-    def refusal(self, problem: ConvexProblem) -> str | None:
-        """Return what the problem lacks."""
-        return None if all(type(head.loss) is Hinge for head in problem.heads) else "the loss 'hinge'"
-
-    def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, **_: object) -> SolverResult:
+    def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
         """Minimise a problem of one output."""
         (head,) = problem.heads
         labels, n_atoms = head.targets[:, 0].cpu().numpy(), problem.dictionary.n_atoms

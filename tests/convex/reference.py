@@ -10,21 +10,16 @@ import torch
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, Status
-from cvxsnn.convex import Solver, SolverResult
+from cvxsnn.convex import Budget, Solver, SolverResult
 
 
 class Reference(Solver):
     """cvxpy with Clarabel."""
 
-    name = "reference"
-    solves = "problem"
+    name = "clarabel"
     max_iterations = 1
 
-    def refusal(self, problem: ConvexProblem) -> str | None:
-        """Accept everything."""
-        return None
-
-    def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, **_: object) -> SolverResult:
+    def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
         """Minimise a whole problem."""
         columns = problem.dictionary.columns().cpu().numpy()
         weight = problem.row_weight.cpu().numpy()

@@ -8,7 +8,7 @@ from tolerances import REFITTED, ROUNDING
 
 from cvxsnn import ConvexProblem, RegularizationPath, build_dictionary, gaussian_witnesses, solve_path
 from cvxsnn.convex import Validation, cross_validate, leave_one_out
-from cvxsnn.convex.validation import row_hits, row_losses
+from cvxsnn.convex.left_out import row_hits, row_losses
 from cvxsnn.core.errors import InvalidInputError
 
 GROUPS = np.repeat([2, 0, 5], [5, 8, 11])

@@ -10,8 +10,8 @@ from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, RegularizationPath, Solution, Status, solve, solve_path
 from cvxsnn.convex import Validation
+from cvxsnn.convex.gram import has_gram, weighted_gram
 from cvxsnn.convex.path import l2_strengths_of
-from cvxsnn.convex.solvers import active_set
 from cvxsnn.core.errors import ConvergenceWarning, InvalidInputError
 from cvxsnn.dictionary import DenseDictionary, SpikeDictionary
 
@@ -34,7 +34,7 @@ def test_every_solution_is_certified_and_the_one_found_alone(loss: str, intercep
 
 def test_the_group_penalty_has_paths_too() -> None:
     path = solve_path(Kind("softmax", "group", intercept=True).draw(0), n_strengths=5, tol=TOL)
-    assert [solution.solver for solution in path] == ["none needed", *["group-newton"] * 4]
+    assert [solution.solver for solution in path] == ["none needed", *["group"] * 4]
     assert all(solution.has_converged for solution in path)
 
 
@@ -178,17 +178,17 @@ def test_all_strengths_share_one_gram_matrix(monkeypatch: pytest.MonkeyPatch) ->
     problem = Kind("squared", "elastic-net", intercept=True, n_outputs=2).draw(0)
     path = solve_path(problem, [0.1, 0.01, 0.0], l2_strengths=[1.0, 0.1])
     assert n_formed == 1
-    assert active_set.has_gram(problem)
-    assert not any(active_set.has_gram(solution.problem) for solution in path)
+    assert has_gram(problem)
+    assert not any(has_gram(solution.problem) for solution in path)
 
 
 def test_a_path_forms_the_gram_matrix_even_where_one_solve_would_not() -> None:
     rng = np.random.default_rng(0)
     problem = ConvexProblem(rng.random((50, 800)) < 0.5, rng.normal(size=50), "squared")
     solve(problem.with_strength(0.9 * problem.critical_strength))
-    assert not active_set.has_gram(problem)
+    assert not has_gram(problem)
     solve_path(problem, [0.9 * problem.critical_strength])
-    assert active_set.has_gram(problem)
+    assert has_gram(problem)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -210,7 +210,7 @@ def test_strengths_of_the_quadratic_fall_from_nearly_no_fit_to_nearly_no_penalty
     assert all(0 < after < before for before, after in pairwise(strengths))
     assert all(solution.has_converged for solution in solve_path(problem, [0.0], l2_strengths=strengths))
     if given is None:
-        largest = float(torch.linalg.eigvalsh(active_set.weighted_gram(problem))[-1])
+        largest = float(torch.linalg.eigvalsh(weighted_gram(problem))[-1])
         assert strengths[-1] < 1e-6 * largest
         assert largest < 10 * strengths[0] <= len(values[0]) * largest * (1 + ROUNDING)
         scaled = ConvexProblem(
@@ -246,7 +246,10 @@ def test_solutions_that_do_not_converge_are_warned_about() -> None:
         (lambda p: solve_path(p, n_strengths=0), "n_strengths to be a positive integer, got 0"),
         (lambda p: solve_path(p, smallest_ratio=1.0), "smallest_ratio between 0 and 1, got 1.0"),
         (lambda p: solve_path(p, smallest_ratio=0.0), "smallest_ratio between 0 and 1, got 0.0"),
-        (lambda p: solve_path(p, solver="interior-point"), "for solver 'interior-point', got loss 'logistic'"),
+        (
+            lambda p: solve_path(p, solver="hinge"),
+            "solver 'auto', 'l1' or 'reference' for loss 'logistic' .* got 'hinge'",
+        ),
         (lambda p: solve_path(p, solver="simplex"), "solver to be one of .* got 'simplex'"),
         (lambda p: solve_path(p, tol=0.0), "tol between 0 and 1, got 0.0"),
     ],

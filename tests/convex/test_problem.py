@@ -1,3 +1,5 @@
+import copy
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -7,6 +9,7 @@ from convex.problems import LOSSES, PENALTIES, TWO_HEADS, Kind, draw_scores
 from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, certify, solve
+from cvxsnn.convex.gram import weighted_gram
 from cvxsnn.convex.losses import make_loss
 from cvxsnn.core.errors import InvalidInputError
 
@@ -101,8 +104,8 @@ def test_with_strength_changes_nothing_else() -> None:
     other = problem.with_strength(0.5)
     assert (other.l1_strength, other.critical_strength) == (0.5, critical)
     assert other.dictionary is problem.dictionary
-    assert other.reduced.problem.l1_strength == 0.5
-    assert problem.reduced.problem.l1_strength == problem.l1_strength
+    assert other.reduced[0].l1_strength == 0.5
+    assert problem.reduced[0].l1_strength == problem.l1_strength
 
 
 def test_repr_names_sizes_and_terms() -> None:
@@ -147,3 +150,58 @@ def test_some_rows_are_the_problem_built_from_them() -> None:
 def test_outputs_of_classes_that_are_in_no_row_any_more_stay() -> None:
     problem = ConvexProblem(COLUMNS, [0, 1, 2, 0], "softmax")
     assert problem.take_rows(torch.tensor([0, 1])).shape == (2, 4, 3)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *TWO_HEADS])
+def test_reduced_problem_has_distinct_rows_and_the_same_objective(loss: str) -> None:
+    problem = Kind(loss, columns="equal_rows", weighted=True).draw(0)
+    reduced, row_of = problem.reduced
+    rows = torch.cat([reduced.dictionary.columns(), *(head.targets for head in reduced.heads)], dim=1)
+    assert len(torch.unique(rows, dim=0)) == len(rows) < problem.shape[0]
+    assert bool((reduced.row_weight > 0).all())
+    assert float(reduced.row_weight.sum()) == pytest.approx(1, rel=ROUNDING)
+    kept = problem.row_weight > 0
+    torch.testing.assert_close(reduced.dictionary.columns()[row_of][kept], problem.dictionary.columns()[kept])
+    for head, merged in zip(problem.heads, reduced.heads, strict=True):
+        assert torch.equal(merged.targets[row_of][kept], head.targets[kept])
+    scores = draw_scores(reduced)
+    value = float(problem.loss_value(scores[row_of]))
+    assert value == pytest.approx(float(reduced.loss_value(scores)), rel=ROUNDING)
+
+
+def test_rows_with_equal_spikes_and_other_targets_stay_apart() -> None:
+    columns = np.ones((4, 1))
+    problem = ConvexProblem(columns, np.array([1.0, 2.0, 1.0, -0.0]), "squared", 0.1)
+    reduced, row_of = problem.reduced
+    assert row_of.tolist() == [0, 1, 0, 2]
+    assert reduced.row_weight.tolist() == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(("penalty", "widths"), [("l1", [3, 1, 1]), ("group", [5])])
+def test_independent_parts_add_up_to_the_whole(penalty: str, widths: list[int]) -> None:
+    targets = {"digit": np.array([0, 1, 2, 0]), "amount": np.arange(8.0).reshape(4, 2)}
+    problem = ConvexProblem(np.eye(4, dtype=bool), targets, {"digit": "softmax", "amount": "squared"}, penalty=penalty)
+    scores = draw_scores(problem)
+    parts = [(problem.part(columns), columns) for columns in problem.independent_outputs()]
+    assert [part.n_outputs for part, _ in parts] == widths
+    total = sum(float(part.loss_value(scores[:, columns])) for part, columns in parts)
+    assert total == pytest.approx(float(problem.loss_value(scores)), rel=ROUNDING)
+
+
+def test_strengths_share_a_workspace_and_solutions_and_copies_do_not_keep_it() -> None:
+    problem = Kind("squared", intercept=True).draw(0)
+    other = problem.with_strength(0.5 * problem.l1_strength)
+    solution = solve(other, 1e-9)
+    assert problem.row_workspace.has(weighted_gram)
+    assert problem.workspace is other.workspace
+    for kept in (solution.problem, pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)):
+        assert not kept.row_workspace.has(weighted_gram)
+    assert solve(solution.problem, 1e-9).certificate.primal == pytest.approx(solution.certificate.primal, rel=ROUNDING)
+
+
+def test_smoothing_replaces_hinges_only() -> None:
+    problem = Kind("hinge + squared_hinge").draw(0)
+    assert not problem.is_smooth
+    smooth = problem.smoothed(0.5)
+    assert smooth.is_smooth
+    assert smooth.heads[1].loss is problem.heads[1].loss

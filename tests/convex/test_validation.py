@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cvxsnn import ConvexProblem
 from cvxsnn.convex import Validation
-from cvxsnn.convex.validation import row_classes, row_hits, row_losses
+from cvxsnn.convex.left_out import row_classes, row_hits, row_losses
 
 SCORES = torch.tensor([[2.0, 1.0, 0.0], [0.0, -1.0, -0.5], [0.3, 0.2, 0.4]], dtype=torch.float64)
 

@@ -85,7 +85,7 @@ def test_groups_are_those_of_numpy_in_order_of_first_appearance(seed, n_rows, n_
 def test_groups_do_not_depend_on_how_many_rows_are_compared_at_once(monkeypatch, n_words_at_once):
     words = draw_words(0, n_rows=50, n_words=3, n_distinct=20)
     hashes = bits.hash_rows(words)
-    monkeypatch.setattr(bits, "_WORDS_AT_ONCE", n_words_at_once)
+    monkeypatch.setattr(bits, "_rows_at_once", lambda words: max(1, n_words_at_once // max(1, words.shape[1])))
     assert torch.equal(bits.hash_rows(words), hashes)
     assert_groups_equal(bits.group_equal(words), words)
 

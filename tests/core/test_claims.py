@@ -5,7 +5,7 @@ import threading
 import pytest
 from small_models import assert_one_sentence
 
-from cvxsnn.core import storage
+from cvxsnn.core import claims
 from cvxsnn.core.claims import claim, remove_abandoned
 from cvxsnn.core.errors import DataFileError
 
@@ -86,7 +86,7 @@ def test_who_waits_comes_next_also_after_the_file_is_gone(tmp_path):
 
 
 def test_every_claim_is_granted_where_there_are_no_locks(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "fcntl", None)
+    monkeypatch.setattr(claims, "fcntl", None)
     with claim(tmp_path / "claim") as one, claim(tmp_path / "claim") as other:
         assert one
         assert other

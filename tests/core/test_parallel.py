@@ -16,9 +16,7 @@ from joblib import parallel_config, register_parallel_backend
 from joblib.parallel import ThreadingBackend
 
 from cvxsnn import InvalidInputError
-from cvxsnn.core import parallel
 from cvxsnn.core.parallel import Shared, one_thread, run_tasks
-from fuzz.refits import Interrupter
 
 TASKS = [(number,) for number in range(6)]
 SQUARES = {number: number**2 for number in range(6)}
@@ -81,7 +79,7 @@ def test_without_a_configuration_tasks_stay_in_this_process_and_in_order():
 def test_workers_that_always_fail_are_given_up():
     with parallel_config("broken", n_jobs=2), pytest.raises(ConnectionError, match="nobody there"):
         list(run_tasks(square, TASKS))
-    assert Broken.n_taken == 1 + parallel._MAX_FAILURES
+    assert Broken.n_taken == 4
 
 
 @pytest.mark.parametrize("backend", ["sequential", "threading", "silent"])
@@ -190,21 +188,18 @@ def test_a_killed_process_costs_time_and_no_answer(tmp_path):
 
 FORKED = """
 import os
-import numpy as np
 import torch
-from cvxsnn import SpikingClassifier
+import cvxsnn.core.parallel
 
 torch.set_num_threads(2)
-X = np.random.default_rng(0).normal(size=(100, 20, 3))
-y = X.sum((1, 2)) > 0
-fit = lambda: SpikingClassifier(n_neurons=256, random_state=0).fit(X, y).decision_function(X)
-expected = fit()
+numbers = torch.arange(2.0**20)
+expected = numbers.sin()
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
     assert torch.get_num_threads() == 2
 else:
-    os._exit(not np.allclose(fit(), expected))
+    os._exit(not torch.equal(numbers.sin(), expected))
 """
 
 
@@ -220,6 +215,8 @@ def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent():
 
 
 def test_an_interrupt_on_the_way_in_puts_the_number_of_threads_back():
+    from fuzz.refits import Interrupter  # not above: workers import this file
+
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)

@@ -78,7 +78,7 @@ def console_on(file):
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(progress, "_TICK", 3600.0)  # only calls look at the clock
+    monkeypatch.setattr(ShownProgress, "tick", 3600.0)  # only calls look at the clock
     return Clock()
 
 
@@ -109,7 +109,7 @@ def test_the_bar_of_long_work_appears_after_three_seconds_and_is_removed(clock):
 
 
 def test_the_bar_appears_also_while_nothing_is_reported(monkeypatch):
-    monkeypatch.setattr(progress, "_TICK", 0.001)
+    monkeypatch.setattr(ShownProgress, "tick", 0.001)
     console, clock = console_on(Terminal()), Clock()
     with ShownProgress("auto", console, clock) as bar:
         bar("fit", 1, 4)
@@ -216,7 +216,7 @@ def test_the_estimate_is_that_of_the_stage(clock, caplog):
 
 
 def test_lines_are_written_also_while_nothing_is_reported(monkeypatch, caplog):
-    monkeypatch.setattr(progress, "_TICK", 0.001)
+    monkeypatch.setattr(ShownProgress, "tick", 0.001)
     clock = Clock()
     with caplog.at_level(logging.INFO, "cvxsnn"), ShownProgress("auto", console_on(io.StringIO()), clock) as lines:
         lines("fit", 0, 4)

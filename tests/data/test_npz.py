@@ -48,10 +48,10 @@ def test_targets_are_needed_only_where_they_are_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("lengths", "complaint"),
     [
-        (np.array([1, 2, 3]), "one integer length"),
-        (np.array([1.0, 2, 3, 3]), "one integer length"),
+        (np.array([1, 2, 3]), "one length per sequence"),
+        (np.array([1.0, 2, 3, 3]), "one length per sequence"),
         (np.array([0, 1, 2, 3]), "lengths from 1 to 3"),
-        (np.array([1, 2, 3, 4]), "lengths from 1 to 3, got up to 4"),
+        (np.array([1, 2, 3, 4]), "lengths from 1 to 3, got values from 1 to 4"),
     ],
 )
 def test_lengths_that_fit_no_sequence_are_refused(tmp_path, lengths, complaint):
@@ -61,7 +61,7 @@ def test_lengths_that_fit_no_sequence_are_refused(tmp_path, lengths, complaint):
 
 
 def test_lengths_of_rows_are_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="one integer length for each sequence"):
+    with pytest.raises(InvalidInputError, match="one length per sequence"):
         read_data(write(tmp_path, X=X[:, 0], y=Y, lengths=np.ones(4, int)), needs_targets=True)
 
 

@@ -17,14 +17,14 @@ def test_a_block_has_the_distinct_spikes_of_its_witnesses():
     spikes = pool_spikes()
     block, expected = spikes.block(3), roll_out(spikes.pool.block(3).layers, INPUTS)
     assert torch.equal(block.columns(dtype=torch.bool), expected[:, block.column_of_atom])
-    assert torch.equal(block.packed, spikes.of(spikes.pool.block(3)).packed)
+    assert torch.equal(block.patterns, spikes.of(spikes.pool.block(3)).patterns)
 
 
 def test_blocks_are_kept_while_there_is_room_and_drawn_again_without_a_difference():
     roomy, tight = pool_spikes(), pool_spikes(memory_budget=1)
     assert roomy.block(3) is roomy.block(3)
     assert tight.block(3) is not tight.block(3)
-    assert torch.equal(tight.block(3).packed, roomy.block(3).packed)
+    assert torch.equal(tight.block(3).patterns, roomy.block(3).patterns)
 
 
 @pytest.mark.parametrize("memory_budget", [1, 600, 2**30])

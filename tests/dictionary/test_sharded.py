@@ -10,10 +10,9 @@ from spies import LargestTensor
 from tolerances import CERTIFIED_AGAIN, ROUNDING
 
 import cvxsnn as cs
-from cvxsnn.convex import SquaredStatistics
+from cvxsnn.core.storage import read_tensors
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.dictionary import shard_files, stream_dictionary
-from cvxsnn.dictionary.blocks import Block
+from cvxsnn.dictionary import sharded, stream_dictionary
 
 
 def labels_for(loss, targets):
@@ -22,7 +21,7 @@ def labels_for(loss, targets):
 
 @pytest.mark.parametrize("readout", ["last", "all", "mean"])
 @pytest.mark.parametrize("shard_rows", [37, 128, 2000])
-def test_products_and_health_are_those_in_memory(tmp_path, witnesses, data, readout, shard_rows):
+def test_products_are_those_in_memory(tmp_path, witnesses, data, readout, shard_rows):
     inputs, targets = data
     own = targets[:, None].expand(-1, 3) if readout == "all" else targets
     found, read = stream_dictionary(witnesses, batches((inputs, own)), tmp_path, readout, shard_rows=shard_rows)
@@ -48,19 +47,7 @@ def test_products_and_health_are_those_in_memory(tmp_path, witnesses, data, read
     atoms = torch.tensor([3, 1])
     joined = torch.cat([block for _, block in found.iterate_rows(16, atoms=atoms)])
     assert torch.equal(joined, expected.columns(atoms))
-    assert str(found.health()) == str(expected.health())
     assert f"{expected.n_rows} rows" in repr(found)
-
-
-def test_complementary_columns_are_counted(tmp_path):
-    signs = torch.randn(200, 1, 6, generator=torch.Generator().manual_seed(0))
-    inputs = torch.cat((signs, -signs), dim=2)
-    with patch.object(Block, "dictionary", lambda block, *_: cs.build_dictionary(block.sequences.inputs[:, 0] > 0)):
-        found, _ = stream_dictionary(
-            cs.gaussian_witnesses(12, (12,)), batches((inputs, signs[:, 0])), tmp_path, shard_rows=64
-        )
-    assert found.health().n_complementary == 6
-    assert str(found.health()) == str(cs.build_dictionary(inputs[:, 0] > 0).health())
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge", "squared", "hinge"])
@@ -115,7 +102,7 @@ def test_path_and_weights_work_from_disk(tmp_path, witnesses, data):
 def test_rows_on_disk_are_not_merged(tmp_path, witnesses, data):
     dictionary, targets = stream_dictionary(witnesses, batches(data), tmp_path, shard_rows=64)
     problem = cs.ConvexProblem(dictionary, targets > 0, "logistic")
-    assert problem.reduced.problem is problem
+    assert problem.reduced[0] is problem
     groups = dictionary.group_rows()
     assert torch.equal(groups.first, torch.arange(N_SAMPLES))
     assert torch.equal(groups.inverse, torch.arange(N_SAMPLES))
@@ -143,7 +130,7 @@ def test_one_pass_reads_each_shard_once(tmp_path, witnesses, data):
         dictionary.gram,
         lambda: list(dictionary.iterate_rows(8)),
     ):
-        with patch.object(shard_files, "safe_open", wraps=shard_files.safe_open) as opened:
+        with patch.object(sharded, "safe_open", wraps=sharded.safe_open) as opened:
             product()
         assert [call.args[0] for call in opened.call_args_list] == shards_of(tmp_path)
 
@@ -159,12 +146,16 @@ def test_unequal_lengths_are_those_in_memory(tmp_path, witnesses, data):
     each, _ = stream_dictionary(witnesses, cut, tmp_path / "b", "mean", shard_rows=64)
     assert torch.equal(each.columns(), in_memory.columns())
     assert torch.equal(each.take_rows(torch.arange(40, 200)).columns(), in_memory.columns()[40:200])
-    assert each.health().n_distinct_rows == in_memory.health().n_distinct_rows
 
 
-def test_statistics_can_be_taken_from_disk(tmp_path, witnesses, data):
-    dictionary, targets = stream_dictionary(witnesses, batches(data), tmp_path, shard_rows=64)
-    found = SquaredStatistics.of(dictionary, targets)
-    expected = SquaredStatistics.of(cs.build_dictionary(witnesses, data[0]), targets)
-    assert torch.equal(found.gram, expected.gram)
-    assert torch.equal(found.cross, expected.cross)
+def test_shards_of_shorter_sequences_may_store_narrower_counts(tmp_path, witnesses):
+    inputs, lengths = torch.randn(128, 300, 2, generator=torch.Generator().manual_seed(0)), torch.full((128,), 300)
+    lengths[:64] = 200
+    in_memory = cs.build_dictionary(witnesses, Sequences(inputs, lengths), "mean")
+    cut = [(inputs[:64, :200], lengths[:64]), (inputs[64:], lengths[64:])]
+    found, _ = stream_dictionary(witnesses, cut, tmp_path, "mean", shard_rows=64)
+    stored = [read_tensors(path, "dictionary shard")[0]["patterns"].dtype for path in shards_of(tmp_path)]
+    assert stored == [torch.uint8, torch.int16]
+    assert torch.equal(found.columns(), in_memory.columns())
+    chosen = torch.arange(60, 70)
+    assert torch.equal(found.take_rows(chosen).patterns, in_memory.take_rows(chosen).patterns)

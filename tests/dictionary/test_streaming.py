@@ -2,6 +2,8 @@
 
 import errno
 import os
+import pickle
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -12,8 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import cvxsnn as cs
 from cvxsnn.core.errors import DataFileError
-from cvxsnn.dictionary import ShardedDictionary, open_dictionary, stream_dictionary
-from cvxsnn.dictionary.blocks import Block
+from cvxsnn.dictionary import open_dictionary, stream_dictionary, streaming
+from cvxsnn.dictionary.streaming import iterate_blocks
 
 
 def interrupted(data, after):
@@ -47,7 +49,7 @@ def test_interrupted_writing_goes_on_where_it_stopped(tmp_path, witnesses, data)
     with pytest.raises(DataFileError, match="found nothing"):
         open_dictionary(tmp_path / "a")
     (tmp_path / "a" / ".shard-000003.safetensors.0123456789abcdef.cvxsnn-part").write_bytes(b"half a shard")
-    with patch.object(Block, "dictionary", autospec=True, side_effect=Block.dictionary) as rolled:
+    with patch.object(streaming, "roll_dictionary", side_effect=streaming.roll_dictionary) as rolled:
         found, _ = stream_dictionary(witnesses, batches(data), tmp_path / "a", shard_rows=64)
     assert rolled.call_count == 2
     expected, _ = stream_dictionary(witnesses, batches(data), tmp_path / "b", shard_rows=64)
@@ -91,9 +93,7 @@ def test_shards_of_other_data_are_kept_unless_told_otherwise(tmp_path, witnesses
     dictionary, _ = stream_dictionary(others, batches(data), tmp_path, shard_rows=128, restart=True)
     assert torch.equal(dictionary.columns(), cs.build_dictionary(others, inputs).columns())
     with pytest.raises(DataFileError, match="got others"):
-        ShardedDictionary(
-            tmp_path, (64,), dictionary.atom_of_column, dictionary.column_of_atom, others, "last", 3
-        ).gram()
+        replace(dictionary, shard_rows=(64,)).gram()
 
 
 @pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "replace"])
@@ -131,3 +131,9 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path, witnesses, data):
         stream_dictionary(witnesses, batches(data), tmp_path, shard_rows=0)
     with pytest.raises(cs.InvalidInputError, match="at least one batch"):
         stream_dictionary(witnesses, [], tmp_path)
+
+
+def test_only_the_samples_of_a_block_travel_to_another_process(data):
+    (block,) = iterate_blocks([data], len(data[0]), "last")
+    assert len(pickle.dumps(block.cut(0, 2))) < 5000 < block.sequences.inputs.nbytes
+    assert torch.equal(pickle.loads(pickle.dumps(block.cut(5, 9))).sequences.inputs, data[0][5:9])

@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from tolerances import CALIBRATED, ROUNDING
 
 from cvxsnn import SpikingClassifier
-from cvxsnn.estimators.calibration import fit_scale, logits
+from cvxsnn.estimators.classifier import fit_scale, logits
 
 SHARE_KEPT = 0.7
 """Of the labels of the noisy task; the others are replaced by another class."""

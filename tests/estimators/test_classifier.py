@@ -9,7 +9,7 @@ from tolerances import EASY_SCORE, FLOAT64_MEAN, ROUNDING
 
 from cvxsnn import InvalidInputError, load, save
 from cvxsnn.convex.losses import LOSSES, Squared
-from cvxsnn.training import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings
 from cvxsnn.witnesses import Normal, Uniform
 
 RARE = np.where(classes_of(SEQUENCES, 8) == 0, "rare", "common")

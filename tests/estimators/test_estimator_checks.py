@@ -3,6 +3,7 @@
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cvxsnn import SpikingClassifier, SpikingRegressor
+from cvxsnn.fitting import Tuning
 
 EXCEPTIONS = {
     "check_sample_weight_equivalence_on_dense_data": (
@@ -14,13 +15,19 @@ EXCEPTIONS = {
 }
 
 
-SMALL_NET = {"hidden": (32,), "decay": 0.8, "penalty": "elastic-net", "l1_strength": 0.001, "l2_strength": 0.001}
+SMALL_NET = {
+    "hidden": (32,),
+    "witnesses": {"decay": 0.8},
+    "penalty": "elastic-net",
+    "l1_strength": 0.001,
+    "l2_strength": 0.001,
+}
 
 
 @parametrize_with_checks(
     [
-        SpikingClassifier(hidden=(32,), n_trials=8),
-        SpikingRegressor(hidden=(32,), n_trials=8),
+        SpikingClassifier(hidden=(32,), witnesses=Tuning(n_trials=8)),
+        SpikingRegressor(hidden=(32,), witnesses=Tuning(n_trials=8)),
         SpikingClassifier(**SMALL_NET),
         SpikingRegressor(**SMALL_NET),
     ],

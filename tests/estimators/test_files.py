@@ -43,9 +43,9 @@ from cvxsnn import (
 )
 from cvxsnn.core import storage
 from cvxsnn.core.errors import DataFileError
-from cvxsnn.estimators import files
+from cvxsnn.estimators import model_parts
+from cvxsnn.fitting import SurrogateSettings
 from cvxsnn.network.heads import OutputHead
-from cvxsnn.training import SurrogateSettings
 from cvxsnn.witnesses import LogUniform, Normal, Provenance, Uniform
 
 SEQUENCES = make_sequences()
@@ -172,7 +172,7 @@ def test_a_classifier_of_any_method_comes_back_the_same(tmp_path, method):
         {"loss": "hinge"},
         {"loss": "squared"},
         {"penalty": "group", "intercept": False, "readout": "last"},
-        {"l1_strength": "auto", "validation_fraction": 0.3},
+        {"l1_strength": "auto"},
         {"penalty": "elastic-net", "l2_strength": 0.01},
         {"penalty": "elastic-net", "l1_strength": 0.0, "l2_strength": 0.01},
         {"penalty": "group-elastic-net", "l2_strength": 0.01},
@@ -354,7 +354,7 @@ def parts(saved, folder):
 
 def test_a_newer_file_says_to_update(tmp_path, monkeypatch, saved):
     tensors, header = parts(saved, tmp_path)
-    monkeypatch.setattr(storage, "VERSION", 2)
+    monkeypatch.setattr(storage, "LIMITS", storage.Limits(version=2))
     storage.write_tensors(tmp_path / "newer", "model", tensors, header)
     monkeypatch.undo()
     assert_refused(tmp_path / "newer", "version 1 or older, got version 2: update cvxsnn")
@@ -612,7 +612,7 @@ def test_both_strengths_of_an_elastic_net_come_back(tmp_path):
 def test_large_samples_are_stored_and_not_drawn_again(tmp_path, monkeypatch):
     model = classifier(neuron="threshold", hidden=(30,)).fit(SEQUENCES, NAMES)
     save(model, tmp_path / "recipe")
-    monkeypatch.setattr(files, "MAX_DRAWN", 30 * (3 + 30 + 10) + 10_000 - 1)
+    monkeypatch.setattr(model_parts, "LIMITS", model_parts.Limits(drawn=30 * (3 + 30 + 10) + 10_000 - 1))
     save(model, tmp_path / "layers")
     header = storage.read_tensors(tmp_path / "layers", "model")[1]
     assert "recipe" not in header["proof"]["witnesses"]

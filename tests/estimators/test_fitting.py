@@ -149,7 +149,7 @@ def test_a_random_state_is_advanced():
 
 
 def test_strengths_are_checked_before_anything_is_sampled(monkeypatch):
-    monkeypatch.setattr(base, "fit_mixture", None)
+    monkeypatch.setattr(base, "fit", None)
     with pytest.raises(InvalidInputError, match="l1_strength"):
         SpikingClassifier(l1_strength=-1.0).fit(SEQUENCES, LABELS)
 

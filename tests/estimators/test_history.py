@@ -5,7 +5,7 @@ import pytest
 from small_models import classes_of, classifier, make_sequences, regressor, sums
 
 from cvxsnn.estimators.history import History, StageSummary
-from cvxsnn.training import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings
 
 SEQUENCES = make_sequences()
 LABELS = classes_of(SEQUENCES)

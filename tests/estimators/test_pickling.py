@@ -8,6 +8,7 @@ import torch
 from small_models import assert_close_certificates, classes_of, classifier, make_sequences, regressor, sums
 
 from cvxsnn import SpikingClassifier, SpikingRegressor, gaussian_witnesses, save
+from cvxsnn.fitting import Tuning
 
 SEQUENCES = make_sequences()
 LABELS = classes_of(SEQUENCES)
@@ -17,7 +18,7 @@ LABELS = classes_of(SEQUENCES)
 def test_a_pickle_is_at_most_half_as_large_again_as_a_model_file(tmp_path, kind):
     sequences = make_sequences(400, 6, 3)
     targets = classes_of(sequences, 3) if kind is SpikingClassifier else sums(sequences)
-    model = kind(n_trials=4, random_state=0).fit(sequences, targets)
+    model = kind(witnesses=Tuning(n_trials=4), random_state=0).fit(sequences, targets)
     save(model, tmp_path / "model")
     assert len(pickle.dumps(model)) <= 1.5 * (tmp_path / "model").stat().st_size
 
@@ -46,16 +47,6 @@ def test_an_unpickled_elastic_net_has_both_strengths(witnesses):
     twin = pickle.loads(pickle.dumps(model))
     assert (twin._proof.l1_strength, twin._proof.l2_strength) == (0.001, 0.01)
     assert twin.l2_strength == 0.01
-    assert_close_certificates(twin.certify(SEQUENCES, LABELS), model.certificate_)
-
-
-def test_a_pickle_from_before_there_were_elastic_nets_has_no_second_strength():
-    model = classifier(witnesses="gaussian").fit(SEQUENCES, LABELS)
-    state = model.__getstate__()
-    del state["_proof"].values["l2_strength"]
-    twin = classifier()
-    twin.__setstate__(state)
-    assert twin._proof.l2_strength == 0.0
     assert_close_certificates(twin.certify(SEQUENCES, LABELS), model.certificate_)
 
 

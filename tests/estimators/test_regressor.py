@@ -5,7 +5,7 @@ from small_models import CONVEX_METHODS, OTHER_METHODS, regressor, sums
 from tolerances import EASY_SCORE
 
 from cvxsnn import SpikingRegressor
-from cvxsnn.training import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings, Tuning
 
 
 @pytest.mark.parametrize("method", [*CONVEX_METHODS, *OTHER_METHODS])
@@ -35,5 +35,5 @@ def test_targets_of_any_scale_are_learned_by_gradients():
 
 
 def test_two_rows_are_enough_for_a_regressor():
-    model = SpikingRegressor(hidden=(8,), n_trials=2, random_state=0).fit([[0.0], [1.0]], [0.0, 1.0])
+    model = SpikingRegressor(hidden=(8,), witnesses=Tuning(n_trials=2), random_state=0).fit([[0.0], [1.0]], [0.0, 1.0])
     assert model.predict([[0.0], [1.0]]).shape == (2,)

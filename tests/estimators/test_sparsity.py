@@ -7,6 +7,7 @@ import pytest
 from small_models import assert_close_certificates, assert_one_sentence
 
 from cvxsnn import InvalidInputError, SpikingClassifier, SpikingRegressor, load, save
+from cvxsnn.fitting import SurrogateSettings
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 6, 2))
@@ -15,9 +16,9 @@ LABELS = np.where(X[:, :, 0].sum(1) > X[:, :, 1].sum(1), "up", "down")
 NEURONS = {"n_neurons": 150, "random_state": 0}
 
 
-@pytest.mark.parametrize("windows", [None, 2])
-def test_at_most_as_many_neurons_are_read_as_asked_for(windows):
-    model = SpikingClassifier(**NEURONS, sparsity=9, windows=windows).fit(X, LABELS)
+@pytest.mark.parametrize("readout", [None, "windows-2"])
+def test_at_most_as_many_neurons_are_read_as_asked_for(readout):
+    model = SpikingClassifier(**NEURONS, sparsity=9, readout=readout).fit(X, LABELS)
     assert len(set(model.network_.neurons.tolist())) == 9
     assert [stage.n_neurons for stage in model.history_] == [150, 9]
     assert model.score(X, LABELS) > 0.8
@@ -61,11 +62,8 @@ def test_the_certificate_says_that_it_is_about_the_selected_neurons(tmp_path):
         ({"sparsity": 1.5}, "sparsity"),
         ({"sparsity": True}, "sparsity"),
         ({"sparsity": "many"}, "'few'"),
-        ({"sparsity": 9, "penalty": "l1"}, "l1_strength"),
-        ({"sparsity": "few", "l1_strength": 0.1}, "l1_strength"),
-        ({"sparsity": 9, "loss": "logistic"}, "l1_strength"),
-        ({"sparsity": "few", "witnesses": "gaussian"}, "l1_strength"),
-        ({"sparsity": 9, "method": "sg"}, "l1_strength"),
+        ({"sparsity": 9, "method": "sg"}, "a method that ends with a convex read-out"),
+        ({"sparsity": 9, "hidden": (9, 20), "n_neurons": "auto"}, "one subnetwork of one layer"),
     ],
     ids=str,
 )
@@ -79,3 +77,20 @@ def test_too_few_samples_to_choose_neurons_are_refused_in_one_sentence():
     with pytest.raises(InvalidInputError, match="at least 10 samples") as refused:
         SpikingRegressor(**NEURONS, sparsity=3).fit(X[:9], SUMS[:9])
     assert_one_sentence(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"penalty": "l1"},
+        {"l1_strength": 1e-3},
+        {"loss": "logistic"},
+        {"witnesses": "gaussian"},
+        {"method": "sg-cvx", "surrogate": SurrogateSettings(epochs=1)},
+    ],
+    ids=str,
+)
+def test_every_convex_read_out_can_be_sparse(options):
+    model = SpikingClassifier(**{**NEURONS, **options}, sparsity=9).fit(X, LABELS)
+    assert 0 < len(set(model.network_.neurons.tolist())) <= 9
+    assert_close_certificates(model.certify(X, LABELS), model.certificate_)

@@ -15,8 +15,8 @@ from cvxsnn.convex import Objective
 from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
+from cvxsnn.fitting import Program, Settings, train_task
 from cvxsnn.network.heads import OutputHead
-from cvxsnn.training import ConvexSettings, Settings, train_task
 
 logging.getLogger("torch._library.triton").setLevel(logging.ERROR)  # SpikingJelly asks for a GPU's compiler
 
@@ -213,4 +213,4 @@ def train_xor():
     """A small task, and a model of two layers trained on it."""
     task = first_last_xor(4, n_train=200, n_val=100, n_test=200)
     family = {"hidden": (8, 48), "n_subnetworks": 2, "decay": 0.99}
-    return task, train_task("cvx", task, Settings(Objective("hinge"), family, ConvexSettings(n_strengths=5)))
+    return task, train_task("cvx", task, Settings(Program(Objective("hinge"), n_strengths=5), family))

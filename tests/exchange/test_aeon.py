@@ -66,7 +66,7 @@ def test_a_loss_without_probabilities_gives_the_predicted_class_all_of_it():
     "model", [AeonSpikingClassifier(SpikingRegressor()), AeonSpikingRegressor(SpikingClassifier())]
 )
 def test_another_kind_of_estimator_is_refused(model):
-    with pytest.raises(InvalidInputError, match="expected estimator to be a Spiking"):
+    with pytest.raises(InvalidInputError, match="expected a Spiking"):
         model.fit(LONG, LABELS if isinstance(model, AeonSpikingClassifier) else np.arange(40.0))
 
 

@@ -105,7 +105,7 @@ ROUND_TRIPS = {name: (EXPORTS[name], IMPORTS[name]) for name in LIBRARIES} | {"n
 
 @pytest.mark.parametrize("library", ROUND_TRIPS)
 @given(case=COARSE_CASES)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_network_comes_back_with_every_tie_decided_as_before(library, case):
     network, inputs = case.network(), case.inputs()
     export, load = ROUND_TRIPS[library]
@@ -128,7 +128,7 @@ def test_any_network_comes_back_with_every_tie_decided_as_before(library, case):
 
 
 @given(case=COARSE_CASES.filter(lambda case: case.decay != 0.9))  # so that membranes are exact in any library
-@settings(max_examples=40)
+@settings(max_examples=20)
 @pytest.mark.parametrize("library", ["snntorch", "norse"])
 def test_a_layer_that_was_changed_comes_back_with_its_ties(library, case):
     network, inputs = case.network().double(), case.inputs()
@@ -217,7 +217,7 @@ def test_a_network_in_float32_keeps_its_type(library):
 
 
 @given(case=NETWORKS.filter(lambda case: case.neuron == "lif"), tie=st.sampled_from(["ge", "gt"]))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_any_lif_neurons_keep_their_spikes_in_snntorch_and_nir(case, tie):
     layers = [layer.to(dtype=torch.float64) for layer in case.witnesses().layers]
     network = as_network([replace(layer, tie=tie) for layer in layers])

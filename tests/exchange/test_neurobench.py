@@ -15,8 +15,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("neurobench", reason="neurobench is not installed: pip install 'cvxsnn[neurobench]'")
 
-from sklearn.exceptions import NotFittedError
-
 from cvxsnn import (
     InvalidInputError,
     SpikingNetwork,
@@ -298,7 +296,7 @@ def test_a_short_history_is_refused(series):
 
 
 def test_an_estimator_must_be_fitted():
-    with pytest.raises(NotFittedError):
+    with pytest.raises(InvalidInputError, match="which is not fitted: call fit first"):
         NeuroBenchNetwork(SpikingRegressor())
 
 

@@ -31,7 +31,7 @@ from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer
 from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
 from cvxsnn.core.libraries import import_library
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
-from cvxsnn.exchange.delays import DelayLine, without_delays
+from cvxsnn.exchange.merging import DelayLine, without_delays
 from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
 
 SIZES = (N_FEATURES, 6)
@@ -268,7 +268,7 @@ def test_a_delay_line_that_no_linear_layer_reads_is_refused(place):
 
 def test_a_delay_line_for_weights_of_another_size_is_refused():
     modules = [DelayLine(5, 2), nn.Linear(*SIZES), snntorch.Leaky(0.9)]
-    refuse("expected weights for whole steps of 5 inputs, got weights for 12 values", from_snntorch, modules)
+    refuse("expected weights for whole steps of 5 inputs, got 12 weights", from_snntorch, modules)
 
 
 @pytest.mark.parametrize(("library", "export"), [*EXPORTS.items(), ("nir", to_nir)])

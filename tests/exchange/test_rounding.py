@@ -97,6 +97,8 @@ def test_bits_that_no_integer_has_are_refused(bits):
     ids=lambda own: type(own).__name__,
 )
 def test_what_is_no_network_is_refused_in_one_sentence(call, stranger):
-    with pytest.raises(InvalidInputError, match=f"got {type(stranger).__name__}: pass the network_") as caught:
+    with pytest.raises(
+        InvalidInputError, match=f"the network_ of a fitted estimator, got {type(stranger).__name__}"
+    ) as caught:
         call(stranger)
     assert_one_sentence(caught.value)

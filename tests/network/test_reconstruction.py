@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from networks import CASES, FORMS, NEURONS, READOUTS, Case, draw_inputs
 from tolerances import CERTIFIED_AGAIN, ROUNDING, UNMISTAKABLE
-from witnesses.two_layers import draw_two_layers, spikes
 
 import cvxsnn as cs
 from cvxsnn import (
@@ -30,7 +29,6 @@ from cvxsnn.core.errors import BudgetError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.network import Proof
-from cvxsnn.network.reconstruction import prune
 from cvxsnn.witnesses import Provenance
 
 LOSSES = ["squared", "logistic", "squared_hinge", "hinge", "softmax"]
@@ -57,33 +55,24 @@ def assert_scores_close(found, expected):
 
 @given(case=CASES)
 @settings(max_examples=60)
-def test_rebuilt_spikes_are_the_dictionarys_on_any_sequence(case):
+def test_rebuilt_spikes_and_outputs_are_those_of_the_solution_on_any_sequence(case):
     solution = case.solve()
-    support, dictionary = solution.support, solution.problem.dictionary
+    support, dictionary, fresh = solution.support, solution.problem.dictionary, draw_inputs(13, 9, case.seed + 1)
+    fresh_dictionary = build_dictionary(dictionary.witnesses, fresh, case.readout)
+    coef = torch.zeros(fresh_dictionary.n_atoms, solution.coef.shape[1], dtype=torch.float64)
+    coef.index_add_(0, fresh_dictionary.atom_of_column[dictionary.column_of_atom], solution.coef)
+    outputs = {case.inputs: solution.scores(), fresh: fresh_dictionary.matvec(coef) + solution.intercept}
     for form, width in FORMS:
         network = reconstruct(solution, form, width)
         # The full form reads every witness, the others those of the support, and one of no weight if there are none.
         chosen = dictionary.column_of_atom[support] if form == "full" else slice(len(support) * width)
-        for inputs in (case.inputs, draw_inputs(13, 9, case.seed + 1)):
-            expected = witness_spikes(solution, inputs).repeat_interleave(width, -1)
-            assert torch.equal(read_spikes(network, inputs)[..., chosen], expected)
+        for inputs, expected in outputs.items():
+            spikes_of_support = witness_spikes(solution, inputs).repeat_interleave(width, -1)
+            assert torch.equal(read_spikes(network, inputs)[..., chosen], spikes_of_support)
+            with torch.no_grad():
+                assert_scores_close(network(inputs), expected)
         columns = dictionary.columns(support).repeat_interleave(width, 1)
         assert torch.equal(rows_of(network.features(case.inputs))[:, chosen], columns)
-
-
-@given(case=CASES)
-@settings(max_examples=60)
-def test_outputs_are_those_of_the_solution_on_any_sequence(case):
-    solution = case.solve()
-    witnesses, fresh = solution.problem.dictionary.witnesses, draw_inputs(13, 5, case.seed + 1)
-    dictionary = build_dictionary(witnesses, fresh, case.readout)
-    coef = torch.zeros(dictionary.n_atoms, solution.coef.shape[1], dtype=torch.float64)
-    coef.index_add_(0, dictionary.atom_of_column[solution.problem.dictionary.column_of_atom], solution.coef)
-    for form, width in FORMS:
-        network = reconstruct(solution, form, width)
-        with torch.no_grad():
-            assert_scores_close(network(case.inputs), solution.scores())
-            assert_scores_close(network(fresh), dictionary.matvec(coef) + solution.intercept)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
@@ -342,10 +331,3 @@ def test_a_plain_array_has_nothing_to_certify_again():
     solution = solve(cs.ConvexProblem(rng.integers(0, 2, (20, 5)), rng.normal(size=20), "squared", 0.01))
     with pytest.raises(InvalidInputError, match="over witnesses, got one over a plain array"):
         Proof.of(solution, Objective("squared"))
-
-
-def test_pruned_witnesses_fire_as_before_with_fewer_neurons():
-    sparse = cs.witnesses.single_out(draw_two_layers(fan_in=2), torch.arange(10))
-    small = prune(sparse)
-    assert small.hidden[0] <= 2 < sparse.hidden[0]
-    assert torch.equal(spikes(small), spikes(sparse))

@@ -11,13 +11,13 @@ import cvxsnn as cs
 from cvxsnn.core.errors import CvxsnnError, InvalidInputError
 from cvxsnn.exchange import to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.quantisation import quantise
+from cvxsnn.fitting.reservoir import tune_reservoir
 from cvxsnn.network import OutputHead, SpikingNetwork, count_operations, rescale_hidden, summarise
 from cvxsnn.neurons import NEURON_MODELS, HiddenLayer, LIFLayer, NeuronModel, ThresholdLayer, register_neuron
 from cvxsnn.neurons.layer import LayerState, per_sample
 from cvxsnn.neurons.lif import fire
 from cvxsnn.neurons.registry import make_trainable
 from cvxsnn.theory.complete_certificate import family_of
-from cvxsnn.training.reservoir import tune_reservoir
 from cvxsnn.witnesses import Normal, Provenance, Uniform, WitnessSet, regenerate, single_out
 
 
@@ -131,7 +131,8 @@ def test_a_registered_model_is_saved_loaded_counted_summarised_and_quantised(tmp
 
 def test_a_registered_model_is_fitted_by_an_estimator_and_its_file_needs_the_registration(tmp_path):
     inputs, labels = draw_data()
-    model = cs.SpikingClassifier(neuron="toy-lif", hidden=(16,), decay=0.5).fit(inputs, labels)
+    family = {"neuron": "toy-lif", "hidden": (16,), "decay": 0.5}
+    model = cs.SpikingClassifier(witnesses=family).fit(inputs, labels)
     assert model.network_.layers[0].decay.unique().tolist() == [0.5]
     cs.save(model, tmp_path / "model")
     assert np.array_equal(cs.load(tmp_path / "model").predict(inputs), model.predict(inputs))
@@ -247,8 +248,8 @@ def test_models_tell_what_they_can_do():
         ),
         (lambda: NEURON_MODELS.unregister("other"), r"'lif', 'threshold', .*'toy-lif', got 'other'"),
         (lambda: cs.gaussian_witnesses(3, (4,), neuron="other"), r"'lif', 'threshold', .*'toy-lif', got 'other'"),
-        (lambda: cs.gaussian_witnesses(3, (4,), reset=0.5), r"\(bias, decay, .*\), got reset"),
-        (lambda: cs.gaussian_witnesses(3, (4,), neuron="toy-lif", rest=0.5), r"initial_membrane\), got rest"),
+        (lambda: cs.gaussian_witnesses(3, (4,), reset=0.5), r"a family of \[.*'decay'.*\], got \['reset'\] too"),
+        (lambda: cs.gaussian_witnesses(3, (4,), neuron="toy-lif", rest=0.5), r"got \['rest'\] too"),
     ],
 )
 def test_misuse_is_refused_in_one_sentence(call, message):

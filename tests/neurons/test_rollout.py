@@ -201,9 +201,9 @@ def test_the_work_is_that_of_steps_and_not_of_padding(monkeypatch, delays):
     layers = draw_stack(3) if delays else draw_layers("lif", (5, 6), n_features=3)
     rolled, roll_block = [], rollout._roll_block
 
-    def roll(layers, weights, sequences, *others):
+    def roll(layers, sequences, *others):
         rolled.append(len(sequences) * sequences.n_steps)
-        return roll_block(layers, weights, sequences, *others)
+        return roll_block(layers, sequences, *others)
 
     monkeypatch.setattr(rollout, "_roll_block", roll)
     lengths = np.array([1] * 29 + [2000] + [3] * 30 + [500] * 4)

@@ -9,8 +9,8 @@ from theory.sweeps import sweep
 
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.theory import LIFFamily, enumerate_lif, enumerate_patterns, price, spike_trees
-from cvxsnn.theory.box_kernel import TILTED, bound_boxes, explore
-from cvxsnn.theory.box_search import BoxSearch, Coordinates, Found, Proof
+from cvxsnn.theory.box_kernel import END, explore
+from cvxsnn.theory.box_search import Boxes, BoxSearch, Coordinates, Found, Proof, bound_boxes
 from cvxsnn.theory.spike_trees import SpikeTrees, common_zero, pivot_columns
 
 KINDS = st.sampled_from(["generic", "grid", "line", "repeated"])
@@ -138,7 +138,7 @@ def test_what_is_found_near_a_point_is_moved_as_near_to_it_as_its_spikes_need():
     frame, centre, found = Coordinates.of(trees, np.eye(2, dtype=np.int64).astype(object)), np.array([1, 1]), Found()
     near = replace(trees, normals=trees.normals[:1], edges=trees.edges[:1], gains=trees.gains[:1], roots=np.array([0]))
     search = BoxSearch()
-    bound, _ = search._search_near(trees, replace(near, offset=np.array([7])), frame, centre, found)
+    bound, _ = search._search_near(frame, replace(near, offset=np.array([7])), centre, found)
     assert found.value == bound == 7
     assert trees.value_at(found.parameters[0][1]) == [7]
     for step in ((-1, 0), (0, 1)):
@@ -151,13 +151,12 @@ def test_bounds_of_divided_normals_are_constant_ones():
     frame = Coordinates.of(trees, np.eye(2, dtype=np.int64).astype(object))
     assert (frame.slack, frame.n_excess) == (1, 13)
     assert frame.normals[1:].tolist() == [[-1, 0], [-1, 0]]
-    problem = (frame.normals, 1, trees.edges, trees.gains, trees.roots, trees.offset, 0)
-    centres, halves = np.array([[2**19, 2**20]]), np.array([[2**17, 0]])
+    boxes = Boxes(np.array([[2**19, 2**20]]), np.array([[2**17, 0]]), np.zeros(1), np.array([2**20]))
     for target in (0.0, 150.0, 199.0):
-        bounds, is_tilted = bound_boxes(*problem, centres, halves, target, 1)
+        bounds, is_tilted = bound_boxes(frame.problem, boxes, target)
         assert (bounds[0], is_tilted[0]) == (201.0, False)
-        codes, n_codes, *_ = explore(*problem, centres, halves, np.array([2**20]), target, 1, 43, 1, False, True)
-        assert TILTED not in codes[0, : n_codes[0]]
+        found = explore(frame.problem, boxes.centres, boxes.halves, boxes.closest, target, 1, 43, False, True)
+        assert END.tilted not in found.codes[0, : found.n_codes[0]]
 
 
 @settings(max_examples=60)

@@ -10,9 +10,9 @@ from small_models import assert_one_sentence
 from theory.families import SEEDS
 
 from cvxsnn import ConvexProblem
-from cvxsnn.app import check_certificate as checker
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, solve_complete, write_certificate
+from cvxsnn.theory import check_certificate as checker
 from cvxsnn.theory.certificate_file import whole_dual
 
 FAMILY = LIFFamily(0.5, bias=True)

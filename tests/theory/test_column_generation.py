@@ -8,7 +8,7 @@ from tolerances import CERTIFIED_AGAIN, PRICED, UNMISTAKABLE
 from cvxsnn import ConvexProblem, build_dictionary, gaussian_witnesses, solve
 from cvxsnn.convex import certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.theory import LIFFamily, column_generation, complete_dictionary, lif_family, price_solution, solve_complete
+from cvxsnn.theory import LIFFamily, column_generation, complete_dictionary, lif_family, solve_complete
 
 LOSSES = ("squared", "logistic", "hinge", "squared_hinge")
 SMOOTH = ("squared", "logistic", "squared_hinge")
@@ -237,9 +237,9 @@ def test_a_solution_s_price_is_the_largest_correlation_with_all_atoms(readout):
     complete = complete_dictionary(inputs, family, readout=readout)
     largest = float(complete.rmatvec(solution.dual_point).abs().max())
     assert largest > 0.01 * (1 + UNMISTAKABLE)
-    found = price_solution(family.on(inputs), solution)
+    found = column_generation.price_dual(family.on(inputs), solution.problem, solution.dual_point, 0.01)
     assert found.value == pytest.approx(largest, rel=0, abs=PRICED)
-    dual = certify_with_bound(solution.problem, solution.dual_point, [found.bound])
+    dual = certify_with_bound(solution.problem, solution.dual_point, found.bounds)
     best = solve(ConvexProblem(complete, targets, "squared", 0.01), 1e-9).certificate
     assert dual < solution.certificate.dual
     assert dual <= best.primal

@@ -15,12 +15,12 @@ from cvxsnn import (
     WitnessSet,
     build_dictionary,
     certify,
+    cli,
     gaussian_witnesses,
     roll_out,
     save,
     solve,
 )
-from cvxsnn.app import cli
 from cvxsnn.convex import Objective, certify_with_bound
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import TrainingSet
@@ -38,7 +38,8 @@ PLAIN = {"decay": 0.5, "bias": 0.0, "hidden": (4,), "l1_strength": 0.01}
 
 def fitted(sequences=SEQUENCES, targets=TARGETS, **parameters):
     """A small model with its proof and the data as it sees them."""
-    model = regressor(**{**PLAIN, **parameters}).fit(sequences, targets)
+    given = {name: value for name, value in (PLAIN | parameters).items() if value is not None}
+    model = regressor(**given).fit(sequences, targets)
     return model, model._proof, model._training_set(sequences, targets, None)
 
 

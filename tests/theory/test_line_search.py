@@ -21,12 +21,13 @@ def draw_trees(seed, shape):
 def test_the_sizes_of_points_are_those_of_their_neurons(seed, shape):
     _, _, trees = draw_trees(seed, shape)
     frame = Coordinates.of(trees)
-    points, sizes = climb(
-        frame.normals.astype(float), trees.edges, trees.gains[:, :, 0].astype(float), trees.roots,
-        float(trees.offset[0]), frame.has_wall, random_points(4, len(frame.columns), frame.has_wall, 0), 5, 0,
-    )  # fmt: skip
+    events = frame.problem.events._replace(
+        normals=frame.normals.astype(float), gains=trees.gains[:, :, 0].astype(float)
+    )
+    problem = frame.problem._replace(events=events, offset=float(trees.offset[0]))
+    points, sizes = climb(problem, frame.has_wall, random_points(4, len(frame.columns), frame.has_wall, 0), 5, 0)
     for point, size in zip(points, sizes, strict=True):
-        neuron = frame.parameters(np.rint(point * 2.0**30).astype(np.int64), trees.normals.shape[1])
+        neuron = frame.parameters(np.rint(point * 2.0**30).astype(np.int64))
         assert abs(trees.value_at(neuron)[0]) == size
         assert not frame.has_wall or neuron[-1] >= 0
 
@@ -37,7 +38,7 @@ def test_lines_find_the_best_of_all_neurons_of_small_problems_more_often_than_no
         inputs, weights, trees = draw_trees(seed, (6, 2, 1))
         best = abs(np.einsum("pnt,ntk->pk", enumerate_lif(LIFFamily(0.5, bias=True), inputs).spikes, weights)).max()
         found = Found()
-        BoxSearch()._look_around(trees, Coordinates.of(trees), found)
+        BoxSearch()._look_around(Coordinates.of(trees), found)
         assert found.value <= best
         n_best += found.value == best
     assert n_best > 10

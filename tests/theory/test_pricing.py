@@ -156,7 +156,8 @@ def draw_exempt(family, seed, shape, readout, n_exempt):
     others = torch.ones(len(prices), dtype=torch.bool).index_fill_(0, chosen, False)
     events = family.on(inputs)
     largest = float(prices[others].max()) if others.any() else 0.0
-    return events, spread_over_steps(dual, readout, events), few, largest
+    weights = spread_over_steps(dual[:, None].numpy(), readout, events)[:, :, 0]
+    return events, weights / (events.n_steps if readout == "mean" else 1), few, largest
 
 
 READOUTS = st.sampled_from(["last", "all", "mean"])

@@ -10,13 +10,12 @@ from small_models import assert_one_sentence, make_sequences, regressor
 from theory.families import draw_sequences
 from typer.testing import CliRunner
 
-from cvxsnn import LIFLayer, WitnessSet
-from cvxsnn.app import check_certificate as checker
-from cvxsnn.app import cli
+from cvxsnn import LIFLayer, WitnessSet, cli
 from cvxsnn.convex import Certificate
 from cvxsnn.core.errors import CvxsnnError, DataFileError, InvalidInputError
 from cvxsnn.neurons import Taps
 from cvxsnn.theory import LIFFamily, prove_complete, proving, solve_complete
+from cvxsnn.theory import check_certificate as checker
 from cvxsnn.theory.box_search import BoxSearch
 from cvxsnn.theory.certificate_file import _table
 from cvxsnn.theory.proving import prove_proof
@@ -25,6 +24,13 @@ from cvxsnn.theory.spike_trees import SpikeTrees
 from cvxsnn.witnesses import Provenance
 
 FAMILY = LIFFamily(0.5, bias=True)
+
+
+def listed_of(proof, **changes):
+    """The searches of a proof, as they are read from a file; the last one may be changed."""
+    listed = json.loads(json.dumps(_table(proof)))
+    listed[-1] |= changes
+    return tuple(checker.read_search(number, one, 4) for number, one in enumerate(listed))
 
 
 def draw_trees(shape=(25, 1, 2), seed=0):
@@ -44,8 +50,7 @@ def test_a_search_that_is_stopped_again_and_again_ends_like_one_that_is_not(shap
     assert not found.is_finished
     bounds = [found.bound]
     while not found.is_finished:
-        listed = json.loads(json.dumps(_table(found.proof)))  # as in a file
-        resumed = resume_proof(trees, listed, enough)
+        resumed = resume_proof(trees, listed_of(found.proof), enough)
         found, n_sessions = BoxSearch(enough, keeps_proof=True, max_boxes=40).run(trees, resumed), n_sessions + 1
         bounds.append(found.bound)
         assert n_sessions < 300
@@ -57,14 +62,14 @@ def test_a_search_that_is_stopped_again_and_again_ends_like_one_that_is_not(shap
 def test_boxes_with_linear_bounds_keep_them_if_a_search_stops_at_once():
     trees = draw_trees((60, 1, 2))
     enough = 1.05 * BoxSearch().run(trees).value
-    listed = _table(BoxSearch(enough, keeps_proof=True).run(trees).proof)
-    assert "," in listed[-1]["code"]
+    listed = listed_of(BoxSearch(enough, keeps_proof=True).run(trees).proof)
+    assert "," in listed[-1].code
     less = 0.9 * enough
     found = BoxSearch(less, keeps_proof=True, max_boxes=0).run(trees, resume_proof(trees, listed, less))
     assert not found.is_finished
     code = found.proof.walk()[0]
-    assert len(code) == len(listed[-1]["code"])
-    assert all(now == "," for now, before in zip(code, listed[-1]["code"], strict=True) if before == ",")
+    assert len(code) == len(listed[-1].code)
+    assert all(now == "," for now, before in zip(code, listed[-1].code, strict=True) if before == ",")
 
 
 def test_a_search_that_is_stopped_states_bounds_that_each_box_has_by_itself():
@@ -73,24 +78,22 @@ def test_a_search_that_is_stopped_states_bounds_that_each_box_has_by_itself():
     for max_boxes in (10, 30, 100):
         found = BoxSearch(enough, keeps_proof=True, max_boxes=max_boxes).run(trees)
         assert not found.is_finished
-        assert found.bound >= resume_proof(trees, _table(found.proof), enough).left.bounds.max()
+        assert found.bound >= resume_proof(trees, listed_of(found.proof), enough).left.bounds.max()
 
 
 def test_what_a_file_says_about_bounds_is_not_believed():
     trees = draw_trees()
-    listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
-    listed[-1]["code"] = "." * (
-        2 * len(listed[-1]["columns"]) - 1
-    )  # one box per face of the cube, as if that were enough
+    # One box per face of the cube, as if that were enough.
+    listed = listed_of(BoxSearch(keeps_proof=True).run(trees).proof, code="." * 5, closer=[])
     resumed = resume_proof(trees, listed, 0.0)
-    assert len(resumed.left) > 0
+    assert resumed.left.n_boxes > 0
     assert BoxSearch(keeps_proof=True).run(trees, resumed).bound == BoxSearch().run(trees).bound
 
 
 def test_what_is_open_near_a_point_is_bounded_by_its_own_proof_only():
     trees = draw_trees()
     found = BoxSearch(keeps_proof=True).run(trees)
-    listed = _table(found.proof)
+    listed = listed_of(found.proof)
     always = float(abs(trees.value_at(np.zeros(trees.normals.shape[1], dtype=object))[0]))
     assert always < found.bound
     assert len(listed) == 1
@@ -104,9 +107,9 @@ def test_what_is_open_near_a_point_is_bounded_by_its_own_proof_only():
 @pytest.mark.parametrize("letter", ["d", "{", "Z", "\u00e9"])
 def test_letters_of_no_axis_are_refused_in_one_sentence(letter):
     trees = draw_trees()
-    listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
-    assert len(listed[-1]["columns"]) == 3
-    listed[-1]["code"] = letter + listed[-1]["code"][1:]
+    proof = BoxSearch(keeps_proof=True).run(trees).proof
+    listed = listed_of(proof, code=letter + proof.walk()[0][1:])
+    assert len(listed[-1].columns) == 3
     with pytest.raises(InvalidInputError, match="expected boxes that are halved") as caught:
         resume_proof(trees, listed, 0.0)
     assert_one_sentence(caught.value)
@@ -114,14 +117,14 @@ def test_letters_of_no_axis_are_refused_in_one_sentence(letter):
 
 def test_boxes_that_are_too_small_or_of_other_parameters_are_refused_in_one_sentence():
     trees = draw_trees()
-    listed = _table(BoxSearch(keeps_proof=True).run(trees).proof)
+    proof = BoxSearch(keeps_proof=True).run(trees).proof
     for change, complaint in (
         ({"code": 22 * "b"}, "expected boxes that are halved"),
         ({"columns": [0, 1], "basis": [[1, 0], [0, 1]]}, "the same search"),
         ({"levels": 19}, "the same search"),
     ):
         with pytest.raises(InvalidInputError, match=complaint) as caught:
-            resume_proof(trees, [listed[-1] | {"closer": []} | change], 0.0)
+            resume_proof(trees, listed_of(proof, **{"closer": []} | change), 0.0)
         assert_one_sentence(caught.value)
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from theory.families import SEEDS
 
-from cvxsnn.theory.short_weights import middle_of_cell
+from cvxsnn.theory.lif_family import middle_of_cell
 
 
 def distances(normals, fires, points):

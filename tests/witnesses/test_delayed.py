@@ -12,8 +12,8 @@ from cvxsnn import InvalidInputError, delayed_witnesses, roll_out
 from cvxsnn.data import Sequences
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.tap_kernel import integrate_taps
-from cvxsnn.witnesses import Uniform, delayed
-from cvxsnn.witnesses.delayed import calibration_subset, fingerprint
+from cvxsnn.witnesses import Uniform, tap_sampling
+from cvxsnn.witnesses.tap_sampling import Calibration
 
 N_STEPS, N_FEATURES = 12, 6
 INPUTS = np.random.default_rng(0).normal(size=(40, N_STEPS, N_FEATURES))
@@ -352,7 +352,7 @@ def test_large_draws_on_several_threads_in_blocks_are_the_same(monkeypatch):
     inputs = np.random.default_rng(0).normal(size=(300, 40, 3))
     family = {"hidden": (100, 60), "n_subnetworks": 3, "fan_in": 25, "decay": 0.5}
     first = draw(inputs, **family)
-    monkeypatch.setattr("cvxsnn.witnesses.delayed._BLOCK_BYTES", 8 * 1024 * 100)
+    monkeypatch.setattr("cvxsnn.witnesses.tap_sampling.TapSampler.block_bytes", 8 * 1024 * 100)
     monkeypatch.setattr("cvxsnn.neurons.tap_kernel._MIN_WORK", 1)
     n_threads = torch.get_num_threads()
     torch.set_num_threads(3)
@@ -374,7 +374,7 @@ def test_thresholds_cost_the_steps_that_are_looked_at_and_no_padding(monkeypatch
         looked.append(values[:, 0].numel() if own.any() else len(places))
         return integrate_taps(table, values, own, places)
 
-    monkeypatch.setattr(delayed, "integrate_taps", integrate)
+    monkeypatch.setattr(tap_sampling, "integrate_taps", integrate)
     layer = draw(Sequences(inputs, lengths), **family).layers[0]
     assert sum(looked) <= (1024 if decay == 0.0 else 1.25 * lengths.sum())
     whole = [undriven(layer, exact(own[None, :n]))[0] for own, n in zip(inputs, lengths, strict=True)]
@@ -394,16 +394,16 @@ def test_double_precision_changes_no_tap():
 
 def test_calibration_sequences_are_a_seeded_subset_in_their_order():
     sequences = Sequences(torch.arange(50.0)[:, None, None].expand(-1, 2, 1).clone())
-    chosen = calibration_subset(sequences, 10, 3).inputs[:, 0, 0].tolist()
+    chosen = Calibration.of(sequences, 10, 3).sequences.inputs[:, 0, 0].tolist()
     assert len(set(chosen)) == 10
     assert chosen == sorted(chosen)
-    assert chosen == calibration_subset(sequences, 10, 3).inputs[:, 0, 0].tolist()
-    assert chosen != calibration_subset(sequences, 10, 4).inputs[:, 0, 0].tolist()
-    assert len(calibration_subset(sequences, 50, 3)) == 50
+    assert chosen == Calibration.of(sequences, 10, 3).sequences.inputs[:, 0, 0].tolist()
+    assert chosen != Calibration.of(sequences, 10, 4).sequences.inputs[:, 0, 0].tolist()
+    assert len(Calibration.of(sequences, 50, 3).sequences) == 50
 
 
 def test_only_calibration_sequences_are_looked_at():
-    chosen = calibration_subset(Sequences(torch.from_numpy(INPUTS)), 10, 0).inputs.numpy()
+    chosen = Calibration.of(Sequences(torch.from_numpy(INPUTS)), 10, 0).sequences.inputs.numpy()
     others = INPUTS.copy()
     others[[not any(np.array_equal(exact(own), one) for one in chosen) for own in INPUTS]] = 99.0
     assert are_equal(draw(n_calibration=10), draw(others, n_calibration=10))
@@ -412,12 +412,16 @@ def test_only_calibration_sequences_are_looked_at():
 
 def test_digests_tell_sequences_apart_but_not_their_zeros():
     values = torch.tensor([[[0.0], [1.0], [2.0]], [[3.0], [4.0], [0.0]]])
-    digest = fingerprint(Sequences(values))
+    digest = Calibration(Sequences(values)).digest
     negative = values.clone()
     negative[0, 0] = -0.0
-    assert fingerprint(Sequences(negative)) == digest
+    assert Calibration(Sequences(negative)).digest == digest
     others = [values + 1, values[:, :2], values[:1], values.flip(0), values.view(3, 2, 1)]
-    digests = {digest, *(fingerprint(Sequences(own)) for own in others), fingerprint(Sequences(values, [3, 2]))}
+    digests = {
+        digest,
+        *(Calibration(Sequences(own)).digest for own in others),
+        Calibration(Sequences(values, [3, 2])).digest,
+    }
     assert len(digests) == 7
 
 

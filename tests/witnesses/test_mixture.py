@@ -10,7 +10,7 @@ from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import Sequences
 from cvxsnn.neurons import count_spikes
 from cvxsnn.witnesses import mixed_witnesses, regenerate
-from cvxsnn.witnesses.mixture import MIXTURES, mixture_families
+from cvxsnn.witnesses.families import MIXTURES, mixture_families
 
 INPUTS = np.random.default_rng(0).normal(size=(40, 20, 3))
 

@@ -6,7 +6,7 @@ import torch
 
 from cvxsnn import gaussian_witnesses, roll_out
 from cvxsnn.witnesses import Constant, sample_witnesses
-from cvxsnn.witnesses.family import RELAY, DelayedDraw, FamilyDraw, draw_family, mutate_family
+from cvxsnn.witnesses.prior import RELAY, DelayedDraw, FamilyDraw, draw_family, mutate_family
 
 DYNAMICS = ("decay", "threshold", "bias", "gain")
 DEPTHS = [1, 2, 9]

@@ -20,7 +20,7 @@ from cvxsnn.witnesses import (
     mixed_witnesses,
     regenerate,
 )
-from cvxsnn.witnesses.sampling import as_distribution
+from cvxsnn.witnesses.distributions import as_distribution
 
 SPREAD = {
     "decay": Uniform(0.2, 0.8),

@@ -1,31 +1,21 @@
 """The convex program: problems, certificates, solvers."""
 
 from .certificate import Certificate, certify, certify_with_bound
-from .folds import cross_validate
-from .leave_one_out import leave_one_out
+from .choice import SOLVERS
+from .left_out import Validation, cross_validate, leave_one_out
 from .losses import LOSSES, Loss
 from .objective import Objective
 from .path import RegularizationPath, solve_path
 from .penalties import PENALTIES, Penalty
 from .problem import ConvexProblem
-from .solution import Solution
-from .solve import solve
-from .solvers import SOLVERS, Progress, Solver, SolverResult, Status
-from .statistics import (
-    SquaredStatistics,
-    StatisticsProblem,
-    StatisticsSolution,
-    certify_statistics,
-    gather_statistics,
-    solve_statistics,
-    solve_statistics_path,
-)
-from .validation import Validation
+from .solvers import Budget, Progress, Solver, SolverResult, Status
+from .solving import Solution, solve
 
 __all__ = [
     "LOSSES",
     "PENALTIES",
     "SOLVERS",
+    "Budget",
     "Certificate",
     "ConvexProblem",
     "Loss",
@@ -36,19 +26,12 @@ __all__ = [
     "Solution",
     "Solver",
     "SolverResult",
-    "SquaredStatistics",
-    "StatisticsProblem",
-    "StatisticsSolution",
     "Status",
     "Validation",
     "certify",
-    "certify_statistics",
     "certify_with_bound",
     "cross_validate",
-    "gather_statistics",
     "leave_one_out",
     "solve",
     "solve_path",
-    "solve_statistics",
-    "solve_statistics_path",
 ]

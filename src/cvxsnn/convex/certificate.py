@@ -11,7 +11,7 @@ constraint, so the shrunk candidate, for which it is zero, is tried as well, and
 
 Both numbers of a certificate account for the rounding of their own evaluation: the primal one is never below the
 objective in exact arithmetic, and the dual one never above the optimum, so that no gap is negative, and the true one is
-at most the one stated. With γ_n = nu / (1 − nu), u = 2⁻⁵³, of :func:`.losses.gamma`:
+at most the one stated. With γ_n = nu / (1 − nu), u = 2⁻⁵³, of :func:`.losses.base.gamma`:
 
 * A score is a sum over the k active atoms and an intercept, wrong by at most γ_{k+8} (max|D| ‖w‖₁ + |b|). The loss
   says what this does to it (:meth:`.losses.Loss.value_error`). What is left are sums of non-negative numbers.
@@ -33,9 +33,9 @@ from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import CertificateError, CvxsnnError, InvalidInputError
+from .losses.base import SMALLEST, UNIT, gamma
 from .objective import Head
 from .problem import ConvexProblem
-from .rounding import SMALLEST, UNIT, gamma
 
 Scope = Literal["sampled", "selected", "pool", "complete"]
 
@@ -154,7 +154,7 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """What a solver found, before it is certified.
+    """The result of a solver, before it is certified.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
     bounds: list[tuple[float, Tensor]] = [(-inf, torch.empty(0))] * len(candidates)
     for owner, guess, correlation in zip(owners, guesses, _each(dictionary.rmatvec, weighted), strict=True):
         bound = bound_at(problems[owner], guess, correlation)
-        bounds[owner] = max(bounds[owner], bound, key=lambda found: found[0])
+        bounds[owner] = max(bounds[owner], bound, key=lambda pair: pair[0])
     return [
         _checked(candidate.problem, primal, *bound)
         for candidate, primal, bound in zip(candidates, primals, bounds, strict=True)
@@ -323,9 +323,8 @@ def _check_range(kind: type[CvxsnnError], *values: float, is_zero: bool) -> None
     if all(map(isfinite, values)) and (is_zero or values[0] >= _SMALLEST):
         return
     raise kind(
-        f"expected targets, columns, strengths and weights whose squares and sums float64 can hold, got "
-        f"{' and '.join(f'{value:g}' for value in values)} as objective, bound or square: scale the targets and the "
-        "columns to numbers around one"
+        f"expected targets, columns, strengths and weights of order one, got overflow or underflow in float64 "
+        f"({' and '.join(f'{value:g}' for value in values)}): rescale the targets and the columns"
     )
 
 
@@ -378,7 +377,7 @@ def _bound_of_part(
         outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
         outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)
         bounds.append((_minus_conjugate(problem, unit_dual, is_balanced) - 0.5 * outside * outside, unit_dual))
-    return max(bounds, key=lambda found: -inf if isnan(found[0]) else found[0])
+    return max(bounds, key=lambda pair: -inf if isnan(pair[0]) else pair[0])
 
 
 def _shrinkage(problem: ConvexProblem, correlation: Tensor, error: Tensor) -> float:
@@ -429,11 +428,11 @@ def upper_bound(problem: ConvexProblem, coef: Tensor, scores: Tensor, intercept:
     )
     total = 0.0
     for head in problem.heads:
-        own, targets = scores[:, head.columns], head.targets
-        of_scores = error[head.columns].expand_as(own)
+        of_head, targets = scores[:, head.columns], head.targets
+        of_scores = error[head.columns].expand_as(of_head)
         if head.loss.is_regression:  # targets may have been centred
             of_scores = of_scores + 4 * UNIT * targets.abs()
-        rows = head.loss.value(own, targets) + head.loss.value_error(own, targets, of_scores)
+        rows = head.loss.value(of_head, targets) + head.loss.value_error(of_head, targets, of_scores)
         total += head.weight * float(problem.row_weight @ rows)
     total += float(problem.penalty.value(coef, problem.l1_strength, problem.l2_strength))
     is_zero = total == 0 and not bool(coef.any() or problem.unit_dual(scores).any())

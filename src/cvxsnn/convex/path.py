@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -15,19 +15,14 @@ from torch import Tensor
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import InvalidInputError
 from .problem import ConvexProblem
-from .solution import Solution
-from .solve import Run, deadline_after, finish, minimise, prepare, report_gap
 from .solvers.base import Solver
-from .validation import Validation
+from .solving import Run, Solution, deadline_after, finish, minimise, prepare, report_gap
 
-_L2_RATIOS = 1e-1, 1e-8
-"""Strengths of the quadratic to begin and end with, relative to the trace of the Gram matrix."""
+if TYPE_CHECKING:
+    from .left_out import Validation
 
 _ROUNDING = 1e-12
 """Relative differences of sums over the rows that are only rounding."""
-
-_CERTIFIED_TOGETHER, _CERTIFIED_BYTES = 64, 2**29
-"""Most solutions whose certificates share one pass over the dictionary, and the room for their scores."""
 
 
 def solve_path(
@@ -102,8 +97,8 @@ def solve_path(
             start.recorder.stop()
             runs.append(start)
     solutions: list[Solution] = []
-    scores = 8 * problem.dictionary.n_rows * problem.n_outputs
-    n_together = max(1, min(_CERTIFIED_TOGETHER, _CERTIFIED_BYTES // scores))
+    # Up to 64 certificates share one pass over the dictionary, if 512 MiB hold their scores.
+    n_together = max(1, min(64, 2**26 // (problem.dictionary.n_rows * problem.n_outputs)))
     for first in range(0, len(runs), n_together):
         solutions += finish(runs[first : first + n_together], tol)
     report_gap(max(solutions, key=lambda solution: solution.certificate.relative_gap), tol, strict=False, stacklevel=3)
@@ -123,7 +118,7 @@ def l2_strengths_of(problem: ConvexProblem, n_strengths: int = 10) -> list[float
         means = problem.dictionary.rmatvec(problem.row_weight[:, None])
         variance = trace - float(means.square().sum())
         trace = variance if variance > _ROUNDING * trace else trace  # else the columns are constant
-    return [(trace or 1.0) * float(ratio) for ratio in np.geomspace(*_L2_RATIOS, n_strengths)]
+    return [(trace or 1.0) * float(ratio) for ratio in np.geomspace(1e-1, 1e-8, n_strengths)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +201,7 @@ class RegularizationPath:
             The best one; of equal ones the one with fewer active atoms, then with the larger strengths.
         """
         sizes = self.n_neurons.tolist()
-        allowed = [place for place, size in enumerate(sizes) if n_neurons is None or size <= n_neurons]
+        allowed = [index for index, size in enumerate(sizes) if n_neurons is None or size <= n_neurons]
         if not allowed:
             raise InvalidInputError(
                 f"expected a solution with at most {n_neurons} active atoms, but the sparsest of the path has "
@@ -216,7 +211,7 @@ class RegularizationPath:
             if one_standard_error:
                 raise InvalidInputError("expected by='loss' or 'accuracy' for one_standard_error, got a function")
             scores: list[Any] = [by(solution) for solution in self.solutions]
-            enough = max(scores[place] for place in allowed)
+            enough = max(scores[index] for index in allowed)
         else:
             check_choice("by", by, ("loss", "accuracy"))
             if self.validation is None or (by == "accuracy" and self.validation.accuracy is None):
@@ -229,10 +224,10 @@ class RegularizationPath:
             best = max(allowed, key=scores.__getitem__)
             slack = float(self.validation.standard_error(by)[best]) if one_standard_error else 0.0
             enough = scores[best] - slack - _ROUNDING * abs(scores[best])
-        good = [place for place in allowed if scores[place] >= enough]
+        good = [index for index in allowed if scores[index] >= enough]
 
-        def rank(place: int) -> tuple[int, float, float]:
-            problem = self.solutions[place].problem
-            return sizes[place], -problem.l1_strength, -problem.l2_strength
+        def rank(index: int) -> tuple[int, float, float]:
+            problem = self.solutions[index].problem
+            return sizes[index], -problem.l1_strength, -problem.l2_strength
 
         return self.solutions[min(good, key=rank)]

@@ -1,9 +1,8 @@
 """The convex program: dictionary, targets, loss, penalty. A value that checks itself once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from math import isfinite
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,15 +11,41 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
-from .equivalents import ReducedProblem, centre_targets, merge_rows, scale, take_outputs
 from .losses import Loss, Squared
 from .objective import Head, Objective, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
-from .penalties import Penalty, make_penalty
-from .strengths import check_strengths
-from .workspace import Workspace
+from .penalties import Penalty, check_strengths, make_penalty
 
-_ROUNDING = 1e-14
-"""Share of the dual's mass below which a correlation is only rounding."""
+Result = TypeVar("Result")
+
+
+class Workspace:
+    """Results of functions of a problem's data, each computed once.
+
+    A problem has two: one that it shares with the same problem at other strengths, and one for what depends on the
+    dictionary and the row weights alone, which it shares with other losses too. Solutions and pickles keep neither.
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[Hashable, ...], Any] = {}
+
+    def get(self, function: Callable[..., Result], argument: Any, *key: Hashable) -> Result:
+        """Return ``function(argument, *key)``, computed at the first call with this function and key."""
+        if (function, *key) not in self._results:
+            self._results[function, *key] = function(argument, *key)
+        result: Result = self._results[function, *key]
+        return result
+
+    def has(self, function: Callable[..., Any]) -> bool:
+        """Return whether a function was called before."""
+        return (function,) in self._results
+
+    def clear(self) -> None:
+        """Forget all results, such as a Gram matrix that is not needed any more."""
+        self._results.clear()
+
+    def __reduce__(self) -> tuple[type["Workspace"], tuple[()]]:
+        """Pickle and copy as an empty workspace."""
+        return Workspace, ()
 
 
 class ConvexProblem:
@@ -218,6 +243,26 @@ class ConvexProblem:
         penalty = self.penalty.simplest(self.n_outputs, self.l1_strength, self.l2_strength)
         return self if penalty is self.penalty else self._replace(penalty=penalty)
 
+    @property
+    def is_smooth(self) -> bool:
+        """Whether every loss is smooth."""
+        return all(head.loss.is_smooth for head in self.heads)
+
+    def smoothed(self, width: float) -> Self:
+        """Return the problem with the corners of its losses rounded.
+
+        Parameters
+        ----------
+        width : float
+            The width over which corners are rounded.
+
+        Returns
+        -------
+        ConvexProblem
+            A problem with smooth losses.
+        """
+        return self.with_heads(tuple(replace(head, loss=head.loss.smoothed(width)) for head in self.heads))
+
     def without_workspace(self) -> Self:
         """Return the problem without anything that was computed from it, as a solution keeps it.
 
@@ -367,29 +412,8 @@ class ConvexProblem:
         """
         if not (self.intercept and any(type(head.loss) is Squared for head in self.heads)):
             return self, self.row_weight.new_zeros(self.n_outputs)
-        centred, means = self.workspace.get(centre_targets, self)
+        centred, means = self.workspace.get(_centre_targets, self)
         return self._penalised(centred), means
-
-    @property
-    def scaled(self) -> tuple["ConvexProblem", float, float]:
-        """The program with numbers around one, and the factors of its targets and of its entries, powers of two.
-
-        Squares of targets or entries beyond a million million may be lost to solvers. Coefficients of the program are
-        those of the scaled one times the first factor over the second, intercept and dual point times the first.
-        Targets are those of squared losses alone; entries those of real columns.
-        """
-        scaled, of_targets, of_entries = self.workspace.get(scale, self)
-        l1_strength = self.l1_strength / of_targets / of_entries
-        l2_strength = self.l2_strength / of_entries / of_entries
-        is_same = of_targets == of_entries == 1.0
-        is_lost = any(
-            bool(before) != bool(after) or not isfinite(after)
-            for before, after in ((self.l1_strength, l1_strength), (self.l2_strength, l2_strength))
-        )
-        if is_same or is_lost:
-            return self, 1.0, 1.0
-        scaled = scaled._replace(penalty=self.penalty, l1_strength=l1_strength, l2_strength=l2_strength)
-        return scaled, of_targets, of_entries
 
     @property
     def critical_strength(self) -> float:
@@ -405,15 +429,15 @@ class ConvexProblem:
         return self.workspace.get(_null_correlation, self)
 
     @property
-    def reduced(self) -> ReducedProblem:
+    def reduced(self) -> tuple["ConvexProblem", Tensor]:
         """The problem with equal rows (same spikes, same targets) merged and weightless ones dropped.
 
-        Rows on disk stay as they are.
+        It comes with the reduced row that stands for each row, shape (n_rows,). Rows on disk stay as they are.
         """
         if not self.dictionary.is_in_memory:
-            return ReducedProblem(self, torch.arange(self.dictionary.n_rows))
-        reduced = self.workspace.get(merge_rows, self)
-        return replace(reduced, problem=self._penalised(reduced.problem))
+            return self, torch.arange(self.dictionary.n_rows)
+        reduced, row_of = self.workspace.get(_merge_rows, self)
+        return self._penalised(reduced), row_of
 
     def independent_outputs(self) -> list[slice]:
         """Return the output columns of the smallest parts into which the objective falls apart.
@@ -447,7 +471,7 @@ class ConvexProblem:
         """
         if columns == slice(0, self.n_outputs):
             return self
-        return self._penalised(self.workspace.get(take_outputs, self, columns.start, columns.stop))
+        return self._penalised(self.workspace.get(_take_outputs, self, columns.start, columns.stop))
 
     def _penalised(self, other: "ConvexProblem") -> "ConvexProblem":
         """Return another problem with the penalty of this one."""
@@ -485,7 +509,37 @@ def _null_correlation(problem: ConvexProblem) -> Tensor:
 def _critical_strength(problem: ConvexProblem) -> float:
     norm = float(problem.penalty.dual_norm(problem.null_correlation))
     mass = float((problem.row_weight @ problem.null_dual.abs()).max())
-    return norm if norm > _ROUNDING * mass else 0.0  # constant atoms beside an intercept explain nothing
+    # Constant atoms beside an intercept explain nothing: their correlation is rounding, a share of the dual's mass.
+    return norm if norm > 1e-14 * mass else 0.0
+
+
+def _centre_targets(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor]:
+    means = problem.null_intercept.clone()
+    heads = []
+    for head in problem.heads:
+        if type(head.loss) is not Squared:  # a subclass may not be a function of the difference
+            means[head.columns] = 0.0
+        heads.append(replace(head, targets=head.targets - means[head.columns]))
+    return problem.with_heads(tuple(heads)), means
+
+
+def _take_outputs(problem: ConvexProblem, start: int, stop: int) -> ConvexProblem:
+    head = next(head for head in problem.heads if start < head.columns.stop)
+    inside = slice(start - head.columns.start, stop - head.columns.start)
+    return problem.with_heads((replace(head, columns=slice(0, stop - start), targets=head.targets[:, inside]),))
+
+
+def _merge_rows(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor]:
+    labels = torch.cat([h.targets for h in problem.heads], dim=1)
+    weightless = (problem.row_weight == 0).to(labels)[:, None]
+    groups = problem.dictionary.group_rows(torch.cat((labels, weightless), dim=1))
+    weight = torch.zeros_like(problem.row_weight[: len(groups.first)])
+    weight = weight.index_add_(0, groups.inverse, problem.row_weight)
+    kept = torch.nonzero(weight > 0).squeeze(1)
+    row_of_group = torch.zeros_like(groups.inverse[: len(weight)])
+    row_of_group[kept] = torch.arange(len(kept), device=kept.device)
+    reduced = problem.take_rows(groups.first[kept])._replace(row_weight=weight[kept])
+    return reduced, row_of_group[groups.inverse]
 
 
 def _check_contrast(heads: tuple[Head, ...], is_weighted: Tensor | None) -> None:

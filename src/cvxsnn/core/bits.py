@@ -11,9 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_WORDS_AT_ONCE = 2**26
-"""Words of rows that are hashed or compared at once: 512 MiB."""
-
 
 def packed_bytes(n_bits: int) -> int:
     """Return the bytes of a packed row of ``n_bits`` bits."""
@@ -100,7 +97,7 @@ def group_equal(words: Tensor) -> Groups:
     for salt in range(64):
         groups = _ordered(*torch.unique(hash_rows(words, salt), return_inverse=True, return_counts=True)[1:])
         blocks = torch.split(torch.arange(len(words), device=words.device), _rows_at_once(words))
-        if all(torch.equal(words[groups.first[groups.inverse[own]]], words[own]) for own in blocks):
+        if all(torch.equal(words[groups.first[groups.inverse[rows]]], words[rows]) for rows in blocks):
             return groups
     raise AssertionError("64 independent hashes of 64 bits collided")
 
@@ -116,16 +113,16 @@ def hash_rows(words: Tensor, salt: int = 0) -> Tensor:
     first, second, third = _multipliers(words.shape[1], salt, words.device)
     hashes = words.new_empty(len(words))
     blocks = (torch.split(values, _rows_at_once(words)) for values in (hashes, words))
-    for own, block in zip(*blocks, strict=True):
+    for out, block in zip(*blocks, strict=True):
         mixed = block * first + second
         mixed ^= mixed >> 32
-        torch.sum(mixed * third, dim=1, out=own)
+        torch.sum(mixed * third, dim=1, out=out)
     return hashes
 
 
 def _rows_at_once(words: Tensor) -> int:
-    """Return how many rows are compared at once: copies of all of them might not fit."""
-    return max(1, _WORDS_AT_ONCE // max(1, words.shape[1]))
+    """Return how many rows are hashed or compared at once: 512 MiB, because copies of all of them might not fit."""
+    return max(1, 2**26 // max(1, words.shape[1]))
 
 
 def _ordered(inverse: Tensor, counts: Tensor) -> Groups:

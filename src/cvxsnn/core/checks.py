@@ -1,6 +1,6 @@
 """Checks of arguments that several stages share, and registries of named choices. Each failure is one sentence."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
 from numbers import Real
@@ -14,11 +14,12 @@ from .errors import InvalidInputError, InvalidTypeError, first_line
 
 T = TypeVar("T")
 
-_MOST_DIVISORS = 1000
-"""Largest number that a message lists as a divisor."""
-
 Array = npt.NDArray[Any] | torch.Tensor
-"""What users hand over: a NumPy array or a tensor."""
+"""Data that users pass: a NumPy array or a tensor."""
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -30,14 +31,14 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 def check_positive_int(name: str, value: Any) -> int:
     """Return ``value`` if it is an integer above zero."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+    if not _is_integer(value) or value < 1:
         raise InvalidInputError(f"expected {name} to be a positive integer, got {value!r}")
     return int(value)
 
 
 def check_n_jobs(n_jobs: Any) -> None:
-    """Refuse what is no number of workers."""
-    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
+    """Refuse anything but a number of workers as joblib knows it."""
+    if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
         raise InvalidInputError(
             f"expected n_jobs to be None or an integer other than 0, -1 for one worker per core, got {n_jobs!r}"
         )
@@ -62,7 +63,7 @@ def check_bool(name: str, value: Any) -> bool:
 
 @contextmanager
 def foreign_errors() -> Iterator[None]:
-    """Turn what another library raises about data into an error of ours, with the first line of its message."""
+    """Turn errors of other libraries about data into errors of ours, with the first line of their messages."""
     try:
         yield
     except InvalidInputError:
@@ -110,37 +111,35 @@ def _tensor_as_array(name: str, data: torch.Tensor) -> npt.NDArray[Any]:
         raise InvalidInputError(f"expected {name} as a tensor of numbers, got {data.dtype}: convert it first") from None
 
 
-def as_real(name: str, data: Any) -> npt.NDArray[np.float64]:
-    """Return data as an array of float64; refuse text, times, complex numbers and everything else that is no number."""
+@contextmanager
+def _conversion(name: str) -> Iterator[None]:
     try:
-        values = np.asarray(as_array(name, data))
-        kind = values.dtype.kind
-        if kind == "O" and not any(isinstance(value, _NO_NUMBERS) for value in values.flat):
-            values, kind = values.astype(np.float64), "f"
-    except (OverflowError, TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
+        yield
+    except InvalidInputError:
+        raise
+    except (OverflowError, RuntimeError, TypeError, ValueError):
         raise InvalidInputError(
             f"expected {name} to be numbers in rows of equal length, got others: convert them first"
         ) from None
-    if kind not in "biuf":
-        raise InvalidInputError(
-            f"expected {name} to be real numbers, got {_KINDS.get(kind, values.dtype)}: convert them first"
-        )
+
+
+def as_real(name: str, data: Any) -> npt.NDArray[np.float64]:
+    """Return data as an array of float64; refuse text, times, complex numbers and other objects."""
+    with _conversion(name):
+        values = np.asarray(as_array(name, data))
+        if values.dtype == object and not any(isinstance(value, _NO_NUMBERS) for value in values.flat):
+            values = values.astype(np.float64)
+    if values.dtype.kind not in "biuf":
+        received = _KINDS.get(values.dtype.kind, values.dtype)
+        raise InvalidInputError(f"expected {name} to be real numbers, got {received}: convert them first")
     with np.errstate(over="ignore"):  # wider floats become infinite, which is refused where it matters
         return np.asarray(values, dtype=np.float64, order="C")  # torch knows no negative strides
 
 
 def as_tensor(name: str, data: Any) -> torch.Tensor:
-    """Return real numbers as a tensor of their own type, where they are, and other data than tensors as a copy."""
-    try:
+    """Return real numbers as a tensor of their type, on their device; copy data that are no tensor."""
+    with _conversion(name):
         tensor = data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(as_array(name, data), order="C"))
-    except (RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(
-            f"expected {name} to be numbers in rows of equal length, got others: convert them first"
-        ) from None
     if tensor.is_complex():
         raise InvalidInputError(f"expected {name} to be real numbers, got {tensor.dtype}: convert them first")
     return check_tensor(name, tensor)
@@ -175,7 +174,7 @@ def check_sequences(inputs: Array, name: str = "inputs") -> None:
 
 def check_int_at_least(name: str, value: Any, minimum: int) -> int:
     """Return ``value`` if it is an integer of at least ``minimum``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+    if not _is_integer(value) or value < minimum:
         raise InvalidInputError(f"expected {name} to be an integer of at least {minimum}, got {value!r}")
     return int(value)
 
@@ -192,49 +191,49 @@ def relative_weights(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def check_divides(name: str, value: Any, total: int, unit: str) -> int:
-    """Return ``value`` if it shares ``total`` things, called ``unit``, out equally."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1 or total % int(value):
-        divisors = [str(divisor) for divisor in range(1, min(total, _MOST_DIVISORS) + 1) if total % divisor == 0]
-        more = [] if total <= _MOST_DIVISORS else ["..."]
+    """Return ``value`` if it divides ``total``, a number of things called ``unit``."""
+    if not _is_integer(value) or value < 1 or total % int(value):
+        divisors = [str(divisor) for divisor in range(1, min(total, 1000) + 1) if total % divisor == 0]
+        more = ", ..." if total > 1000 else ""
         raise InvalidInputError(
-            f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {', '.join(divisors + more)}"
+            f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {', '.join(divisors)}{more}"
         )
     return int(value)
 
 
 def check_device(device: Any) -> torch.device:
-    """Return the device of that name if this machine has it; "auto" is the GPU where there is one."""
+    """Return the device of that name if this machine has it; "auto" is the GPU if there is one."""
     if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        place = torch.device(device)
+        known = torch.device(device)
     except (RuntimeError, TypeError, ValueError, OverflowError):
-        place = None
-    if place is None or place.type not in ("cpu", "cuda"):
+        known = None
+    if known is None or known.type not in ("cpu", "cuda"):
         raise InvalidInputError(f"expected a device such as 'cpu', 'cuda' or 'auto', got {device!r}")
-    if place.type == "cuda" and not torch.cuda.is_available():
+    if known.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError("expected a machine with a CUDA device, found none: use device='cpu'")
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+    if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
         raise InvalidInputError(f"expected one of {torch.cuda.device_count()} CUDA devices, got {device!r}")
-    return place
+    return known
 
 
-class Registry(Mapping[str, T]):
+class Registry(dict[str, T]):
     """Values known by name, in the order in which they were registered.
 
     Parameters
     ----------
     what : str
-        What the values are, for error messages: "loss", "solver".
+        Name of a value in error messages: "loss", "solver".
     base : type
-        What they are instances of, or, if they are classes, derive from.
+        Base class of the values, which are instances or subclasses of it.
     kind : str, optional
-        The attribute of a value that is its class; by default the value is a class itself.
+        Attribute of a value that holds its class; by default the value is a class itself.
     """
 
     def __init__(self, what: str, base: type, kind: str | None = None) -> None:
+        super().__init__()
         self._what, self._base, self._kind = what, base, kind
-        self._values: dict[str, T] = {}
 
     def register(self, name: str, value: T) -> T:
         """Add a value under a new name, and return it."""
@@ -242,43 +241,30 @@ class Registry(Mapping[str, T]):
             raise InvalidInputError(
                 f"expected a {self._base.__name__} for the {self._what} {name!r}, got {value!r}: wrap or derive it"
             )
-        if name in self._values:
+        if name in self:
             raise InvalidInputError(
                 f"expected a new name for a {self._what}, got {name!r}, which is registered already"
             )
-        self._values[name] = value
+        self[name] = value
         return value
 
     def unregister(self, name: str) -> None:
         """Remove a value, for example one that a test has registered."""
         self.find(name)
-        del self._values[name]
+        del self[name]
 
     def find(self, name: Any) -> T:
-        """Return the value of that name; one sentence lists the names if there is none."""
-        if not isinstance(name, str) or name not in self._values:
-            known = ", ".join(map(repr, self._values))
-            raise InvalidInputError(f"expected {self._what} to be one of {known}, got {name!r}")
-        return self._values[name]
+        """Return the value of that name; an error lists the names if there is none."""
+        if not isinstance(name, str) or name not in self:
+            raise InvalidInputError(f"expected {self._what} to be one of {', '.join(map(repr, self))}, got {name!r}")
+        return self[name]
 
     def of(self, instance: object) -> T:
         """Return the value whose class is exactly that of an instance: a subclass is another kind, and refused."""
-        for value in self._values.values():
+        for value in self.values():
             if type(instance) is (value if self._kind is None else getattr(value, self._kind)):
                 return value
         raise InvalidInputError(
-            f"expected a registered {self._what} ({', '.join(map(repr, self._values))}), got "
-            f"{type(instance).__name__}, which is not: register it first"
+            f"expected a registered {self._what} ({', '.join(map(repr, self))}), got {type(instance).__name__}, "
+            "which is not: register it first"
         )
-
-    def __getitem__(self, name: str) -> T:
-        """Return the value of that name."""
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Go through the names."""
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        """Return the number of values."""
-        return len(self._values)

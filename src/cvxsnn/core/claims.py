@@ -1,4 +1,4 @@
-"""Claims: of several processes that could do the same work, one does it."""
+"""Locks on files: of several processes that could do the same work, one does it."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import DataFileError
-from .storage import try_lock
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -14,7 +18,7 @@ def claim(path: Path, *, wait: bool = False) -> Iterator[bool]:
     """Claim the work that a file stands for, and yield whether it is ours until the end of the block.
 
     A claim is a lock on the file, so it ends with the process that holds it, however that ends. Where the file system
-    has no locks, everybody's claim is granted.
+    has no locks, every claim is granted.
 
     Parameters
     ----------
@@ -24,7 +28,7 @@ def claim(path: Path, *, wait: bool = False) -> Iterator[bool]:
         Whether to wait until others give up their claim.
     """
     try:
-        handle = _locked(path, wait)
+        handle = open_locked(path, wait=wait)
     except OSError as error:
         raise DataFileError(
             f"expected to claim work by {path}, got: {error.strerror or error}; choose another place"
@@ -38,24 +42,10 @@ def claim(path: Path, *, wait: bool = False) -> Iterator[bool]:
             os.close(handle)
 
 
-def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove the files of claims that nobody holds: after a loss of power they may still be there.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the claims are.
-    pattern : str
-        Names of their files, as :meth:`pathlib.Path.glob` reads them.
-    """
-    for path in folder.glob(pattern):
-        with suppress(DataFileError), claim(path):
-            pass
-
-
-def _locked(path: Path, wait: bool) -> int | None:
+def open_locked(path: Path, mode: int = 0o666, *, wait: bool = False) -> int | None:
+    """Return a handle of a file, made if there is none, and locked; None if somebody else has locked it."""
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), mode)
         try:
             if try_lock(handle, wait=wait) is False:
                 os.close(handle)
@@ -66,4 +56,31 @@ def _locked(path: Path, wait: bool) -> int | None:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # its owner has removed it since: claim it anew
+        os.close(handle)  # whoever had the lock has removed the file: make it again
+
+
+def remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove the files of a folder that match a pattern and that nobody has locked: killed processes left them."""
+    for path in folder.glob(pattern):
+        with suppress(OSError):
+            if path.is_symlink() or not path.is_file():
+                continue
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                if try_lock(handle):
+                    os.unlink(path)
+            finally:
+                os.close(handle)
+
+
+def try_lock(handle: int, *, wait: bool = False) -> bool | None:
+    """Lock an open file until it is closed or the process ends; False if somebody else has, None without locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True

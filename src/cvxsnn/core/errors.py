@@ -24,7 +24,7 @@ class CvxsnnError(Exception):
 
 
 class InvalidInputError(CvxsnnError, ValueError):
-    """An argument or a data array cannot mean anything here.
+    """An argument or a data array is invalid.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class InvalidInputError(CvxsnnError, ValueError):
 
 
 class InvalidTypeError(InvalidInputError, TypeError):
-    """An argument or a data array has a type that cannot mean anything here."""
+    """An argument or a data array has an invalid type."""
 
 
 class DataFileError(CvxsnnError, OSError):
@@ -77,14 +77,14 @@ class ConvergenceWarning(UserWarning):
     >>> problem = cs.ConvexProblem(rng.random((50, 30)) < 0.5, rng.normal(size=50), loss="squared", l1_strength=0.001)
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     solution = cs.solve(problem, solver="proximal-gradient", max_iterations=1)
+    ...     solution = cs.solve(problem, solver="reference", max_iterations=1)
     >>> [warning.category.__name__ for warning in caught]
     ['ConvergenceWarning']
     """
 
 
 class OtherDataWarning(UserWarning):
-    """A model was certified on other data than those that it was fitted to."""
+    """A model was certified on data other than its training data."""
 
 
 class LossyExchangeWarning(UserWarning):
@@ -92,8 +92,8 @@ class LossyExchangeWarning(UserWarning):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory is short: of a processor's, torch says so by a plain RuntimeError."""
+    """Return whether an error reports too little memory; on a processor, torch raises a plain RuntimeError."""
     words = ("allocate memory", "bad_alloc", "out of memory")
     return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(own in str(error) for own in words)
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     )

@@ -1,4 +1,4 @@
-"""Triton, which comes with torch where there is CUDA and is not needed elsewhere, and whether it can make kernels."""
+"""Triton, which comes with torch for CUDA, and a test whether it can compile kernels."""
 
 import warnings
 from collections.abc import Callable
@@ -18,14 +18,14 @@ def can_run(kernel: Callable[[], object], without: str) -> bool:
     Parameters
     ----------
     kernel : callable
-        Runs the kernel on numbers of no matter.
+        Runs the kernel on arbitrary numbers.
     without : str
-        What happens without the kernel, and where; the warning begins with it.
+        What happens without the kernel; the warning starts with it.
 
     Returns
     -------
     bool
-        False, with a warning, if Triton cannot make it.
+        False, with a warning, if Triton cannot compile it.
     """
     try:
         kernel()

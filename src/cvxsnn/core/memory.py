@@ -1,6 +1,6 @@
-"""Bytes that matrices take, bytes that are free, and the refusal to begin what cannot end.
+"""Sizes of matrices, available memory, and a check before large allocations.
 
-Whoever is about to allocate a large array calls :func:`check_fits` first, and the planner adds the same numbers up.
+Code that allocates a large array calls :func:`check_fits` first; the planner uses the same sizes.
 """
 
 import os
@@ -12,59 +12,46 @@ import torch
 
 from .errors import BudgetError, InvalidInputError
 
-_FLOAT64 = 8
 NEGLIGIBLE = 2**26
-"""Bytes below which looking for the room would cost more than it is worth."""
+"""Bytes that are always assumed to be available: asking the system would take longer than it is worth."""
 
 
 def symmetric_bytes(size: int) -> int:
-    """Return the size of a symmetric matrix of float64, of which both halves are kept."""
-    return _FLOAT64 * size * size
+    """Return the bytes of a symmetric matrix of float64, both halves included."""
+    return 8 * size * size
 
 
 def dense_bytes(n_rows: int, n_columns: int) -> int:
-    """Return the size of a matrix of float64."""
-    return _FLOAT64 * n_rows * n_columns
+    """Return the bytes of a matrix of float64."""
+    return 8 * n_rows * n_columns
 
 
 def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) -> int | None:
-    """Return the memory that new arrays may take on a device; None where the system does not tell.
+    """Return the memory available to new arrays on a device; None if the system does not report it.
 
-    On a CPU what the system could give without swapping, or what a control group leaves, if that is less. ``root`` is
-    where the system's files are.
+    On a CPU this is the memory available without swapping, or the rest of a control group's limit if that is less.
+    ``root`` is the root of the file system.
     """
-    place = torch.device(device)
-    if place.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(place)
+    device = torch.device(device)
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
         # What torch has reserved and does not use is free for torch.
-        return int(free + torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place))
-    if place.type != "cpu":
-        return None
+        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     limits = [limit for limit in (_system_bytes(root), _control_group_bytes(root)) if limit is not None]
     return min(limits, default=None)
 
 
 def share_of(device: torch.device, most: int) -> int:
-    """Return the bytes for the blocks of a computation on a GPU: so many, or fewer on a small or busy one."""
+    """Return the bytes for the blocks of a computation on a GPU: ``most``, or fewer on a small or busy one."""
     available = available_bytes(device)
     return most if available is None else min(most, max(2**20, available // 16))
 
 
 def check_fits(
-    needed: int,
-    device: torch.device | str,
-    purpose: str,
-    remedy: str = "use fewer rows or witnesses",
-    *,
-    negligible: int | None = None,
+    needed: int, device: torch.device | str, purpose: str, remedy: str = "use fewer rows or witnesses"
 ) -> None:
-    """Refuse work, before it begins, that needs more bytes than a device has available.
-
-    Less than ``negligible`` bytes, by default ``NEGLIGIBLE``, are not checked.
-    """
-    if needed < (NEGLIGIBLE if negligible is None else negligible):
-        return
-    available = available_bytes(device)
+    """Refuse work, before it begins, that needs more bytes than a device has available."""
+    available = None if needed < NEGLIGIBLE else available_bytes(device)
     if available is not None and needed > available:
         raise BudgetError(
             f"expected {purpose} to fit into the memory of {torch.device(device)}, but it needs "
@@ -85,11 +72,11 @@ def format_bytes(n_bytes: float) -> str:
 
 def parse_bytes(text: str) -> int:
     """Return the number of bytes in a string such as 64GB, 1.5 TiB or 4096."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGTP])(i?)B?|B)?\s*", text, re.IGNORECASE)
-    if found is None or not 0 < float(found[1]) < inf:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGTP])(i?)B?|B)?\s*", text, re.IGNORECASE)
+    if match is None or not 0 < float(match[1]) < inf:
         raise InvalidInputError(f"expected an amount of memory such as 64GB or 16GiB, got {text!r}")
-    power = "KMGTP".index(found[2].upper()) + 1 if found[2] else 0
-    return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+    power = "KMGTP".index(match[2].upper()) + 1 if match[2] else 0
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 def _system_bytes(root: Path) -> int | None:
@@ -100,14 +87,14 @@ def _system_bytes(root: Path) -> int | None:
                 return 1024 * int(value.split()[0])
     except OSError:
         pass
-    try:  # macOS and the BSDs: all of it, for want of a better number
+    try:  # macOS and the BSDs report only the total
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
 
 
 def _control_group_bytes(root: Path) -> int | None:
-    """Return what the tightest control group around this process leaves, as containers and batch systems set them."""
+    """Return the memory left by the tightest control group of this process; containers and batch systems set them."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -122,9 +109,9 @@ def _control_group_bytes(root: Path) -> int | None:
             folder = root / "sys/fs/cgroup/memory"
         else:
             continue
-        place = folder / path.strip("/")
-        # Inside a container the path may be the host's: then the group is the root of what is mounted.
-        for group in (place, *place.parents) if place.is_dir() else (folder,):
+        inner = folder / path.strip("/")
+        # Inside a container the path may be the host's: then the group is the root of the mounted tree.
+        for group in (inner, *inner.parents) if inner.is_dir() else (folder,):
             left += _left_in_group(group, *names)
             if group == folder:
                 break

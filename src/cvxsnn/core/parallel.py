@@ -26,9 +26,6 @@ from .checks import check_n_jobs
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 
-_MAX_FAILURES = 3
-"""Failures of workers in a row, with no result in between, after which tasks are not submitted again."""
-
 _setting_threads = Lock()
 
 if hasattr(os, "register_at_fork"):
@@ -103,32 +100,29 @@ def run_tasks(
                 return
             yield number, function(*task)
         return
+    # Results come as they are ready where the backend supports it (Ray's does not), else at the end.
+    return_as = "generator_unordered" if get_active_backend()[0].supports_return_generator else "list"
     left = dict(enumerate(tasks))
     n_failures = 0
     while left:
         waiting = (delayed(_run)(function, number, *task) for number, task in list(left.items()) if not should_stop())
         try:
             with _kept_by_a_cluster(tasks):
-                for number, result in _make_parallel(n_jobs)(waiting):
+                for number, result in Parallel(n_jobs, return_as=return_as)(waiting):
                     del left[number]
                     n_failures = 0
                     yield number, result
             return
         except _TaskError as failed:
-            raise failed.error from failed
+            raise failed.args[0] from failed
         except Exception:
             n_failures += 1
-            if n_failures > _MAX_FAILURES:
+            if n_failures > 3:  # in a row, without a result in between
                 raise
 
 
 class _TaskError(Exception):
     """An error that a task raised, in contrast to those of workers."""
-
-    @property
-    def error(self) -> Exception:
-        error: Exception = self.args[0]
-        return error
 
 
 def _run(function: Callable[..., Result], number: int, *task: Any) -> tuple[int, Result]:
@@ -138,15 +132,9 @@ def _run(function: Callable[..., Result], number: int, *task: Any) -> tuple[int,
         raise _TaskError(error) from error
 
 
-def _make_parallel(n_jobs: int | None) -> Parallel:
-    """Return results as they come where the backend supports it (Ray's does not), else at the end."""
-    streams = get_active_backend()[0].supports_return_generator
-    return Parallel(n_jobs, return_as="generator_unordered" if streams else "list")
-
-
 @contextmanager
 def _kept_by_a_cluster(tasks: Sequence[tuple[Any, ...]]) -> Iterator[None]:
-    """Let a Dask cluster make shared values, and again where they are lost with a worker.
+    """Let a Dask cluster create shared values, and create them again if they are lost with a worker.
 
     Joblib itself puts each on one worker. If this worker dies meanwhile, joblib waits forever.
     """
@@ -158,14 +146,12 @@ def _kept_by_a_cluster(tasks: Sequence[tuple[Any, ...]]) -> Iterator[None]:
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph")
-        kept |= {
-            place: backend.client.submit(_unpickle, *value._pickled, pure=False) for place, value in shared.items()
-        }
+        kept |= {key: backend.client.submit(_unpickle, *value._pickled, pure=False) for key, value in shared.items()}
     try:
         yield
     finally:
-        for place in shared:
-            kept.pop(place, None)
+        for key in shared:
+            kept.pop(key, None)
 
 
 @contextmanager

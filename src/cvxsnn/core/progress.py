@@ -1,4 +1,4 @@
-"""What a person sees of long work: a bar in a terminal or a notebook, lines in the log elsewhere."""
+"""Progress of long work: a bar in a terminal or a notebook, lines in the log elsewhere."""
 
 import logging
 import threading
@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from multiprocessing import parent_process
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from rich.console import Console
@@ -25,15 +24,6 @@ from rich.progress import (
 from .errors import InvalidInputError
 
 _LOGGER = logging.getLogger("cvxsnn")
-
-_PATIENCE = 3.0
-"""Seconds after which ``verbose="auto"`` shows progress."""
-
-_PAUSE, _PAUSE_SHARE = 5.0, 0.1
-"""Least seconds between two lines in the log, and least share of the time so far: long work has fewer lines."""
-
-_TICK = 0.5
-"""Seconds between two looks at the clock."""
 
 
 class ProgressBar:
@@ -58,26 +48,35 @@ class ProgressBar:
             self._stages[stage] = self._bar.add_task(stage, total=total)
         self._bar.update(self._stages[stage], completed=done, total=total)
 
-    def __enter__(self) -> Self:
-        """Show the bar."""
+    def show(self) -> None:
+        """Show the bar, unless it is shown already."""
         self._bar.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Remove the bar."""
         self._bar.stop()
 
+    def __enter__(self) -> Self:
+        """Show the bar."""
+        self.show()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Remove the bar."""
+        self.close()
+
 
 class LogLines:
-    """A callback ``lines(stage, done, total)`` for the log, which writes the latest state when told to.
+    """A callback ``lines(stage, done, total)`` for the log.
 
     Parameters
     ----------
     clock : callable
         Returns seconds.
     """
+
+    pause: ClassVar = (5.0, 0.1)
+    """Least seconds between two lines, and least share of the time so far: long work has fewer lines."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._begin, self._next = clock, clock(), 0.0
@@ -90,16 +89,19 @@ class LogLines:
             self._stage_begin = self._clock()
         self._stage = (stage, done, total)
 
-    def write(self) -> None:
-        """Write a line, unless the last one is recent."""
+    def show(self) -> None:
+        """Write a line about the latest state, unless the last line is recent."""
         now = self._clock()
         seconds = now - self._begin
         if self._stage is None or seconds < self._next:
             return
-        self._next = seconds + max(_PAUSE, _PAUSE_SHARE * seconds)
+        self._next = seconds + max(self.pause[0], self.pause[1] * seconds)
         stage, done, total = self._stage
         left = f", about {(now - self._stage_begin) * (total - done) / done:.0f} s left" if done else ""
         _LOGGER.info("%s: %d of %d after %.0f s%s", stage, done, total, seconds, left)
+
+    def close(self) -> None:
+        """Leave the lines in the log."""
 
 
 class ShownProgress:
@@ -118,6 +120,11 @@ class ShownProgress:
         Returns seconds.
     """
 
+    patience: ClassVar = 3.0
+    """Seconds after which "auto" shows progress."""
+    tick: ClassVar = 0.5
+    """Seconds between two looks at the clock."""
+
     def __init__(
         self, verbose: Any, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -128,10 +135,9 @@ class ShownProgress:
             self._shown = ProgressBar(console)
         elif verbose and _LOGGER.isEnabledFor(logging.INFO):
             self._shown = LogLines(clock)
-        self._clock, self._due = clock, clock() + (_PATIENCE if verbose == "auto" else 0.0)
-        self._is_visible = False
+        self._clock, self._due = clock, clock() + (self.patience if verbose == "auto" else 0.0)
         self._lock, self._end = threading.Lock(), threading.Event()
-        # Work may last without a call: a thread of its own looks at the clock.
+        # Work may last without a call: a thread looks at the clock.
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def __call__(self, stage: str, done: int, total: int) -> None:
@@ -143,15 +149,9 @@ class ShownProgress:
 
     def look(self) -> None:
         """Show the progress if it is time to."""
-        with self._lock:
-            if self._shown is None or self._end.is_set() or self._clock() < self._due:
-                return
-            if isinstance(self._shown, LogLines):
-                self._shown.write()
-            elif not self._is_visible:
-                with suppress(OSError):
-                    self._shown.__enter__()
-            self._is_visible = True
+        with self._lock, suppress(OSError):
+            if self._shown is not None and not self._end.is_set() and self._clock() >= self._due:
+                self._shown.show()
 
     def __enter__(self) -> Self:
         """Begin to look at the clock."""
@@ -160,20 +160,17 @@ class ShownProgress:
             self._watcher.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Remove what is shown."""
-        with self._lock:
+    def __exit__(self, *error: object) -> None:
+        """Remove the bar."""
+        with self._lock, suppress(OSError):
             self._end.set()
-            if self._is_visible and isinstance(self._shown, ProgressBar):
-                with suppress(OSError):
-                    self._shown.__exit__(kind, error, trace)
+            if self._shown is not None:
+                self._shown.close()
         if self._watcher.is_alive():
             self._watcher.join()
 
     def _watch(self) -> None:
-        while not self._end.wait(_TICK):
+        while not self._end.wait(self.tick):
             self.look()
 
 

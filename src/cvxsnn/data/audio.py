@@ -1,22 +1,24 @@
 """From sound to sequences: mel spectrograms of waveforms."""
 
+import io
 import math
+import struct
+import warnings
 from functools import lru_cache
-from typing import TypeVar
+from os import PathLike
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..core.checks import Array, as_tensor, check_positive_int
-from ..core.errors import InvalidInputError
+from ..core.errors import DataFileError, InvalidInputError, first_line
 
-__all__ = ["mel_spectrogram", "speech_features"]
+__all__ = ["mel_spectrogram", "read_wav", "speech_features"]
 
 _Sound = TypeVar("_Sound", bound=Array)
-
-CHANGE_STEPS = 4
-"""Steps over which :func:`speech_features` takes the change of a band."""
 
 
 def mel_spectrogram(
@@ -135,9 +137,51 @@ def speech_features(waveform: _Sound, sample_rate: int, *, n_steps: int = 30, n_
     levelled = centred - 0.5 * centred.mean(-2, keepdim=True)
     spread = levelled.std((-2, -1), correction=0, keepdim=True)
     bands = levelled / torch.where(spread > 1e-3, spread, 1.0)  # the spread of silence is rounding
-    before = torch.arange(bands.shape[-2], device=bands.device).sub(CHANGE_STEPS).clamp_min(0)
+    before = torch.arange(bands.shape[-2], device=bands.device).sub(4).clamp_min(0)
     features = torch.cat((bands, bands - bands[..., before, :]), -1)
     return features if isinstance(waveform, Tensor) else features.numpy()  # type: ignore[return-value]
+
+
+def read_wav(file: str | PathLike[str] | bytes) -> tuple[npt.NDArray[Any], int]:
+    """Read a wav file, or the bytes of one; several channels are mixed down to their mean.
+
+    Parameters
+    ----------
+    file : path or bytes
+        The file, or its contents.
+
+    Returns
+    -------
+    waveform : array of shape (n_points,)
+        Numbers as they are in the file.
+    sample_rate : int
+        Points per second.
+
+    Examples
+    --------
+    >>> import io
+    >>> import numpy as np
+    >>> from scipy.io import wavfile
+    >>> from cvxsnn.data.audio import read_wav
+    >>> file = io.BytesIO()
+    >>> wavfile.write(file, 8000, np.zeros(800, dtype=np.int16))
+    >>> waveform, sample_rate = read_wav(file.getvalue())
+    >>> len(waveform), sample_rate
+    (800, 8000)
+    """
+    from scipy.io import wavfile  # slow to import
+
+    origin = "bytes" if isinstance(file, bytes) else str(file)
+    try:
+        with warnings.catch_warnings():
+            # Of chunks that are not sound, such as who recorded it.
+            warnings.simplefilter("ignore", wavfile.WavFileWarning)
+            sample_rate, waveform = wavfile.read(io.BytesIO(file) if isinstance(file, bytes) else file)
+    except (OSError, EOFError, ValueError, struct.error) as error:
+        raise DataFileError(
+            f"expected {origin} to be a wav file that can be read, got {first_line(error)}: convert it to PCM wav"
+        ) from error
+    return (waveform if waveform.ndim == 1 else waveform.mean(1)), int(sample_rate)
 
 
 def _points(name: str, seconds: float, sample_rate: int) -> int:

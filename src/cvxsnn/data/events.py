@@ -9,9 +9,6 @@ import numpy.typing as npt
 from ..core.checks import as_array, check_positive_int
 from ..core.errors import InvalidInputError
 
-MOST_VALUES = 2**30
-"""Values that one recording may have as a sequence."""
-
 
 class Events(NamedTuple):
     """The events of one recording.
@@ -120,9 +117,10 @@ def _count(
     else:
         n_steps = max(1, int(np.ceil(duration / step)))
         channels, place = channels[times < duration], place[times < duration]
-    if n_steps * n_channels > MOST_VALUES:
+    most = 2**30
+    if n_steps * n_channels > most:
         raise InvalidInputError(
-            f"expected at most {MOST_VALUES:,} values per recording, got {n_steps:,} steps of {n_channels:,} channels "
+            f"expected at most {most:,} values per recording, got {n_steps:,} steps of {n_channels:,} channels "
             f"in recording {number}: pass a longer step"
         )
     counts = np.bincount(place * n_channels + channels, minlength=n_steps * n_channels)[: n_steps * n_channels]

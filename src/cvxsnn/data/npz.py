@@ -1,9 +1,5 @@
 """Data on disk for the command line: NumPy archives with sequences, labels and the like."""
 
-import struct
-import tokenize
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +8,9 @@ import numpy.typing as npt
 
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.memory import check_fits
+from .sequences import check_lengths
 
 _NAMES = {"X": ("X", "inputs"), "y": ("y", "targets", "labels"), "lengths": ("lengths",), "weight": ("sample_weight",)}
-
-_UNREADABLE = (
-    EOFError,
-    MemoryError,
-    OSError,
-    OverflowError,
-    RuntimeError,
-    SyntaxError,
-    ValueError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""Errors that NumPy and zipfile raise on damaged or manipulated files."""
 
 
 def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
@@ -47,39 +29,32 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
             members = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
-    except _UNREADABLE as error:
-        if isinstance(error, CvxsnnError):
-            raise
+    except CvxsnnError:
+        raise
+    except Exception as error:  # NumPy, zipfile and zlib raise errors of many kinds on damaged or manipulated files
         raise DataFileError(
             f"expected a NumPy archive (np.savez) of numbers or strings, but {path} is something else: "
             f"{first_line(error)}"
         ) from None
     arrays = {name: value for name, value in members.items() if isinstance(value, np.ndarray)}
-    found = {key: next((arrays[name] for name in names if name in arrays), None) for key, names in _NAMES.items()}
-    if found["X"] is None or (needs_targets and found["y"] is None):
+    roles = {key: next((arrays[name] for name in names if name in arrays), None) for key, names in _NAMES.items()}
+    if roles["X"] is None or (needs_targets and roles["y"] is None):
         wanted = "X and y" if needs_targets else "X"
         raise DataFileError(f"expected arrays {wanted} in {path}, got {sorted(arrays)}: save them with np.savez")
-    inputs: Any = found["X"]
+    inputs: Any = roles["X"]
     _check_array("X", inputs, "biuf", "numbers (bool, int or float)", "convert it before np.savez")
-    if found["y"] is not None:
-        _check_array("y", found["y"], "biufU", "numbers or text", "save text as y.astype(str)")
-    if found["weight"] is not None:
-        _check_array("sample_weight", found["weight"], "biuf", "numbers", "convert it before np.savez")
-    if found["lengths"] is not None:
-        lengths = found["lengths"]
-        if inputs.ndim != 3 or not len(inputs) or lengths.shape != inputs.shape[:1] or lengths.dtype.kind not in "iu":
-            raise InvalidInputError(
-                f"expected one integer length for each sequence of X, got {lengths.dtype} of shape {lengths.shape} for "
-                f"X of shape {inputs.shape}"
-            )
-        if lengths.min() < 1 or lengths.max() > inputs.shape[1]:
-            raise InvalidInputError(f"expected lengths from 1 to {inputs.shape[1]}, got up to {lengths.max()}")
-        inputs = [sequence[:length] for sequence, length in zip(inputs, lengths, strict=True)]
-    return inputs, found["y"], found["weight"]
+    if roles["y"] is not None:
+        _check_array("y", roles["y"], "biufU", "numbers or text", "save text as y.astype(str)")
+    if roles["weight"] is not None:
+        _check_array("sample_weight", roles["weight"], "biuf", "numbers", "convert it before np.savez")
+    if roles["lengths"] is not None:
+        lengths = check_lengths(roles["lengths"], inputs.shape)
+        inputs = [sequence[:length] for sequence, length in zip(inputs, lengths.tolist(), strict=True)]
+    return inputs, roles["y"], roles["weight"]
 
 
 def _check_array(name: str, array: npt.NDArray[Any], kinds: str, content: str, remedy: str) -> None:
-    """Refuse an array of another kind, a single value, or nothing."""
+    """Refuse an array of another kind, a single value, or an empty array."""
     if array.dtype.kind not in kinds or array.ndim == 0 or array.size == 0:
         raise InvalidInputError(
             f"expected an array {name} of {content}, one or more per sample, got {array.dtype} of shape {array.shape}: "

@@ -1,4 +1,4 @@
-"""Sequences of equal or unequal length as one value, and what a model is trained on: sequences with targets."""
+"""Sequences of equal or unequal length as one value, and sequences with targets to train on."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ class Sequences:
 
     @classmethod
     def from_raw(cls, data: Any) -> "Sequences":
-        """Return whatever a user passes as sequences, in float64, padded with zeros at the end.
+        """Convert a user's data to sequences, in float64, padded with zeros at the end.
 
         Parameters
         ----------
@@ -289,9 +289,10 @@ class TrainingSet:
 
 @dataclass(frozen=True)
 class DataFingerprint:
-    """What a model remembers of its training data, to tell later whether it is given the same.
+    """A fingerprint of training data, to recognise them later.
 
-    Padding, the unit of the weights, and differences of inputs below what neurons can tell apart make no difference.
+    It does not depend on padding, on the unit of the weights, or on differences between inputs below the resolution of
+    neurons.
 
     Parameters
     ----------
@@ -317,7 +318,7 @@ class DataFingerprint:
         """Check the types."""
         check_positive_int("n_samples", self.n_samples)
         check_number("weights", self.weights)
-        if not all(isinstance(own, str) for own in (self.inputs, self.targets, self.samples)):
+        if not all(isinstance(value, str) for value in (self.inputs, self.targets, self.samples)):
             raise InvalidInputError("expected hashes of training data as text, got other types")
 
     @classmethod
@@ -337,12 +338,12 @@ class DataFingerprint:
         n_samples, lengths = len(data), data.sequences.lengths
         ends = [data.sequences.n_steps] * n_samples if lengths is None else lengths.tolist()
         inputs = []
-        for start in range(0, n_samples, _HASHED_ROWS):
-            block = data.inputs[start : start + _HASHED_ROWS].cpu().double().numpy()
+        for start in range(0, n_samples, 4096):  # blocks, so that no copy of all inputs is needed
+            block = data.inputs[start : start + 4096].cpu().double().numpy()
             with np.errstate(over="ignore"):
                 block = np.round(block * 2.0**16) + 0.0  # the resolution of neurons, and no zero with a sign
             inputs += [_hash(row[:end]) for row, end in zip(block, ends[start:], strict=False)]
-        columns = [as_real("targets", own).reshape(n_samples, -1) for own in data.targets.values()]
+        columns = [as_real("targets", head).reshape(n_samples, -1) for head in data.targets.values()]
         targets = [_hash(row) for row in np.hstack(columns) + 0.0]
         weight = np.ones(n_samples) if data.sample_weight is None else data.sample_weight.cpu().numpy()
         places = np.modf(np.arange(1, n_samples + 1) * 0.6180339887498949)[0]
@@ -350,12 +351,12 @@ class DataFingerprint:
             n_samples,
             _hash(*inputs),
             _hash(*targets),
-            _hash(*sorted(own + target for own, target in zip(inputs, targets, strict=True))),
+            _hash(*sorted(sequence + target for sequence, target in zip(inputs, targets, strict=True))),
             float(weight @ places / weight.sum()),
         )
 
     def differences(self, other: "DataFingerprint") -> list[str]:
-        """Return in words what differs from other data.
+        """Return the differences from other data in words.
 
         Parameters
         ----------
@@ -365,20 +366,16 @@ class DataFingerprint:
         Returns
         -------
         list of str
-            What differs; empty if nothing does.
+            The differences; empty if there are none.
         """
         if other.n_samples != self.n_samples:
             return [f"the number of samples ({other.n_samples} instead of {self.n_samples})"]
         if self.samples == other.samples and (self.inputs, self.targets) != (other.inputs, other.targets):
             return ["the order of the samples"]
-        found = [name for name in ("inputs", "targets") if getattr(self, name) != getattr(other, name)]
+        different = [name for name in ("inputs", "targets") if getattr(self, name) != getattr(other, name)]
         if abs(self.weights - other.weights) > 1e-9:
-            found.append("sample weights")
-        return found
-
-
-_HASHED_ROWS = 4096
-"""Sequences that are copied at once."""
+            different.append("sample weights")
+        return different
 
 
 def _hash(*parts: Any) -> str:
@@ -390,14 +387,14 @@ def _hash(*parts: Any) -> str:
 
 
 def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Generator, n_samples: int) -> Tensor:
-    """Return a random order of samples of which each beginning has about the shares of the classes that all have.
+    """Return a random order in which every prefix is approximately stratified by class.
 
     Parameters
     ----------
     labels : array of shape (n_samples,), or None
         The class of each sample. None if there are no classes.
     generator : Generator
-        Where chance comes from.
+        Random number generator.
     n_samples : int
         The number of samples.
 
@@ -438,18 +435,18 @@ def similar_lengths(lengths: Tensor) -> list[Tensor]:
         The sequences of each group in rising order, the group of the longest first.
     """
     order = torch.argsort(lengths, descending=True, stable=True)
-    own = lengths[order].tolist()
-    powers = [(length - 1).bit_length() for length in own]
-    edges = [place for place in range(1, len(own)) if powers[place] < powers[place - 1]]
+    sorted_lengths = lengths[order].tolist()
+    powers = [(length - 1).bit_length() for length in sorted_lengths]
+    edges = [index for index in range(1, len(powers)) if powers[index] < powers[index - 1]]
     starts = [0]
-    for start, stop in pairwise([*edges, len(own)]):
-        if (stop - start) * (own[starts[-1]] - own[start]) > _STEP_ROWS * own[start]:
+    for start, stop in pairwise([*edges, len(powers)]):
+        if (stop - start) * (sorted_lengths[starts[-1]] - sorted_lengths[start]) > _STEP_ROWS * sorted_lengths[start]:
             starts.append(start)
-    return [order[start:stop].sort().values for start, stop in pairwise([*starts, len(own)])]
+    return [order[start:stop].sort().values for start, stop in pairwise([*starts, len(powers)])]
 
 
 def window_of_step(step: Any, n_windows: int, n_steps: Any) -> Any:
-    """Return the window of time that a step belongs to, if the steps of a sequence fill windows of equal length.
+    """Return the window of time that contains a step, if the steps of a sequence are divided into equal windows.
 
     Parameters
     ----------
@@ -469,7 +466,7 @@ def window_of_step(step: Any, n_windows: int, n_steps: Any) -> Any:
 
 
 def window_shares(n_windows: int, n_steps: int, lengths: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what a spike at each step adds to the mean in each window, for sums that have a gradient.
+    """Return the weight of a spike at each step in the mean of each window, for differentiable sums.
 
     Parameters
     ----------
@@ -517,22 +514,28 @@ def _as_lengths(lengths: Array | None, inputs: Tensor) -> Tensor | None:
     """Return checked lengths on the device of the inputs; None if every sequence fills its array."""
     if lengths is None:
         return None
-    lengths = as_tensor("lengths", lengths)
-    n_samples, n_steps, _ = inputs.shape
-    if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or tuple(lengths.shape) != (n_samples,):
+    lengths = check_lengths(lengths, tuple(inputs.shape)).to(inputs.device, torch.int64)
+    return None if bool((lengths == inputs.shape[1]).all()) else lengths
+
+
+def check_lengths(lengths: Array, shape: tuple[int, ...]) -> Tensor:
+    """Return lengths of sequences as a tensor, if they agree with inputs of this shape."""
+    tensor = as_tensor("lengths", lengths)
+    is_whole = not (tensor.dtype.is_floating_point or tensor.dtype == torch.bool)
+    if len(shape) != 3 or not is_whole or tuple(tensor.shape) != shape[:1] or 0 in shape:
         raise InvalidInputError(
-            f"expected lengths to be {n_samples} integers, got {lengths.dtype} of shape {tuple(lengths.shape)}"
+            f"expected lengths to be {shape[0]} integers, got {tensor.dtype} of shape {tuple(tensor.shape)} for inputs "
+            f"of shape {shape}: pass inputs (n_samples, n_steps, n_features) and one length per sequence"
         )
-    if int(lengths.min()) < 1 or int(lengths.max()) > n_steps:
+    if int(tensor.min()) < 1 or int(tensor.max()) > shape[1]:
         raise InvalidInputError(
-            f"expected lengths from 1 to {n_steps}, got values from {int(lengths.min())} to {int(lengths.max())}"
+            f"expected lengths from 1 to {shape[1]}, got values from {int(tensor.min())} to {int(tensor.max())}"
         )
-    lengths = lengths.to(inputs.device, torch.int64)
-    return None if bool((lengths == n_steps).all()) else lengths
+    return tensor
 
 
 def as_matrices(data: Any) -> list[npt.NDArray[np.float64]]:
-    """Return whatever a user passes as one matrix of shape (n_steps_i, n_features) per sequence; it may have NaN."""
+    """Convert a user's data to one matrix of shape (n_steps_i, n_features) per sequence; it may have NaN."""
     data = as_array("sequences", data)
     if isinstance(data, np.ndarray) and data.dtype != object:
         return list(_as_real(data))

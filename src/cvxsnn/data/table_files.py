@@ -18,9 +18,6 @@ from .tables import TableSequences, check_columns, check_roles, list_names, numb
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
 
-_CELL_BYTES = 40
-"""Bytes that pandas takes for a cell while it reads it, beside its text."""
-
 
 def is_table_file(path: Path) -> bool:
     """Return whether the name of a file says that it is a CSV or Parquet table."""
@@ -29,7 +26,7 @@ def is_table_file(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the options of a command say about the columns of a table.
+    """The roles of columns, as the options of a command state them.
 
     Parameters
     ----------
@@ -63,7 +60,7 @@ def read_samples(
     path : Path
         The file.
     columns : Columns
-        Which columns are what.
+        The roles of columns.
     needs_targets : bool
         Whether a column of labels is needed.
     is_sequential : bool, optional
@@ -89,11 +86,14 @@ def read_samples(
     if columns.id is None:
         if is_sequential:
             raise InvalidInputError("expected --id and --time, or --series, for a model of sequences, got none of them")
-        return _read_rows(table, columns, has_gaps)
-    check_columns(table, [columns.id])
-    if is_sequential or columns.time is not None or not table[columns.id].is_unique:
-        return _read_long(table, columns, has_gaps)
-    return _read_rows(table, columns, has_gaps)
+    else:
+        check_columns(table, [columns.id])
+        if is_sequential or columns.time is not None or not table[columns.id].is_unique:
+            return _read_long(table, columns, has_gaps)
+    X, y, ids = _divide(table, columns)
+    if not has_gaps:
+        _check_filled(X)
+    return X, y, ids
 
 
 def read_table(path: Path, text: str | None = None) -> Any:
@@ -142,14 +142,6 @@ def _read_long(table: Any, columns: Columns, has_gaps: bool) -> TableSequences:
     for name, part in () if has_gaps else zip(found.ids, found.X, strict=True):
         _check_filled(part, f"sequence {show_key(name)}")
     return found
-
-
-def _read_rows(table: Any, columns: Columns, has_gaps: bool) -> tuple[Any, Any, Any]:
-    """Return the samples of a table with one row each."""
-    X, y, ids = _divide(table, columns)
-    if not has_gaps:
-        _check_filled(X)
-    return X, y, ids
 
 
 def _read_series(table: Any, columns: Columns, has_gaps: bool) -> tuple[Any, Any, Any]:
@@ -227,7 +219,8 @@ def _check_csv_fits(path: Path) -> None:
     with unpacked as file:
         needed = 0
         while block := file.handle.read(2**20):
-            needed += len(block) + _CELL_BYTES * sum(map(block.count, (b",", b";", b"\t", b"\n")))
+            # pandas needs about 40 bytes for a cell while it reads it, besides its text.
+            needed += len(block) + 40 * sum(map(block.count, (b",", b";", b"\t", b"\n")))
             check_fits(needed, "cpu", f"the table that is packed in {path}", "divide it")
 
 

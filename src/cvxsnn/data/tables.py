@@ -16,9 +16,6 @@ import numpy.typing as npt
 from ..core.errors import InvalidInputError
 from ..core.libraries import import_library
 
-_MOST_NAMES = 8
-"""Names of columns that a message lists."""
-
 
 class TableSequences(NamedTuple):
     """Sequences of a long table, as an estimator takes them.
@@ -125,8 +122,8 @@ def is_frame(value: Any) -> bool:
 
 def list_names(names: Iterable[Any]) -> str:
     """Return names as a message lists them, the first few if there are many."""
-    listed = list(names)
-    return ", ".join(map(show_key, listed[:_MOST_NAMES])) + (", ..." if len(listed) > _MOST_NAMES else "")
+    listed, most = list(names), 8
+    return ", ".join(map(show_key, listed[:most])) + (", ..." if len(listed) > most else "")
 
 
 def show_key(key: Any) -> str:

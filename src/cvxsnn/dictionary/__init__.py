@@ -1,17 +1,17 @@
 """Spike dictionaries: the spikes of witnesses on the data, as 0/1 columns."""
 
-from .base import Dictionary as Dictionary  # the contract, for annotations and checks
+from .base import Dictionary
 from .building import build_dictionary, count_dictionary, stack_health
 from .dense import DenseDictionary
-from .health import DictionaryHealth
-from .packed import SpikeDictionary
 from .pooled import PoolSpikes
 from .readout import Readout
 from .sharded import ShardedDictionary
+from .spikes import DictionaryHealth, SpikeDictionary
 from .streaming import open_dictionary, stream_dictionary
 
 __all__ = [
     "DenseDictionary",
+    "Dictionary",
     "DictionaryHealth",
     "PoolSpikes",
     "Readout",

@@ -1,91 +1,94 @@
-"""The contract of a dictionary: all that a convex program, a certificate and a reconstruction need of one."""
+"""The contract of a dictionary: all that a convex program, a certificate and a reconstruction need from one."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..core.bits import Groups
+from ..core import bits
+from ..core.errors import InvalidInputError
 from ..witnesses import WitnessSet
-from .health import DictionaryHealth
 from .readout import Readout
 
 
-@runtime_checkable
-class Dictionary(Protocol):
-    """A matrix D of shape (n_rows, n_atoms) whose columns are the atoms, however it is stored."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dictionary(ABC):
+    """A matrix D of shape (n_rows, n_atoms) whose columns are the atoms, however it is stored.
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        ...
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    atom_of_column : Tensor of shape (n_columns,), dtype int64
+        The atom that each column is equal to. Witness j in window w of k is column ``j * k + w``.
+    column_of_atom : Tensor of shape (n_atoms,), dtype int64
+        The first column that is equal to each atom.
+    readout : "last", "all", "mean" or "windows-k"
+        What a row contains: the spikes of a sequence's last step, of one of its steps, or their mean, over all steps or
+        in windows.
+    n_steps : int
+        Steps of the longest sequence. With readout "all", row ``i * n_steps + t`` is step t of sample i.
+    witnesses : WitnessSet or None
+        The witnesses that made the columns; None for columns that do not come from witnesses.
+    is_complete : bool
+        Whether the atoms are *all* patterns that a family of witnesses can produce on these rows, as an exact
+        enumeration has shown; it decides what a certificate is about.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cvxsnn import build_dictionary
+    >>> from cvxsnn.dictionary import Dictionary
+    >>> isinstance(build_dictionary(np.eye(3)), Dictionary)
+    True
+    """
+
+    n_rows: int
+    atom_of_column: Tensor
+    column_of_atom: Tensor
+    readout: Readout = "last"
+    n_steps: int = 1
+    witnesses: WitnessSet | None = None
+    is_complete: bool = False
 
     @property
     def n_atoms(self) -> int:
-        """Number of columns."""
-        ...
+        """Number of columns without duplicates."""
+        return len(self.column_of_atom)
 
     @property
     def n_columns(self) -> int:
         """Number of columns before duplicates were removed: one for each witness and window of time."""
-        ...
+        return len(self.atom_of_column)
 
     @property
     def shape(self) -> tuple[int, int]:
         """``(n_rows, n_atoms)``."""
-        ...
+        return self.n_rows, self.n_atoms
 
     @property
     def device(self) -> torch.device:
-        """Where products are computed."""
-        ...
+        """Device on which products are computed."""
+        return self.column_of_atom.device
 
     @property
-    def readout(self) -> Readout:
-        """What a row holds of a sequence."""
-        ...
-
-    @property
-    def n_steps(self) -> int:
-        """Steps of the longest sequence."""
-        ...
-
-    @property
-    def witnesses(self) -> WitnessSet | None:
-        """The witnesses that made the columns; None where no witness stands behind them."""
-        ...
-
-    @property
-    def atom_of_column(self) -> Tensor:
-        """The atom that each column is equal to, shape (n_columns,). Witness j in window w is ``j * n_windows + w``."""
-        ...
-
-    @property
-    def column_of_atom(self) -> Tensor:
-        """The first column that is equal to each atom, shape (n_atoms,)."""
-        ...
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the atoms are *all* patterns of a family of witnesses on these rows, as an enumeration found them."""
-        ...
-
-    @property
+    @abstractmethod
     def is_binary(self) -> bool:
         """Whether every entry is 0 or 1, so that products of columns are counts without rounding."""
-        ...
 
     @property
+    @abstractmethod
     def largest_entry(self) -> float:
         """A bound on the absolute value of every entry."""
-        ...
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether the rows are in memory, so that equal ones can be found and merged."""
-        ...
+        """Whether the rows are in memory, so that equal rows can be merged."""
+        return True
 
+    @abstractmethod
     def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
         """Return columns as numbers.
 
@@ -101,8 +104,8 @@ class Dictionary(Protocol):
         Tensor of shape (n_rows, n_chosen)
             The columns.
         """
-        ...
 
+    @abstractmethod
     def iterate_rows(
         self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
@@ -111,36 +114,36 @@ class Dictionary(Protocol):
         Parameters
         ----------
         n_rows : int
-            About how many rows a block has.
+            Approximate number of rows of a block.
         dtype : torch.dtype
             The type of the numbers.
         atoms : Tensor, optional
-            The columns to return; all of them when not given.
+            The columns to return; all of them by default.
 
         Yields
         ------
         rows : slice
-            Which rows these are.
+            The rows of the block.
         block : Tensor of shape (n_rows_of_block, n_chosen)
             Their entries.
         """
-        ...
 
+    @abstractmethod
     def matvec(self, coef: Tensor) -> Tensor:
         """Return the product D·W.
 
         Parameters
         ----------
         coef : Tensor of shape (n_atoms, n_outputs), dtype float64
-            The matrix W. Only rows that are not zero cost anything.
+            The matrix W. Rows of zeros cost nothing.
 
         Returns
         -------
         Tensor of shape (n_rows, n_outputs), dtype float64
             The product.
         """
-        ...
 
+    @abstractmethod
     def rmatvec(self, rows: Tensor) -> Tensor:
         """Return the product Dᵀ·R.
 
@@ -154,10 +157,9 @@ class Dictionary(Protocol):
         Tensor of shape (n_atoms, n_outputs), dtype float64
             The product.
         """
-        ...
 
     def score_roundings(self, n_active: int) -> int:
-        """Return how often an entry of :meth:`matvec` is rounded at most.
+        """Return a bound on the roundings of a term in :meth:`matvec`, from its product to the end of the sum.
 
         Parameters
         ----------
@@ -167,15 +169,16 @@ class Dictionary(Protocol):
         Returns
         -------
         int
-            The roundings of a term, from its product to the end of the sum.
+            The number of roundings.
         """
-        ...
+        return n_active
 
     @property
     def correlation_roundings(self) -> int:
-        """How often a term of a sum of :meth:`rmatvec` is rounded at most, from its product to the end."""
-        ...
+        """A bound on the roundings of a term in :meth:`rmatvec`, from its product to the end of the sum."""
+        return self.n_rows
 
+    @abstractmethod
     def gram(self) -> Tensor:
         """Return the Gram matrix DᵀD.
 
@@ -184,7 +187,6 @@ class Dictionary(Protocol):
         Tensor of shape (n_atoms, n_atoms), dtype float64
             The products of all pairs of columns.
         """
-        ...
 
     def iterate_gram(self) -> Iterator[tuple[slice, Tensor]]:
         """Iterate over blocks of the Gram matrix DᵀD, on and above its diagonal.
@@ -192,11 +194,11 @@ class Dictionary(Protocol):
         Yields
         ------
         atoms : slice
-            The rows of the matrix that a block has. Its columns begin where these do, and go to the end.
+            The rows of the matrix in this block. Its columns begin at the same atom and go to the end.
         products : Tensor, dtype float64
-            The products of these atoms and all that follow the first of them. The caller may overwrite it.
+            The products of these atoms with the first of them and all that follow. The caller may overwrite it.
         """
-        ...
+        yield slice(0, self.n_atoms), self.gram()
 
     def row_gram(self) -> Tensor:
         """Return the products of rows DDᵀ.
@@ -206,10 +208,20 @@ class Dictionary(Protocol):
         Tensor of shape (n_rows, n_rows), dtype float64
             The products of all pairs of rows.
         """
-        ...
+        n_at_once = 4096
+        total = torch.zeros(self.n_rows, self.n_rows, dtype=torch.float64, device=self.device)
+        for start in range(0, self.n_atoms, n_at_once):
+            block = self.columns(slice(start, start + n_at_once))
+            if block.device.type == "cpu":
+                numbers = block.numpy()
+                total += torch.from_numpy(numbers @ numbers.T)  # NumPy does half the work of a symmetric product
+            else:
+                total.addmm_(block, block.T)
+        return total
 
+    @abstractmethod
     def take_rows(self, rows: Tensor) -> "Dictionary":
-        """Return the dictionary restricted to some rows; atoms keep their places, even where they become equal.
+        """Return the dictionary restricted to some rows; atoms keep their numbers, even where they become equal.
 
         Parameters
         ----------
@@ -221,10 +233,10 @@ class Dictionary(Protocol):
         Dictionary
             A dictionary in memory.
         """
-        ...
 
-    def group_rows(self, labels: Tensor | None = None) -> Groups:
-        """Group the rows that are equal and, where given, have equal labels.
+    @abstractmethod
+    def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
+        """Group the rows that are equal and, if labels are given, have equal labels.
 
         Parameters
         ----------
@@ -236,27 +248,17 @@ class Dictionary(Protocol):
         Groups
             The first row and the number of rows of each group, and the group of each row.
         """
-        ...
-
-    def health(self) -> DictionaryHealth:
-        """Count the columns that are useful.
-
-        Returns
-        -------
-        DictionaryHealth
-            The counts; as a string, one line.
-        """
-        ...
 
 
-def add_row_products(dictionary: Dictionary, n_atoms: int = 4096) -> Tensor:
-    """Return the products of all pairs of rows, added up over blocks of so many columns in float64."""
-    total = torch.zeros(dictionary.n_rows, dictionary.n_rows, dtype=torch.float64, device=dictionary.device)
-    for start in range(0, dictionary.n_atoms, n_atoms):
-        block = dictionary.columns(slice(start, start + n_atoms))
-        if block.device.type == "cpu":
-            numbers = block.numpy()
-            total += torch.from_numpy(numbers @ numbers.T)  # NumPy sees that this is symmetric, and does half the work
-        else:
-            total.addmm_(block, block.T)
-    return total
+def group_labelled(words: Tensor, labels: Tensor | None) -> bits.Groups:
+    """Group rows by their words, of shape (n_rows, n_words) and dtype int64, and by their labels."""
+    if labels is None:
+        return bits.group_equal(words)
+    n_rows = len(words)
+    if labels.shape[0] != n_rows:
+        raise InvalidInputError(f"expected one label for each of {n_rows} rows, got {labels.shape[0]}")
+    labels = labels.reshape(n_rows, -1).to(words.device)
+    # Real labels are compared as the 64 bits of a double; adding zero turns −0 into 0.
+    real = labels.is_floating_point()
+    words_of_labels = (labels.double() + 0.0).view(torch.int64) if real else labels.to(torch.int64)
+    return bits.group_equal(torch.cat((words, words_of_labels), dim=1))

@@ -1,6 +1,7 @@
 """From witnesses and sequences to a dictionary."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,17 +10,16 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import Array, as_array, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
-from ..core.memory import NEGLIGIBLE, check_fits
+from ..core.memory import check_fits
 from ..data.sequences import Sequences
 from ..neurons.exact import INPUT_UNIT
-from ..neurons.rollout import iterate_counts, iterate_rollout
+from ..neurons.rollout import iterate_rollout
 from ..witnesses import WitnessSet
-from .health import DictionaryHealth
-from .packed import GROUPING_COPIES, SpikeDictionary, dictionary_bytes
 from .readout import Readout, parse_readout
+from .spikes import GROUPING_COPIES, DictionaryHealth, SpikeDictionary, dictionary_bytes, pad_words
 
 MEMORY_BUDGET = 4 * 2**30
-"""Bytes that the packed columns may take, unless the caller says otherwise."""
+"""Bytes for the columns, unless the caller says otherwise."""
 
 
 def build_dictionary(
@@ -38,16 +38,16 @@ def build_dictionary(
     witnesses : WitnessSet, or a plain 0/1 array of shape (n_rows, n_columns)
         The witnesses. A plain array is taken as the columns themselves, and needs no inputs.
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
-        The sequences; the work is done on their device. Sequences of unequal length are not for readout "all".
+        The sequences; the roll-out runs on their device. Readout "all" needs sequences of equal length.
     readout : "last", "all", "mean" or "windows-k"
-        Spikes of the last step; of all steps, one row per step: the trajectory dictionary of the per-timestep theorem;
-        their mean over the steps; or their means in k windows of equal length.
+        Spikes of the last step; spikes of all steps, one row per step, which is the trajectory dictionary of the
+        per-timestep theorem; their mean over the steps; or their means in k windows of equal length.
     windows : int, optional
         The number of windows for readout "mean": ``readout="mean", windows=4`` is ``readout="windows-4"``. Each witness
         has one column per window: step t of a sequence of n steps is in window ⌊t·k/n⌋, and an entry is the number of
         spikes in the window times k/n.
     memory_budget : int
-        Bytes for the packed columns; a dictionary that would not fit is refused before the roll-out.
+        Bytes for the columns; a larger dictionary is refused before the roll-out.
     chunk_bytes : int, optional
         Bytes for the largest intermediate array. The dictionary does not depend on it.
 
@@ -70,8 +70,8 @@ def build_dictionary(
     if not isinstance(witnesses, WitnessSet):
         if inputs is not None:
             raise InvalidInputError("expected no inputs beside a plain 0/1 array: its columns are the spikes")
-        packed = _pack_columns(_checked_binary(witnesses))
-        return _without_duplicates(packed, n_rows=len(witnesses), witnesses=None, readout="last", n_steps=1)
+        patterns = _pack_columns(_checked_binary(witnesses))
+        return _without_duplicates(patterns, n_rows=len(witnesses))
     if inputs is None:
         raise InvalidInputError("expected inputs of shape (n_samples, n_steps, n_features) for the witnesses, got none")
     sequences = Sequences.of(inputs)
@@ -86,46 +86,44 @@ def roll_dictionary(
     memory_budget: int = MEMORY_BUDGET,
     chunk_bytes: int | None = None,
 ) -> SpikeDictionary:
-    """Build a dictionary of sequences that may be a part of the data, all of them shorter than there are windows."""
+    """Build a dictionary of a part of the data, whose sequences may all have fewer steps than there are windows."""
     parsed = parse_readout(readout)
     _check_resolution(sequences.inputs)
     if sequences.lengths is not None and parsed.kind == "all":
         raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
-    n_samples, n_steps, n_columns = len(sequences), sequences.n_steps, witnesses.n_witnesses * parsed.n_windows
-    n_rows, n_planes = parsed.n_rows(n_samples, n_steps), parsed.n_planes(n_steps)
-    shape = (n_columns, n_planes, bits.packed_bytes(n_rows))
-    _check_budget(shape, n_rows, memory_budget)
-    needed = build_bytes(n_rows, n_columns, n_planes)
-    if needed >= NEGLIGIBLE:
-        purpose = f"a dictionary of {n_rows:,} rows × {n_columns:,} columns, while its duplicates are found,"
-        check_fits(needed, sequences.device, purpose)
-    packed = torch.zeros(shape, dtype=torch.uint8, device=sequences.device)
-    layers = witnesses.layers
+    n_steps, n_columns = sequences.n_steps, witnesses.n_witnesses * parsed.n_windows
+    n_rows, dtype = parsed.n_rows(len(sequences), n_steps), parsed.dtype(n_steps)
+    needed = dictionary_bytes(n_rows, n_columns, readout, n_steps)
+    _check_budget(needed, n_rows, n_columns, memory_budget)
+    purpose = f"a dictionary of {n_rows:,} rows × {n_columns:,} columns, while its duplicates are found,"
+    check_fits(GROUPING_COPIES * needed, sequences.device, purpose)
+    width = parsed.column_bytes(n_rows, n_steps) // dtype.itemsize
+    patterns = torch.zeros(n_columns, width, dtype=dtype, device=sequences.device)
     if parsed.kind == "mean":
-        blocks = iterate_counts(layers, sequences, parsed.n_windows, chunk_bytes=chunk_bytes, row_multiple=8)
+        blocks = iterate_rollout(witnesses.layers, sequences, parsed.n_windows, chunk_bytes=chunk_bytes)
+        for rows, columns, counts in blocks:
+            patterns[columns, rows] = counts.T
     else:
-        blocks = iterate_rollout(layers, sequences, parsed.kind, chunk_bytes=chunk_bytes, row_multiple=8)
-    for rows, columns, counts in blocks:
-        start = (rows.start * n_steps if parsed.kind == "all" else rows.start) // 8
-        counts = counts.reshape(-1, counts.shape[-1])
-        planes = [counts] if counts.dtype == torch.bool else [(counts >> plane) & 1 == 1 for plane in range(n_planes)]
-        for plane, block in enumerate(map(_pack_columns, planes)):
-            stop = min(start + block.shape[1], shape[2])
-            packed[columns, plane, start:stop] = block[:, : stop - start]
-    dictionary = _without_duplicates(packed, n_rows, witnesses, str(parsed), n_steps)
-    has_own_counts = parsed.kind == "mean" and sequences.lengths is not None
-    return replace(dictionary, lengths=sequences.lengths) if has_own_counts else dictionary
+        blocks = iterate_rollout(witnesses.layers, sequences, parsed.kind, chunk_bytes=chunk_bytes, row_multiple=8)
+        for rows, columns, spikes in blocks:
+            start = (rows.start * n_steps if parsed.kind == "all" else rows.start) // 8
+            packed = _pack_columns(spikes.reshape(-1, spikes.shape[-1]))[:, : width - start]
+            patterns[columns, start : start + packed.shape[1]] = packed
+    lengths = sequences.lengths if parsed.kind == "mean" else None
+    return _without_duplicates(
+        patterns, n_rows=n_rows, witnesses=witnesses, readout=str(parsed), n_steps=n_steps, lengths=lengths
+    )
 
 
 def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:
-    """Build the dictionary of neurons that are known by their spike counts, read as means.
+    """Build the dictionary of neurons from their spike counts, read as means.
 
     Parameters
     ----------
     counts : Tensor of shape (n_rows, n_neurons), of an integer dtype
-        How often each neuron fired.
+        The number of spikes of each neuron.
     n_steps : int
-        The steps that were counted.
+        Number of steps in which they were counted.
 
     Returns
     -------
@@ -145,19 +143,14 @@ def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:
         raise InvalidInputError(
             f"expected counts of shape (n_rows, n_neurons) from 0 to {n_steps}, got shape {tuple(counts.shape)}"
         )
-    planes = [_pack_columns((counts.to(torch.int32) >> plane) & 1 == 1) for plane in range(n_steps.bit_length())]
-    return _without_duplicates(torch.stack(planes, dim=1), len(counts), None, "mean", n_steps)
-
-
-def build_bytes(n_rows: int, n_columns: int, n_planes: int = 1) -> int:
-    """Return the peak of bytes while a dictionary is built: its columns, while duplicates are found."""
-    return GROUPING_COPIES * dictionary_bytes(n_rows, n_columns, n_planes)
+    patterns = pad_words(counts.T.to(parse_readout("mean").dtype(n_steps)))
+    return _without_duplicates(patterns, n_rows=len(counts), readout="mean", n_steps=n_steps)
 
 
 def stack_health(
     witnesses: WitnessSet, inputs: Sequences | Array, readout: Readout = "last"
 ) -> tuple[DictionaryHealth, ...]:
-    """Return the health of every hidden layer's spikes: it shows where a deep stack dies, or confuses rows.
+    """Return the health of every hidden layer's spikes, which shows where a deep stack falls silent or merges rows.
 
     Parameters
     ----------
@@ -166,7 +159,7 @@ def stack_health(
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
         The sequences.
     readout : "last", "all", "mean" or "windows-k"
-        What a row holds of a sequence.
+        What a row contains.
 
     Returns
     -------
@@ -186,13 +179,10 @@ def stack_health(
     return tuple(build_dictionary(stack, inputs, readout).health() for stack in stacks)
 
 
-def _without_duplicates(
-    packed: Tensor, n_rows: int, witnesses: WitnessSet | None, readout: Readout, n_steps: int
-) -> SpikeDictionary:
-    packed = (packed if packed.ndim == 3 else packed[:, None]).contiguous()
-    groups = bits.group_equal(packed.view(torch.int64).flatten(1))
-    kept = packed if len(groups.first) == len(packed) else packed[groups.first]
-    return SpikeDictionary(kept, n_rows, groups.inverse, groups.first, witnesses, readout, n_steps)
+def _without_duplicates(patterns: Tensor, **fields: Any) -> SpikeDictionary:
+    groups = bits.group_equal(patterns.view(torch.int64))
+    kept = patterns if len(groups.first) == len(patterns) else patterns[groups.first]
+    return SpikeDictionary(kept, atom_of_column=groups.inverse, column_of_atom=groups.first, **fields)
 
 
 def _pack_columns(spikes: Tensor) -> Tensor:
@@ -223,11 +213,10 @@ def _checked_binary(columns: Array) -> Tensor:
     return ones
 
 
-def _check_budget(shape: tuple[int, int, int], n_rows: int, memory_budget: int) -> None:
-    needed = shape[0] * shape[1] * shape[2]
+def _check_budget(needed: int, n_rows: int, n_columns: int, memory_budget: int) -> None:
     if needed > memory_budget:
         raise BudgetError(
-            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {n_rows:,} rows × {shape[0]:,} "
+            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {n_rows:,} rows × {n_columns:,} "
             f"columns need {needed / 2**20:,.0f} MiB: raise memory_budget, or use fewer rows or witnesses"
         )
 
@@ -236,6 +225,6 @@ def _check_resolution(inputs: Tensor) -> None:
     largest = float(inputs.abs().max())
     if 0 < largest < 2**6 * INPUT_UNIT:
         raise InvalidInputError(
-            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are read in units of "
-            f"{INPUT_UNIT:.3g}: scale them first, unless all they vary by is rounding"
+            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are rounded to multiples of "
+            f"{INPUT_UNIT:.3g}: scale them first, unless their variation is only rounding"
         )

@@ -1,4 +1,4 @@
-"""Fingerprints of witnesses and arrays: two that are equal to the bit have the same, and no others."""
+"""Fingerprints of witnesses and arrays, which are equal if and only if their bits are."""
 
 import hashlib
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def fingerprint(parts: Iterable[Tensor | str | None]) -> str:
 
 
 def fingerprint_witnesses(witnesses: WitnessSet | None) -> str:
-    """Return the fingerprint of what decides the spikes; where the witnesses came from does not count."""
+    """Return the fingerprint of all that determines the spikes; the provenance of the witnesses does not."""
     return "none" if witnesses is None else fingerprint_layers(witnesses.layers)
 
 

@@ -1,7 +1,7 @@
 """The spikes of a pool of witnesses on some data, block by block.
 
-Blocks are drawn and judged wherever joblib runs tasks: what goes out is the pool, which is a few numbers, and the
-data; what comes back is what was asked about each block.
+Blocks are drawn and judged wherever joblib runs tasks. A task receives the pool, which is a few numbers, and the data;
+it returns the verdict on its block.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,17 +13,17 @@ from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
 from ..witnesses.pool import WitnessPool
 from .building import build_dictionary
-from .packed import SpikeDictionary, dictionary_bytes
 from .readout import Readout, parse_readout
+from .spikes import SpikeDictionary, dictionary_bytes
 
 Verdict = TypeVar("Verdict")
 
 Judge = Callable[[SpikeDictionary, int], Verdict]
-"""Says something of a block, from its spikes and the number of its first witness in the pool."""
+"""A function of a block's spikes and of the number of its first witness in the pool."""
 
 
 class PoolSpikes:
-    """The dictionaries of a pool's blocks, kept while there is room, drawn again when there is none.
+    """The dictionaries of a pool's blocks. They are kept up to a memory budget, and otherwise drawn again.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class PoolSpikes:
     sequences : Sequences
         The data.
     readout : "last", "all", "mean" or "windows-k"
-        What a row holds of a sequence.
+        What a row contains.
     memory_budget : int
         Bytes of spikes to keep.
 
@@ -84,15 +84,15 @@ class PoolSpikes:
         if number in self._kept:
             return self._kept[number]
         spikes = self._source.value.block(number)
-        if spikes.packed.numel() <= self._room:
+        if spikes.patterns.nbytes <= self._room:
             self._keep(number, spikes)
         return spikes
 
     def judge_blocks(self, judge: Judge[Verdict], n_blocks: int) -> Iterator[Verdict]:
         """Judge each of the first blocks, in any order.
 
-        Blocks that are kept are judged here. The others are drawn and judged wherever joblib runs tasks, and their
-        spikes come back only if there is room for them. What lies on a GPU is left to this process.
+        Blocks that are kept are judged in this process. The others are drawn and judged wherever joblib runs tasks,
+        and their spikes are returned only if they can be kept. Blocks on a GPU stay in this process.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class PoolSpikes:
         Yields
         ------
         object
-            What ``judge`` returned for a block.
+            The verdict on a block.
         """
         missing = [number for number in range(n_blocks) if number not in self._kept]
         for number in sorted(self._kept.keys() - set(missing)):
@@ -112,21 +112,21 @@ class PoolSpikes:
                 yield judge(self._kept[number], self.pool.starts[number])
         shared = Shared(judge)
         n_fitting = self._room // self._source.value.block_bytes
-        tasks = [(self._source, shared, number, place < n_fitting) for place, number in enumerate(missing)]
+        tasks = [(self._source, shared, number, index < n_fitting) for index, number in enumerate(missing)]
         n_jobs = None if self.sequences.device.type == "cpu" else 1
-        for place, (verdict, spikes) in run_tasks(_draw_and_judge, tasks, n_jobs=n_jobs):
+        for index, (verdict, spikes) in run_tasks(_draw_and_judge, tasks, n_jobs=n_jobs):
             if spikes is not None:
-                self._keep(missing[place], spikes)
+                self._keep(missing[index], spikes)
             yield verdict
 
     def _keep(self, number: int, spikes: SpikeDictionary) -> None:
-        self._room -= spikes.packed.numel()
+        self._room -= spikes.patterns.nbytes
         self._kept[number] = spikes
 
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """All that it takes to draw a block's spikes, anywhere."""
+    """The data from which any process can draw a block's spikes."""
 
     pool: WitnessPool
     sequences: Sequences
@@ -134,23 +134,23 @@ class _Source:
 
     @property
     def block_bytes(self) -> int:
-        """The most that the spikes of a block can take."""
+        """The most bytes that the spikes of a block can need."""
         parsed, n_steps = parse_readout(self.readout), self.sequences.n_steps
         n_rows, n_columns = parsed.n_rows(len(self.sequences), n_steps), self.pool.starts[1] * parsed.n_windows
-        return dictionary_bytes(n_rows, n_columns, parsed.n_planes(n_steps))
+        return dictionary_bytes(n_rows, n_columns, self.readout, n_steps)
 
     def of(self, witnesses: WitnessSet) -> SpikeDictionary:
         return build_dictionary(witnesses.to(self.sequences.device), self.sequences, self.readout)
 
     def block(self, number: int) -> SpikeDictionary:
         drawn = self.of(self.pool.block(number))
-        # The witnesses themselves are drawn again when they are needed; their spikes are what costs time.
+        # The witnesses can be drawn again quickly when they are needed; their spikes cannot.
         return replace(drawn, witnesses=None, atom_of_column=drawn.column_of_atom.new_empty(0))
 
 
 def _draw_and_judge(
     source: Shared[_Source], judge: Shared[Judge[Verdict]], number: int, is_wanted: bool
 ) -> tuple[Verdict, SpikeDictionary | None]:
-    """Return the verdict on a block and, where they are wanted, its spikes."""
+    """Return the verdict on a block and, if wanted, its spikes."""
     spikes = source.value.block(number)
     return judge.value(spikes, source.value.pool.starts[number]), spikes if is_wanted else None

@@ -1,17 +1,19 @@
-"""Read-outs: what a row of a dictionary holds of a sequence. One string, checked and interpreted here."""
+"""Read-outs: what a row of a dictionary contains. One string, checked and interpreted here."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from ..core.bits import packed_bytes
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 
 Readout = str
-"""What a row holds of a sequence: the spikes of its last step ("last"), of one of its steps ("all"), their mean over
-the steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4");
+"""What a row contains: the spikes of a sequence's last step ("last"), of one of its steps ("all"), their mean over the
+steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4").
 :func:`parse_readout` checks it.
 
 Examples
@@ -27,7 +29,7 @@ Examples
 
 @dataclass(frozen=True)
 class ParsedReadout:
-    """What a read-out sees of a sequence; as a string, its :data:`~cvxsnn.dictionary.Readout`.
+    """A checked read-out; as a string, its :data:`~cvxsnn.dictionary.Readout`.
 
     Parameters
     ----------
@@ -48,12 +50,18 @@ class ParsedReadout:
         """Return the rows of a dictionary: one per sample or, with readout "all", one per sample and step."""
         return n_samples * n_steps if self.kind == "all" else n_samples
 
-    def n_planes(self, n_steps: int) -> int:
-        """Return the bit planes of a column: spikes need one, counts as many as the most spikes in a window have bits.
+    def most(self, n_steps: int) -> int:
+        """Return the largest entry before scaling: 1 for spikes, the steps of the longest window for counts."""
+        return -(-int(n_steps) // self.n_windows) if self.kind == "mean" else 1
 
-        Of n steps, ⌈n/k⌉ are in the longest of k windows.
-        """
-        return (-(-int(n_steps) // self.n_windows)).bit_length() if self.kind == "mean" else 1
+    def dtype(self, n_steps: int) -> torch.dtype:
+        """Return the type in which a dictionary stores entries: bytes of eight spikes, or the narrowest for counts."""
+        most = self.most(n_steps)
+        return torch.uint8 if most < 2**8 else torch.int16 if most < 2**15 else torch.int32
+
+    def column_bytes(self, n_rows: int, n_steps: int) -> int:
+        """Return the bytes of a stored column, padded to whole 64-bit words."""
+        return packed_bytes(n_rows * (8 * self.dtype(n_steps).itemsize if self.kind == "mean" else 1))
 
     def scale(self, n_steps: int | Tensor) -> Tensor | float:
         """Return what a count is multiplied by, k/n for k windows of n steps: rounded once, and the same everywhere."""
@@ -65,8 +73,7 @@ class ParsedReadout:
         """Refuse more windows than the longest sequence has steps."""
         if self.n_windows > n_steps:
             raise InvalidInputError(
-                f"expected at most as many windows as the longest sequence has steps, which are {n_steps}, got "
-                f"{self.n_windows} windows"
+                f"expected at most {n_steps} windows, the steps of the longest sequence, got {self.n_windows} windows"
             )
 
 
@@ -76,7 +83,7 @@ def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
     Parameters
     ----------
     readout : "last", "all", "mean", or a string such as "windows-4"
-        What is read.
+        The read-out.
     windows : int, optional
         The number of windows, in place of the number in the string; for readout "mean".
 
@@ -85,18 +92,32 @@ def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
     ParsedReadout
         The read-out; one window is "mean".
     """
-    name, _, number = str(readout).partition("-")
-    if name == "windows" and isinstance(readout, str) and number.isdecimal() and int(number) > 0:
-        if windows not in (None, int(number)):
-            raise InvalidInputError(f"expected one number of windows, got readout={readout!r} and windows={windows!r}")
-        return ParsedReadout("mean", int(number))
-    if not isinstance(readout, str) or readout not in ("last", "all", "mean"):
-        raise InvalidInputError(
-            f"expected readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got {readout!r}"
-        )
+    if not isinstance(readout, str):
+        raise _unknown(readout)
+    parsed = _parse(readout)
     if windows is None:
-        return ParsedReadout(readout)  # type: ignore[arg-type]
+        return parsed
+    if readout.startswith("windows-"):
+        if windows != parsed.n_windows:
+            raise InvalidInputError(f"expected one number of windows, got readout={readout!r} and windows={windows!r}")
+        return parsed
     n_windows = check_positive_int("windows", windows)
     if readout != "mean":
         raise InvalidInputError(f"expected readout='mean' with windows={n_windows}, got {readout!r}: drop one of them")
     return ParsedReadout("mean", n_windows)
+
+
+@lru_cache(maxsize=256)
+def _parse(readout: str) -> ParsedReadout:
+    name, _, number = readout.partition("-")
+    if name == "windows" and number.isdecimal() and int(number) > 0:
+        return ParsedReadout("mean", int(number))
+    if readout not in ("last", "all", "mean"):
+        raise _unknown(readout)
+    return ParsedReadout(readout)  # type: ignore[arg-type]
+
+
+def _unknown(readout: object) -> InvalidInputError:
+    return InvalidInputError(
+        f"expected readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got {readout!r}"
+    )

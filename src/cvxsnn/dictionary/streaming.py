@@ -1,25 +1,34 @@
-"""Writing the spikes of a stream of batches to disk, and opening what was written."""
+"""Writing the spikes of a stream of batches to disk, and opening what was written.
 
-from collections.abc import Iterable, Iterator
+Batches of any size are cut into blocks of equal size, so that the files do not depend on the batches.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from joblib import effective_n_jobs
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..core import bits
-from ..core.checks import check_positive_int
+from ..core.checks import Array, check_n_jobs, check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
+from ..core.parallel import run_tasks
 from ..core.storage import make_folder, read_tensors, write_tensors
+from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
-from .blocks import Batch, Block, iterate_blocks, map_in_order
+from .building import roll_dictionary
 from .fingerprint import fingerprint, fingerprint_witnesses
 from .readout import Readout, parse_readout
-from .shard_files import ATOMS, COLUMNS, INDEX, INDEX_KIND, SHARD_KIND, check_index, check_shard, shard_name
-from .sharded import ShardedDictionary
+from .sharded import ATOMS, COLUMNS, INDEX, ShardedDictionary, shard_path
 
-SHARD_ROWS = 2**16
-"""Rows of a shard, unless the caller says otherwise: 8 MiB for 1,024 witnesses."""
+Batch = tuple[Array, Array] | tuple[Array, Array, Array] | Sequence[Array]
+"""Inputs (n_samples, n_steps, n_features), targets (n_samples, ...) and, if sequences differ in length, lengths."""
+
+_INDEX_KIND, _SHARD_KIND = "sharded dictionary", "dictionary shard"
 
 
 def stream_dictionary(
@@ -29,7 +38,7 @@ def stream_dictionary(
     readout: Readout = "last",
     *,
     windows: int | None = None,
-    shard_rows: int = SHARD_ROWS,
+    shard_rows: int = 2**16,
     restart: bool = False,
     n_jobs: int = 1,
 ) -> tuple[ShardedDictionary, Tensor]:
@@ -48,7 +57,7 @@ def stream_dictionary(
     folder : Path or str
         Where to write the shards; made if it does not exist.
     readout : "last", "all", "mean" or "windows-k"
-        What a row holds of a sequence.
+        What a row contains.
     windows : int, optional
         The number of windows of time for readout "mean", as for :func:`cvxsnn.build_dictionary`.
     shard_rows : int
@@ -83,39 +92,36 @@ def stream_dictionary(
     parsed = parse_readout(readout, windows)
     readout = str(parsed)
     check_positive_int("shard_rows", shard_rows)
+    check_n_jobs(n_jobs)
     folder = Path(folder)
     make_folder(folder, "a dictionary")
-    origin = fingerprint([fingerprint_witnesses(witnesses), readout, str(shard_rows)])
+    maker = fingerprint_witnesses(witnesses)
+    origin = fingerprint([maker, readout, str(shard_rows)])
     targets: list[Tensor] = []
 
-    def shards() -> Iterator[tuple[object, ...]]:
+    def tasks() -> Iterator[tuple[Any, ...]]:
         for number, block in enumerate(iterate_blocks(batches, shard_rows, readout)):
-            targets.append(block.targets.cpu().clone())
-            yield folder / shard_name(number), witnesses, block, readout, origin, restart
+            targets.append(block.targets.cpu())
+            yield shard_path(folder, number), witnesses, block, readout, origin, restart
 
     sizes: list[int] = []
     sources: list[str] = []
     n_steps, labels = 1, torch.zeros(witnesses.n_witnesses * parsed.n_windows, dtype=torch.int64)
-    for shard in map_in_order(_write_shard, shards(), n_jobs):
-        sizes.append(shard.n_rows)
-        sources.append(shard.source)
-        n_steps = max(n_steps, shard.n_steps)
-        # Columns are equal if they are equal in every shard.
-        labels = bits.group_equal(torch.stack((labels, shard.atom_of_column), dim=1)).inverse
+    waiting = tasks()
+    # A few blocks per process at a time: little to keep in memory, and enough to keep processes busy.
+    while window := list(islice(waiting, 1 if n_jobs == 1 else 4 * effective_n_jobs(n_jobs))):
+        for _, shard in sorted(run_tasks(_write_shard, window, n_jobs=n_jobs), key=lambda numbered: numbered[0]):
+            sizes.append(shard.n_rows)
+            sources.append(shard.source)
+            n_steps = max(n_steps, shard.n_steps)
+            # Columns are equal if they are equal in every shard.
+            labels = bits.group_equal(torch.stack((labels, shard.atom_of_column), dim=1)).inverse
     parsed.check_length(n_steps)
     groups = bits.group_equal(labels[:, None])
-    write_tensors(
-        folder / INDEX,
-        INDEX_KIND,
-        {
-            "shard_rows": torch.tensor(sizes),
-            ATOMS: groups.inverse,
-            COLUMNS: groups.first,
-        },
-        {"readout": readout, "n_steps": n_steps, "sources": sources, "witnesses": fingerprint_witnesses(witnesses)},
-    )
-    dictionary = ShardedDictionary(folder, tuple(sizes), groups.inverse, groups.first, witnesses, readout, n_steps)
-    return dictionary, torch.cat(targets)
+    tensors = {"shard_rows": torch.tensor(sizes), ATOMS: groups.inverse, COLUMNS: groups.first}
+    header = {"readout": readout, "n_steps": n_steps, "sources": sources, "witnesses": maker}
+    write_tensors(folder / INDEX, _INDEX_KIND, tensors, header)
+    return _sharded(folder, tensors, header, witnesses), torch.cat(targets)
 
 
 def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> tuple[ShardedDictionary, Tensor]:
@@ -152,41 +158,163 @@ def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> 
     """
     folder = Path(folder)
     path = folder / INDEX
-    index, header = read_tensors(path, INDEX_KIND)
+    index, header = read_tensors(path, _INDEX_KIND)
     if witnesses is not None and fingerprint_witnesses(witnesses) != header.get("witnesses"):
         raise InvalidInputError(f"expected the witnesses that made the spikes in {folder}, got others")
     targets: list[Tensor] = []
     try:
-        check_index(index, header)
+        _check_index(index, header)
         for number, source in enumerate(header["sources"]):
-            path = folder / shard_name(number)
-            shard, own = read_tensors(path, SHARD_KIND)
-            check_shard(shard, own, len(index[ATOMS]), header["readout"])
-            like = [*targets[:1], shard["targets"]][0]
-            if (own["source"], own["n_rows"]) != (source, int(index["shard_rows"][number])) or (
-                (shard["targets"].dtype, shard["targets"].shape[1:]) != (like.dtype, like.shape[1:])
-            ):
-                raise InvalidInputError(f"it does not belong to {folder / INDEX}")
+            path = shard_path(folder, number)
+            shard, about = read_tensors(path, _SHARD_KIND)
+            _check_shard(shard, about, len(index[ATOMS]), header["readout"])
             targets.append(shard["targets"])
+            is_like_first = targets[0].dtype == targets[-1].dtype and targets[0].shape[1:] == targets[-1].shape[1:]
+            _require(
+                (about["source"], about["n_rows"]) == (source, int(index["shard_rows"][number])) and is_like_first,
+                f"a shard of {folder / INDEX}",
+            )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DataFileError(
             f"expected a part of one dictionary in {path}, got another file ({first_line(error)}): write the folder "
             "anew"
         ) from None
-    dictionary = ShardedDictionary(
+    return _sharded(folder, index, header, witnesses), torch.cat(targets)
+
+
+def _sharded(
+    folder: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any], witnesses: WitnessSet | None
+) -> ShardedDictionary:
+    return ShardedDictionary(
         folder,
-        tuple(index["shard_rows"].tolist()),
-        index[ATOMS],
-        index[COLUMNS],
-        witnesses,
-        header["readout"],
-        header["n_steps"],
+        tuple(tensors["shard_rows"].tolist()),
+        atom_of_column=tensors[ATOMS],
+        column_of_atom=tensors[COLUMNS],
+        witnesses=witnesses,
+        readout=header["readout"],
+        n_steps=header["n_steps"],
     )
-    return dictionary, torch.cat(targets)
+
+
+def _check_index(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Refuse an index that does not describe shards and their columns."""
+    parse_readout(header["readout"]).check_length(check_positive_int("n_steps", header["n_steps"]))
+    sources, atoms, columns = header["sources"], tensors[ATOMS], tensors[COLUMNS]
+    _require(isinstance(sources, list) and _are_indices(tensors["shard_rows"], len(sources), 2**62), "sizes of shards")
+    _require(_are_indices(columns, len(columns), len(atoms)), "columns of atoms")
+    _require(_are_indices(atoms, len(atoms), len(columns)), "atoms of columns")
+    _require(torch.equal(atoms[columns], torch.arange(len(columns))), "the first column of each atom")
+
+
+def _check_shard(tensors: Mapping[str, Tensor], header: Mapping[str, Any], n_columns: int, readout: Readout) -> None:
+    """Refuse tensors that cannot be the spikes of some rows."""
+    parsed = parse_readout(readout)
+    n_rows, n_steps = (check_positive_int(name, header[name]) for name in ("n_rows", "n_steps"))
+    patterns, n_samples = tensors["patterns"], n_rows // (n_steps if parsed.kind == "all" else 1)
+    is_stored = patterns.dtype == parsed.dtype(n_steps) and patterns.ndim == 2
+    _require(is_stored and patterns[0].nbytes == parsed.column_bytes(n_rows, n_steps), "patterns of all rows")
+    _require(len(tensors["targets"]) == n_samples, "targets of all rows")
+    _require(_are_indices(tensors[ATOMS], n_columns, len(patterns)), "atoms of columns")
+    _require(parsed.kind != "mean" or _are_indices(tensors["lengths"], n_rows, n_steps + 1), "lengths of sequences")
+
+
+def _require(is_so: bool, content: str) -> None:
+    if not is_so:
+        raise InvalidInputError(f"expected {content}, got others")
+
+
+def _are_indices(value: Tensor, size: int, limit: int) -> bool:
+    """Return whether a tensor has ``size`` whole numbers from 0 to ``limit - 1``, at least one."""
+    is_vector = tuple(value.shape) == (size,) and value.dtype == torch.int64 and size > 0
+    return is_vector and 0 <= int(value.min()) <= int(value.max()) < limit
+
+
+class Block(NamedTuple):
+    """Consecutive samples: sequences, and targets of shape (n_samples, ...)."""
+
+    sequences: Sequences
+    targets: Tensor
+
+    def cut(self, start: int, stop: int) -> "Block":
+        """Return a copy of some of the samples, so that the rest of a batch is not kept or sent to other processes."""
+        inputs, lengths = self.sequences.inputs[start:stop].clone(), self.sequences.lengths
+        cut = Sequences(inputs, None if lengths is None else lengths[start:stop].clone())
+        return Block(cut, self.targets[start:stop].clone())
+
+
+def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> Iterator[Block]:
+    """Cut a stream of batches into blocks of equal size, except for the last.
+
+    Parameters
+    ----------
+    batches : iterable of (inputs, targets) or (inputs, targets, lengths)
+        Batches that are read once, for example from a DataLoader or a generator. Sequences that are shorter than those
+        of other batches are padded.
+    n_rows : int
+        Rows of a block: samples or, with readout "all", steps of samples.
+    """
+    waiting: list[Block] = []
+    first: Block | None = None
+    n_samples = n_rows
+    for batch in batches:
+        block = _as_block(batch)
+        size = len(block.targets)
+        if first is None:
+            first = block.cut(0, 1)
+            n_samples = max(1, n_rows // (block.sequences.n_steps if readout == "all" else 1))
+        _check_alike(block, first)
+        start = 0
+        while (missing := n_samples - sum(len(part.targets) for part in waiting)) <= size - start:
+            yield _join([*waiting, block.cut(start, start + missing)])
+            waiting, start = [], start + missing
+        if start < size:
+            waiting.append(block.cut(start, size))
+    if first is None:
+        raise InvalidInputError("expected at least one batch (inputs, targets), got none")
+    if waiting:
+        yield _join(waiting)
+
+
+def _as_block(batch: Batch) -> Block:
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise InvalidInputError(
+            f"expected batches (inputs, targets) or (inputs, targets, lengths), got {type(batch).__name__}"
+        )
+    sequences = Sequences(batch[0], *batch[2:])
+    try:
+        targets = torch.as_tensor(batch[1])
+    except (TypeError, ValueError):
+        raise InvalidInputError("expected targets that are numbers, got others: number the classes first") from None
+    if targets.ndim == 0 or len(targets) != len(sequences):
+        raise InvalidInputError(
+            f"expected one target for each of {len(sequences)} samples of a batch, got shape {tuple(targets.shape)}"
+        )
+    return Block(sequences, targets)
+
+
+def _check_alike(block: Block, first: Block) -> None:
+    if block.sequences.n_features != first.sequences.n_features or block.targets.shape[1:] != first.targets.shape[1:]:
+        raise InvalidInputError(
+            f"expected every batch to have {first.sequences.n_features} features and targets of shape "
+            f"{('n_samples', *first.targets.shape[1:])}, as the first has, got inputs "
+            f"{tuple(block.sequences.inputs.shape)} and targets {tuple(block.targets.shape)}"
+        )
+
+
+def _join(blocks: Sequence[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    n_steps = max(block.sequences.n_steps for block in blocks)
+    inputs, lengths = [], []
+    for sequences, _ in blocks:
+        inputs.append(pad(sequences.inputs, (0, 0, 0, n_steps - sequences.n_steps)))
+        full = torch.full((len(sequences),), sequences.n_steps, dtype=torch.int64, device=sequences.device)
+        lengths.append(full if sequences.lengths is None else sequences.lengths)
+    return Block(Sequences(torch.cat(inputs), torch.cat(lengths)), torch.cat([block.targets for block in blocks]))
 
 
 class _Shard(NamedTuple):
-    """What is to be known of a shard on disk: its size, which of its columns are equal, and what it was made from."""
+    """A shard on disk: its size, which of its columns are equal, and the fingerprint of its origin."""
 
     n_rows: int
     n_steps: int
@@ -197,29 +325,29 @@ class _Shard(NamedTuple):
 def _write_shard(
     path: Path, witnesses: WitnessSet, block: Block, readout: Readout, origin: str, restart: bool
 ) -> _Shard:
-    """Write one shard, unless it is there."""
+    """Write one shard, unless it exists."""
     source = fingerprint([origin, block.sequences.inputs, block.targets, block.sequences.lengths])
-    found = _finished(path, source, restart, witnesses.n_witnesses * parse_readout(readout).n_windows, readout)
-    if found is not None:
-        return found
-    dictionary = block.dictionary(witnesses, readout)
-    tensors = {"packed": dictionary.packed, ATOMS: dictionary.atom_of_column, "targets": block.targets}
+    finished = _finished(path, source, restart, witnesses.n_witnesses * parse_readout(readout).n_windows, readout)
+    if finished is not None:
+        return finished
+    dictionary = roll_dictionary(witnesses, block.sequences, readout)
+    tensors = {"patterns": dictionary.patterns, ATOMS: dictionary.atom_of_column, "targets": block.targets}
     if not dictionary.is_binary:
         tensors["lengths"] = dictionary.row_counts()
     shard = _Shard(dictionary.n_rows, block.sequences.n_steps, dictionary.atom_of_column.cpu(), source)
-    write_tensors(path, SHARD_KIND, tensors, {"n_rows": shard.n_rows, "n_steps": shard.n_steps, "source": source})
+    write_tensors(path, _SHARD_KIND, tensors, {"n_rows": shard.n_rows, "n_steps": shard.n_steps, "source": source})
     return shard
 
 
 def _finished(path: Path, source: str, restart: bool, n_columns: int, readout: Readout) -> _Shard | None:
     """Return a shard that exists already; None if it does not, or is damaged."""
     try:
-        tensors, header = read_tensors(path, SHARD_KIND)
+        tensors, header = read_tensors(path, _SHARD_KIND)
     except DataFileError:
         return None
     if header.get("source") == source:
         try:
-            check_shard(tensors, header, n_columns, readout)
+            _check_shard(tensors, header, n_columns, readout)
         except (LookupError, TypeError, ValueError, AttributeError):
             return None
         return _Shard(header["n_rows"], header["n_steps"], tensors[ATOMS], source)

@@ -15,7 +15,7 @@ import torch
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from ..convex import Certificate, solve
+from ..convex import Certificate, Solution, solve
 from ..convex.objective import Objective
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
@@ -24,23 +24,23 @@ from ..core.seeds import child_generator
 from ..data.sequences import DataFingerprint, Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.readout import parse_readout
+from ..fitting.engine import Family, Fitted, fit
+from ..fitting.gradient import Split
+from ..fitting.judges import HeldOut
+from ..fitting.methods import METHODS, Settings, train
+from ..fitting.program import Program
+from ..fitting.scores import Score
+from ..fitting.search import Tuning, tune_witnesses
+from ..fitting.surrogate.settings import SurrogateSettings
 from ..network.energy import count_operations
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..network.summary import summarise
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
-from ..training.methods import METHODS, train
-from ..training.mixture import Mixing, MixtureFit, fit_mixture
-from ..training.scores import Score
-from ..training.search import Tuning
-from ..training.selection import Sparsity
-from ..training.stages import Split
-from ..witnesses.delayed import N_CALIBRATION, log_calibration
-from ..witnesses.family import has_delays, is_reproducible
-from .choices import EstimatorChoices
-from .history import History, StageSummary, summarise_mixture, summarise_stage
+from .choices import DEFAULTS, EstimatorChoices
+from .history import History, StageSummary, fit_score, summarise_fit, summarise_search, summarise_stage
 from .inputs import count_samples, feature_scale, read_inputs, refuse_long_table, standardise
-from .pickling import PickledNetwork, PickledProof
+from .model_parts import Pickled
 from .summary import ModelSummary
 
 FloatArray = npt.NDArray[np.float64]
@@ -233,11 +233,11 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
         Returns
         -------
-        cvxsnn.app.explore.Exploration
+        cvxsnn.explore.Exploration
             The page, which a notebook shows; ``save(path)`` writes it to a file for a browser.
         """
         check_is_fitted(self)
-        from ..app.explore import explore
+        from ..explore import explore
 
         return explore(self, X, y, training=training, name=name, max_seconds=max_seconds)
 
@@ -284,16 +284,15 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """Return what a pickle holds: sampled witnesses as their recipe, as in a model file."""
         state: dict[str, Any] = dict(super().__getstate__())
         if "network_" in state:
-            state["network_"] = PickledNetwork.of(state["network_"])
-        proof: Proof | None = state.get("_proof")
-        if proof is not None and is_reproducible(proof.witnesses):
-            state["_proof"] = PickledProof.of(proof)
+            state["_pickled"] = Pickled.of(state.pop("network_"), state.pop("_proof"))
         return state
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Restore what a pickle holds, and draw the sampled witnesses again."""
-        packed = {name: value for name, value in state.items() if isinstance(value, (PickledNetwork, PickledProof))}
-        super().__setstate__({**state, **{name: value.restore() for name, value in packed.items()}})
+        restored = dict(state)
+        if "_pickled" in restored:
+            restored["network_"], restored["_proof"] = restored.pop("_pickled").restore()
+        super().__setstate__(restored)
 
     def _checked_proof(self) -> Proof:
         check_is_fitted(self)
@@ -322,59 +321,73 @@ class SpikingEstimator(EstimatorChoices, ABC):
         self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None, progress: ShownProgress
     ) -> None:
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
-        seed, family, sparsity = self._seed(), None, self._sparsity()
+        seed, program, families = self._seed(), self._program(objective), self._families(data)
+        solution: Solution | None
+        if self.method == "cvx":
+            solution, objective = self._fit_convex(data, program, families, seed, progress)
+        else:
+            solution, objective = self._train_in_stages(data, program, families, labels, seed, progress)
+        self.certificate_ = None if solution is None else solution.certificate
+        self._proof = None if solution is None else Proof.of(solution, objective)
+
+    def _fit_convex(
+        self,
+        data: TrainingSet,
+        program: Program,
+        families: Family | tuple[Family, ...] | Tuning,
+        seed: int,
+        progress: ShownProgress,
+    ) -> tuple[Solution, Objective]:
+        """Sample neurons and read them by the optimum of a convex program."""
+        begin, budget = time.perf_counter(), self._budget()
+        readouts = self._readouts(data.sequences.n_steps) if self._is_mixed else ()
         earlier: tuple[StageSummary, ...] = ()
-        if self._is_mixed:
-            found = self._fit_mixture(data, seed, sparsity, progress)
-            if self._is_ridge:
-                return
-            family, earlier = found.solution.problem.dictionary.witnesses, self.history_[:1]
-            objective = replace(objective, readout=found.readout)
-        settings = self._settings(objective, self._family(data) if family is None else family, seed)
-        has_gradients = "gradient" in METHODS[self.method].stages
-        needs_validation = has_gradients or not settings.convex.is_fixed or isinstance(settings.family, Tuning)
-        train_set, held_out = self._divide(data, labels, settings.seed) if needs_validation else (data, data)
+        if isinstance(families, Tuning):
+            notify = partial(progress, "0. tuning")
+            tuned = tune_witnesses(data, program.objective, None, families, seed=seed, callback=notify)
+            earlier = (summarise_search(tuned, time.perf_counter() - begin),)
+            families, readouts = tuned.family, (tuned.readout,)
+            budget = replace(budget, max_seconds=max(0.0, budget.max_seconds - earlier[0].seconds))
+        begin = time.perf_counter()
+        judge = HeldOut(DEFAULTS.one_held_out, seed=seed) if not self._is_ridge else None
+        fitted = fit(
+            data, families, program, judge, budget, readouts=readouts, seed=seed, callback=partial(progress, "fit (%)")
+        )
+        self.network_, objective = reconstruct(fitted.solution), fitted.program.objective
+        score = fit_score(fitted.chosen)
+        if score is None:
+            score = self._validate(self.network_, data)
+        self.history_ = History((*earlier, *summarise_fit(fitted, score, time.perf_counter() - begin)))
+        self._calibrate(fitted, data)
+        return fitted.solution, objective
+
+    def _train_in_stages(
+        self,
+        data: TrainingSet,
+        program: Program,
+        families: Any,
+        labels: npt.NDArray[Any] | None,
+        seed: int,
+        progress: ShownProgress,
+    ) -> tuple[Solution | None, Objective]:
+        """Train by a method with several stages, judged on held-out data."""
+        surrogate = self.surrogate or SurrogateSettings(epochs=DEFAULTS.epochs, seed=seed)
+        settings = Settings(program, families, surrogate=surrogate, seed=seed)
+        train_set, held_out = self._divide(data, labels, seed)
         split = Split(train_set, lambda network: self._validate(network, held_out))
-        trained = train(self.method, split, settings, callback=progress, n_jobs=self.n_jobs)
-        if isinstance(trained.settings.family, Mapping) and has_delays(trained.settings.family):
-            log_calibration(len(train_set), trained.settings.family.get("n_calibration", N_CALIBRATION))
-        self.network_, self.history_ = trained.network, History((*earlier, *map(summarise_stage, trained.history)))
+        trained = train(self.method, split, settings, callback=progress, budget=self._budget())
+        self.network_, self.history_ = trained.network, History(tuple(map(summarise_stage, trained.history)))
         solution, objective = trained.solution, trained.settings.objective
         if solution is not None and train_set is not data:
             # Validation has chosen the strengths; the read-out itself may learn from all data.
             solution = solve(Proof.of(solution, objective).problem(data), self.tol)
             self.network_ = reconstruct(solution)
-        self.certificate_ = None if solution is None else solution.certificate
-        self._proof = None if solution is None else Proof.of(solution, objective)
-
-    def _fit_mixture(
-        self, data: TrainingSet, seed: int, sparsity: Sparsity | None, progress: ShownProgress
-    ) -> MixtureFit:
-        """Choose a mixture of neurons with delays, and read them by ridge regression."""
-        mixing = Mixing(
-            self._n_neurons(),
-            self._readouts(data.sequences.n_steps) or (self._readout(),),
-            self.intercept,
-            self.tol,
-            self._seconds(),
-            sparsity,
-        )
-        targets = self._real_targets(np.asarray(data.targets[UNNAMED_HEAD]))
-        real = TrainingSet(data.sequences, {UNNAMED_HEAD: targets}, data.sample_weight)
-        begin = time.perf_counter()
-        notify = partial(progress, "fit (%)")
-        found = fit_mixture(real, Objective("squared"), mixing, seed=seed, callback=notify)
-        self.network_ = reconstruct(found.solution)
-        self.history_ = History(summarise_mixture(found, time.perf_counter() - begin))
-        self.certificate_ = found.solution.certificate
-        self._proof = Proof.of(found.solution, Objective("squared", found.readout))
-        self._calibrate(found, real)
-        return found
+        return solution, objective
 
     def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
         n_classes = 1 if labels is None else len(np.unique(labels))
-        n_held = min(int(np.ceil(self.validation_fraction * len(data))), len(data) - max(n_classes, 2))
+        n_held = min(-(-len(data) // DEFAULTS.one_held_out), len(data) - max(n_classes, 2))
         if n_held < n_classes:
             return data, data
         order = stratified_order(labels, child_generator(seed, "validation"), len(data))
@@ -436,11 +449,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
     def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
         """Return targets as numbers; ``reset`` learns what to expect of them later."""
 
-    @abstractmethod
-    def _real_targets(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return targets as real numbers for least squares."""
-
-    def _calibrate(self, found: MixtureFit, data: TrainingSet) -> None:
+    def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
         """Learn what is needed for probabilities from the scores of samples left out."""
 
     @abstractmethod

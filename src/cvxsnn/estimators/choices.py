@@ -1,6 +1,7 @@
-"""The parameters of the estimators, and what they stand for: settings of training, families, read-outs, strengths."""
+"""The parameters of the estimators: what they may be, and what they stand for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import inf
 from numbers import Real
 from typing import Any
@@ -9,53 +10,156 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from ..convex.losses import Loss
 from ..convex.objective import Objective
 from ..convex.penalties import make_penalty
-from ..core.checks import check_bool, check_choice, check_n_jobs, check_number, check_positive_int
+from ..core.checks import check_bool, check_choice, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
 from ..dictionary.readout import parse_readout
-from ..neurons import NEURON_MODELS
-from ..training.methods import METHODS, Settings
-from ..training.search import Tuning
-from ..training.selection import Sparsity
-from ..training.stages import ConvexSettings
-from ..training.surrogate.settings import SurrogateSettings
-from ..witnesses import Distribution, Normal, Uniform, WitnessSet
+from ..fitting.engine import Budget, Family
+from ..fitting.few import Sparsity
+from ..fitting.methods import METHODS
+from ..fitting.program import Program
+from ..fitting.search import Tuning
+from ..fitting.surrogate.settings import SurrogateSettings
+from ..witnesses import Normal, Uniform, WitnessSet
+from ..witnesses.families import mixtures_for
 
-_NEURONS, _FEWER_NEURONS = 4096, 1024
-"""Sampled by default: LIF neurons for a read-out alone; and those to train, or that read each other."""
-_TRIALS = (64, 192)
-_TUNING_NEURONS, _TUNING_SHARES = 1024, (8, 2, 1)
-"""With which families are compared: on few sequences, a few dozen neurons tell them badly apart."""
+
+@dataclass(frozen=True)
+class Defaults:
+    """What parameters that are not set stand for."""
+
+    n_neurons: int = 4096
+    """Neurons of one family for a convex read-out."""
+
+    n_trained: int = 1024
+    """Neurons to train by gradients, or that read each other: both cost more per neuron."""
+
+    trials: tuple[int, int] = (64, 192)
+    """The fewest and the most families that a search tries: more trials than the data can tell apart pick by luck."""
+
+    n_compared: int = 1024
+    """Neurons that a search compares families with. With few sequences, fewer do not separate them reliably."""
+
+    shares: tuple[int, int, int] = (8, 2, 1)
+    """Shares of neurons and sequences in the rounds of a search."""
+
+    one_held_out: int = 5
+    """One in this many samples is held out to choose an epoch or the strengths of a trained network."""
+
+    epochs: int = 50
+    """Epochs of gradient stages."""
+
+
+DEFAULTS = Defaults()
 
 _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
+_NAMED = ("auto", "mixed", "search", "gaussian", "delayed")
+
+
+def _number_above(low: float, name: str) -> Callable[[Any], object]:
+    def check(value: Any) -> None:
+        if not check_number(name, value) > low:
+            raise InvalidInputError(f"expected {name} to be above {low:g}, got {value!r}")
+
+    return check
+
+
+def _strength(name: str) -> Callable[[Any], object]:
+    def check(value: Any) -> object:
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        return check_number(name, value) if is_number else check_choice(name, value, ("auto",))
+
+    return check
+
+
+def _check_hidden(value: Any) -> None:
+    if value is None:
+        return
+    widths = np.ravel(np.asarray(value, dtype=object))
+    if len(widths) == 0:
+        raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
+    for width in widths:
+        check_positive_int("hidden", width)
+
+
+def _check_n_neurons(value: Any) -> None:
+    if isinstance(value, str):
+        check_choice("n_neurons", value, ("auto",))
+    else:
+        check_positive_int("n_neurons", value)
+
+
+def _check_witnesses(value: Any) -> None:
+    if not isinstance(value, (Mapping, WitnessSet, Tuning)) and not (isinstance(value, str) and value in _NAMED):
+        raise InvalidInputError(
+            "expected witnesses to be 'auto', 'mixed', 'search', 'gaussian', 'delayed', a family (a mapping of "
+            f"arguments of gaussian_witnesses or delayed_witnesses), a WitnessSet or a Tuning, got {value!r}"
+        )
+
+
+def _check_sparsity(value: Any) -> None:
+    if isinstance(value, str):
+        check_choice("sparsity", value, ("accuracy", "few"))
+    elif value is not None:
+        check_positive_int("sparsity", value)
+
+
+def _check_seconds(value: Any) -> None:
+    if value is not None and check_number("max_seconds", value) < 0:
+        raise InvalidInputError(f"expected max_seconds to be zero or above, got {value!r}")
+
+
+def _check_surrogate(value: Any) -> None:
+    if value is not None and not isinstance(value, SurrogateSettings):
+        raise InvalidInputError(f"expected surrogate to be SurrogateSettings, got {type(value).__name__}")
+
+
+def _check_seed(value: Any) -> None:
+    if not isinstance(value, (int, np.integer, np.random.RandomState)) and value is not None:
+        raise InvalidInputError(f"expected random_state to be an integer, a RandomState or None, got {value!r}")
+
+
+def _check_readout(value: Any) -> None:
+    if value is not None and parse_readout(value).kind == "all":
+        check_choice("readout", "all", ("last", "mean", "windows-4"))
+
+
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "method": lambda value: check_choice("method", value, tuple(METHODS)),
+    "hidden": _check_hidden,
+    "n_neurons": _check_n_neurons,
+    "witnesses": _check_witnesses,
+    "readout": _check_readout,
+    "penalty": lambda value: value if isinstance(value, str) and value == "auto" else make_penalty(value),
+    "l1_strength": _strength("l1_strength"),
+    "l2_strength": _strength("l2_strength"),
+    "sparsity": _check_sparsity,
+    "intercept": lambda value: check_bool("intercept", value),
+    "standardize": lambda value: check_bool("standardize", value),
+    "tol": _number_above(0.0, "tol"),
+    "max_seconds": _check_seconds,
+    "surrogate": _check_surrogate,
+    "random_state": _check_seed,
+}
+"""One check per parameter. ``loss``, ``layout``, ``device`` and ``verbose`` are checked where they are read."""
 
 
 class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
-    """The parameters of an estimator, each checked when it is used."""
+    """The parameters of an estimator, and the families, programs and budgets that they stand for."""
 
     def __init__(
         self,
         method: str = "cvx",
         hidden: tuple[int, ...] | None = None,
-        n_subnetworks: int | None = None,
         *,
         n_neurons: int | str = "auto",
-        max_seconds: float | None = None,
-        witnesses: str | Mapping[str, Any] | WitnessSet = "auto",
-        n_trials: int | None = None,
-        max_tuning_seconds: float | None = None,
-        neuron: str = "lif",
-        decay: Distribution | float | None = None,
-        threshold: Distribution | float | None = None,
-        bias: Distribution | float | None = None,
-        gain: Distribution | float | None = None,
-        fan_in: int | None = None,
+        witnesses: str | Mapping[str, Any] | WitnessSet | Tuning = "auto",
         readout: str | None = None,
-        windows: int | None = None,
         loss: str | None = None,
         penalty: str = "auto",
         l1_strength: float | str = "auto",
@@ -64,30 +168,18 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         intercept: bool = True,
         layout: str | None = None,
         standardize: bool = True,
-        validation_fraction: float = 0.2,
         tol: float = 1e-6,
+        max_seconds: float | None = None,
         surrogate: SurrogateSettings | None = None,
         device: str = "cpu",
-        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | str = "auto",
     ) -> None:
         self.method = method
         self.hidden = hidden
-        self.n_subnetworks = n_subnetworks
         self.n_neurons = n_neurons
-        self.max_seconds = max_seconds
         self.witnesses = witnesses
-        self.n_trials = n_trials
-        self.max_tuning_seconds = max_tuning_seconds
-        self.neuron = neuron
-        self.decay = decay
-        self.threshold = threshold
-        self.bias = bias
-        self.gain = gain
-        self.fan_in = fan_in
         self.readout = readout
-        self.windows = windows
         self.loss = loss
         self.penalty = penalty
         self.l1_strength = l1_strength
@@ -96,207 +188,148 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         self.intercept = intercept
         self.layout = layout
         self.standardize = standardize
-        self.validation_fraction = validation_fraction
         self.tol = tol
+        self.max_seconds = max_seconds
         self.surrogate = surrogate
         self.device = device
-        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
-        """Refuse parameters of a type or size that means nothing; combinations are checked where they are used."""
-        check_choice("method", self.method, tuple(METHODS))
-        NEURON_MODELS.find(self.neuron)
-        if not isinstance(self.penalty, str) or self.penalty != "auto":
-            make_penalty(self.penalty)
-        self._n_neurons()
-        check_bool("intercept", self.intercept)
-        check_bool("standardize", self.standardize)
-        if not 0 < check_number("validation_fraction", self.validation_fraction) < 1:
-            raise InvalidInputError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
-        if not check_number("tol", self.tol) > 0:
-            raise InvalidInputError(f"expected tol to be above zero, got {self.tol!r}")
-        if not self._has_default_penalty:
-            self._convex_settings()
-        for name in ("max_seconds", "max_tuning_seconds"):
-            self._seconds(name)
-        if self.max_seconds is not None and not self._is_ridge:
+        """Refuse parameters that mean nothing, alone or together."""
+        for name, check in _CHECKS.items():
+            check(getattr(self, name))
+        if self.hidden is not None and self.n_neurons != "auto":
             raise InvalidInputError(
-                "expected max_seconds only with mixed witnesses and their default penalty and loss, got other "
-                "parameters: drop it, or limit a search by max_tuning_seconds"
+                f"expected hidden or n_neurons, got hidden={self.hidden!r} and n_neurons={self.n_neurons!r}: drop one"
             )
-        if self.n_trials is not None:
-            check_positive_int("n_trials", self.n_trials)
-        check_n_jobs(self.n_jobs)
-        if self.surrogate is not None and not isinstance(self.surrogate, SurrogateSettings):
-            raise InvalidInputError(f"expected surrogate to be SurrogateSettings, got {type(self.surrogate).__name__}")
-        seed = self.random_state
-        if not isinstance(seed, (int, np.integer, np.random.RandomState)) and seed is not None:
-            raise InvalidInputError(f"expected random_state to be an integer, a RandomState or None, got {seed!r}")
+        if self.witnesses == "mixed" and not self._is_mixed:
+            raise InvalidInputError(
+                "expected method 'cvx' and one hidden layer for mixed witnesses, got other parameters: pass "
+                "witnesses='search' or a family"
+            )
+        is_sparse = self.sparsity is not None and self.sparsity != "accuracy"
+        if is_sparse and METHODS[self.method].stages[-1] != "convex":
+            raise InvalidInputError(
+                f"expected a method that ends with a convex read-out for sparsity={self.sparsity!r}, got "
+                f"{self.method!r}: use 'cvx' or 'sg-cvx'"
+            )
+        self._program(Objective("squared"))
 
     def _seed(self) -> int:
         seed = self.random_state
         return int(seed if isinstance(seed, (int, np.integer)) else check_random_state(seed).randint(2**31))
 
-    def _settings(self, objective: Objective, family: Mapping[str, Any] | WitnessSet | Tuning, seed: int) -> Settings:
-        """Return the settings of training that the parameters stand for."""
-        surrogate = None
-        if "gradient" in METHODS[self.method].stages:
-            surrogate = self.surrogate or SurrogateSettings(epochs=50, seed=seed)
-        return Settings(objective, family, self._convex_settings(), surrogate=surrogate, seed=seed)
-
-    def _convex_settings(self) -> ConvexSettings:
-        return ConvexSettings(
-            self._strength("l1_strength"),
-            l2_strength=self._strength("l2_strength"),
-            penalty=self._penalty,
-            intercept=self.intercept,
-            tol=self.tol,
-        )
-
     @property
     def _is_mixed(self) -> bool:
-        """Whether neurons of several families are sampled together, because nothing else was asked for."""
-        others = (self.decay, self.threshold, self.bias, self.gain, self.fan_in, self.n_subnetworks)
-        is_open = all(value is None for value in others) and self.method == "cvx" and self.neuron == "lif"
-        has_one_layer = self.hidden is None or np.size(np.asarray(self.hidden, dtype=object)) == 1
-        is_searched = self.n_trials is not None or self.max_tuning_seconds is not None
+        """Whether neurons of several families are sampled together."""
         named = isinstance(self.witnesses, str) and self.witnesses in ("auto", "mixed")
-        return named and is_open and has_one_layer and not is_searched
+        return named and self.method == "cvx" and len(self._widths()) == 1
 
     @property
     def _is_ridge(self) -> bool:
-        """Whether the read-out is that of ridge regression, at the strength that leave-one-out errors choose."""
-        return self._is_mixed and self._has_default_penalty and self.loss in (None, "squared")
+        """Whether the read-out is ridge regression, the default for mixed witnesses."""
+        is_open = self.penalty == "auto" and _is_auto(self.l1_strength) and _is_auto(self.l2_strength)
+        return self._is_mixed and is_open and self.loss in (None, "squared")
 
-    @property
-    def _has_default_penalty(self) -> bool:
-        return self.penalty == "auto" and _is_auto(self.l1_strength) and _is_auto(self.l2_strength)
+    def _program(self, objective: Objective) -> Program:
+        """Return what the read-out minimises."""
+        if self._is_ridge:
+            return Program.ridge(objective, intercept=self.intercept, tol=self.tol)
+        penalty = self.penalty
+        if penalty == "auto":
+            penalty = "elastic-net" if self._is_mixed and _is_auto(self.l1_strength) else "l1"
+        strengths: Any = (self.l1_strength, self.l2_strength)
+        return Program(objective, penalty, *strengths, intercept=self.intercept, tol=self.tol)
 
-    @property
-    def _penalty(self) -> str:
-        if self.penalty != "auto":
-            return self.penalty
-        return "elastic-net" if self._is_mixed and _is_auto(self.l1_strength) else "l1"
+    def _budget(self) -> Budget:
+        sparsity: Sparsity | None = None if self.sparsity == "accuracy" else self.sparsity  # type: ignore[assignment]
+        n_neurons = None if self.hidden is None and self.n_neurons == "auto" else self._widths()[-1]
+        return Budget(n_neurons, inf if self.max_seconds is None else float(self.max_seconds), sparsity)
 
-    def _family(self, data: TrainingSet) -> Mapping[str, Any] | WitnessSet | Tuning:
-        """Return the witnesses or the family that was named, or how to search for one if none was."""
-        given = {"decay": self.decay, "threshold": self.threshold, "bias": self.bias, "gain": self.gain}
-        named = {name: value for name, value in given.items() if value is not None}
-        if isinstance(self.witnesses, (Mapping, WitnessSet)) and named:
-            raise InvalidInputError(
-                f"expected dynamics in witnesses or as parameters, got both: drop {', '.join(named)}"
-            )
-        if isinstance(self.witnesses, WitnessSet):
-            return self.witnesses
-        hidden, n_subnetworks = self._widths()
-        sizes = {"hidden": hidden, "n_subnetworks": n_subnetworks}
-        fan_in = {} if self.fan_in is None else {"fan_in": self.fan_in}
-        if isinstance(self.witnesses, Mapping):
-            return {**sizes, "neuron": self.neuron, **fan_in, **self.witnesses}
-        named_families = ("auto", "mixed", "search", "gaussian", "delayed")
-        if not isinstance(self.witnesses, str) or self.witnesses not in named_families:
-            raise InvalidInputError(
-                "expected witnesses to be 'auto', 'mixed', 'search', 'gaussian', 'delayed', a family (a mapping of "
-                f"arguments of gaussian_witnesses or delayed_witnesses) or a WitnessSet, got {self.witnesses!r}"
-            )
-        if self.witnesses == "mixed":
-            raise InvalidInputError(
-                "expected method 'cvx' and one layer of LIF neurons, without dynamics, for mixed witnesses, got other "
-                "parameters: pass witnesses='search' or a family"
-            )
-        if self.witnesses == "delayed":
-            return {"geometry": "scattered", **named, **sizes, "neuron": self.neuron, **fan_in}
-        is_open = self.witnesses in ("auto", "search") and not named and self.fan_in is None and self.neuron == "lif"
-        if is_open and METHODS[self.method].stages[0] == "convex" and METHODS[self.method].hidden == "sampled":
-            is_free = self.hidden is None and self.n_subnetworks is None and self.method == "cvx"
-            return Tuning(
-                n_witnesses=hidden[-1],
-                n_trials=self._n_trials(len(data)),
-                max_seconds=self._seconds("max_tuning_seconds"),
-                readouts=self._readouts(data.sequences.n_steps),
-                hidden=None if self.hidden is None else hidden,
-                n_subnetworks="auto" if is_free else n_subnetworks,
-                n_compared=_TUNING_NEURONS,
-                shares=_TUNING_SHARES,
-            )
-        family = dict(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY) | named
-        if self.neuron != "lif":
-            own = {"bias", "gain", *NEURON_MODELS.find(self.neuron).sampled}
-            family = {name: value for name, value in family.items() if name in own}
-        return {**family, **sizes, "neuron": self.neuron, **fan_in}
-
-    def _sparsity(self) -> Sparsity | None:
-        """Return at most how many neurons are read; None reads all."""
-        sparsity = "accuracy" if self.sparsity is None else self.sparsity
-        if isinstance(sparsity, str):
-            check_choice("sparsity", sparsity, ("accuracy", "few"))
-        else:
-            sparsity = check_positive_int("sparsity", sparsity)
-        if sparsity == "accuracy":
-            return None
-        if not self._is_ridge:
-            raise InvalidInputError(
-                f"expected mixed witnesses with their default penalty and loss for sparsity={sparsity!r}, got other "
-                "parameters: pass l1_strength instead, which makes other read-outs sparse"
-            )
-        return "few" if isinstance(sparsity, str) else sparsity
-
-    def _n_neurons(self) -> int | None:
-        """Return the number of neurons that was asked for; None leaves it open."""
-        if isinstance(self.n_neurons, str):
-            check_choice("n_neurons", self.n_neurons, ("auto",))
-            return None if self.hidden is None else self._widths()[0][0]
-        if self.hidden is not None:
-            raise InvalidInputError(
-                f"expected hidden or n_neurons, got hidden={self.hidden!r} and n_neurons={self.n_neurons!r}: drop one"
-            )
-        return check_positive_int("n_neurons", self.n_neurons)
-
-    def _widths(self) -> tuple[tuple[int, ...], int]:
-        """Return the widths of the hidden layers, and the number of subnetworks."""
-        n_subnetworks = 1 if self.n_subnetworks is None else check_positive_int("n_subnetworks", self.n_subnetworks)
-        if self.hidden is None or self.n_neurons != "auto":
-            default = _NEURONS if self.method == "cvx" and self.neuron == "lif" else _FEWER_NEURONS
-            return (max(1, (self._n_neurons() or default) // n_subnetworks),), n_subnetworks
-        widths = tuple(np.ravel(np.asarray(self.hidden, dtype=object)))
-        if not widths:
-            raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
-        return tuple(check_positive_int("hidden", width) for width in widths), n_subnetworks
-
-    def _seconds(self, name: str = "max_seconds") -> float:
-        """Return the time after which nothing more is tried."""
-        given = getattr(self, name)
-        seconds = inf if given is None else check_number(name, given)
-        if seconds < 0:
-            raise InvalidInputError(f"expected {name} to be zero or above, got {given!r}")
-        return seconds
-
-    def _n_trials(self, n_samples: int) -> int:
-        """Return the number of trials: as given, or as many as held-out data can tell apart, lest luck decide."""
-        if self.n_trials is not None:
-            return self.n_trials
-        fewest, most = _TRIALS
-        return min(max(int(self.validation_fraction * n_samples) // 2, fewest), most)
-
-    def _readout(self) -> Readout:
-        """Return the given read-out; by default the mean, unless a search finds the last step to be better."""
-        parsed = parse_readout("mean" if self.readout is None else self.readout, self.windows)
-        if parsed.kind == "all":
-            check_choice("readout", "all", ("last", "mean", "windows-4"))
-        return str(parsed)
+    def _objective(self, loss: str | Loss) -> Objective:
+        return Objective(loss, "mean" if self.readout is None else self.readout)
 
     def _readouts(self, n_steps: int) -> tuple[Readout, ...]:
-        """Return the read-outs that a search chooses from; none if there is no choice."""
-        return ("mean", "last") if self.readout is None and self.windows is None and n_steps > 1 else ()
+        """Return the read-outs to choose from; none if there is no choice."""
+        return ("mean", "last") if self.readout is None and n_steps > 1 else ()
 
-    def _strength(self, name: str) -> Any:
-        """Return a strength that was given as a number, or "auto"."""
-        strength = getattr(self, name)
-        if isinstance(strength, Real) and not isinstance(strength, bool):
-            return check_number(name, strength)
-        return check_choice(name, strength, ("auto",))
+    def _families(self, data: TrainingSet) -> Family | tuple[Family, ...] | Tuning:
+        """Return the families to choose from, or how to search for one."""
+        if self._is_mixed:
+            return mixtures_for(data.sequences.n_steps, data.sequences.n_features)
+        hidden = self._widths()
+        if isinstance(self.witnesses, WitnessSet):
+            return self.witnesses
+        if isinstance(self.witnesses, Tuning):
+            return self._tuning(data, hidden, self.witnesses)
+        if isinstance(self.witnesses, Mapping):
+            n_subnetworks = self.witnesses.get("n_subnetworks", 1)
+            if self.hidden is None and isinstance(n_subnetworks, int) and n_subnetworks > 1:
+                hidden = (max(1, hidden[0] // n_subnetworks),)  # n_neurons counts those of all subnetworks
+            return {"hidden": hidden, "n_subnetworks": 1, "neuron": "lif", **self.witnesses}
+        sizes: Mapping[str, Any] = {"hidden": hidden, "n_subnetworks": 1, "neuron": "lif"}
+        if self.witnesses == "delayed":
+            return {"geometry": "scattered", **sizes}
+        method = METHODS[self.method]
+        if self.witnesses != "gaussian" and method.stages[0] == "convex" and method.hidden == "sampled":
+            return self._tuning(data, hidden)
+        return {**(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY), **sizes}
+
+    def _tuning(self, data: TrainingSet, hidden: tuple[int, ...], given: Tuning | None = None) -> Tuning:
+        """Return how to search, with the sizes and the time of the estimator."""
+        fewest, most = DEFAULTS.trials
+        n_trials = min(max(len(data) // (2 * DEFAULTS.one_held_out), fewest), most)
+        is_free = self.hidden is None and self.method == "cvx"
+        tuning = given or Tuning(
+            n_trials=n_trials,
+            n_subnetworks="auto" if is_free else 1,
+            n_compared=DEFAULTS.n_compared,
+            shares=DEFAULTS.shares,
+        )
+        if self.hidden is not None or self.n_neurons != "auto" or given is None:
+            tuning = replace(tuning, n_witnesses=hidden[-1], hidden=None if self.hidden is None else hidden)
+        return replace(
+            tuning,
+            readouts=tuning.readouts or self._readouts(data.sequences.n_steps),
+            max_seconds=min(tuning.max_seconds, self._budget().max_seconds or 1e-9),
+        )
+
+    def _widths(self) -> tuple[int, ...]:
+        """Return the widths of the hidden layers."""
+        if self.hidden is not None:
+            return tuple(int(width) for width in np.ravel(np.asarray(self.hidden, dtype=object)))
+        if not isinstance(self.n_neurons, str):
+            return (int(self.n_neurons),)
+        reads_itself = isinstance(self.witnesses, Mapping) and self.witnesses.get("neuron", "lif") != "lif"
+        return (DEFAULTS.n_neurons if self.method == "cvx" and not reads_itself else DEFAULTS.n_trained,)
+
+
+def current_parameters(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a model file of an earlier version under their present names.
+
+    Dynamics of neurons, numbers of subnetworks and fan-ins are now part of a family, and windows of a read-out. How a
+    search was limited is not kept: it is over.
+
+    Parameters
+    ----------
+    saved : mapping
+        The parameters in the file.
+
+    Returns
+    -------
+    dict
+        Parameters of an estimator.
+    """
+    dynamics = ("n_subnetworks", "neuron", "decay", "threshold", "bias", "gain", "fan_in")
+    retired = (*dynamics, "windows", "n_trials", "max_tuning_seconds", "validation_fraction", "n_jobs")
+    kept = {name: value for name, value in saved.items() if name not in retired}
+    family = {name: saved[name] for name in dynamics if saved.get(name) is not None and saved[name] != "lif"}
+    if family and isinstance(kept.get("witnesses", "auto"), str):
+        kept["witnesses"] = family
+    if saved.get("windows") is not None:
+        kept["readout"] = f"windows-{saved['windows']}"
+    return kept
 
 
 def _is_auto(value: Any) -> bool:

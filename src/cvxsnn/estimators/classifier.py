@@ -8,12 +8,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import minimize_scalar
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
+from torch import Tensor
 
 from ..convex.losses import LOSSES, Loss, Softmax
 from ..convex.objective import Objective, weighted_loss
@@ -21,12 +23,12 @@ from ..core.checks import as_array, check_choice, check_number, foreign_errors, 
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
+from ..fitting.engine import Fitted
+from ..fitting.search import Tuning
+from ..fitting.surrogate.settings import SurrogateSettings
 from ..network.spiking_network import SpikingNetwork
-from ..training.mixture import MixtureFit
-from ..training.surrogate.settings import SurrogateSettings
-from ..witnesses import Distribution, WitnessSet
+from ..witnesses import WitnessSet
 from .base import FloatArray, SpikingEstimator, check_lengths
-from .calibration import fit_scale, logits
 from .fitting import all_or_nothing
 from .inputs import count_samples
 from .parameters import PARAMETERS
@@ -63,21 +65,10 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         self,
         method: str = "cvx",
         hidden: tuple[int, ...] | None = None,
-        n_subnetworks: int | None = None,
         *,
         n_neurons: int | str = "auto",
-        max_seconds: float | None = None,
-        witnesses: str | Mapping[str, Any] | WitnessSet = "auto",
-        n_trials: int | None = None,
-        max_tuning_seconds: float | None = None,
-        neuron: str = "lif",
-        decay: Distribution | float | None = None,
-        threshold: Distribution | float | None = None,
-        bias: Distribution | float | None = None,
-        gain: Distribution | float | None = None,
-        fan_in: int | None = None,
+        witnesses: str | Mapping[str, Any] | WitnessSet | Tuning = "auto",
         readout: str | None = None,
-        windows: int | None = None,
         loss: str | None = None,
         penalty: str = "auto",
         l1_strength: float | str = "auto",
@@ -86,32 +77,20 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         intercept: bool = True,
         layout: str | None = None,
         standardize: bool = True,
-        validation_fraction: float = 0.2,
         tol: float = 1e-6,
+        max_seconds: float | None = None,
         surrogate: SurrogateSettings | None = None,
         class_weight: str | Mapping[Any, float] | None = None,
         device: str = "cpu",
-        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | str = "auto",
     ) -> None:
         super().__init__(
             method,
             hidden,
-            n_subnetworks,
             n_neurons=n_neurons,
-            max_seconds=max_seconds,
             witnesses=witnesses,
-            n_trials=n_trials,
-            max_tuning_seconds=max_tuning_seconds,
-            neuron=neuron,
-            decay=decay,
-            threshold=threshold,
-            bias=bias,
-            gain=gain,
-            fan_in=fan_in,
             readout=readout,
-            windows=windows,
             loss=loss,
             penalty=penalty,
             l1_strength=l1_strength,
@@ -120,11 +99,10 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             intercept=intercept,
             layout=layout,
             standardize=standardize,
-            validation_fraction=validation_fraction,
             tol=tol,
+            max_seconds=max_seconds,
             surrogate=surrogate,
             device=device,
-            n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
         )
@@ -152,7 +130,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         data = self._training_set(X, y, sample_weight, reset=True)
         targets = np.asarray(data.targets[UNNAMED_HEAD])
         labels = targets.argmax(1) if targets.ndim == 2 else targets
-        self._fit(data, Objective(self._loss(), self._readout()), labels)
+        self._fit(data, self._objective(self._loss()), labels)
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
@@ -313,16 +291,14 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         # The decision is at zero, so that is where a loss for real targets must put the middle.
         return 2 * places - 1 if LOSSES[self._loss_name].is_regression else places
 
-    def _real_targets(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if targets.ndim == 2:
-            return targets
-        places = (targets > 0) + 0 if len(self.classes_) == 2 else targets
-        return 2.0 * places - 1.0 if len(self.classes_) == 2 else np.eye(len(self.classes_))[places]
-
-    def _calibrate(self, found: MixtureFit, data: TrainingSet) -> None:
-        targets = np.asarray(data.targets[UNNAMED_HEAD])[found.rows.cpu().numpy()]
+    def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
+        verdict = fitted.chosen.verdict
+        if self._loss_name != "squared" or verdict.scores is None or verdict.rows is None:
+            return
+        assert verdict.validation is not None
+        targets = np.asarray(data.targets[UNNAMED_HEAD])[verdict.rows.cpu().numpy()]
         labels = targets.argmax(1) if targets.ndim == 2 else (targets > 0).astype(np.int64)
-        self._probability_scale = fit_scale(found.scores.cpu(), labels, found.chosen.validation.weight.cpu())
+        self._probability_scale = fit_scale(verdict.scores.cpu(), labels, verdict.validation.weight.cpu())
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> tuple[float, float]:
         with torch.no_grad():
@@ -377,3 +353,55 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
             f"expected labels that are numbers or strings, got {other[0]}: convert them, for example by astype(str)"
         )
     return labels
+
+
+def fit_scale(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor) -> float:
+    """Return the scale at which scores predict labels best, by the mean log-loss.
+
+    Of every label a share of 1 in n + 2 is taken away, as in Platt's method, so that samples that are all classified
+    correctly do not make probabilities certain.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n_samples, n_outputs)
+        Scores of samples left out. One output is positive for the second of two classes.
+    labels : array of shape (n_samples,)
+        The classes, from 0.
+    weight : Tensor of shape (n_samples,)
+        Weights of the samples, which sum to one.
+
+    Returns
+    -------
+    float
+        The scale, above zero.
+    """
+    n_classes = max(2, scores.shape[1])
+    smooth = 1 / (len(labels) + 2)
+    target = torch.full((len(labels), n_classes), smooth / (n_classes - 1), dtype=torch.float64)
+    target[torch.arange(len(labels)), torch.from_numpy(labels)] = 1 - smooth
+    size = float(scores.square().mean().sqrt()) or 1.0
+
+    def loss(exponent: float) -> float:
+        likelihood = torch.log_softmax(logits(scores, 10**exponent / size), dim=1)
+        return -float(weight @ (target * likelihood).sum(1))
+
+    return float(10 ** minimize_scalar(loss, bounds=(-3.0, 5.0), method="bounded").x / size)
+
+
+def logits(scores: Tensor, scale: float) -> Tensor:
+    """Return one number per class, of which the softmax is the probability.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n_samples, n_outputs)
+        Scores; one output is positive for the second of two classes.
+    scale : float
+        What to multiply them by.
+
+    Returns
+    -------
+    Tensor of shape (n_samples, n_classes)
+        The numbers.
+    """
+    scaled = scale * scores
+    return torch.cat((torch.zeros_like(scaled), scaled), dim=1) if scores.shape[1] == 1 else scaled

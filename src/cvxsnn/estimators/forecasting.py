@@ -109,8 +109,8 @@ def forecast(model: Any, history: Any, n_steps: int, *, window: int) -> FloatArr
                 "outputs: fit it to make_windows of a series with the same features"
             )
         known = np.concatenate((known, predicted.reshape(n_series, -1, n_features)), axis=1)
-    found = known[:, window : window + n_steps]
-    return (found[0, :, 0], found[0], found)[history.ndim - 1]
+    forecasts = known[:, window : window + n_steps]
+    return (forecasts[0, :, 0], forecasts[0], forecasts)[history.ndim - 1]
 
 
 def _as_series(series: Any) -> list[FloatArray]:

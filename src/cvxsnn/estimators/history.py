@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
-from ..convex import Certificate
-from ..core.text_table import align
-from ..training.methods import Stage
-from ..training.mixture import HELD_OUT, MixtureFit, MixtureTrial
-from ..training.scores import Score, main_score
+from ..convex import Certificate, Solution
+from ..core.formatting import align
+from ..fitting.engine import Fitted, Trial
+from ..fitting.judges import HELD_OUT
+from ..fitting.methods import Stage
+from ..fitting.scores import Score, main_score
+from ..fitting.search import Tuned
 
 _MAX_LINES = 10
 
@@ -148,60 +150,85 @@ class History(Sequence[StageSummary]):
         return align(("stage", "score", "seconds", "neurons"), rows)
 
 
-def summarise_mixture(found: MixtureFit, seconds: float) -> tuple[StageSummary, StageSummary]:
-    """Return what is worth keeping of a mixture: how it was chosen, and the read-out."""
-    trial, solution = found.chosen, found.solution
-    score: Score = -trial.loss
-    if trial.validation.accuracy is not None:
-        score = (float(trial.validation.mean("accuracy")[0]), -trial.loss)
-    tuning = StageSummary("tuning", score, seconds - solution.seconds, found.n_sampled, n_trials=len(found.trials))
-    convex = StageSummary(
-        "convex",
+def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSummary, ...]:
+    """Return what is worth keeping of a fit: how neurons and read-out were chosen, and the optimum."""
+    solution, trial = fitted.solution, fitted.chosen
+    convex = _summarise_solution(StageSummary("convex", score, solution.seconds, trial.n_neurons), solution)
+    if not fitted.reason:
+        return (replace(convex, seconds=seconds),)
+    tuning = StageSummary(
+        "tuning",
         score,
-        solution.seconds,
-        trial.n_witnesses,
+        seconds - solution.seconds,
+        fitted.n_sampled,
+        n_trials=len(fitted.trials),
+        family={"mixture": trial.family} if isinstance(trial.family, str) else None,
+        readout=fitted.program.objective.readout,
+        trials=tuple(_summarise_trial(own, own is trial) for own in fitted.trials if own.validation is not None),
+        reason=fitted.reason,
+    )
+    return tuning, convex
+
+
+def fit_score(trial: Trial) -> Score | None:
+    """Return the score on rows left out: accuracy and minus the loss, or for real targets minus the loss."""
+    if trial.validation is None:
+        return None
+    if trial.validation.accuracy is None:
+        return -trial.loss
+    return float(trial.validation.mean("accuracy")[0]), -trial.loss
+
+
+def _summarise_trial(trial: Trial, is_chosen: bool) -> TrialSummary:
+    assert trial.validation is not None
+    accuracy = trial.validation.accuracy
+    return TrialSummary(
+        trial.family if isinstance(trial.family, str) else "given",
+        trial.readout,
+        trial.n_neurons,
+        trial.n_rows,
+        trial.validation.method == HELD_OUT,
+        trial.loss,
+        None if accuracy is None else float(trial.validation.mean("accuracy")[0]),
+        trial.verdict.point[1],
+        trial.seconds,
+        is_chosen,
+    )
+
+
+def _summarise_solution(summary: StageSummary, solution: Solution) -> StageSummary:
+    return replace(
+        summary,
         certificate=solution.certificate,
         l1_strength=solution.problem.l1_strength,
         l2_strength=solution.problem.l2_strength,
         gaps=tuple(moment.relative_gap for moment in solution.history),
     )
-    trials = tuple(_summarise_trial(own, own is trial) for own in found.trials)
-    chosen: dict[str, Any] = {"family": {"mixture": trial.mixture}, "readout": found.readout}
-    return replace(tuning, **chosen, trials=trials, reason=found.reason), convex
 
 
-def _summarise_trial(trial: MixtureTrial, is_chosen: bool) -> TrialSummary:
-    accuracy = trial.validation.accuracy
-    return TrialSummary(
-        trial.mixture,
-        trial.readout,
-        trial.n_witnesses,
-        trial.n_rows,
-        trial.validation.method == HELD_OUT,
-        trial.loss,
-        None if accuracy is None else float(trial.validation.mean("accuracy")[0]),
-        trial.ratio,
-        trial.seconds,
-        is_chosen,
+def summarise_search(tuned: Tuned, seconds: float) -> StageSummary:
+    """Return what is worth keeping of a search."""
+    family = tuned.family
+    n_neurons = family["n_subnetworks"] * family["hidden"][-1]
+    return StageSummary(
+        "tuning",
+        tuned.score,
+        seconds,
+        n_neurons,
+        n_trials=len(tuned.trials),
+        family=family,
+        readout=tuned.readout,
     )
 
 
 def summarise_stage(stage: Stage) -> StageSummary:
     """Return what is worth keeping of a stage: numbers, and none of the data."""
     if stage.tuned is not None:
-        family = stage.tuned.family
-        summary = StageSummary(stage.name, stage.score, stage.seconds, family["n_subnetworks"] * family["hidden"][-1])
-        return replace(summary, n_trials=len(stage.tuned.trials), family=family, readout=stage.tuned.readout)
+        return summarise_search(stage.tuned, stage.seconds)
     assert stage.network is not None
     summary = StageSummary(stage.name, stage.score, stage.seconds, stage.network.n_active)
     if stage.solution is not None:
-        return replace(
-            summary,
-            certificate=stage.solution.certificate,
-            l1_strength=stage.solution.problem.l1_strength,
-            l2_strength=stage.solution.problem.l2_strength,
-            gaps=tuple(moment.relative_gap for moment in stage.solution.history),
-        )
+        return _summarise_solution(summary, stage.solution)
     if stage.run is not None:
         epochs = stage.run.history
         losses, scores = tuple(epoch.loss for epoch in epochs[1:]), tuple(epoch.score for epoch in epochs)

@@ -1,6 +1,5 @@
-"""What users pass as X, read as sequences: arrays, lists of arrays or of tables, rows."""
+"""Data that users pass as X, read as sequences: arrays, lists of arrays or of tables, rows."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,13 +12,6 @@ from ..core.checks import as_array, check_choice, foreign_errors
 from ..core.errors import InvalidInputError, InvalidTypeError
 from ..data.sequences import FILL_SEQUENCES, Sequences, as_matrix, check_finite
 from ..data.tables import check_names, is_frame, list_names, numbers_of, show_key
-
-_LAYOUTS = ("channels-last", "channels-first")
-
-_MANY_FEATURES = 10
-"""From how many numbers on a single step of arrays is more likely a series of a single channel."""
-
-_TIME_NAMES = ("time", "timestamp", "date", "datetime", "step", "time_step", "timestep", "t")
 
 
 def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
@@ -41,7 +33,7 @@ def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
         The values in float64.
     """
     if estimator.layout is not None:
-        check_choice("layout", estimator.layout, _LAYOUTS)
+        check_choice("layout", estimator.layout, ("channels-last", "channels-first"))
     X = as_numpy(X)
     is_sequential = not is_tabular(X)
     sequences = (_read_sequences if is_sequential else _read_rows)(estimator, X, reset)
@@ -73,46 +65,26 @@ def is_tabular(data: Any) -> bool:
 
 
 def refuse_long_table(X: Any, y: Any) -> None:
-    """Refuse a table with one row per step where one row per sample is expected; warn of what looks like one."""
-    if isinstance(X, np.ndarray) or not is_frame(X) or not hasattr(y, "__len__"):
+    """Refuse a table with one row per step and one target per sequence, which a column with as many values tells."""
+    if isinstance(X, np.ndarray) or not is_frame(X) or not hasattr(y, "__len__") or len(X) == count_samples(y):
         return
-    names = [name for name in X.columns if isinstance(name, str)]
-    time = next((name for name in names if name.lower() in _TIME_NAMES), None)
-    ids = sorted((name for name in names if name != time), key=lambda name: not _is_id(name))
     n_targets = count_samples(y)
-    if n_targets != len(X):
-        found = next((name for name in ids if _n_different(X[name]) == n_targets), None)
-        if found is not None:
+    for name in X.columns:
+        if X[name].astype(str).nunique() == n_targets:
             raise InvalidInputError(
                 f"expected one row per target, got {len(X)} rows for {n_targets} targets and as many values of "
-                f"{found!r}: if X has one row per step, pass the sequences that cvxsnn.data.sequences_from_table(X, "
-                f"id={found!r}, time={time!r}) returns"
+                f"{name!r}: if X has one row per step, pass the sequences that cvxsnn.data.sequences_from_table(X, "
+                f"id={name!r}) returns"
             )
-    elif time is not None and ids and _is_id(ids[0]) and _n_different(X[ids[0]]) < len(X):
-        warnings.warn(
-            f"each row of X is read as a sample of its own, but values of {ids[0]!r} repeat and there is a column "
-            f"{time!r}: if X has one row per step, pass the sequences that cvxsnn.data.sequences_from_table returns, "
-            "and if not, drop these columns",
-            stacklevel=4,
-        )
-
-
-def _is_id(name: str) -> bool:
-    return name.lower() in ("id", "sequence", "series", "case") or name.lower().endswith("_id")
-
-
-def _n_different(column: Any) -> int:
-    """Return the number of different values of a column; values that cannot be compared are all different."""
-    try:
-        return int(column.nunique())
-    except (TypeError, ValueError):
-        return len(column)
 
 
 def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
     """Return rows as sequences of one step."""
     if not reset and estimator._is_sequential:
-        raise InvalidInputError(_sequences_expected(estimator, X))
+        raise InvalidInputError(
+            f"expected sequences with {estimator.n_features_in_} features as in fit, got rows of features: pass an "
+            "array (n_samples, n_steps, n_features), or a list of one array or table per sequence, [x] for a single one"
+        )
     if estimator.layout == "channels-first":
         raise InvalidInputError(
             "expected an array (n_samples, n_channels, n_steps) or a list of arrays (n_channels, n_steps_i) for "
@@ -171,19 +143,6 @@ def count_samples(X: Any) -> int:
     """Return the number of samples of whatever a user passes as X or y."""
     with foreign_errors():
         return int(_num_samples(X))
-
-
-def _sequences_expected(estimator: Any, X: Any) -> str:
-    """Return a sentence for rows that are passed to a model of sequences."""
-    n_features = estimator.n_features_in_
-    width = X.shape[1] if getattr(X, "ndim", 0) == 2 else None
-    rows = "rows of features" if width is None else f"rows of {width} features"
-    text = f"expected sequences with {n_features} features as in fit, got {rows}"
-    if width == n_features:
-        return f"{text}: if this is one sequence, pass it in a list, [x]"
-    if is_frame(X) and set(getattr(estimator, "feature_names_in_", ())) < set(X.columns):
-        return f"{text}: if this table has one row per step, pass what sequences_from_table of cvxsnn.data returns"
-    return f"{text}: pass an array (n_samples, n_steps, n_features) or a list with one array or table per sequence"
 
 
 def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:
@@ -252,8 +211,7 @@ def _read_frames(keys: Sequence[Any], frames: list[Any], layout: str | None) -> 
         if list(frame.columns) != columns:
             raise InvalidInputError(
                 f"expected the columns of sequence {show_key(keys[0])}, {list_names(columns)}, in every sequence, got "
-                f"{_difference(columns, list(frame.columns))} in sequence {show_key(key)}: select the "
-                "same columns in one order"
+                f"{list_names(frame.columns)} in sequence {show_key(key)}: select the same columns in one order"
             )
         values.append(numbers_of(frame, f"sequence {show_key(key)}"))
         for column, numbers in zip(columns, values[-1].T, strict=True):
@@ -262,7 +220,7 @@ def _read_frames(keys: Sequence[Any], frames: list[Any], layout: str | None) -> 
 
 
 def _refuse_one_long_step(sequences: Sequences) -> None:
-    if sequences.n_steps == 1 and sequences.n_features >= _MANY_FEATURES:
+    if sequences.n_steps == 1 and sequences.n_features >= 10:  # more likely a series of a single channel
         raise InvalidInputError(
             "expected sequences (n_samples, n_steps, n_features), got a single step of "
             f"{sequences.n_features} features each: give the estimator layout='channels-first' if X is "
@@ -272,22 +230,18 @@ def _refuse_one_long_step(sequences: Sequences) -> None:
 
 def _check_as_in_fit(estimator: Any, sequences: Sequences, example: Any) -> None:
     """Refuse sequences with other features than those of ``fit``, or for a model of rows."""
-    learned = getattr(estimator, "feature_names_in_", None)
-    names = _names_of(example)
+    learned, names = getattr(estimator, "feature_names_in_", None), _names_of(example)
     if learned is not None and names is not None and list(names) != list(learned):
         raise InvalidInputError(
-            f"expected the columns of fit, {list_names(learned)}, got {_difference(list(learned), list(names))}: "
-            "select the columns model.feature_names_in_ in this order"
+            f"expected the columns of fit, {list_names(learned)}, got {list_names(names)}: select the columns "
+            "model.feature_names_in_ in this order"
         )
-    n_features = estimator.n_features_in_
-    if sequences.n_features == n_features and estimator._is_sequential:
-        return
-    expected = "sequences with" if estimator._is_sequential else "rows of"
-    is_swapped = estimator._is_sequential and sequences.lengths is None and sequences.n_steps == n_features
-    hint = f" and {n_features} steps: swap the axes of steps and features" if is_swapped else ""
-    raise InvalidInputError(
-        f"expected {expected} {n_features} features as in fit, got sequences with {sequences.n_features} features{hint}"
-    )
+    if sequences.n_features != estimator.n_features_in_ or not estimator._is_sequential:
+        expected = "sequences with" if estimator._is_sequential else "rows of"
+        raise InvalidInputError(
+            f"expected {expected} {estimator.n_features_in_} features as in fit, got sequences with "
+            f"{sequences.n_features} features and up to {sequences.n_steps} steps"
+        )
 
 
 def _names_of(table: Any) -> npt.NDArray[Any] | None:
@@ -299,17 +253,6 @@ def _names_of(table: Any) -> npt.NDArray[Any] | None:
             "expected names of columns that are all strings, got others too: frame.columns = frame.columns.astype(str)"
         ) from None
     return names
-
-
-def _difference(expected: list[Any], found: list[Any]) -> str:
-    """Return what differs between two lists of columns, in words."""
-    missing = [name for name in expected if name not in found]
-    extra = [name for name in found if name not in expected]
-    if missing and extra:
-        return f"{list_names(extra)} but no {list_names(missing)}"
-    if missing or extra:
-        return f"no {list_names(missing)}" if missing else f"{list_names(extra)} too"
-    return f"the order {list_names(found)}"
 
 
 def _is_series(data: Any) -> bool:
@@ -328,7 +271,7 @@ def _depth(part: Any) -> int:
 def feature_scale(
     sequences: Sequences, sample_weight: npt.NDArray[np.float64] | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return mean and spread of each feature over all steps but padding; a spread of 1 where nothing varies.
+    """Return mean and spread of each feature over all steps without padding; the spread of a constant is 1.
 
     A feature that hardly ever differs from one value, such as a pixel at the border of an image, has a small standard
     deviation for its range. Its spread is raised, so that the ratio of range to spread is at most twice the median.
@@ -361,7 +304,7 @@ def feature_scale(
 def standardise(
     values: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], scale: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return values minus their mean, divided by their scale, where that is finite."""
+    """Return values minus their mean, divided by their scale; refuse results that are not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled: npt.NDArray[np.float64] = (values - mean) / scale
         if not np.isfinite(scaled).all():

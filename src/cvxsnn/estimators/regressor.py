@@ -3,12 +3,10 @@
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
-from ..convex.objective import Objective
 from ..core.checks import as_real, check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
@@ -58,7 +56,7 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         """
         check_choice("loss", "squared" if self.loss is None else self.loss, ("squared",))
         data = self._training_set(X, y, sample_weight, reset=True)
-        self._fit(data, Objective("squared", self._readout()), None)
+        self._fit(data, self._objective("squared"), None)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -95,9 +93,6 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         if reset:
             self._is_flat = y.ndim == 1
         return y
-
-    def _real_targets(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return targets
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
         with torch.no_grad():

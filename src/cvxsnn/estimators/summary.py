@@ -1,9 +1,9 @@
-"""A fitted estimator in words: how it came about, what is proven, and what an answer costs."""
+"""A fitted estimator in words: its training, its certificate and the cost of a prediction."""
 
 from dataclasses import dataclass
 
 from ..convex import Certificate
-from ..core.text_table import align
+from ..core.formatting import align
 from ..network.energy import Operations
 from ..network.summary import NetworkSummary
 from .history import History, TrialSummary
@@ -18,7 +18,7 @@ _OVER = {
 
 @dataclass(frozen=True, repr=False)
 class ModelSummary:
-    """What an estimator has learned and how; it prints as text.
+    """Training, certificate and costs of an estimator; it prints as text.
 
     Parameters
     ----------
@@ -27,15 +27,15 @@ class ModelSummary:
     history : History
         The stages of training; empty for a model from a file.
     certificate : Certificate or None
-        What is proven of the read-out.
+        The certificate of the read-out.
     network : NetworkSummary
-        What the network consists of.
+        Layers and sizes of the network.
     n_read : int
         The number of neurons that are read.
     n_sampled : int or None
         The number of neurons that the certificate is over; None if there is none.
     operations : Operations or None
-        What the network did on some sequences, if there were any.
+        Operations on some sequences, if any were passed.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ModelSummary:
         return "\n".join([f"{self.name}: {self.network.title}", *self._training(), *self._proof(), *self._costs()])
 
     def _training(self) -> list[str]:
-        """Return how the model came about."""
+        """Return the lines about training."""
         if not self.history:
             return ["Training: not known. Model files do not contain the history of training."]
         stages = ", ".join(f"{stage.name} {stage.seconds:.1f} s" for stage in self.history)
@@ -78,7 +78,7 @@ class ModelSummary:
         return lines
 
     def _proof(self) -> list[str]:
-        """Return what is proven, and what is not."""
+        """Return the lines about the certificate."""
         if self.certificate is None:
             return ["Proven: nothing. The read-out is not the solution of a convex problem."]
         over = _OVER[self.certificate.scope].format(n="" if self.n_sampled is None else f"{self.n_sampled:,} ")
@@ -91,7 +91,7 @@ class ModelSummary:
         return [proven, f"Not proven: {lacks}anything about new data."]
 
     def _costs(self) -> list[str]:
-        """Return how large the network is, and what it does."""
+        """Return the lines about sizes and costs."""
         n_weights, n_bytes = self.network.layers[-1].n_nonzero, self.network.n_bytes
         of = "" if self.n_sampled is None else f" of {self.n_sampled:,}"
         size = f"Size: {self.n_read:,}{of} neurons are read by {n_weights:,} weights; {n_bytes:,} bytes."

@@ -1,15 +1,12 @@
 """Exchange with other libraries and with chips. Other libraries are imported on demand."""
 
-from .bit_comparison import BitsComparison, BitsRow, compare_bits
 from .nir import from_nir, to_nir, write_nir
-from .nir_modules import nirtorch_node_map
-from .nir_network import NIRNetwork
-from .norse import from_norse, to_norse
-from .quantisation import Quantised, quantise_and_solve, quantise_estimator
+from .nir_network import NIRNetwork, nirtorch_node_map
+from .peers import to_norse, to_snntorch, to_spikingjelly
+from .quantisation import BitsComparison, BitsRow, Quantised, compare_bits, quantise_and_solve, quantise_estimator
 from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
 from .rounding import quantise, quantise_readout
-from .snntorch import from_snntorch, to_snntorch
-from .spikingjelly import from_spikingjelly, to_spikingjelly
+from .stack import from_norse, from_snntorch, from_spikingjelly
 
 __all__ = [
     "BitsComparison",

@@ -21,14 +21,6 @@ __all__ = ["AeonSpikingClassifier", "AeonSpikingRegressor"]
 _BaseClassifier: Any = import_library("aeon.classification", "aeon").BaseClassifier
 _BaseRegressor: Any = import_library("aeon.regression", "aeon").BaseRegressor
 
-_TAGS = {
-    "X_inner_type": ["np-list", "numpy3D"],
-    "capability:multivariate": True,
-    "capability:unequal_length": True,
-}
-_SMALL: dict[str, Any] = {"hidden": (16,), "witnesses": "gaussian", "random_state": 0}
-"""Parameters for aeon's checks: quick, and not the defaults."""
-
 
 def _steps_first(X: Any) -> Any:
     """Return series of shape (n_channels, n_timepoints) as sequences of shape (n_steps, n_features)."""
@@ -38,13 +30,21 @@ def _steps_first(X: Any) -> Any:
 
 
 class _Wrapper:
-    """What classifier and regressor have in common."""
+    """Common part of classifier and regressor."""
 
+    _tags: ClassVar = {
+        "X_inner_type": ["np-list", "numpy3D"],
+        "capability:multivariate": True,
+        "capability:unequal_length": True,
+    }
     _wrapped: type[SpikingClassifier] | type[SpikingRegressor]
     _learned: ClassVar = ()  # aeon itself removes what an earlier fit has learned
-    estimator: Any
-    random_state: Any
     estimator_: Any
+
+    def __init__(self, estimator: Any = None, random_state: int | np.random.RandomState | None = None) -> None:
+        self.estimator = estimator
+        self.random_state = random_state
+        super().__init__()
 
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> Self:
@@ -80,19 +80,16 @@ class _Wrapper:
         Certificate
             Bounds on the optimum over the sampled neurons.
         """
-        own: Any = self
-        own._check_is_fitted()
-        certificate: Certificate = self.estimator_.certify(
-            _steps_first(own._preprocess_collection(X, store_metadata=False)), y
-        )
+        model: Any = self
+        model._check_is_fitted()
+        sequences = _steps_first(model._preprocess_collection(X, store_metadata=False))
+        certificate: Certificate = self.estimator_.certify(sequences, y)
         return certificate
 
     def _fit(self, X: Any, y: Any) -> Self:
         estimator = self._wrapped() if self.estimator is None else clone(self.estimator)
         if not isinstance(estimator, self._wrapped):
-            raise InvalidInputError(
-                f"expected estimator to be a {self._wrapped.__name__} or None, got {type(estimator).__name__}"
-            )
+            raise InvalidInputError(f"expected a {self._wrapped.__name__} or None, got {type(estimator).__name__}")
         if self.random_state is not None:
             estimator.set_params(random_state=self.random_state)
         self.estimator_ = estimator.fit(_steps_first(X), y)
@@ -101,6 +98,11 @@ class _Wrapper:
     def _predict(self, X: Any) -> npt.NDArray[Any]:
         predicted: npt.NDArray[Any] = self.estimator_.predict(_steps_first(X))
         return predicted
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        """Return parameters for aeon's checks: faster than the defaults."""
+        return {"estimator": cls._wrapped(hidden=(16,), witnesses="gaussian", random_state=0)}
 
 
 class AeonSpikingClassifier(_Wrapper, _BaseClassifier):  # type: ignore[misc]
@@ -137,17 +139,7 @@ class AeonSpikingClassifier(_Wrapper, _BaseClassifier):  # type: ignore[misc]
     (3, 2)
     """
 
-    _tags = _TAGS
     _wrapped = SpikingClassifier
-
-    def __init__(
-        self,
-        estimator: SpikingClassifier | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.random_state = random_state
-        super().__init__()
 
     def _predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         has_probabilities = hasattr(self.estimator_, "predict_proba")  # some losses have none
@@ -155,10 +147,6 @@ class AeonSpikingClassifier(_Wrapper, _BaseClassifier):  # type: ignore[misc]
             self.estimator_.predict_proba(_steps_first(X)) if has_probabilities else super()._predict_proba(X)
         )
         return predicted
-
-    @classmethod
-    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        return {"estimator": SpikingClassifier(**_SMALL)}
 
 
 class AeonSpikingRegressor(_Wrapper, _BaseRegressor):  # type: ignore[misc]
@@ -189,18 +177,4 @@ class AeonSpikingRegressor(_Wrapper, _BaseRegressor):  # type: ignore[misc]
     (3,)
     """
 
-    _tags = _TAGS
     _wrapped = SpikingRegressor
-
-    def __init__(
-        self,
-        estimator: SpikingRegressor | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.random_state = random_state
-        super().__init__()
-
-    @classmethod
-    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        return {"estimator": SpikingRegressor(**_SMALL)}

@@ -34,15 +34,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ..core.checks import check_positive_int
 from ..core.errors import CvxsnnError, InvalidInputError
+from ..core.formatting import align
 from ..core.libraries import import_library
-from ..core.text_table import align
 from ..estimators import SpikingClassifier, SpikingRegressor
+from ..estimators.pipelines import input_scale, network_of
 from ..network.spiking_network import SpikingNetwork
 from .neurobench_modules import HookedNetwork, Neurons
 
@@ -56,7 +56,7 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
 
     Inputs are tensors (n_samples, n_steps, n_features). A network returns scores; pass a postprocessor such as
     ``lambda scores: scores.argmax(-1)`` for classes. A classifier returns its labels, or if those are not numbers their
-    places in ``classes_``; a regressor returns what its ``predict`` returns.
+    positions in ``classes_``; a regressor returns what its ``predict`` returns.
 
     Parameters
     ----------
@@ -89,19 +89,9 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
         super().__init__()
         if dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(f"expected dtype to be torch.float32 or torch.float64, got {dtype!r}")
-        if not isinstance(model, (SpikingNetwork, SpikingClassifier, SpikingRegressor)):
-            raise InvalidInputError(
-                "expected a SpikingNetwork or a fitted SpikingClassifier or SpikingRegressor, got "
-                f"{type(model).__name__}: of a pipeline, pass the last step, and transform the data before"
-            )
+        network = network_of(model)
         self.estimator = None if isinstance(model, SpikingNetwork) else model
-        self.net = HookedNetwork(_network(model), dtype)
-        if self.estimator is not None:
-            mean, scale = (
-                torch.tensor(value, device=self.net.intercept.device) for value in self.estimator.input_scale_
-            )
-            if bool(mean.any()) or bool((scale != 1).any()):
-                self.net.mean, self.net.scale = mean, scale
+        self.net = HookedNetwork(network, dtype, input_scale(model))
         self.add_activation_module(Neurons)
 
     def __call__(self, batch: Tensor) -> Tensor:
@@ -158,35 +148,30 @@ class NeuroBenchForecaster(NeuroBenchNetwork):
         dtype: torch.dtype = torch.float64,
     ) -> None:
         if not isinstance(model, (SpikingRegressor, SpikingNetwork)):
-            raise InvalidInputError(
-                f"expected a SpikingRegressor or SpikingNetwork to forecast with, got {type(model).__name__}"
-            )
+            raise InvalidInputError(f"expected a SpikingRegressor or SpikingNetwork, got {type(model).__name__}")
         super().__init__(model, dtype=dtype)
         window, past = check_positive_int("window", window), np.array(history, dtype=np.float64)
         past = past[:, None] if past.ndim == 1 else past
         if past.ndim != 2 or len(past) < window - 1:
-            raise InvalidInputError(
-                f"expected a history of at least {window - 1} steps, which the window needs before the first value of "
-                f"a batch, got shape {past.shape}"
-            )
+            raise InvalidInputError(f"expected a history of at least {window - 1} steps, got shape {past.shape}")
         self._encode, (self._mean, self._spread) = encode, standard
-        # The window is memory that the forecast needs, so it counts in the footprint.
+        # The past values are memory that the forecast needs, so they count in the footprint.
         known = np.concatenate((past[len(past) - window + 1 :], np.zeros_like(past[:1])))
-        self.net.window = torch.tensor(known, device=self.net.intercept.device)
+        self.net.past_values = torch.tensor(known, device=self.net.intercept.device)
 
     def __call__(self, batch: Tensor) -> Tensor:
         """Return the forecast of as many values as the batch has times."""
-        assert self.net.window is not None
-        known = self.net.window.clone()
+        assert self.net.past_values is not None
+        known = self.net.past_values.clone()
         known[-1] = batch[0].reshape(-1)
         known = (known - self._mean) / self._spread
-        found: list[Tensor] = []
-        while len(found) < len(batch):
+        predictions: list[Tensor] = []
+        while len(predictions) < len(batch):
             inputs = known[None] if self._encode is None else self._encode(known[None])
             predicted = self.net(inputs).reshape(-1, known.shape[1])
-            found.extend(predicted)
+            predictions.extend(predicted)
             known = torch.cat((known, predicted))[-len(known) :]
-        return torch.stack(found[: len(batch)]) * self._spread + self._mean
+        return torch.stack(predictions[: len(batch)]) * self._spread + self._mean
 
 
 @dataclass(frozen=True)
@@ -242,11 +227,12 @@ class LeaderboardRow:
 
     def __str__(self) -> str:
         """Return the names of the columns and the row."""
-        sparsities = ("connection sparsity", "activation sparsity")
-        header = ("task", self.metric, "footprint (bytes)", *sparsities, "dense", "effective MACs", "effective ACs")
-        operations = (self.dense, self.effective_macs, self.effective_acs)
-        row = (self.task, f"{self.score:.4f}", f"{self.footprint:,}", f"{self.connection_sparsity:.4f}")
-        return align(header, [(*row, f"{self.activation_sparsity:.4f}", *(f"{own:,.1f}" for own in operations))])
+        sparsities = {"connection": self.connection_sparsity, "activation": self.activation_sparsity}
+        operations = {"dense": self.dense, "effective MACs": self.effective_macs, "effective ACs": self.effective_acs}
+        cells = {"task": self.task, self.metric: f"{self.score:.4f}", "footprint (bytes)": f"{self.footprint:,}"}
+        cells |= {f"{name} sparsity": f"{share:.4f}" for name, share in sparsities.items()}
+        cells |= {name: f"{count:,.1f}" for name, count in operations.items()}
+        return align([*cells], [[*cells.values()]])
 
 
 def leaderboard_row(
@@ -298,25 +284,10 @@ def leaderboard_row(
     printed = io.StringIO()
     # The harness prints errors of metrics and goes on with zeros; a row must not have such zeros.
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
-        found = benchmark(model, DataLoader(TensorDataset(values, truth), size), [], [], metrics).run()
+        measured = benchmark(model, DataLoader(TensorDataset(values, truth), size), [], [], metrics).run()
     for line in printed.getvalue().splitlines():
         if line.startswith("Error"):
             raise CvxsnnError(f"expected NeuroBench to measure the model, got {line!r}")
-    operations = found["SynapticOperations"]
-    return LeaderboardRow(
-        task,
-        metric,
-        float(found[metric]),
-        int(found["Footprint"]),
-        float(found["ConnectionSparsity"]),
-        float(found["ActivationSparsity"]),
-        *(float(operations[name]) for name in ("Dense", "Effective_MACs", "Effective_ACs")),
-    )
-
-
-def _network(model: SpikingNetwork | SpikingClassifier | SpikingRegressor) -> SpikingNetwork:
-    if isinstance(model, SpikingNetwork):
-        return model
-    check_is_fitted(model)
-    network: SpikingNetwork = model.network_
-    return network
+    shares = (float(measured[name]) for name in ("ConnectionSparsity", "ActivationSparsity"))
+    operations = (float(measured["SynapticOperations"][name]) for name in ("Dense", "Effective_MACs", "Effective_ACs"))
+    return LeaderboardRow(task, metric, float(measured[metric]), int(measured["Footprint"]), *shares, *operations)

@@ -15,11 +15,6 @@ from ..neurons.exact import snap_inputs
 
 _Neuron: Any = import_library("snntorch", "neurobench").SpikingNeuron
 
-_SYNAPSES = {"weight", "bias", "source", "delay", "recurrent_weight"}
-"""Parameters of a layer that its synapses hold; the others are those of its neurons."""
-
-_WIDEST = (torch.uint8, torch.int16, torch.int32, torch.int64)
-
 
 class Synapses(nn.Linear):
     """Weighted sums over inputs or spikes, with or without delays, as a linear layer.
@@ -33,11 +28,10 @@ class Synapses(nn.Linear):
     bias : Tensor of shape (n_neurons,) or None
         A constant per neuron.
     n_groups : int
-        The number of blocks of neurons that read different values; each block reads all values of its own.
-    past : Tensor of shape (max_delay, n_values) or None
-        Zeros: what delayed synapses read at first. None without delays.
-    source, delay : Tensor of shape (n_neurons, n_taps) or None
-        The value that each synapse reads, and its delay in steps.
+        The number of blocks of neurons; each block reads all values of its own.
+    **taps : Tensor
+        With delays: ``source`` and ``delay`` of shape (n_neurons, n_taps), the value that each synapse reads and its
+        delay in steps, and ``past`` of shape (max_delay, n_values), the zeros that delayed synapses read at first.
     """
 
     bias: nn.Parameter | None  # type: ignore[assignment]
@@ -45,23 +39,14 @@ class Synapses(nn.Linear):
     source: Tensor | None
     delay: Tensor | None
 
-    def __init__(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        n_groups: int = 1,
-        past: Tensor | None = None,
-        source: Tensor | None = None,
-        delay: Tensor | None = None,
-    ) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, n_groups: int = 1, **taps: Tensor) -> None:
         nn.Module.__init__(self)  # that of a linear layer would draw random weights
         self.out_features, self.in_features = weight.shape
         self.n_groups = n_groups
         self.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone(), requires_grad=False)
-        self.register_buffer("past", past)
-        self.register_buffer("source", None if source is None else _narrow(source))
-        self.register_buffer("delay", None if delay is None else _narrow(delay))
+        for name in ("past", "source", "delay"):
+            self.register_buffer(name, taps.get(name))
 
     @classmethod
     def of(cls, layer: HiddenLayer, depth: int) -> "Synapses":
@@ -76,32 +61,25 @@ class Synapses(nn.Linear):
         delay = _by_neuron(layer.delay * (layer.weight != 0))
         kind = torch.float32 if depth == 0 else torch.bool
         past = torch.zeros(layer.max_delay, n_groups * layer.n_inputs, dtype=kind, device=weight.device)
-        return cls(weight, bias, n_groups, past, source, delay)
+        return cls(weight, bias, n_groups, past=past, source=_narrow(source), delay=_narrow(delay))
 
     def forward(self, values: Tensor) -> Tensor:
         """Return sums (..., n_neurons) for values (..., n_values), which have steps before the last axis for delays."""
         values, weight = values.to(torch.float64), self.weight.to(torch.float64)
         if self.past is None or self.source is None or self.delay is None:
-            grouped = values.reshape(*values.shape[:-1], self.n_groups, -1)
-            sums = torch.einsum("...gi,goi->...go", grouped, weight.view(self.n_groups, -1, weight.shape[1])).flatten(
-                -2
-            )
+            groups = torch.unflatten(values, -1, (self.n_groups, -1)), torch.unflatten(weight, 0, (self.n_groups, -1))
+            sums = torch.einsum("...gi,goi->...go", *groups).flatten(-2)
         else:
             past = self.past.to(torch.float64).expand(len(values), -1, -1)
             # A view: at each step, the values of that step and of those before it, the oldest first.
             lifted = torch.cat((past, values), dim=1).unfold(1, len(self.past) + 1, 1)
-            place = len(self.past) - self.delay.long()
+            position = len(self.past) - self.delay.long()
             sums = values.new_zeros(*values.shape[:2], self.out_features)
-            for source, age, own in zip(self.source.long().T, place.T, weight.T, strict=True):
-                sums.addcmul_(lifted[:, :, source, age], own)
+            for source, age, tap_weight in zip(self.source.long().T, position.T, weight.T, strict=True):
+                sums.addcmul_(lifted[:, :, source, age], tap_weight)
         rounded = sums.to(self.weight.dtype)
         # NeuroBench adds these up, in float64 without rounding.
         return (rounded if self.bias is None else rounded + self.bias).to(torch.float64)
-
-    def extra_repr(self) -> str:
-        """Return the sizes on one line."""
-        delays = "" if self.past is None else f", delays up to {len(self.past)}"
-        return f"{self.in_features} synapses each of {self.out_features} neurons{delays}"
 
 
 class Neurons(_Neuron):  # type: ignore[misc]
@@ -115,32 +93,24 @@ class Neurons(_Neuron):  # type: ignore[misc]
 
     def __init__(self, layer: HiddenLayer) -> None:
         nn.Module.__init__(self)  # that of snnTorch's neurons would register parameters of its own
-        self.init_hidden, self.output = True, False  # NeuroBench: what is returned is the spikes alone
-        self._kind, self._settings = type(layer), layer.settings()
-        self._shape, self._dtype = (layer.n_subnetworks, layer.width), layer.weight.dtype
-        for name, value in layer.tensors().items():
-            if name not in _SYNAPSES:
+        self.init_hidden, self.output = True, False  # NeuroBench: forward returns spikes only
+        tensors = layer.tensors()
+        for name, value in tensors.items():
+            if name not in ("weight", "bias", "source", "delay", "recurrent_weight"):  # which synapses hold
                 is_shared = bool((value == value.flatten()[0]).all())
                 self.register_buffer(name, value[:1, :1].clone() if is_shared else value.clone())
         recurrence = layer.recurrence
         self.recurrent: Synapses | None = None
         if recurrence is not None and bool(recurrence.any()):
             self.recurrent = Synapses(_by_neuron(recurrence), n_groups=layer.n_subnetworks)
+        # Drives come from other modules, so the layer itself reads nothing.
+        silent = {"weight": torch.zeros_like(layer.weight[:, :1]), "bias": torch.zeros_like(layer.bias)}
+        kept = {name: value for name, value in tensors.items() if name not in ("source", "delay")}
+        self._layer = type(layer).from_valid(kept | silent, layer.settings())
 
     def start(self, n_samples: int) -> None:
         """Begin a batch of sequences."""
-        tensors = {name: value.expand(self._shape) for name, value in self.named_buffers(recurse=False)}
-        device = tensors["initial_spikes"].device
-        n_subnetworks, width = self._shape
-        tensors["weight"] = torch.zeros((), dtype=self._dtype, device=device).expand(n_subnetworks, 1, width)
-        tensors["bias"] = torch.zeros((), dtype=self._dtype, device=device).expand(self._shape)
-        if "recurrent_weight" in self._kind.__dataclass_fields__:
-            tensors["recurrent_weight"] = (
-                torch.zeros(n_subnetworks, width, width, dtype=self._dtype, device=device)
-                if self.recurrent is None
-                else self.recurrent.weight.detach().view(n_subnetworks, width, width).transpose(1, 2)
-            )
-        self._layer = self._kind.from_valid(tensors, self._settings)
+        self._layer = self._layer.to(self.get_buffer("initial_spikes").device)
         state = self._layer.initial_state(n_samples)
         self.mem, self._spikes = state.membrane, state.spikes
 
@@ -149,7 +119,8 @@ class Neurons(_Neuron):  # type: ignore[misc]
         if self.recurrent is not None:
             self.recurrent(_flat(self._spikes))  # which is counted; the layer adds it up itself
         state = LayerState(self.mem.clone(), self._spikes.clone())  # hooks keep those of all steps
-        self._layer.step(drive.to(self._dtype).reshape(-1, *self._shape).transpose(0, 1).contiguous(), state)
+        drives = torch.unflatten(drive.to(state.membrane.dtype), 1, state.membrane.shape[::2])
+        self._layer.step(drives.transpose(0, 1).contiguous(), state)
         self.mem, self._spikes = state.membrane, state.spikes
         return _flat(self._spikes != 0)
 
@@ -161,15 +132,25 @@ class Leaky(Neurons):
 
 
 class HookedNetwork(nn.Module):
-    """A network in modules that NeuroBench's hooks see."""
+    """A network in modules that NeuroBench's hooks see.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network.
+    dtype : torch.dtype
+        The type of the read-out.
+    scale : pair of arrays, optional
+        Subtract the first from the inputs, and divide them by the second.
+    """
 
     neurons: Tensor | None
     windows: Tensor | None
     mean: Tensor | None
     scale: Tensor | None
-    window: Tensor | None
+    past_values: Tensor | None
 
-    def __init__(self, network: SpikingNetwork, dtype: torch.dtype) -> None:
+    def __init__(self, network: SpikingNetwork, dtype: torch.dtype, scale: Any = None) -> None:
         super().__init__()
         stack: list[nn.Module] = []
         for depth, layer in enumerate(network.layers):
@@ -181,8 +162,11 @@ class HookedNetwork(nn.Module):
         reads_all = torch.equal(network.neurons.cpu(), torch.arange(n_neurons))
         self.register_buffer("neurons", None if reads_all else _narrow(network.neurons))
         self.register_buffer("windows", None if network.windows_read is None else _narrow(network.windows_read))
-        for name in ("mean", "scale", "window"):
-            self.register_buffer(name, None)
+        self.register_buffer("past_values", None)
+        is_scaled = scale is not None and (scale[0].any() or (scale[1] != 1).any())
+        for name, values in zip(("mean", "scale"), scale if is_scaled else (None, None), strict=True):
+            on_device = None if values is None else torch.tensor(values, device=self.intercept.device)
+            self.register_buffer(name, on_device)
         self.n_features, self._parsed = network.n_features, parse_readout(network.readout)
         self.eval()
 
@@ -223,4 +207,5 @@ def _flat(values: Tensor) -> Tensor:
 def _narrow(values: Tensor) -> Tensor:
     """Return whole numbers of zero or more in the narrowest type that holds them."""
     largest = int(values.max()) if values.numel() else 0
-    return values.to(next(kind for kind in _WIDEST if largest <= torch.iinfo(kind).max))
+    kinds = (torch.uint8, torch.int16, torch.int32, torch.int64)
+    return values.to(next(kind for kind in kinds if largest <= torch.iinfo(kind).max))

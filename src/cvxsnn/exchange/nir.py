@@ -23,6 +23,7 @@ there are a Delay node of :math:`d\, \Delta t` seconds and a Linear node behind 
 
 import io
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -33,35 +34,23 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.errors import DataFileError, InvalidInputError, LossyExchangeWarning, first_line
 from ..core.libraries import import_library
 from ..core.storage import write_atomically
 from ..network.heads import OutputHead
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
-from .delays import with_delays, without_delays
-from .dynamics import silent_start, tilt
-from .lossy import warn_lossy
-from .merging import MAX_WEIGHTS, lif_layers, merge_subnetworks
-from .nir_modules import DT, check_step, parameter_of, whole_steps
-from .nir_network import NIRNetwork
+from .library import silent_start, tilt
+from .merging import check_size, lif_layers, merge_subnetworks, with_delays, without_delays
+from .nir_network import DT, NIRNetwork, check_step, parameter_of, whole_steps
 
-_GENERATOR, _FORMAT = "cvxsnn", 1
-_TINY = torch.finfo(torch.float32).tiny  # survives readers that work in float32
+_FORMAT = 1
 _EXACT = {"bias": "bias", "decay": "decay", "membrane": "initial_membrane", "spikes": "initial_spikes"}
-"""Parameters of neurons that are in the metadata of their nodes, and their names there."""
-_MISFITS = (
-    ArithmeticError,
-    AttributeError,
-    CvxsnnError,
-    LookupError,
-    RecursionError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What parts of a graph that do not fit together may raise."""
+"""Parameters of a layer that nodes round; the metadata of its spiking node has them, under these names."""
 _LOSS = "neurons of the NIR graph reset to zero instead of by subtraction, start at rest, and do not fire on ties"
+
+Nodes = dict[str, Any]
+Edges = list[tuple[str, str]]
 
 
 def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> Any:
@@ -100,45 +89,47 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
     dt = check_step(dt)
     merged = merge_subnetworks(network, "NIR")
     if merged.n_windows > 1:
-        raise InvalidInputError(
-            f"expected readout 'last', 'all' or 'mean' for a NIR graph, got {merged.readout!r}: a graph has scores at "
-            "every step, and no windows of time"
-        )
-    nodes: dict[str, Any] = {"input": nir.Input(np.array([merged.n_features]))}
-    edges: list[tuple[str, str]] = []
+        raise InvalidInputError(f"expected readout 'last', 'all' or 'mean' for a NIR graph, got {merged.readout!r}")
+    nodes: Nodes = {"input": nir.Input(np.array([merged.n_features]))}
+    edges: Edges = []
     headers: list[dict[str, Any]] = []
-    source, build = "input", _plain_layer if lossy else _exact_layer
+    source, dtype = "input", network.layers[0].weight.dtype
     for depth, layer in enumerate(lif_layers(merged), 1):
-        # nirtorch reads nodes in the order of their names, and none may precede those that it depends on.
-        name = f"layer{depth:02}_{{}}".format
         lifted = without_delays(layer) if layer.has_delays else layer
         *past, present = torch.split(lifted.weight[0], layer.n_inputs)
-        own, own_edges = build(nir, lifted.with_tensors({"weight": present[None]}), dt, network.layers[0].weight.dtype)
-        entries, ends = ["1_affine"], [end for start, end in own_edges if start == "1_affine"]
+        plain = lifted.with_tensors({"weight": present[None]})
+        parts, links = _plain_layer(nir, plain, dt) if lossy else _exact_layer(nir, plain, dt, dtype)
+        targets = [end for start, end in links if start == "1_affine"]
+        links.append(("", "1_affine"))  # an edge from the layer below
         delayed = {delay: weight for delay, weight in enumerate(reversed(past), 1) if bool(weight.any())}
         for delay, weight in delayed.items():
             line, linear = _delay_names(delay)
-            own |= {line: nir.Delay(np.full(layer.n_inputs, delay * dt)), linear: nir.Linear(_numpy(weight.T))}
-            own_edges += [(line, linear), *((linear, end) for end in ends)]
-            entries.append(line)
-        nodes |= {name(kind): own[kind] for kind in sorted(own)}
-        edges += [(source, name(entry)) for entry in entries]
-        edges += [(name(start), name(end)) for start, end in own_edges]
-        source = name("4_spikes")
+            parts |= {line: nir.Delay(np.full(layer.n_inputs, delay * dt)), linear: nir.Linear(_numpy(weight.T))}
+            links += [("", line), (line, linear), *((linear, end) for end in targets)]
+        # nirtorch reads nodes in the order of their names, and none may precede those that it depends on.
+        nodes |= {_name(depth, part): parts[part] for part in sorted(parts)}
+        edges += [(_name(depth, start) if start else source, _name(depth, end)) for start, end in links]
+        source = _name(depth, "4_spikes")
         headers.append({"tie": layer.tie, "weight_bits": lifted.weight_bits})
-        if layer.has_delays:
-            headers[-1]["delays"] = list(delayed)
+        headers[-1] |= {"delays": list(delayed)} if layer.has_delays else {}
     nodes["readout"] = nir.Affine(_numpy(merged.weight.T), _numpy(merged.intercept))
     nodes["output"] = nir.Output(np.array([merged.n_outputs]))
     edges += [(source, "readout"), ("readout", "output")]
     if lossy:
-        warn_lossy(_LOSS)
+        warnings.warn(f"lossy: {_LOSS}", LossyExchangeWarning, stacklevel=2)
+    header = {
+        "format": _FORMAT,
+        "dtype": str(dtype).removeprefix("torch."),
+        "readout": network.readout,
+        "heads": [asdict(head) for head in network.heads],
+        "layers": headers,
+    }
     metadata = {
-        "generator": _GENERATOR,
+        "generator": "cvxsnn",
         "dt": dt,
         "reset": "zero" if lossy else "subtract",
         "lossy": _LOSS if lossy else "",
-        "network": json.dumps(_header(network, headers)),
+        "network": json.dumps(header),
     }
     return nir.NIRGraph(nodes=nodes, edges=edges, metadata=metadata)
 
@@ -181,37 +172,34 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
         raise InvalidInputError(f"expected a NIR graph or the path of one, got {type(graph).__name__}")
     metadata = graph.metadata
     step = check_step(metadata.get("dt", DT) if dt is None else dt)
-    if metadata.get("generator") == _GENERATOR and not metadata.get("lossy"):
-        try:
-            network = _network_in(graph.nodes, json.loads(metadata["network"]), step)
-            _check_same(graph, to_nir(network, dt=step))
-            return network
-        except _MISFITS as error:
-            raise InvalidInputError(
-                "expected a complete network in a graph that cvxsnn wrote, got one that does not fit together: "
-                f"{first_line(error)}; without its metadata, it is run as any other graph"
-            ) from None
-    return NIRNetwork(graph, step, dtype)
+    if metadata.get("generator") != "cvxsnn" or metadata.get("lossy"):
+        return NIRNetwork(graph, step, dtype)
+    try:
+        network = _network_in(graph.nodes, json.loads(metadata["network"]), step)
+        _check_same(graph, to_nir(network, dt=step))
+        return network
+    except Exception as error:  # parts that do not fit together raise all kinds of errors
+        raise InvalidInputError(
+            "expected a complete network in a graph that cvxsnn wrote, got one that does not fit together: "
+            f"{first_line(error)}; without its metadata, it is run as any other graph"
+        ) from None
 
 
 def _check_same(graph: Any, expected: Any) -> None:
     """Refuse a graph that is not the one of its network, node by node and edge by edge."""
-    if sorted(graph.edges) != sorted(expected.edges):
-        raise InvalidInputError("expected the edges of the network, got others")
+    if sorted(graph.edges) != sorted(expected.edges) or graph.nodes.keys() != expected.nodes.keys():
+        raise InvalidInputError("expected the nodes and edges of the network, got others")
     for name, node in expected.nodes.items():
-        own = graph.nodes.get(name)
         values = {key: value for key, value in vars(node).items() if isinstance(value, np.ndarray)}
-        # Time constants are rounded when they are written, and again when they are read.
-        if type(own) is not type(node) or not all(
-            _is_close(getattr(own, key), own_value) for key, own_value in values.items()
+        if type(graph.nodes[name]) is not type(node) or not all(
+            _is_close(getattr(graph.nodes[name], key), value) for key, value in values.items()
         ):
             raise InvalidInputError(f"expected the node {name!r} of the network, got another")
-    if len(graph.nodes) > len(expected.nodes):
-        raise InvalidInputError("expected the nodes of the network, got more")
 
 
-def _is_close(found: Any, expected: npt.NDArray[Any]) -> bool:
-    values = parameter_of(found).numpy()
+def _is_close(given: Any, expected: npt.NDArray[Any]) -> bool:
+    """Compare parameters; time constants are rounded when they are written, and again when they are read."""
+    values = parameter_of(given).numpy()
     return values.shape == expected.shape and np.allclose(values, expected, 1e-6, 1e-300)
 
 
@@ -247,59 +235,8 @@ def write_nir(graph: Any, path: Path | str) -> None:
     write_atomically(Path(path), buffer.getvalue())
 
 
-Built = tuple[dict[str, Any], list[tuple[str, str]]]
-"""The nodes of a layer, from "1_affine" to "4_spikes", and the edges between them."""
-
-
-def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Built:
-    decay, start = layer.decay[0], silent_start(layer)
-    nodes = {
-        "1_affine": nir.Affine(_numpy(layer.weight[0].T), _numpy(layer.bias[0] - (1 - decay) * start)),
-        # Readers compute in the network's own type or a finer one, in which ties must be visible.
-        "4_spikes": nir.Threshold(
-            _numpy(tilt(-start.to(dtype), layer.tie, _TINY)),
-            # What the nodes have rounded, so that a network comes back to the bit.
-            metadata={"initial_membrane": _numpy(start)}
-            | {name: _numpy(getattr(layer, key)[0]) for name, key in _EXACT.items()},
-        ),
-        "5_reset": nir.Scale(_numpy(-layer.threshold[0])),
-    }
-    edges = [("4_spikes", "5_reset")]
-    leaks = decay < 1
-    if bool(leaks.any()):
-        rate = torch.where(leaks, 1 - decay, 1.0)
-        nodes["2_leak"] = nir.LI(_numpy(dt / rate), _numpy(leaks / rate), np.zeros(layer.width))
-        edges += [("1_affine", "2_leak"), ("5_reset", "2_leak"), ("2_leak", "4_spikes")]
-    if not bool(leaks.all()):
-        nodes["3_sum"] = nir.I(_numpy(~leaks) * _inverse(dt))
-        edges += [("1_affine", "3_sum"), ("5_reset", "3_sum"), ("3_sum", "4_spikes")]
-    return nodes, edges
-
-
-def _inverse(dt: float) -> float:
-    """Return 1 / dt, rounded so that readers who multiply it by dt get 1 wherever a number does."""
-    near = 1 / dt
-    return next((r for r in (near, np.nextafter(near, 0), np.nextafter(near, np.inf)) if r * dt == 1), near)
-
-
-def _plain_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> Built:
-    decay, threshold = layer.decay[0], layer.threshold[0]
-    if bool((threshold <= 0).any()):
-        raise InvalidInputError(
-            f"expected thresholds above 0 for neurons that start at rest, got {threshold.min():g}: the exact graph, "
-            "without lossy, keeps them"
-        )
-    if bool((decay == 1).any() and (decay < 1).any()):
-        raise InvalidInputError(
-            "expected a layer whose neurons all leak or none, got both: the exact graph, without lossy, keeps them"
-        )
-    v_threshold, zeros = _numpy(threshold), np.zeros(layer.width)
-    if bool((decay == 1).all()):
-        neuron = nir.IF(np.full(layer.width, 1 / dt), v_threshold, zeros)
-    else:
-        neuron = nir.LIF(_numpy(dt / (1 - decay)), _numpy(1 / (1 - decay)), zeros, v_threshold, zeros)
-    affine = nir.Affine(_numpy(layer.weight[0].T), _numpy(layer.bias[0] + (1 - decay) * threshold))
-    return {"1_affine": affine, "4_spikes": neuron}, [("1_affine", "4_spikes")]
+def _name(depth: int, part: str) -> str:
+    return f"layer{depth:02}_{part}"
 
 
 def _delay_names(delay: int) -> tuple[str, str]:
@@ -307,57 +244,77 @@ def _delay_names(delay: int) -> tuple[str, str]:
     return f"0_delay{delay:07}", f"1_linear{delay:07}"
 
 
-def _header(network: SpikingNetwork, layers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a SpikingNetwork has besides its graph."""
-    return {
-        "format": _FORMAT,
-        "dtype": str(network.layers[0].weight.dtype).removeprefix("torch."),
-        "readout": network.readout,
-        "heads": [asdict(head) for head in network.heads],
-        "layers": layers,
+def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> tuple[Nodes, Edges]:
+    """Return the nodes of a layer, from "1_affine" to "4_spikes", and the edges between them."""
+    decay, start = layer.decay[0], silent_start(layer)
+    # Readers compute in the network's own type or a finer one. A tie must be visible in float32 too.
+    threshold = tilt(-start.to(dtype), layer.tie, torch.finfo(torch.float32).tiny)
+    exact = {name: _numpy(getattr(layer, key)[0]) for name, key in _EXACT.items()}
+    nodes = {
+        "1_affine": nir.Affine(_numpy(layer.weight[0].T), _numpy(layer.bias[0] - (1 - decay) * start)),
+        "4_spikes": nir.Threshold(_numpy(threshold), metadata=exact),
+        "5_reset": nir.Scale(_numpy(-layer.threshold[0])),
     }
+    leaks = decay < 1
+    if bool(leaks.any()):
+        rate = torch.where(leaks, 1 - decay, 1.0)
+        nodes["2_leak"] = nir.LI(_numpy(dt / rate), _numpy(leaks / rate), np.zeros(layer.width))
+    if not bool(leaks.all()):
+        nodes["3_sum"] = nir.I(_numpy(~leaks) * _inverse(dt))
+    edges = [("4_spikes", "5_reset")]
+    for membrane in sorted(nodes.keys() & {"2_leak", "3_sum"}):
+        edges += [("1_affine", membrane), ("5_reset", membrane), (membrane, "4_spikes")]
+    return nodes, edges
 
 
-def _network_in(nodes: dict[str, Any], header: dict[str, Any], dt: float) -> SpikingNetwork:
+def _inverse(dt: float) -> float:
+    """Return 1 / dt, rounded so that readers who multiply it by dt get 1 if any number does that."""
+    near = 1 / dt
+    return next((r for r in (near, np.nextafter(near, 0), np.nextafter(near, np.inf)) if r * dt == 1), near)
+
+
+def _plain_layer(nir: Any, layer: LIFLayer, dt: float) -> tuple[Nodes, Edges]:
+    """Return an Affine node and a node of neurons that reset to zero, and the edge between them."""
+    rate, threshold = 1 - layer.decay[0], layer.threshold[0]
+    if bool((threshold <= 0).any()):
+        raise InvalidInputError(f"expected thresholds above 0, got {threshold.min():g}: export without lossy")
+    if bool((rate == 0).any() and (rate > 0).any()):
+        raise InvalidInputError("expected a layer whose neurons all leak or none, got both: export without lossy")
+    v_threshold, zeros = _numpy(threshold), np.zeros(layer.width)
+    if bool((rate == 0).all()):
+        neuron = nir.IF(np.full(layer.width, 1 / dt), v_threshold, zeros)
+    else:
+        neuron = nir.LIF(_numpy(dt / rate), _numpy(1 / rate), zeros, v_threshold, zeros)
+    affine = nir.Affine(_numpy(layer.weight[0].T), _numpy(layer.bias[0] + rate * threshold))
+    return {"1_affine": affine, "4_spikes": neuron}, [("1_affine", "4_spikes")]
+
+
+def _network_in(nodes: Nodes, header: dict[str, Any], dt: float) -> SpikingNetwork:
     if header["format"] != _FORMAT:
         raise InvalidInputError(f"expected format {_FORMAT}, got {header['format']!r}: update cvxsnn")
     dtype = {"float32": torch.float32, "float64": torch.float64}[header["dtype"]]
-    layers = [_layer_in(nodes, depth, own, dt).to(dtype=dtype) for depth, own in enumerate(header["layers"], 1)]
+    layers = [_layer_in(nodes, depth, each, dt).to(dtype=dtype) for depth, each in enumerate(header["layers"], 1)]
     heads = [OutputHead(**head) for head in header["heads"]]
-    readout = nodes["readout"]
-    return SpikingNetwork(
-        layers, parameter_of(readout.weight).T, heads, parameter_of(readout.bias), readout=header["readout"]
-    )
+    weight, intercept = parameter_of(nodes["readout"].weight).T, parameter_of(nodes["readout"].bias)
+    return SpikingNetwork(layers, weight, heads, intercept, readout=header["readout"])
 
 
-def _layer_in(nodes: dict[str, Any], depth: int, settings: dict[str, Any], dt: float) -> LIFLayer:
-    name = f"layer{depth:02}_{{}}".format
-    affine, spikes, reset = (nodes[name(kind)] for kind in ("1_affine", "4_spikes", "5_reset"))
-    decay = torch.ones(len(affine.bias), dtype=torch.float64)
-    known = {key: parameter_of(spikes.metadata[name]) for name, key in _EXACT.items() if name in spikes.metadata}
-    leak = nodes.get(name("2_leak"))
-    if leak is not None:
-        decay = torch.where(parameter_of(leak.r) == 0, 1.0, 1 - dt / parameter_of(leak.tau))
-    start = parameter_of(spikes.metadata["initial_membrane"])  # minus the threshold, up to its tilt
-    settings = dict(settings)
-    delays = settings.pop("delays", None)
+def _layer_in(nodes: Nodes, depth: int, settings: dict[str, Any], dt: float) -> LIFLayer:
+    affine, spikes, reset = (nodes[_name(depth, part)] for part in ("1_affine", "4_spikes", "5_reset"))
+    exact = {key: parameter_of(spikes.metadata[name]) for name, key in _EXACT.items()}
     weights = {0: parameter_of(affine.weight).T}
+    delays = settings.pop("delays", None)
     for delay in delays or ():
-        line, linear = (nodes[name(kind)] for kind in _delay_names(delay))
+        line, linear = (nodes[_name(depth, part)] for part in _delay_names(delay))
         if not np.all(whole_steps(line.delay, dt) == delay):
             raise InvalidInputError(f"expected delays of {delay} steps in layer {depth}, got others")
         weights[delay] = parameter_of(linear.weight).T
-    n_inputs = len(weights[0])
-    if (max(weights) + 1) * weights[0].numel() > MAX_WEIGHTS:
-        raise InvalidInputError(f"expected shorter delays, got {max(weights)} steps")
-    missing = torch.zeros_like(weights[0])
-    weight = torch.cat([weights.get(delay, missing) for delay in range(max(weights), -1, -1)])
-    rounded: dict[str, Any] = {
-        "bias": parameter_of(affine.bias) + (1 - decay) * start,
-        "decay": decay,
-        "initial_membrane": start,
-    }
-    layer = LIFLayer(weight[None], threshold=-parameter_of(reset.scale), **{**rounded, **known}, **settings)
+    n_inputs, longest = len(weights[0]), max(weights)
+    check_size((longest + 1) * weights[0].numel(), f"delays up to {longest}")
+    unread = torch.zeros_like(weights[0])
+    weight = torch.cat([weights.get(delay, unread) for delay in range(longest, -1, -1)])
+    parameters: dict[str, Any] = {**exact, **settings, "threshold": -parameter_of(reset.scale)}
+    layer = LIFLayer(weight[None], **parameters)
     return layer if delays is None else with_delays(layer, n_inputs)
 
 

@@ -1,14 +1,22 @@
-"""NIR graphs of other libraries, run by nirtorch."""
+"""NIR graphs of other libraries, run by nirtorch: nodes are torch modules that advance by forward Euler steps."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError, first_line
 from ..core.libraries import import_library
-from .nir_modules import nirtorch_node_map
+
+DT = 1e-4
+"""Seconds per step, as in snnTorch and SpikingJelly."""
+
+Stage = tuple[Any, Any, Any]
+"""Decay, gain and shift of one Euler step: ``level = decay · level + gain · input + shift``."""
 
 
 class NIRNetwork(nn.Module):
@@ -46,7 +54,8 @@ class NIRNetwork(nn.Module):
         nirtorch = import_library("nirtorch", "nir")
         node_map = nirtorch_node_map(dt)
         try:
-            _check_edges(graph)
+            if any(name not in graph.nodes for edge in graph.edges for name in edge):
+                raise InvalidInputError("an edge without a node")
             with torch.random.fork_rng(devices=[]):  # new layers draw random weights
                 self.graph: nn.Module = nirtorch.nir_to_torch(graph, node_map, dtype=dtype)
             self._spiking = _last_spiking_node(graph)
@@ -57,12 +66,10 @@ class NIRNetwork(nn.Module):
     def forward(self, inputs: Array) -> Tensor:
         """Return outputs (n_samples, n_steps, ...) for inputs (n_samples, n_steps, ...), from the initial state."""
         inputs = torch.as_tensor(inputs).to(self.dtype)
+        shape = tuple(inputs.shape)
+        if len(shape) < 3 or 0 in shape:
+            raise InvalidInputError(f"expected inputs of shape (n_samples, n_steps, ...) without a zero, got {shape}")
         state, outputs = None, []
-        if inputs.ndim < 3 or 0 in inputs.shape:
-            raise InvalidInputError(
-                f"expected inputs of shape (n_samples, n_steps, ...) with at least one of each, got "
-                f"{tuple(inputs.shape)}"
-            )
         try:
             for step in inputs.unbind(1):
                 output, state = self.graph(step, state)
@@ -70,8 +77,8 @@ class NIRNetwork(nn.Module):
             return torch.stack(outputs, dim=1)
         except Exception as error:  # of the graph's code, which nirtorch has made
             raise InvalidInputError(
-                f"expected a graph that runs on steps of shape {tuple(inputs.shape[2:])}, but it raises "
-                f"{type(error).__name__}: {first_line(error)}; check its shapes and edges"
+                f"expected a graph that runs on steps of shape {shape[2:]}, but it raises {type(error).__name__}: "
+                f"{first_line(error)}; check its shapes and edges"
             ) from None
 
     @torch.no_grad()
@@ -104,19 +111,215 @@ class NIRNetwork(nn.Module):
         return torch.stack(steps, dim=1)
 
 
-def _check_edges(graph: Any) -> None:
-    """Refuse edges from or to nowhere."""
-    for edge in graph.edges:
-        if not {*edge} <= {*graph.nodes}:
-            raise InvalidInputError(f"an edge {edge!r} without a node")
-
-
 def _last_spiking_node(graph: Any) -> str | None:
     """Return the name, as nirtorch spells it, of the spiking node with the shortest path to the output."""
-    kinds = ("IF", "LIF", "CubaLIF", "Threshold")
     reached = [name for name, node in graph.nodes.items() if type(node).__name__ == "Output"]
     for name in reached:  # grows as it is read
-        if type(graph.nodes[name]).__name__ in kinds:
+        if type(graph.nodes[name]).__name__ in ("IF", "LIF", "CubaLIF", "Threshold"):
             return str(import_library("nirtorch.nir_interpreter", "nir")._sanitize_name(name))
         reached += [source for source, target in graph.edges if target == name and source not in reached]
     return None
+
+
+def nirtorch_node_map(dt: float = DT) -> dict[type, Callable[[Any], nn.Module]]:
+    """Return a map of node types for ``nirtorch.nir_to_torch(graph, nirtorch_node_map(), dtype=...)``.
+
+    It has all types. Affine and convolutions are included because nirtorch 2.6 gets them wrong: it never sets
+    the bias of an Affine, so that a random one remains, and it swaps the channels of a convolution.
+
+    Parameters
+    ----------
+    dt : float
+        Seconds per step: NIR's equations are in continuous time, and its files do not contain a step.
+
+    Returns
+    -------
+    dict of type to callable
+        For each type of node, a function that converts it to a module.
+
+    Examples
+    --------
+    >>> import nir
+    >>> from cvxsnn.exchange import nirtorch_node_map
+    >>> nir.LIF in nirtorch_node_map()
+    True
+    """
+    check_step(dt)
+    nir = import_library("nir", "nir")
+
+    def leak(tau: Any, r: Any, v_leak: Any) -> Stage:
+        rate = dt / tau
+        return 1 - rate, r * rate, v_leak * rate
+
+    def membrane(node: Any) -> Stage:
+        return leak(node.tau, node.r, node.v_leak)
+
+    def integrator(node: Any) -> Stage:
+        return 1.0, node.r * dt, 0.0
+
+    def synapse_and_membrane(node: Any) -> tuple[Stage, Stage]:
+        return leak(node.tau_syn, node.w_in, 0.0), leak(node.tau_mem, node.r, node.v_leak)
+
+    return {
+        nir.Affine: _affine,
+        nir.Linear: _affine,
+        nir.Scale: lambda node: Elementwise(torch.mul, node.scale),
+        nir.Threshold: lambda node: Elementwise(_is_above, node.threshold),
+        nir.Delay: lambda node: Delay(node.delay, dt),
+        nir.Conv1d: lambda node: _convolution(nn.Conv1d, node),
+        nir.Conv2d: lambda node: _convolution(nn.Conv2d, node),
+        # NIR counts the axes of a sample, torch those of a batch.
+        nir.Flatten: lambda node: nn.Flatten(*(int(axis) + (axis >= 0) for axis in (node.start_dim, node.end_dim))),
+        nir.AvgPool2d: _pooling,
+        nir.SumPool2d: lambda node: _pooling(node, divisor=1),
+        nir.I: lambda node: Neuron([integrator(node)]),
+        nir.LI: lambda node: Neuron([membrane(node)]),
+        nir.CubaLI: lambda node: Neuron(synapse_and_membrane(node)),
+        nir.IF: lambda node: Neuron([integrator(node)], node),
+        nir.LIF: lambda node: Neuron([membrane(node)], node),
+        nir.CubaLIF: lambda node: Neuron(synapse_and_membrane(node), node),
+    }
+
+
+class Elementwise(nn.Module):
+    """A function of each input and a parameter."""
+
+    parameter: Tensor
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor], parameter: Any) -> None:
+        super().__init__()
+        self._function = function
+        self.register_buffer("parameter", parameter_of(parameter))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the values of the function."""
+        return self._function(inputs, self.parameter)
+
+
+def _is_above(inputs: Tensor, threshold: Tensor) -> Tensor:
+    return (inputs > threshold).to(inputs.dtype)
+
+
+class Neuron(nn.Module):
+    """A chain of leaky integrators that start at zero; with a threshold, the output is spikes.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        The synapse, if there is one, and the membrane.
+    spiking : nir.NIRNode, optional
+        A node with ``v_threshold``, strictly above which the neuron fires, and ``v_reset``, the membrane after a spike.
+    """
+
+    stages: Tensor
+    threshold: Tensor
+    v_reset: Tensor
+
+    def __init__(self, stages: Sequence[Stage], spiking: Any = None) -> None:
+        super().__init__()
+        values = np.stack(np.broadcast_arrays(*(parameter for stage in stages for parameter in stage)))
+        self.register_buffer("stages", parameter_of(values.reshape(len(stages), 3, *values.shape[1:])))
+        self.fires = spiking is not None
+        if self.fires:
+            self.register_buffer("threshold", parameter_of(spiking.v_threshold))
+            self.register_buffer("v_reset", parameter_of(spiking.v_reset))
+
+    def forward(self, inputs: Tensor, state: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
+        """Return output and state one step later."""
+        levels, value = [], inputs
+        before = state or [torch.zeros_like(inputs)] * len(self.stages)
+        for (decay, gain, shift), level in zip(self.stages, before, strict=True):
+            value = decay * level + gain * value + shift
+            levels.append(value)
+        if not self.fires:
+            return value, levels
+        spikes = value > self.threshold
+        levels[-1] = torch.where(spikes, self.v_reset, value)
+        return spikes.to(value.dtype), levels
+
+
+class Delay(nn.Module):
+    """Returns each value a number of steps later, and zeros at first.
+
+    Parameters
+    ----------
+    delay : array
+        Seconds, in whole steps, for each value.
+    dt : float
+        Seconds per step.
+    """
+
+    steps: Tensor
+
+    def __init__(self, delay: Any, dt: float) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.from_numpy(whole_steps(delay, dt)))
+        self._longest = int(self.steps.max())
+
+    def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return output and state, which is the last inputs, one step later."""
+        past = inputs.new_zeros(len(inputs), self._longest, *inputs.shape[1:]) if state is None else state
+        values = torch.cat((past, inputs[:, None]), dim=1)
+        output = values.gather(1, (self._longest - self.steps).expand_as(inputs)[:, None])[:, 0]
+        return output, values[:, 1:]
+
+
+def check_step(dt: Any) -> float:
+    """Return the seconds per step, or refuse a value at which time constants lose digits or overflow."""
+    try:
+        if 1e-12 <= float(dt) <= 1e6:
+            return float(dt)
+    except (OverflowError, TypeError, ValueError):
+        pass
+    raise InvalidInputError(f"expected dt to be a number of seconds from 1e-12 to 1e+06, got {dt!r}")
+
+
+def whole_steps(delay: Any, dt: float) -> npt.NDArray[np.int64]:
+    """Return delays in steps, and refuse those that are no whole number of them."""
+    exact = np.asarray(delay, dtype=np.float64) / dt
+    steps = np.rint(exact)
+    # Files may have seconds in float32.
+    if not np.all((exact >= 0) & (np.abs(exact - steps) <= 1e-6 * np.maximum(steps, 1))):
+        raise InvalidInputError(
+            f"expected delays of whole steps of {dt:g} seconds, got delays of {exact.min():g} to {exact.max():g} steps"
+        )
+    return steps.astype(np.int64)
+
+
+def _affine(node: Any) -> nn.Module:
+    width, fan_in = node.weight.shape[-2:]
+    bias = getattr(node, "bias", None)
+    return _filled(nn.Linear(fan_in, width, bias=bias is not None), node.weight, bias)
+
+
+def _convolution(kind: type[nn.Conv1d | nn.Conv2d], node: Any) -> nn.Module:
+    n_out, n_in, *kernel = node.weight.shape
+    groups = int(node.groups)
+    sizes = {name: _sizes(getattr(node, name)) for name in ("stride", "padding", "dilation")}
+    return _filled(kind(n_in * groups, n_out, tuple(kernel), groups=groups, **sizes), node.weight, node.bias)
+
+
+def _pooling(node: Any, divisor: int | None = None) -> nn.Module:
+    kernel, stride, padding = map(_sizes, (node.kernel_size, node.stride, node.padding))
+    return nn.AvgPool2d(kernel, stride, padding, divisor_override=divisor)
+
+
+def _filled(module: nn.Module, weight: Any, bias: Any) -> nn.Module:
+    module.get_parameter("weight").data = parameter_of(weight)
+    if bias is not None:
+        module.get_parameter("bias").data = parameter_of(bias)
+    return module
+
+
+def _sizes(value: Any) -> Any:
+    """Return a string, an int or a tuple of ints from any form in which it was read."""
+    plain = value.decode() if isinstance(value, bytes) else np.asarray(value).tolist()
+    return tuple(plain) if isinstance(plain, list) else plain
+
+
+def parameter_of(value: Any) -> Tensor:
+    """Return a parameter of a node in float64; refuse other values than numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or bool(np.isnan(array).any()):
+        raise InvalidInputError(f"expected numbers as parameters of nodes, got {array.dtype} or NaN")
+    return torch.from_numpy(array.astype(np.float64))

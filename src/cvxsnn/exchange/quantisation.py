@@ -1,20 +1,21 @@
 """Networks of few bits: round the hidden neurons, then solve for the read-out again, with a proof.
 
 Rounding changes spikes, and a read-out that was optimal for the old ones need not be good for the new ones. But the
-read-out is the solution of a convex program, whatever hidden neurons the spikes come from. So it is found and certified
-again for the rounded neurons.
+read-out is the solution of a convex program for any hidden neurons, so it is solved for and certified again.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..convex import Certificate, Solution, certify, solve
 from ..core.errors import InvalidInputError
+from ..core.formatting import align
 from ..data.sequences import TrainingSet
 from ..estimators import SpikingClassifier, SpikingRegressor
+from ..fitting.methods import Trained
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
-from ..training.methods import Trained
 from .rounding import quantise, round_readout
 
 Estimator = TypeVar("Estimator", SpikingClassifier, SpikingRegressor)
@@ -37,7 +38,7 @@ class Quantised:
     --------
     >>> import cvxsnn as cs
     >>> from cvxsnn.exchange import quantise_and_solve
-    >>> from cvxsnn.training import Settings, train_task
+    >>> from cvxsnn.fitting import Settings, train_task
     >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
     >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
     >>> data = cs.data.TrainingSet.of(task.train)
@@ -88,9 +89,9 @@ def quantise_and_solve(
     Parameters
     ----------
     trained : Trained or Proof
-        A model whose read-out was found by convex optimisation.
+        A model with a read-out from convex optimisation.
     data : TrainingSet
-        The data that it was found on.
+        The data that it was trained on.
     bits : int
         Bits per hidden weight, from 2 to 16.
     readout_bits : int, optional
@@ -107,7 +108,7 @@ def quantise_and_solve(
     --------
     >>> import cvxsnn as cs
     >>> from cvxsnn.exchange import quantise_and_solve
-    >>> from cvxsnn.training import Settings, train_task
+    >>> from cvxsnn.fitting import Settings, train_task
     >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
     >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
     >>> data = cs.data.TrainingSet.of(task.train)
@@ -115,15 +116,12 @@ def quantise_and_solve(
     >>> small.certificate.relative_gap <= 1e-6
     True
     """
-    before = proof_of(trained)
+    before = _proof_of(trained)
     if not isinstance(data, TrainingSet):
-        raise InvalidInputError(
-            f"expected the TrainingSet that the model was trained on, got {type(data).__name__}: pass "
-            "TrainingSet(inputs, targets), or use quantise_estimator"
-        )
+        raise InvalidInputError(f"expected the TrainingSet that the model was trained on, got {type(data).__name__}")
     solution = solve(replace(before, witnesses=quantise(before.witnesses, bits)).problem(data), tol)
-    found = Quantised(reconstruct(solution), solution, Proof.of(solution, before.objective))
-    return found if readout_bits is None else found.with_readout_bits(readout_bits)
+    quantised = Quantised(reconstruct(solution), solution, Proof.of(solution, before.objective))
+    return quantised if readout_bits is None else quantised.with_readout_bits(readout_bits)
 
 
 def quantise_estimator(
@@ -142,7 +140,7 @@ def quantise_estimator(
     Parameters
     ----------
     model : SpikingClassifier or SpikingRegressor
-        A fitted estimator whose read-out was found by convex optimisation.
+        A fitted estimator with a read-out from convex optimisation.
     X : array or sequence of arrays
         The inputs that it was fitted to.
     y : array of shape (n_samples,) or (n_samples, n_outputs)
@@ -172,29 +170,174 @@ def quantise_estimator(
     """
     if not isinstance(model, (SpikingClassifier, SpikingRegressor)):
         raise InvalidInputError(
-            f"expected a fitted SpikingClassifier or SpikingRegressor, got {type(model).__name__}: use quantise for a "
-            "network, or quantise_and_solve for what train returns"
+            f"expected a fitted SpikingClassifier or SpikingRegressor, got {type(model).__name__}: see quantise"
         )
 
     def refit(proof: Proof, data: TrainingSet) -> tuple[SpikingNetwork, Proof]:
-        found = quantise_and_solve(proof, data, bits, readout_bits=readout_bits, tol=model.tol)
-        return found.network, found.proof
+        quantised = quantise_and_solve(proof, data, bits, readout_bits=readout_bits, tol=model.tol)
+        return quantised.network, quantised.proof
 
     return model.with_refitted_readout(refit, X, y, sample_weight)
 
 
-def proof_of(trained: Trained | Proof) -> Proof:
+def _proof_of(trained: Trained | Proof) -> Proof:
     """Return the proof of a trained model, or refuse one whose read-out is the optimum of no program."""
     if isinstance(trained, Proof):
         return trained
     if not isinstance(trained, Trained):
-        raise InvalidInputError(
-            f"expected what train returns, or a Proof, got {type(trained).__name__}: use quantise for a network, or "
-            "quantise_estimator for an estimator"
-        )
+        raise InvalidInputError(f"expected what train returns, or a Proof, got {type(trained).__name__}")
     if trained.solution is None:
-        raise InvalidInputError(
-            f"expected a model whose last stage is convex, got method {trained.method!r}: its read-out is the optimum "
-            "of no program that could be solved again; train it by 'cvx' or 'sg-cvx'"
-        )
+        raise InvalidInputError(f"expected a model trained by 'cvx' or 'sg-cvx', got method {trained.method!r}")
     return Proof.of(trained.solution, trained.settings.objective)
+
+
+@dataclass(frozen=True)
+class BitsRow:
+    """One number of bits in a comparison.
+
+    Parameters
+    ----------
+    bits : int
+        Bits per hidden weight.
+    as_is : float
+        Score with the old read-out.
+    solved : float
+        Score with the optimal read-out.
+    rounded : float
+        Score with the optimal read-out, rounded.
+    as_is_objective : float
+        Training objective of the old read-out.
+    certificate : Certificate
+        Certificate of the optimal read-out.
+    rounded_certificate : Certificate
+        Certificate of the rounded read-out.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import compare_bits
+    >>> from cvxsnn.fitting import Settings, TaskScore, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> [row] = compare_bits(trained, data, TaskScore(task, task.test), bits=(4,)).rows
+    >>> row.certificate.relative_gap <= 1e-6
+    True
+    """
+
+    bits: int
+    as_is: float
+    solved: float
+    rounded: float
+    as_is_objective: float
+    certificate: Certificate
+    rounded_certificate: Certificate
+
+
+@dataclass(frozen=True)
+class BitsComparison:
+    """Scores and objectives of one model at several numbers of bits.
+
+    Parameters
+    ----------
+    score : float
+        Score before rounding.
+    objective : float
+        Training objective before rounding.
+    readout_bits : int
+        Bits per output weight, where these are rounded.
+    rows : tuple of BitsRow
+        One row for each number of bits.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import compare_bits
+    >>> from cvxsnn.fitting import Settings, TaskScore, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> comparison = compare_bits(trained, data, TaskScore(task, task.test), bits=(8, 4))
+    >>> [row.bits for row in comparison.rows]
+    [8, 4]
+    """
+
+    score: float
+    objective: float
+    readout_bits: int
+    rows: tuple[BitsRow, ...]
+
+    def __str__(self) -> str:
+        """Return a table; objectives are those of the training data."""
+        rounded = f"{self.readout_bits}-bit read-out"
+        header = ("hidden bits", "score: as is", "solved", rounded, "objective: as is", "solved", rounded, "gap")
+        cells: list[tuple[str, ...]] = [
+            ("not rounded", f"{self.score:.4f}", "", "", f"{self.objective:.5f}", "", "", "")
+        ]
+        for row in self.rows:
+            scores = tuple(f"{score:.4f}" for score in (row.as_is, row.solved, row.rounded))
+            objectives = (row.as_is_objective, row.certificate.primal, row.rounded_certificate.primal)
+            shown = tuple(f"{objective:.5f}" for objective in objectives)
+            cells.append((str(row.bits), *scores, *shown, f"{row.certificate.relative_gap:.0e}"))
+        return align(header, cells)
+
+
+def compare_bits(
+    trained: Trained,
+    data: TrainingSet,
+    score: Callable[[SpikingNetwork], float],
+    bits: Sequence[int] = (8, 4, 2),
+    *,
+    readout_bits: int = 8,
+    tol: float = 1e-6,
+) -> BitsComparison:
+    """Compare a trained network at several numbers of bits, as it is and with its read-out found again.
+
+    Parameters
+    ----------
+    trained : Trained
+        A model with a read-out from convex optimisation.
+    data : TrainingSet
+        The data that it was trained on.
+    score : callable
+        Scores a network, for example by its accuracy on test data.
+    bits : sequence of int
+        Bits per hidden weight, from 2 to 16.
+    readout_bits : int
+        Bits per output weight, where these are rounded too.
+    tol : float
+        Relative gap to certify.
+
+    Returns
+    -------
+    BitsComparison
+        One row for each number of bits; prints as a table.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.exchange import compare_bits
+    >>> from cvxsnn.fitting import Settings, TaskScore, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> comparison = compare_bits(trained, data, TaskScore(task, task.test), bits=(8, 4))
+    >>> [row.bits for row in comparison.rows]
+    [8, 4]
+    """
+    if not isinstance(trained, Trained):
+        raise InvalidInputError(f"expected what train returns, got {type(trained).__name__}: train a model first")
+    if not callable(score):
+        raise InvalidInputError(f"expected score to be a function of a network, got {type(score).__name__}")
+    if not isinstance(bits, Sequence) or isinstance(bits, str):
+        raise InvalidInputError(f"expected bits to be a sequence of integers such as (8, 4, 2), got {bits!r}")
+    proof = _proof_of(trained)
+    rows = []
+    for number in bits:
+        solved = quantise_and_solve(proof, data, number, tol=tol)
+        rounded = solved.with_readout_bits(readout_bits)
+        as_is = quantise(trained.network, number)
+        scores = (score(as_is), score(solved.network), score(rounded.network))
+        old_objective = proof.certify(data, solved.solution.problem).primal  # the old coefficients on the new spikes
+        rows.append(BitsRow(number, *scores, old_objective, solved.certificate, rounded.certificate))
+    return BitsComparison(score(trained.network), proof.certificate.primal, readout_bits, tuple(rows))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInputError
-from ..network.spiking_network import SpikingNetwork
+from ..network.spiking_network import SpikingNetwork, check_network
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..witnesses import Provenance, WitnessSet
 
@@ -16,12 +16,6 @@ DECAY_GRID = 2.0**-12
 
 MEMBRANE_GRID = 2.0**-8
 """Unit of biases, thresholds and initial membranes, relative to the unit of the neuron's weights."""
-
-_MAX_BITS = 16
-
-_SHIFTS = (-2, -1, 0, 1)
-"""Powers of two by which a unit may differ from the one at which the largest weight just fits. A finer unit clips large
-weights and represents the others better; which is best depends on their spread."""
 
 
 def round_weights(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
@@ -45,14 +39,16 @@ def round_weights(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     unit : Tensor of shape (..., 1, width)
         The powers of two.
     """
-    if isinstance(bits, bool) or not isinstance(bits, int) or not 2 <= bits <= _MAX_BITS:
-        raise InvalidInputError(f"expected bits to be an integer from 2 to {_MAX_BITS}, got {bits!r}")
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 2 <= bits <= 16:
+        raise InvalidInputError(f"expected bits to be an integer from 2 to 16, got {bits!r}")
     largest = 2 ** (bits - 1) - 1
     exact = weight.detach().double()
     exponent = torch.frexp(exact.abs().amax(-2, keepdim=True)).exponent
     start = torch.ldexp(torch.ones_like(exact[..., :1, :]), exponent - (bits - 1))
     best, unit, least = torch.zeros_like(exact), start, torch.full_like(start, torch.inf)
-    for shift in _SHIFTS:
+    # At shift 0 the largest weight just fits. A finer unit clips large weights and represents the others better; which
+    # is best depends on their spread.
+    for shift in (-2, -1, 0, 1):
         finer = start * 2.0**shift
         rounded = (exact / finer).round().clamp(-largest, largest) * finer
         error = (rounded - exact).square().sum(-2, keepdim=True)
@@ -93,15 +89,11 @@ def quantise(neurons: SpikingNetwork | WitnessSet, bits: int = 8) -> SpikingNetw
     >>> small.layers[0].weight_bits
     4
     """
-    if not isinstance(neurons, (SpikingNetwork, WitnessSet)):
-        raise InvalidInputError(
-            f"expected a SpikingNetwork or a WitnessSet, got {type(neurons).__name__}: pass the network_ of a fitted "
-            "estimator, or convert a network of another library first, for example with from_snntorch"
-        )
-    layers = tuple(_quantise_layer(layer, bits) for layer in neurons.layers)
     if isinstance(neurons, WitnessSet):
+        layers = tuple(_quantise_layer(layer, bits) for layer in neurons.layers)
         return WitnessSet(layers, Provenance("pretrained", {"weight_bits": bits}))
-    return neurons.with_layers(layers)
+    check_network(neurons)
+    return neurons.with_layers([_quantise_layer(layer, bits) for layer in neurons.layers])
 
 
 def quantise_readout(network: SpikingNetwork, bits: int = 8) -> SpikingNetwork:
@@ -134,11 +126,7 @@ def quantise_readout(network: SpikingNetwork, bits: int = 8) -> SpikingNetwork:
     >>> len(small.weight.unique()) <= 2**4
     True
     """
-    if not isinstance(network, SpikingNetwork):
-        raise InvalidInputError(
-            f"expected a SpikingNetwork, got {type(network).__name__}: pass the network_ of a fitted estimator, or "
-            "convert a network of another library first, for example with from_snntorch"
-        )
+    check_network(network)
     return network.with_readout(*round_readout(network.weight, network.intercept, bits))
 
 
@@ -149,16 +137,14 @@ def round_readout(weight: Tensor, intercept: Tensor, bits: int) -> tuple[Tensor,
 
 
 def _quantise_layer(layer: HiddenLayer, bits: int) -> HiddenLayer:
-    weights = {name: value for name, value in layer.tensors().items() if name.endswith("weight")}
+    tensors = layer.tensors()
+    weights = {name: value for name, value in tensors.items() if name.endswith("weight")}
     rounded, unit = round_weights(torch.cat([*weights.values()], dim=1), bits)
     parts = torch.split(rounded, [value.shape[1] for value in weights.values()], dim=1)
+    scaled = NEURON_MODELS.of(layer).all_scaled - weights.keys()
+    grids: dict[str, Tensor | float] = {**dict.fromkeys(scaled, MEMBRANE_GRID * unit[:, 0]), "decay": DECAY_GRID}
     changes: dict[str, Any] = dict(zip(weights, parts, strict=True))
-    grid = MEMBRANE_GRID * unit[:, 0]
-    per_neuron = {name: value for name, value in layer.tensors().items() if value.ndim == 2}
-    scaled = NEURON_MODELS.of(layer).all_scaled
-    changes |= {name: _round_to(value, grid) for name, value in per_neuron.items() if name in scaled}
-    if "decay" in per_neuron:
-        changes["decay"] = _round_to(per_neuron["decay"], DECAY_GRID)
+    changes |= {name: _round_to(tensors[name], grid) for name, grid in grids.items() if name in tensors}
     return replace(layer, weight_bits=bits, **changes)
 
 

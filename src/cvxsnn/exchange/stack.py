@@ -1,6 +1,7 @@
-"""Reading a stack of linear layers and neurons of another library, described by a :class:`Library`."""
+"""Networks of snnTorch, SpikingJelly and Norse, as stacks of linear layers and neurons, in our layers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil, log2
@@ -14,18 +15,147 @@ from ..dictionary import Readout
 from ..network.heads import OutputHead
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
-from ..neurons.lif import Tie
 from ..witnesses import Provenance, WitnessSet
-from .delays import DelayLine, with_delays
-from .peer_network import Library, PeerNetwork
+from . import norse, snntorch, spikingjelly
+from .library import Library
+from .merging import FINEST_BITS, DelayLine, with_delays
+from .peers import PeerNetwork
 
-_NO_ACTION = (nn.Identity, nn.Dropout, nn.Flatten)
-"""Layers that leave a sequence of vectors unchanged outside of training."""
+LIBRARIES = {"snntorch": snntorch.library, "spikingjelly": spikingjelly.library, "norse": norse.library}
+"""Descriptions of the libraries, by the package of their neurons."""
 
-_FINEST_BITS = 32
-_REAL_INPUT_BITS = 20
-"""Real inputs are multiples of 2⁻¹⁶; four more bits leave room for values up to 16."""
-_SUM_BITS = 53
+
+def from_snntorch(
+    model: nn.Module | Sequence[nn.Module],
+    *,
+    readout: Readout | None = None,
+    loss: str | None = None,
+    weight_bits: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> WitnessSet | SpikingNetwork:
+    """Convert the hidden layers of an snnTorch model, and its read-out if it ends in a linear layer.
+
+    Parameters
+    ----------
+    model : Module or sequence of Modules
+        Alternating ``Linear`` and ``Leaky`` modules, in the order in which they are applied.
+    readout : "last", "all", "mean" or "windows-k", optional
+        How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
+    loss : str, optional
+        Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
+    weight_bits : int, optional
+        Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
+        power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
+        many, up to 32, as leave room for real inputs up to 16. Layers that cvxsnn converted, and nobody changed since,
+        have the bits that they had.
+    dtype : torch.dtype, optional
+        Type of the membranes: by default float64, and for a network that cvxsnn converted, and whose hidden layers
+        nobody changed since, its own.
+
+    Returns
+    -------
+    WitnessSet or SpikingNetwork
+        The hidden layers; with a last linear layer, a network with that read-out.
+
+    Examples
+    --------
+    >>> import snntorch as snn
+    >>> from torch import nn
+    >>> from cvxsnn.exchange import from_snntorch
+    >>> from_snntorch([nn.Linear(2, 8), snn.Leaky(beta=0.9)])
+    WitnessSet(pretrained lif, 1 × (2→8))
+    """
+    return read_stack(snntorch.library(), model, readout, loss, weight_bits, dtype)
+
+
+def from_spikingjelly(
+    model: nn.Module | Sequence[nn.Module],
+    *,
+    readout: Readout | None = None,
+    loss: str | None = None,
+    weight_bits: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> WitnessSet | SpikingNetwork:
+    """Convert the hidden layers of a SpikingJelly model, and its read-out if it ends in a linear layer.
+
+    Parameters
+    ----------
+    model : Module or sequence of Modules
+        Alternating ``Linear`` and ``LIFNode`` or ``IFNode`` modules with ``v_reset=None``, in the order in which they
+        are applied.
+    readout : "last", "all", "mean" or "windows-k", optional
+        How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
+    loss : str, optional
+        Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
+    weight_bits : int, optional
+        Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
+        power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
+        many, up to 32, as leave room for real inputs up to 16. Layers that cvxsnn converted, and nobody changed since,
+        have the bits that they had.
+    dtype : torch.dtype, optional
+        Type of the membranes: by default float64, and for a network that cvxsnn converted, and whose hidden layers
+        nobody changed since, its own.
+
+    Returns
+    -------
+    WitnessSet or SpikingNetwork
+        The hidden layers; with a last linear layer, a network with that read-out.
+
+    Examples
+    --------
+    >>> from spikingjelly.activation_based import neuron
+    >>> from torch import nn
+    >>> from cvxsnn.exchange import from_spikingjelly
+    >>> from_spikingjelly([nn.Linear(2, 8), neuron.LIFNode(tau=2.0, v_reset=None, decay_input=False)])
+    WitnessSet(pretrained lif, 1 × (2→8))
+    """
+    return read_stack(spikingjelly.library(), model, readout, loss, weight_bits, dtype)
+
+
+def from_norse(
+    model: nn.Module | Sequence[nn.Module],
+    *,
+    readout: Readout | None = None,
+    loss: str | None = None,
+    weight_bits: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> WitnessSet | SpikingNetwork:
+    """Convert the hidden layers of a Norse model, and its read-out if it ends in a linear layer.
+
+    Parameters
+    ----------
+    model : Module or sequence of Modules
+        Alternating ``Linear`` and ``LIFBoxCell`` modules with ``reset_method=reset_subtract``, in the order in which
+        they are applied.
+    readout : "last", "all", "mean" or "windows-k", optional
+        How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
+    loss : str, optional
+        Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
+    weight_bits : int, optional
+        Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
+        power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
+        many, up to 32, as leave room for real inputs up to 16. Layers that cvxsnn converted, and nobody changed since,
+        have the bits that they had.
+    dtype : torch.dtype, optional
+        Type of the membranes: by default float64, and for a network that cvxsnn converted, and whose hidden layers
+        nobody changed since, its own.
+
+    Returns
+    -------
+    WitnessSet or SpikingNetwork
+        The hidden layers; with a last linear layer, a network with that read-out.
+
+    Examples
+    --------
+    >>> from norse.torch import LIFBoxCell, LIFBoxParameters
+    >>> from norse.torch.functional.reset import reset_subtract
+    >>> from torch import nn, tensor
+    >>> from cvxsnn.exchange import from_norse
+    >>> cell = LIFBoxCell(LIFBoxParameters(tau_mem_inv=tensor(100.0), reset_method=reset_subtract), dt=0.001)
+    >>> from_norse([nn.Linear(2, 8), cell])
+    WitnessSet(pretrained lif, 1 × (2→8))
+    """
+    return read_stack(norse.library(), model, readout, loss, weight_bits, dtype)
 
 
 @torch.no_grad()
@@ -38,147 +168,127 @@ def read_stack(
     dtype: torch.dtype | None,
 ) -> WitnessSet | SpikingNetwork:
     """Convert a stack of linear layers and neurons; the public ``from_`` functions describe the arguments."""
-    modules = [module for module in _leaves(model, library.neuron_type) if not _acts_as(module, _NO_ACTION)]
-    output = modules.pop() if modules and isinstance(modules[-1], nn.Linear) else None
-    lines = {after: before for before, after in pairwise(modules) if isinstance(before, DelayLine)}
-    acting = [module for module in modules if not isinstance(module, DelayLine)]
-    linears, neurons = acting[::2], acting[1::2]
-    is_stack = len(linears) == len(neurons) > 0 and all(isinstance(linear, nn.Linear) for linear in linears)
-    is_stack &= lines.keys() <= {*linears} and len(acting) + len(lines) == len(modules)
-    if not is_stack or not all(isinstance(neuron, library.neuron_type) for neuron in neurons):
+    modules = [part for part in _leaves(model, library) if not _acts_as(part, nn.Identity, nn.Dropout, nn.Flatten)]
+    kinds = {"L": nn.Linear, "D": DelayLine, "N": library.neuron_type}
+    letters = (next((name for name, kind in kinds.items() if isinstance(part, kind)), "?") for part in modules)
+    stack = re.fullmatch("(D?LN)+(L?)", "".join(letters))
+    if stack is None:
         names = ", ".join(type(module).__name__ for module in modules) or "none"
         raise InvalidInputError(
-            f"expected linear layers and {library.name} neurons in turn, got {names}: for other networks, record "
-            "the spikes and pass them to build_dictionary as an array"
+            f"expected linear layers and {library.name} neurons in turn, got {names}: record the spikes of other "
+            "networks for build_dictionary"
         )
-    for linear in (*linears, *([] if output is None else [output])):
-        _check_linear(linear, library)
-    _check_no_hooks([*modules, *([] if output is None else [output])])
-    ours = model if isinstance(model, PeerNetwork) else None
-    if output is not None and ours is None and readout is None:
+    for module in modules:
+        _check_plain(module, library)
+    linears = [module for module in modules if isinstance(module, nn.Linear)]
+    neurons = [module for module in modules if isinstance(module, library.neuron_type)]
+    lines = {after: before for before, after in pairwise(modules) if isinstance(before, DelayLine)}
+    output = linears.pop() if stack[2] else None
+    exported = model if isinstance(model, PeerNetwork) else None
+    if output is not None and exported is None and readout is None:
         raise InvalidInputError(
-            "expected readout= to say how the last linear layer reads the spikes, got none: pass 'mean' where its "
-            "outputs are averaged over the steps or summed, as by default in reconstruct_readout, or 'last'"
+            "expected readout= to say how the last linear layer reads the spikes, got none: pass 'mean' or 'last'"
         )
-    starts: Sequence[Tensor | None] = ours.initial_membranes if ours else [None] * len(neurons)
-    sources: Sequence[LIFLayer | None] = ours.sources if ours else [None] * len(neurons)
-    layers, own_dtype = [], torch.float64 if ours is None else ours.sources[0].weight.dtype
+    starts: Sequence[Tensor | None] = exported.initial_membranes if exported else [None] * len(neurons)
+    sources: Sequence[LIFLayer | None] = exported.sources if exported else [None] * len(neurons)
+    layers, default_dtype = [], exported.sources[0].weight.dtype if exported else torch.float64
     for depth, (linear, neuron, start, source) in enumerate(zip(linears, neurons, starts, sources, strict=True), 1):
-        read, line = _read(library, linear, neuron, start), lines.get(linear)
-        if source is None or not _is_conversion(read, line, library, source, depth, linear):
-            source, own_dtype = _as_layer(read, line, depth, weight_bits), torch.float64
+        arguments, line = _read(library, linear, neuron, start), lines.get(linear)
+        if source is None or not _is_conversion(arguments, line, library, source, depth, linear):
+            source, default_dtype = _as_layer(arguments, line, depth, weight_bits), torch.float64
         elif weight_bits is not None:
             source = replace(source, weight_bits=weight_bits)
-        layers.append(source.to(linear.get_parameter("weight").device))
-    layers = [layer.to(dtype=dtype or own_dtype) for layer in layers]
+        layers.append(source.to(linear.weight.device))
+    layers = [layer.to(dtype=dtype or default_dtype) for layer in layers]
     if output is None:
         return WitnessSet(tuple(layers), Provenance("pretrained", {"library": library.name}))
     weight, bias = _parameters(output)
     loss = loss or ("softmax" if len(bias) > 1 else "logistic")
-    heads = ours.heads if ours else (OutputHead("output", loss, 0, len(bias)),)
-    return SpikingNetwork(layers, weight, heads, bias, readout=ours.readout if ours else readout or "last")
-
-
-def _read(library: Library, linear: nn.Module, neuron: nn.Module, start: Tensor | None) -> Mapping[str, Any]:
-    """Return the arguments of a LIF layer that a linear layer and a neuron stand for."""
-    return library.read_neuron(*_parameters(linear), neuron, None if start is None else start.double())
-
-
-def _is_conversion(
-    read: Mapping[str, Any], line: DelayLine | None, library: Library, source: LIFLayer, depth: int, linear: nn.Module
-) -> bool:
-    """Return whether what was read is what a layer reads like after its conversion, to the bit."""
-    dtype = linear.get_parameter("weight").dtype
-    expected = library.convert(source, depth, dtype)
-    if str(line) != str(expected.delay_line):
-        return False
-    again = _read(library, expected.linear, expected.neuron, expected.initial_membrane.to(dtype))
-    return all(
-        torch.equal(value.cpu(), again[name].cpu()) if isinstance(value, Tensor) else value == again[name]
-        for name, value in read.items()
-    )
-
-
-def _as_layer(read: Mapping[str, Any], line: DelayLine | None, depth: int, weight_bits: int | None) -> LIFLayer:
-    """Return the layer with the arguments that were read."""
-    weight = read["weight"]
-    finest = _roomy_bits(weight) if depth == 1 else _FINEST_BITS
-    bits = finest if weight_bits is None else weight_bits
-    layer = LIFLayer(**{**read, "weight": weight[None]}, weight_bits=bits)
-    return layer if line is None else with_delays(layer, line.n_inputs)
+    heads = exported.heads if exported else (OutputHead("output", loss, 0, len(bias)),)
+    return SpikingNetwork(layers, weight, heads, bias, readout=exported.readout if exported else readout or "last")
 
 
 def stack_up_to(library: Library, model: nn.Module, last: nn.Module) -> list[nn.Module]:
-    """Return the modules that act, up to and including one of them."""
-    modules = list(_leaves(model, library.neuron_type))
+    """Return the modules of a stack up to and including one of them."""
+    modules = list(_leaves(model, library))
     return modules[: modules.index(last) + 1] if last in modules else modules
 
 
-def _leaves(model: nn.Module | Sequence[nn.Module], neuron_type: type) -> Iterator[nn.Module]:
-    """Yield the modules that act, in the order in which they were registered; a neuron counts as one module."""
+def _leaves(model: nn.Module | Sequence[nn.Module], library: Library) -> Iterator[nn.Module]:
+    """Yield the modules without children in the order in which they were registered; a neuron counts as one module."""
     if isinstance(model, nn.Module):
         children = list(model.children())
-        if not children or isinstance(model, (nn.Linear, neuron_type)):
+        if not children or isinstance(model, (nn.Linear, library.neuron_type)):
             yield model
             return
         model = children
     if not isinstance(model, Iterable) or isinstance(model, str):
-        raise InvalidInputError(
-            f"expected a torch.nn.Module or a sequence of them, got {type(model).__name__}: pass a model or its layers"
-        )
+        raise InvalidInputError(f"expected a torch.nn.Module or a sequence of them, got {type(model).__name__}")
     for module in model:
-        yield from _leaves(module, neuron_type)
+        yield from _leaves(module, library)
 
 
-def _acts_as(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
-    """Return whether a module does what one of these kinds does: a subclass may do something else."""
+def _acts_as(module: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Return whether a module computes what one of these kinds computes: a subclass may compute something else."""
     return any(isinstance(module, kind) and type(module).forward is kind.forward for kind in kinds)
 
 
-def _check_linear(module: nn.Module, library: Library) -> None:
-    """Refuse a linear layer that may compute something else than its weights say."""
-    if not _acts_as(module, (nn.Linear, library.linear_type)):
-        raise InvalidInputError(
-            f"expected torch.nn.Linear layers, got {type(module).__name__} with a forward of its own, which may "
-            "compute something else: replace it by a plain one with the same effect"
-        )
+def _check_plain(module: nn.Module, library: Library) -> None:
+    """Refuse a module that may compute something else than its parameters say."""
+    kind = type(module).__name__
+    if module._forward_pre_hooks or module._forward_hooks:
+        raise InvalidInputError(f"expected layers without forward hooks, got a {kind} with some: remove them first")
+    if not isinstance(module, nn.Linear):
+        return
+    if not _acts_as(module, nn.Linear, library.linear_type):
+        raise InvalidInputError(f"expected torch.nn.Linear layers, got {kind} with a forward of its own")
     if not isinstance(module.weight, nn.Parameter):
         raise InvalidInputError(
-            f"expected linear layers whose weights are parameters, got a {type(module).__name__} whose weights are "
-            "computed, as by weight norm: remove that first, for example with "
-            "torch.nn.utils.parametrize.remove_parametrizations"
+            f"expected parameters, got a {kind} whose weights are computed: remove parametrizations first"
         )
 
 
-def _check_no_hooks(modules: Sequence[nn.Module]) -> None:
-    for module in modules:
-        if module._forward_pre_hooks or module._forward_hooks:
-            raise InvalidInputError(
-                f"expected layers without forward hooks, got a {type(module).__name__} with some, which may change its "
-                "values: remove them first"
-            )
+def _read(library: Library, linear: nn.Linear, neuron: nn.Module, start: Tensor | None) -> Mapping[str, Any]:
+    """Return the arguments of the LIF layer that a linear layer and a neuron amount to."""
+    return library.read(*_parameters(linear), neuron, None if start is None else start.double())
 
 
-def probe_tie(spike: Callable[[Tensor], Tensor]) -> Tie:
-    """Return whether a library's spike function fires at zero; refuse functions other than a step."""
-    below, at, above = spike(torch.tensor([-1.0, 0.0, 1.0])).detach().tolist()
-    if (below, above) != (0.0, 1.0) or at not in (0.0, 1.0):
-        raise InvalidInputError(
-            f"expected neurons whose spikes are a step from 0 to 1, got {below:g}, {at:g} and {above:g} below, at and "
-            "above the threshold"
-        )
-    return "ge" if at == 1.0 else "gt"
+def _is_conversion(
+    arguments: Mapping[str, Any],
+    line: DelayLine | None,
+    library: Library,
+    source: LIFLayer,
+    depth: int,
+    linear: nn.Linear,
+) -> bool:
+    """Return whether the arguments are those of the converted source, to the bit."""
+    dtype = linear.weight.dtype
+    expected = library.convert(source, depth, dtype)
+    again = _read(library, expected.linear, expected.neuron, expected.initial_membrane.to(dtype))
+    return str(line) == str(expected.delay_line) and all(
+        torch.equal(value.cpu(), again[name].cpu()) if isinstance(value, Tensor) else value == again[name]
+        for name, value in arguments.items()
+    )
 
 
-def _parameters(linear: nn.Module) -> tuple[Tensor, Tensor]:
+def _as_layer(arguments: Mapping[str, Any], line: DelayLine | None, depth: int, weight_bits: int | None) -> LIFLayer:
+    """Return the layer with the arguments that were read."""
+    weight = arguments["weight"]
+    if weight_bits is None:
+        weight_bits = _roomy_bits(weight) if depth == 1 else FINEST_BITS
+    layer = LIFLayer(**{**arguments, "weight": weight[None]}, weight_bits=weight_bits)
+    return layer if line is None else with_delays(layer, line.n_inputs)
+
+
+def _parameters(linear: nn.Linear) -> tuple[Tensor, Tensor]:
     """Return weights (fan_in, width) and bias (width,) in float64."""
-    weight = linear.get_parameter("weight").detach().double().T
-    bias = linear.bias
-    return weight, weight.new_zeros(weight.shape[1]) if bias is None else torch.as_tensor(bias).detach().double()
+    weight = linear.weight.detach().double().T
+    return weight, weight.new_zeros(weight.shape[1]) if linear.bias is None else linear.bias.detach().double()
 
 
 def _roomy_bits(weight: Tensor) -> int:
     """Return the bits of the finest grid on which sums over real inputs stay exact."""
     largest = weight.abs().amax(0)
     terms = (weight.abs().sum(0) / torch.where(largest == 0, 1.0, largest)).max().item()
-    return min(_FINEST_BITS, _SUM_BITS - _REAL_INPUT_BITS - ceil(log2(max(terms, 1.0))) + 1)
+    # float64 has 53 bits. Inputs are multiples of 2⁻¹⁶, and four more bits leave room for values up to 16.
+    return min(FINEST_BITS, 53 - 20 - ceil(log2(max(terms, 1.0))) + 1)

@@ -1,4 +1,4 @@
-"""Counting what a network does on data: synaptic operations, membrane updates, and the energy that these take."""
+"""Counts of the operations of a network on data: synaptic operations, membrane updates, and their energy."""
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from ..core.checks import Array
-from ..core.text_table import align
+from ..core.formatting import align
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_inputs
 from ..neurons.layer import check_stack
-from ..neurons.rollout import iterate_counts, iterate_rollout
+from ..neurons.rollout import iterate_rollout
 from .spiking_network import SpikingNetwork, check_network
 from .summary import connected_neurons
 
@@ -51,7 +51,7 @@ CMOS_45NM = Joules()
 
 @dataclass(frozen=True)
 class LayerOperations:
-    """What one layer did on all sequences together.
+    """Operations of one layer on all sequences together.
 
     Parameters
     ----------
@@ -62,15 +62,14 @@ class LayerOperations:
     n_spikes : int
         Spikes that it fired.
     n_accumulates : int
-        Spikes that reached it, once for each non-zero weight that leads on from where it came from. A spike with a
-        delay reaches a layer once, if it does so before the sequence ends.
+        Additions of a weight for a spike: one for each spike and non-zero weight that reads it. A delayed spike counts
+        if it arrives before the sequence ends.
     n_multiply_accumulates : int
-        The same for inputs that are numbers, of which those that are zero cost nothing.
+        The same for inputs that are numbers; zeros cost nothing.
     n_membrane_updates : int
         One per neuron and step, for neuron models that keep a membrane.
     n_dense : int
-        Multiply-accumulates of a layer of as many neurons that are no spiking ones, none of whose weights is zero; with
-        delays, of as many taps.
+        Multiply-accumulates of a dense layer of non-spiking neurons of the same size; with delays, of as many taps.
     """
 
     name: str
@@ -86,8 +85,8 @@ class LayerOperations:
         """Synaptic operations, of spikes and numbers."""
         return self.n_accumulates + self.n_multiply_accumulates
 
-    def energy(self, joules: Joules = CMOS_45NM) -> float:
-        """Return the energy of all sequences together.
+    def energies(self, joules: Joules = CMOS_45NM) -> tuple[float, float]:
+        """Return the energy of all sequences together, and that of a layer of the same shape that does not spike.
 
         Parameters
         ----------
@@ -96,39 +95,25 @@ class LayerOperations:
 
         Returns
         -------
-        float
+        tuple of two floats
             Joules.
         """
-        return (
+        spiking = (
             self.n_accumulates * joules.accumulate
             + self.n_multiply_accumulates * joules.multiply_accumulate
             + self.n_membrane_updates * joules.membrane_update
         )
-
-    def dense_energy(self, joules: Joules = CMOS_45NM) -> float:
-        """Return the energy of a layer of the same shape that does not spike.
-
-        Parameters
-        ----------
-        joules : Joules
-            Energy of one operation.
-
-        Returns
-        -------
-        float
-            Joules of all sequences together.
-        """
-        return self.n_dense * joules.multiply_accumulate
+        return spiking, self.n_dense * joules.multiply_accumulate
 
 
 @dataclass(frozen=True)
 class Operations:
-    """What a network did on some sequences.
+    """Operations of a network on some sequences.
 
     Parameters
     ----------
     layers : tuple of LayerOperations
-        What each layer did, from the inputs up, the read-out last.
+        Operations of each layer, from the inputs up, the read-out last.
     n_samples : int
         Number of sequences.
     n_steps : int
@@ -181,7 +166,7 @@ class Operations:
         float
             Joules.
         """
-        return self.total.energy(joules) / self.n_samples
+        return self.total.energies(joules)[0] / self.n_samples
 
     def dense_energy(self, joules: Joules = CMOS_45NM) -> float:
         """Return the energy per sequence of a network of the same shape that does not spike.
@@ -196,48 +181,26 @@ class Operations:
         float
             Joules.
         """
-        return self.total.dense_energy(joules) / self.n_samples
+        return self.total.energies(joules)[1] / self.n_samples
 
-    def table(self, joules: Joules = CMOS_45NM) -> str:
-        """Return operations and energy of every layer per sequence, on average.
-
-        Parameters
-        ----------
-        joules : Joules
-            Energy of one operation.
-
-        Returns
-        -------
-        str
-            A table, one line per layer.
-        """
+    def __str__(self) -> str:
+        """Return a table with operations and energy of every layer per sequence, and the sums in a sentence."""
         header = ("per sample", "neurons", "spikes", "AC", "MAC", "updates", "energy", "dense MAC", "dense energy")
         rows = []
         for layer in (*self.layers, self.total):
-            counts = (layer.n_spikes, layer.n_accumulates, layer.n_multiply_accumulates, layer.n_membrane_updates)
-            rows.append(
-                (
-                    layer.name,
-                    str(layer.n_neurons),
-                    *(f"{count / self.n_samples:,.1f}" for count in counts),
-                    f"{1e9 * layer.energy(joules) / self.n_samples:,.3f} nJ",
-                    f"{layer.n_dense / self.n_samples:,.1f}",
-                    f"{1e9 * layer.dense_energy(joules) / self.n_samples:,.3f} nJ",
-                )
-            )
-        return align(header, rows)
-
-    def __str__(self) -> str:
-        """Return the table, and its sums in a sentence."""
+            name, n_neurons, *counts, n_dense = astuple(layer)
+            spiking, dense = (f"{1e9 * joules / self.n_samples:,.3f} nJ" for joules in layer.energies())
+            *shown, shown_dense = (f"{count / self.n_samples:,.1f}" for count in (*counts, n_dense))
+            rows.append((name, str(n_neurons), *shown, spiking, shown_dense, dense))
         return (
-            f"{self.table()}\n"
+            f"{align(header, rows)}\n"
             f"{self.synaptic_per_sample:,.1f} synaptic operations per sample, {self.synaptic_per_step:,.1f} per step "
             f"({self.n_samples} samples, {self.n_steps / self.n_samples:.4g} steps each)"
         )
 
 
 def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Operations:
-    """Count what a network does on sequences, event by event.
+    """Count the operations of a network on sequences, event by event.
 
     A spike costs an addition for each non-zero weight that leads on from its neuron. Inputs cost the same if they are
     all 0 or 1, and multiply-accumulates if they are other numbers. A synapse with a delay adds its weight when the
@@ -343,8 +306,8 @@ def _arrivals(
     steps_left = (last - steps).clamp(0, reach).expand(len(sequences), -1)
     counts = torch.zeros(reach + 1, n_columns, dtype=torch.int64, device=sequences.device)
     for rows, columns, spikes in blocks:
-        own = counts[:, columns]
-        own.index_add_(0, steps_left[rows].flatten(), spikes.flatten(0, 1).to(torch.int64))
+        counts_of_block = counts[:, columns]
+        counts_of_block.index_add_(0, steps_left[rows].flatten(), spikes.flatten(0, 1).to(torch.int64))
     return counts.flip(0).cumsum(0).flip(0)
 
 
@@ -361,6 +324,6 @@ def _window_counts(network: SpikingNetwork, sequences: Sequences) -> Tensor:
     """Return how often each neuron of the last layer fired in each window, shape (n_neurons * n_windows,)."""
     n_columns = network.n_subnetworks * network.hidden[-1] * network.n_windows
     counts = torch.zeros(n_columns, dtype=torch.int64, device=sequences.device)
-    for _, columns, block in iterate_counts(network.layers, sequences, network.n_windows):
+    for _, columns, block in iterate_rollout(network.layers, sequences, network.n_windows):
         counts[columns] += block.sum(0, dtype=torch.int64)
     return counts

@@ -1,8 +1,8 @@
-"""Judging a sequence model from outside: its predictions, with its own decisions fed back or not, and their scores."""
+"""Scores of sequence models: predictions, with the decisions of the model fed back or not, against targets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,32 +11,21 @@ from ..core.errors import InvalidInputError
 from ..data.tasks import Feedback, SequenceData, Task
 from .spiking_network import SpikingNetwork
 
-State = TypeVar("State")
 Predictions = Mapping[str, npt.NDArray[np.int64]]
 
 
-class SequenceModel(Protocol[State]):
-    """What a model must do to be judged: begin, advance one step at a time, and decide."""
+def predict_autoregressive(model: Any, data: SequenceData, feedback: Feedback) -> dict[str, npt.NDArray[np.int64]]:
+    """Predict every step from the model's prediction one step before, which replaces the input ``feedback.feature``.
 
-    def start(self, n_samples: int) -> State:
-        """Return the state before the first step of ``n_samples`` sequences."""
-        ...
-
-    def step(self, state: State, inputs: npt.NDArray[np.float32]) -> tuple[State, Any]:
-        """Return the next state and scores, from ``inputs`` of shape (n_samples, n_features)."""
-        ...
-
-    def decide(self, scores: Any) -> Predictions:
-        """Return each head's classes, (n_samples,)."""
-        ...
-
-
-def predict_autoregressive(
-    model: SequenceModel[State], data: SequenceData, feedback: Feedback
-) -> dict[str, npt.NDArray[np.int64]]:
-    """Predict every step from the model's own prediction one step before, in place of the input it stands for.
-
-    Of the input ``feedback.feature`` only the first step is used.
+    Parameters
+    ----------
+    model : SpikingNetwork
+        The network, or another model with these methods: ``start(n_samples)`` returns a state, ``step(state, inputs)``
+        the next state and scores, ``decide(scores)`` the classes of each head, (n_samples,).
+    data : SequenceData
+        The sequences; of the input that is replaced, only the first step is used.
+    feedback : Feedback
+        The head whose predictions are fed back, and the feature that they replace.
 
     Returns
     -------
@@ -48,8 +37,8 @@ def predict_autoregressive(
     feedback.check(data)
     predictions = {head: np.empty((data.n_samples, data.n_steps), dtype=np.int64) for head in data.heads}
     # A spiking network may read windows of the steps to come.
-    is_spiking = isinstance(model, SpikingNetwork)
-    state: State = model.start(data.n_samples, data.n_steps) if is_spiking else model.start(data.n_samples)  # type: ignore[call-arg]
+    sizes = (data.n_samples, data.n_steps) if isinstance(model, SpikingNetwork) else (data.n_samples,)
+    state = model.start(*sizes)
     for step in range(data.n_steps):
         inputs = data.inputs[:, step].copy()  # the model may write into it
         if step > 0:
@@ -85,11 +74,11 @@ def _check_heads(predictions: Predictions, shapes: Mapping[str, tuple[int, ...]]
     if predictions.keys() != shapes.keys():
         raise InvalidInputError(f"expected {what} for heads {sorted(shapes)}, got heads {sorted(predictions)}")
     for head, shape in shapes.items():
-        found = np.asarray(predictions[head])
-        if found.shape != shape or not np.issubdtype(found.dtype, np.integer):
+        classes = np.asarray(predictions[head])
+        if classes.shape != shape or not np.issubdtype(classes.dtype, np.integer):
             raise InvalidInputError(
                 f"expected {what} for head {head!r} to be integer classes of shape {shape}, "
-                f"got {found.dtype} of shape {found.shape}"
+                f"got {classes.dtype} of shape {classes.shape}"
             )
 
 
@@ -186,7 +175,7 @@ def label_accuracy(predicted: npt.NDArray[np.int64], data: SequenceData) -> floa
     return float((np.asarray(predicted) == targets).mean())
 
 
-def accuracy(model: "Network[State]", task: Task, data: SequenceData) -> float:
+def accuracy(model: Any, task: Task, data: SequenceData) -> float:
     """Return the one number by which a task judges a model.
 
     Where the model feeds its own decisions back, it is the share of steps at which every head is right while it does
@@ -210,7 +199,7 @@ def accuracy(model: "Network[State]", task: Task, data: SequenceData) -> float:
     Examples
     --------
     >>> import cvxsnn as cs
-    >>> from cvxsnn.training import Settings, train_task
+    >>> from cvxsnn.fitting import Settings, train_task
     >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
     >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)}))
     >>> cs.network.accuracy(trained.network, task, task.test) > 0.5
@@ -227,11 +216,3 @@ def accuracy(model: "Network[State]", task: Task, data: SequenceData) -> float:
         return score_tokens(predicted, data).joint_token
     (head,) = data.heads
     return label_accuracy(predicted[head], data)
-
-
-class Network(SequenceModel[State], Protocol[State]):
-    """A model that also predicts for whole sequences."""
-
-    def predict(self, inputs: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.int64]]:
-        """Return each head's classes, (n_samples,) or (n_samples, n_steps)."""
-        ...

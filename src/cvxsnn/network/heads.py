@@ -1,4 +1,4 @@
-"""Heads: how the outputs of a network are divided among its targets, and what they decide."""
+"""Heads: the outputs of a network that belong to each target, and their decisions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,14 +58,14 @@ def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
             raise InvalidInputError(
                 f"expected a loss for classes, got head {head.name!r} with {head.loss!r}: call the network for scores"
             )
-        own = scores[..., head.columns]
+        columns = scores[..., head.columns]
         # Several binary columns are one class against the rest each.
-        decisions[head.name] = own.argmax(-1) if own.shape[-1] > 1 else (own[..., 0] >= 0).to(torch.int64)
+        decisions[head.name] = columns.argmax(-1) if columns.shape[-1] > 1 else (columns[..., 0] >= 0).to(torch.int64)
     return decisions
 
 
 def check_heads(heads: Sequence[OutputHead], n_outputs: int) -> None:
-    """Refuse heads that do not share out the outputs, one after the other, or that have no names of their own."""
+    """Refuse heads that do not divide the outputs in order, or whose names are not distinct."""
     bounds = [0, *(head.stop for head in heads)]
     is_plain = all(
         isinstance(head.name, str) and isinstance(head.loss, str) and type(head.start) is type(head.stop) is int

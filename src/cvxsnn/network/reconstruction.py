@@ -1,18 +1,18 @@
-"""What is kept of a convex solution: the network that it stands for, and the proof that it is optimal."""
+"""From a convex solution to the network that it describes, and to the proof that its read-out is optimal."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ..convex import Certificate, ConvexProblem, Solution, StatisticsProblem, StatisticsSolution, certify
+from ..convex import Certificate, ConvexProblem, Solution, certify
 from ..convex.objective import Objective
 from ..convex.penalties import Penalty
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
-from ..dictionary import Dictionary, build_dictionary
+from ..dictionary import build_dictionary
 from ..dictionary.readout import parse_readout
 from ..neurons import HiddenLayer
 from ..witnesses import WitnessSet
@@ -21,12 +21,9 @@ from .spiking_network import SpikingNetwork
 
 Form = Literal["compact", "parallel", "full"]
 
-MAX_WEIGHTS = 2**29
-"""Hidden weights that a parallel network may have, unless the caller says otherwise: 2 GiB of float32."""
-
 
 def reconstruct(
-    solution: Solution | StatisticsSolution, form: Form = "compact", width: int = 1, *, max_weights: int = MAX_WEIGHTS
+    solution: Solution, form: Form = "compact", width: int = 1, *, max_weights: int = 2**29
 ) -> SpikingNetwork:
     """Rebuild the network whose outputs on the dictionary's sequences are the solution's.
 
@@ -34,8 +31,8 @@ def reconstruct(
 
     Parameters
     ----------
-    solution : Solution or StatisticsSolution
-        A solution over a dictionary that was built from witnesses, or over statistics that were gathered through them.
+    solution : Solution
+        A solution over a dictionary that was built from witnesses.
     form : "compact", "parallel" or "full"
         Which neurons to keep. "compact" keeps the subnetworks as they were sampled, with their lower layers shared,
         and drops every neuron that has no way to the output. "parallel" is the paper's Algorithm "Witnessed LIF-SNN
@@ -45,7 +42,8 @@ def reconstruct(
     width : int
         Width m of the last hidden layers of the parallel form: the atom's neuron m times, each read with weight w̃/m.
     max_weights : int
-        Hidden weights that the parallel form may have; a larger one is refused before it is built.
+        Hidden weights that the parallel form may have, by default 2 GiB of float32; a larger one is refused before it
+        is built.
 
     Returns
     -------
@@ -64,47 +62,45 @@ def reconstruct(
     >>> len(network.neurons) == len(solution.support)
     True
     """
-    if not isinstance(solution, (Solution, StatisticsSolution)):
+    if not isinstance(solution, Solution):
         raise InvalidInputError(f"expected what solve returns, to rebuild its network, got {type(solution).__name__}")
     check_choice("form", form, ("compact", "parallel", "full"))
     width = check_positive_int("width", width)
     if form != "parallel" and width != 1:
         raise InvalidInputError(f"expected width=1 for the {form} form, got {width}: pass form='parallel'")
-    # Statistics have no dictionary any more, but know the witnesses of its atoms.
-    dictionary = solution.problem.dictionary if isinstance(solution, Solution) else solution.problem
-    witnesses = _witnesses_of(dictionary)
+    dictionary, intercept = solution.problem.dictionary, solution.intercept
+    witnesses = dictionary.witnesses
+    if witnesses is None:
+        raise InvalidInputError(
+            "expected a solution over a dictionary built from witnesses, got one over a plain array: it has no neurons "
+            "to rebuild"
+        )
     support, coef = solution.support, solution.coef[solution.support]
     if len(support) == 0:  # a network must have a neuron: one that is read with weight zero
         support, coef = torch.zeros(1, dtype=torch.int64), solution.coef.new_zeros(1, solution.coef.shape[1])
     columns = dictionary.column_of_atom[support.to(dictionary.column_of_atom.device)]
     n_windows = parse_readout(dictionary.readout).n_windows
-    windows = (columns % n_windows).repeat_interleave(width) if n_windows > 1 else None
-    subnetworks, neurons = witnesses.locate(columns // n_windows)
-    if form == "parallel":
-        _check_size(witnesses, len(subnetworks), width, max_weights)
-    build = {"compact": _compact, "parallel": _parallel, "full": _full}[form]
-    layers, read = build(witnesses, subnetworks, neurons, width)
     heads = [
         OutputHead(head.name, head.loss.name, head.columns.start, head.columns.stop) for head in solution.problem.heads
     ]
-    weight = coef.repeat_interleave(width, 0) / width
     if form == "full":
-        everything = weight.new_zeros(witnesses.n_witnesses * n_windows, weight.shape[1])
-        weight = everything.index_copy_(0, columns.to(weight.device), weight)
-        return SpikingNetwork(layers, weight, heads, solution.intercept, readout=dictionary.readout)
-    return SpikingNetwork(layers, weight, heads, solution.intercept, read, dictionary.readout, windows)
-
-
-def prune(witnesses: WitnessSet) -> WitnessSet:
-    """Return subnetworks of one witness each, without the neurons that have no way to the witness."""
-    each = torch.arange(witnesses.n_subnetworks)
-    layers, _ = _compact(witnesses, each, torch.zeros_like(each), 1)
-    return WitnessSet(tuple(layers), witnesses.provenance)
+        weight = coef.new_zeros(witnesses.n_witnesses * n_windows, coef.shape[1])
+        weight.index_copy_(0, columns.to(weight.device), coef)
+        return SpikingNetwork(witnesses.layers, weight, heads, intercept, readout=dictionary.readout)
+    subnetworks, neurons = witnesses.locate(columns // n_windows)
+    if form == "compact":
+        layers, read = _compact(witnesses, subnetworks, neurons)
+    else:
+        _check_size(witnesses, len(subnetworks), width, max_weights)
+        layers, read = _parallel(witnesses, subnetworks, neurons, width)
+    weight = coef.repeat_interleave(width, 0) / width
+    windows = (columns % n_windows).repeat_interleave(width) if n_windows > 1 else None
+    return SpikingNetwork(layers, weight, heads, intercept, read, dictionary.readout, windows)
 
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """A certified read-out with all that it takes to certify it again, later and elsewhere, except for the data.
+    """A certified read-out with everything needed to certify it again, except for the data.
 
     Parameters
     ----------
@@ -190,6 +186,22 @@ class Proof:
             certificate=solution.certificate,
         )
 
+    def to(self, device: torch.device | str) -> "Proof":
+        """Return the proof on another device.
+
+        Parameters
+        ----------
+        device : device or str
+            Where to compute.
+
+        Returns
+        -------
+        Proof
+            The same proof.
+        """
+        tensors = {name: getattr(self, name).to(device) for name in ("support", "coef", "intercept", "dual_point")}
+        return replace(self, witnesses=self.witnesses.to(device), **tensors)
+
     def problem(self, data: TrainingSet) -> ConvexProblem:
         """Build the whole problem that was solved again.
 
@@ -244,20 +256,6 @@ class Proof:
         return certificate
 
 
-def _witnesses_of(dictionary: Dictionary | StatisticsProblem) -> WitnessSet:
-    if dictionary.witnesses is None:
-        raise InvalidInputError(
-            "expected a solution over a dictionary built from witnesses, got one over a plain array: it has no neurons "
-            "to rebuild"
-        )
-    return dictionary.witnesses
-
-
-def _full(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int) -> tuple[list[HiddenLayer], Tensor]:
-    """Return every neuron; those of the support are read."""
-    return list(witnesses.layers), subnetworks * witnesses.hidden[-1] + neurons
-
-
 def _parallel(
     witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int
 ) -> tuple[list[HiddenLayer], Tensor]:
@@ -275,12 +273,12 @@ def _parallel(
         recurrent[:, last.width :] = 0
         top = top.with_tensors({"recurrent_weight": recurrent})
         copies = torch.arange(last.width, last.width + width - 1, device=device).expand(len(neurons), -1)
-        places = torch.cat((neurons[:, None], copies), dim=1)
+        positions = torch.cat((neurons[:, None], copies), dim=1)
     else:
         single = {name: value[subnetworks, ..., neurons] for name, value in last.tensors().items()}
         top = last.with_tensors({name: value[..., None].repeat_interleave(width, -1) for name, value in single.items()})
-        places = torch.arange(width, device=device).expand(len(neurons), -1)
-    read = torch.arange(len(neurons), device=device)[:, None] * top.width + places
+        positions = torch.arange(width, device=device).expand(len(neurons), -1)
+    read = torch.arange(len(neurons), device=device)[:, None] * top.width + positions
     return [*(layer.take(subnetworks) for layer in lower), top], read.flatten()
 
 
@@ -298,21 +296,19 @@ def _check_size(witnesses: WitnessSet, count: int, width: int, max_weights: int)
         )
 
 
-def _compact(
-    witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int
-) -> tuple[list[HiddenLayer], Tensor]:
+def _compact(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor) -> tuple[list[HiddenLayer], Tensor]:
     """Return the subnetworks in use, without the neurons that have no way to the output.
 
     Subnetworks have equal widths, so those that need fewer neurons than another are filled up with silent ones.
     """
-    used, place = (index.cpu() for index in torch.unique(subnetworks, return_inverse=True))
+    used, rank = (index.cpu() for index in torch.unique(subnetworks, return_inverse=True))
     layers = [layer.take(used.to(layer.weight.device)) for layer in witnesses.layers]
     needed = torch.zeros(len(used), layers[-1].width, dtype=torch.bool)
-    needed[place, neurons.cpu()] = True
-    read = place
+    needed[rank, neurons.cpu()] = True
+    read = rank
     for depth in reversed(range(len(layers))):
         layer = layers[depth]
-        if layer.recurrence is not None:  # what a needed neuron reads, step after step, is needed too
+        if layer.recurrence is not None:  # neurons that a needed neuron reads are needed too
             reads = (layer.recurrence != 0).cpu()
             while bool((reached := (reads & needed[:, None, :]).any(2) & ~needed).any()):
                 needed |= reached
@@ -323,10 +319,9 @@ def _compact(
         if depth == len(layers) - 1:
             position = torch.zeros_like(needed, dtype=torch.int64)
             position.scatter_(1, chosen, torch.arange(size).expand_as(chosen))
-            read = place * size + position[place, neurons.cpu()]
+            read = rank * size + position[rank, neurons.cpu()]
         else:
-            upper = layers[depth + 1]
-            layers[depth + 1] = upper.take_inputs(chosen)
+            layers[depth + 1] = layers[depth + 1].take_inputs(chosen)
         needed = layers[depth].fan_out().cpu() > 0
     return layers, read
 

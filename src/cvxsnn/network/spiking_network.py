@@ -52,7 +52,7 @@ class _HeldLayer(nn.Module):
 class SpikingNetwork(nn.Module):
     """``n_subnetworks`` parallel stacks of spiking layers and one linear read-out of their last spikes.
 
-    The hidden part has no gradient and its spikes are reproducible to the bit; :mod:`cvxsnn.training.surrogate` trains
+    The hidden part has no gradient and its spikes are reproducible to the bit; :mod:`cvxsnn.fitting.surrogate` trains
     it. Its tensors are buffers, so that ``to``, ``state_dict`` and ``copy.deepcopy`` include them.
 
     Parameters
@@ -105,26 +105,26 @@ class SpikingNetwork(nn.Module):
         parsed = parse_readout(readout)
         layers = check_stack(layers)
         for layer in layers:
-            NEURON_MODELS.of(layer)  # refuses what is no registered neuron model
+            NEURON_MODELS.of(layer)  # refuses unregistered neuron models
         self.stack = nn.ModuleList(_HeldLayer(layer) for layer in layers)
-        n_neurons = layers[-1].n_subnetworks * layers[-1].width
-        if neurons is None and parsed.n_windows > 1:
-            columns = torch.arange(n_neurons * parsed.n_windows)
-            neurons, windows_read = columns // parsed.n_windows, columns % parsed.n_windows
-        neurons = torch.arange(n_neurons) if neurons is None else neurons
+        n_neurons, n_windows = layers[-1].n_subnetworks * layers[-1].width, parsed.n_windows
+        if neurons is None:
+            columns = torch.arange(n_neurons * n_windows)
+            neurons, windows_read = columns // n_windows, columns % n_windows if n_windows > 1 else windows_read
         if weight.ndim != 2 or len(weight) != len(neurons):
             raise InvalidInputError(
                 f"expected one row of output weights for each of {len(neurons)} neurons that are read, got shape "
                 f"{tuple(weight.shape)}"
             )
-        neurons = _as_places("neurons", neurons)
-        windows_read = None if windows_read is None else _as_places("windows_read", windows_read)
-        _check_windows(windows_read, len(neurons), parsed.n_windows)
-        if len(neurons) and not 0 <= int(neurons.min()) <= int(neurons.max()) < n_neurons:
+        neurons = _as_indices("neurons", neurons, n_neurons)
+        if (windows_read is None) != (n_windows == 1) or (
+            windows_read is not None and len(windows_read) != len(weight)
+        ):
             raise InvalidInputError(
-                f"expected neurons from 0 to {n_neurons - 1}, got values from {int(neurons.min())} to "
-                f"{int(neurons.max())}"
+                f"expected windows_read with the window of each of {len(neurons)} neurons for readout 'windows-k', and "
+                f"None for others, got {None if windows_read is None else len(windows_read)} for {parsed}"
             )
+        windows_read = None if windows_read is None else _as_indices("windows_read", windows_read, n_windows)
         check_heads(heads, weight.shape[1])
         self.heads = tuple(heads)
         self.readout: Readout = str(parsed)
@@ -182,7 +182,7 @@ class SpikingNetwork(nn.Module):
         return self.neurons if self.windows_read is None else self.neurons * self.n_windows + self.windows_read
 
     def features(self, inputs: Sequences | Array) -> Tensor:
-        """Return what is read of the hidden neurons.
+        """Return the spikes of the hidden neurons that the read-out uses.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class SpikingNetwork(nn.Module):
         Parameters
         ----------
         scores : Tensor of shape (..., n_outputs)
-            What the network, or a step of it, returned.
+            Output of the network, or of a step.
 
         Returns
         -------
@@ -331,21 +331,18 @@ class SpikingNetwork(nn.Module):
 
     def __repr__(self) -> str:
         """Return sizes on one line."""
-        return f"{type(self).__name__}({self.extra_repr()})"
-
-    def extra_repr(self) -> str:
-        """Return sizes on one line."""
         shape = " → ".join(map(str, (self.n_features, *self.hidden)))
         longest = max(layer.max_delay for layer in self.layers)
         delays = f", delays up to {longest}" if longest else ""
         read = f"{len(self.neurons)} {'neurons' if self.windows_read is None else 'windows of neurons'} read"
-        return f"{self.n_subnetworks} × ({shape}){delays}, {read} → {self.n_outputs}, {self.readout}"
+        sizes = f"{self.n_subnetworks} × ({shape}){delays}, {read} → {self.n_outputs}, {self.readout}"
+        return f"{type(self).__name__}({sizes})"
 
 
 def read_spikes(
     layers: Sequence[HiddenLayer], sequences: Sequences, readout: Readout, columns: Tensor | slice = slice(None)
 ) -> Tensor:
-    """Return what a read-out sees of the last layer's spikes: float64 of shape (n_samples, [n_steps,] n_chosen)."""
+    """Return the spikes of the last layer for a read-out, float64 of shape (n_samples, [n_steps,] n_chosen)."""
     parsed = parse_readout(readout)
     if parsed.kind != "mean":
         return roll_out(layers, sequences, parsed.kind)[..., columns].to(torch.float64)
@@ -355,33 +352,20 @@ def read_spikes(
     return counts.mul_(parsed.scale(steps))
 
 
-def _as_places(name: str, value: Tensor) -> Tensor:
-    """Return whole numbers along one axis as int64, and refuse others."""
+def _as_indices(name: str, value: Tensor, limit: int) -> Tensor:
+    """Return integers from 0 to ``limit - 1`` along one axis as int64, and refuse others."""
     if value.ndim != 1 or value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         raise InvalidInputError(
             f"expected {name} to be whole numbers of shape (n_read,), got {value.dtype} of shape {tuple(value.shape)}"
         )
+    low, high = (int(value.min()), int(value.max())) if len(value) else (0, 0)
+    if len(value) and not 0 <= low <= high < limit:
+        raise InvalidInputError(f"expected {name} from 0 to {limit - 1}, got values from {low} to {high}")
     return value.to(torch.int64)
 
 
-def _check_windows(windows_read: Tensor | None, n_read: int, n_windows: int) -> None:
-    """Refuse windows that are missing, that the read-out does not have, or that are not as many as neurons."""
-    if n_windows == 1:
-        if windows_read is not None:
-            raise InvalidInputError("expected no windows_read for a read-out without windows, got some")
-        return
-    if windows_read is None or tuple(windows_read.shape) != (n_read,):
-        got = "none" if windows_read is None else f"shape {tuple(windows_read.shape)}"
-        raise InvalidInputError(f"expected windows_read with the window of each of {n_read} neurons, got {got}")
-    if n_read and not 0 <= int(windows_read.min()) <= int(windows_read.max()) < n_windows:
-        raise InvalidInputError(
-            f"expected windows_read from 0 to {n_windows - 1}, got values from {int(windows_read.min())} to "
-            f"{int(windows_read.max())}"
-        )
-
-
 def check_network(network: object) -> None:
-    """Refuse what is no :class:`SpikingNetwork`."""
+    """Refuse anything but a :class:`SpikingNetwork`."""
     if not isinstance(network, SpikingNetwork):
         raise InvalidInputError(
             f"expected a SpikingNetwork, such as the network_ of a fitted estimator, got {type(network).__name__}: "

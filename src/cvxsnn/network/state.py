@@ -19,7 +19,7 @@ class NetworkState:
     Parameters
     ----------
     stepper : Stepper
-        What advances the hidden layers.
+        Advances the hidden layers.
     layers : tuple of LayerState
         The state of each hidden layer.
     counts : Tensor of shape (n_samples, n_read)
@@ -27,7 +27,7 @@ class NetworkState:
     n_steps : int
         Steps so far.
     length : int, optional
-        Steps that there will be, where they are known.
+        Total number of steps, if known.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class NetworkState:
         Parameters
         ----------
         stepper : Stepper
-            What advances the hidden layers.
+            Advances the hidden layers.
         n_samples : int
             Number of sequences.
         counts : Tensor
@@ -68,7 +68,7 @@ class NetworkState:
         readout : str
             What is read.
         length : int, optional
-            Steps that there will be; required for windows.
+            Total number of steps; required for windows.
 
         Returns
         -------

@@ -1,18 +1,15 @@
-"""What a network consists of, as a table."""
+"""Layers, neurons, weights and bytes of a network, as a table."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..core.text_table import align
+from ..core.formatting import align
 from ..neurons.exact import snap_weights
 from .spiking_network import SpikingNetwork, check_network
 
 Range = tuple[float, float]
-
-_NUMBER_BITS = 32
-"""Of a bias, threshold, decay or initial membrane, of which a neuron has one each."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class NetworkSummary:
-    """What a network consists of.
+    """Layers and sizes of a network.
 
     Parameters
     ----------
@@ -123,7 +120,7 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
     Returns
     -------
     NetworkSummary
-        What it consists of; as a string, a table.
+        The layers; as a string, a table.
 
     Examples
     --------
@@ -142,8 +139,10 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
     for depth, (layer, is_connected) in enumerate(zip(network.layers, connected_neurons(network), strict=True), 1):
         neurons = is_connected.sum(1)
         weights, n_weights = [layer.weight], int((neurons * (layer.n_taps if layer.has_delays else senders)).sum())
-        tap_bits = n_weights * _n_bits(layer.n_inputs - 1, layer.max_delay) if layer.has_delays else 0
-        held = _NUMBER_BITS * layer.n_inputs if depth == 1 else int(senders.sum())
+        tap_bits = (
+            n_weights * ((layer.n_inputs - 1).bit_length() + layer.max_delay.bit_length()) if layer.has_delays else 0
+        )
+        held = 32 * layer.n_inputs if depth == 1 else int(senders.sum())
         if layer.recurrence is not None and bool(layer.recurrence.any()):
             weights, n_weights = [*weights, layer.recurrence], n_weights + int(neurons.square().sum())
         ranges = {
@@ -162,7 +161,7 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
                 ranges.get("decay"),
                 ranges.get("threshold"),
                 ranges["bias"],
-                _bytes(n_weights * bits + tap_bits + int(neurons.sum()) * len(ranges) * _NUMBER_BITS),
+                _bytes(n_weights * bits + tap_bits + int(neurons.sum()) * len(ranges) * 32),
                 layer.max_delay,
                 _bytes(layer.max_delay * held),
             )
@@ -180,7 +179,7 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
             None,
             None,
             _range(intercept),
-            _bytes(weight.numel() * bits + network.n_outputs * _NUMBER_BITS),
+            _bytes(weight.numel() * bits + network.n_outputs * 32),
         )
     )
     return NetworkSummary(str(network), tuple(layers))
@@ -213,11 +212,6 @@ def _bits(weight: Tensor) -> int:
         if bool((snap_weights(weight, bits) == weight).all()):
             return bits
     return 8 * weight.element_size()
-
-
-def _n_bits(*largest: int) -> int:
-    """Return the bits of unsigned integers up to these."""
-    return sum(value.bit_length() for value in largest)
 
 
 def _bytes(n_bits: int) -> int:

@@ -1,4 +1,4 @@
-"""What happens inside a network while it reads: spikes, membranes and scores after every step."""
+"""Spikes, membranes and scores of a network after every step."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from .spiking_network import SpikingNetwork, check_network
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a network did in every step.
+    """Spikes, membranes and scores of every step.
 
     Parameters
     ----------

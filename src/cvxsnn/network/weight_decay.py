@@ -1,4 +1,4 @@
-"""What the penalty means for the weights of a network: weight decay, and the rescaling that connects the two."""
+"""The penalty as weight decay of a network, and the rescaling that connects the two."""
 
 import math
 
@@ -33,7 +33,7 @@ def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inpu
     over the hidden layers' amplitudes s and all weights, biases, thresholds and initial membranes θ. An amplitude c of
     a layer's spikes and its inverse in the weights P that read them leave the network as it is, and
     :math:`\min_c c^2 + \|P\|^2 / c^2 = 2 \|P\|`, which is what weights that read spikes contribute here. The hidden
-    ones vanish with :func:`rescale_hidden`, which changes no spike; what is left in the limit is the loss plus
+    ones vanish with :func:`rescale_hidden`, which changes no spike; the limit is the loss plus
     :math:`\beta_{reg} \sum_k \|P_{k,out}\|_2`. For a parallel reconstruction of one output that is the convex program's
     value.
 
@@ -82,11 +82,11 @@ def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inpu
     decay = 2 * float(squares.sqrt().sum())
     for depth, layer in enumerate(network.layers):
         for name, value in layer.tensors().items():
-            own = value.double().square()
+            squares_of_layer = value.double().square()
             if name == "weight" and depth > 0:
-                decay += 2 * float(own.sum((1, 2)).sqrt().sum())
+                decay += 2 * float(squares_of_layer.sum((1, 2)).sqrt().sum())
             elif name in NEURON_MODELS.of(layer).all_scaled:
-                decay += float(own.sum())
+                decay += float(squares_of_layer.sum())
     return loss + 0.5 * strength * decay
 
 

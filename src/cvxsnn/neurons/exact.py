@@ -25,21 +25,6 @@ WEIGHT_BITS = 15
 """Bits of a sampled weight, sign included: fits into the 16-bit words of fixed-point chips, and into two bytes whose
 products with spikes processors add up at four times the speed of floats."""
 
-_SMALL_PRODUCT = 2**14
-"""Entries of a product below which a batched call beats a loop over subnetworks."""
-
-_WIDE = 64
-"""Fan-in from which products of bytes pay for taking the weights apart and putting the sums together."""
-
-_TOO_WIDE = 2**16
-"""Fan-in from which sums of 15-bit weights could leave 32-bit integers."""
-
-_LARGEST_SUM = {torch.float32: 2.0**24, torch.float64: 2.0**53 - 1}
-"""Up to these, all integers are exact; and a product of levels that is larger is not rounded to them."""
-
-_MOST_BITS = 1100
-"""Bits of sums above the range of float64: no number of inputs and no weights make more."""
-
 
 def snap_weights(weight: Tensor, bits: int = WEIGHT_BITS) -> Tensor:
     """Round each neuron's weights to ``bits``-bit integers times a power of two of its own.
@@ -98,11 +83,12 @@ def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dt
     float64 is used, which no such setting touches.
     """
     largest = levels_of_weights * levels_of_inputs
-    if largest <= _LARGEST_SUM[torch.float32] and _multiplies_in_full_float32():
+    # Up to these bounds all integers are exact, and a larger product of levels is not rounded down to them.
+    if largest <= 2.0**24 and _multiplies_in_full_float32():
         return torch.float32
-    if largest <= _LARGEST_SUM[torch.float64]:
+    if largest <= 2.0**53 - 1:
         return torch.float64
-    bits = math.floor(min(math.log2(largest), _MOST_BITS - 1)) + 1
+    bits = math.floor(min(math.log2(largest), 1099)) + 1  # the product itself may overflow to infinity
     raise InvalidInputError(
         f"expected inputs whose weighted sums fit into 53 bits, so that spikes are reproducible, got {bits} bits: "
         f"scale the inputs down by 2**{bits - 53} or more, for example by standardising them"
@@ -127,7 +113,7 @@ def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, scratch: "Scratch
     """
     total = out if out.dtype == weight.dtype else scratch.array("product", out.shape, weight.dtype, out.device)
     inputs = inputs.expand(len(weight), *inputs.shape[-2:])
-    if weight.is_cuda or inputs.shape[1] * weight.shape[2] < _SMALL_PRODUCT:
+    if weight.is_cuda or inputs.shape[1] * weight.shape[2] < 2**14:  # a batched call beats a loop if each is small
         torch.bmm(inputs, weight, out=total)
     else:
         for k in range(len(weight)):  # a CPU's threads share one large product better than a batch of them
@@ -136,11 +122,40 @@ def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, scratch: "Scratch
         out.copy_(total)
 
 
+class DenseWeights:
+    """Snapped weights in a type in which products with the inputs are exact.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (n_subnetworks, fan_in, width)
+        The weights.
+    """
+
+    n_values = 0
+
+    def __init__(self, weight: Tensor) -> None:
+        self._weight = weight
+
+    def __getitem__(self, subnetworks: slice) -> "DenseWeights":
+        """Return the weights of some subnetworks."""
+        return DenseWeights(self._weight[subnetworks])
+
+    def lift(self, block: Tensor) -> Tensor:
+        """Return the inputs as they are."""
+        return block
+
+    def product(self, rows: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
+        """Write ``rows @ weight`` into ``out``."""
+        exact_product(rows.to(self._weight.dtype), self._weight, out, scratch)
+
+
 class ByteWeights:
     """Snapped weights as two planes of signed bytes, for products with spikes: ``weight = unit · (256 · high + low)``.
 
     Sums of bytes are exact in 32-bit integers, so the product is the same as any other exact one.
     """
+
+    n_values = 0
 
     def __init__(self, weight: Tensor, bits: int) -> None:
         unit = _weight_unit(weight, bits)
@@ -157,7 +172,8 @@ class ByteWeights:
             has_byte_products
             and hasattr(torch, "_int_mm")
             and bits <= WEIGHT_BITS
-            and _WIDE <= weight.shape[1] < _TOO_WIDE
+            # From 64 inputs on, the product pays for the planes; from 2**16, sums could overflow 32-bit integers.
+            and 64 <= weight.shape[1] < 2**16
         )
 
     def __getitem__(self, subnetworks: slice) -> "ByteWeights":
@@ -166,12 +182,16 @@ class ByteWeights:
         part._planes, part._unit = self._planes[subnetworks], self._unit[subnetworks]
         return part
 
-    def product(self, spikes: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
-        """Write ``spikes @ weight`` into ``out``, for bool spikes of shape (n_subnetworks, n_rows, fan_in)."""
+    def lift(self, block: Tensor) -> Tensor:
+        """Return the spikes as they are."""
+        return block
+
+    def product(self, rows: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
+        """Write ``rows @ weight`` into ``out``, for bool spikes of shape (n_subnetworks, n_rows, fan_in)."""
         width = out.shape[2]
         total = scratch.array("integers", out.shape[1:], torch.int32, out.device)
         for k in range(len(out)):
-            planes = torch._int_mm(spikes[k].view(torch.int8), self._planes[k])
+            planes = torch._int_mm(rows[k].view(torch.int8), self._planes[k])
             torch.add(planes[:, width:], planes[:, :width], alpha=256, out=total)
             torch.mul(total, self._unit[k], out=out[k])
 

@@ -57,10 +57,6 @@ if triton is not None:
             tl.store(written + subnetwork * size + entry, spike.to(tl.int8), mask=is_inside)
 
 
-_BLOCK = 1024
-"""Neurons × samples of one program."""
-
-
 def can_scan(drive: Tensor) -> bool:
     """Return whether the kernel can run where the drives are."""
     return triton is not None and drive.is_cuda and _compiles(drive.device)
@@ -101,7 +97,8 @@ def _launch(
 ) -> None:
     """Run the kernel over all subnetworks; ``written`` is contiguous."""
     n_subnetworks, n_steps, n_samples, width = drive.shape
-    n_blocks = triton.cdiv(n_samples * width, _BLOCK)
+    block = 1024  # neurons × samples of one program
+    n_blocks = triton.cdiv(n_samples * width, block)
     with torch.cuda.device(drive.device):
         _scan[(n_subnetworks * n_blocks,)](
             drive.contiguous(),
@@ -116,6 +113,6 @@ def _launch(
             n_blocks,
             keeps_all=keeps_all,
             tie_fires=tie_fires,
-            block=_BLOCK,
+            block=block,
             enable_fp_fusion=False,
         )

@@ -10,7 +10,7 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..data.sequences import as_inputs
-from .drive import exact_weight, weighted_inputs
+from .drive import exact_weights, weighted_inputs
 from .exact import ScratchArrays, input_levels, snap_inputs
 from .layer import HiddenLayer, LayerState, check_stack
 
@@ -40,7 +40,7 @@ class Stepper:
     def __init__(self, layers: Sequence[HiddenLayer]) -> None:
         self._layers = check_stack(layers)
         self._levels = [layer.levels for layer in self._layers]
-        self._upper_weights = [exact_weight(layer, 1.0) for layer in self._layers[1:]]
+        self._upper_weights = [exact_weights(layer, 1.0) for layer in self._layers[1:]]
         self._scratch = ScratchArrays()
 
     def start(self, n_samples: int) -> tuple[LayerState, ...]:
@@ -117,7 +117,7 @@ class Stepper:
                 block = torch.cat((history, present.to(history.dtype)), dim=-2)
                 own = own._replace(history=block[..., 1:, :])
                 block = block.flatten(-2)
-            weight = self._upper_weights[depth - 1] if depth else exact_weight(layer, input_levels(block))
+            weight = self._upper_weights[depth - 1] if depth else exact_weights(layer, input_levels(block))
             layer.step(weighted_inputs(layer, weight, block[..., None, :, :], self._scratch)[:, 0], own)
             after.append(own)
             block = own.spikes

@@ -8,6 +8,7 @@ the same to the bit.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,67 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from .layer import HiddenLayer
+
 if TYPE_CHECKING:
     from .lif import LIFLayer
-    from .taps import TapTable
 
 _MIN_WORK = 2**22
 """Products below which a second thread is not worth its start."""
 
-_SUMS = 512
-"""Sums that are computed at once: a few KiB, of as many steps as it takes."""
+
+@dataclass(frozen=True, eq=False)
+class TapTable:
+    """The taps of a layer as lists, neuron after neuron, each in the order of its delays.
+
+    Parameters
+    ----------
+    starts : Tensor of shape (n_neurons + 1,), dtype int64
+        The first tap of each neuron, and the end.
+    row : Tensor of shape (n_taps,), dtype int64
+        The row of values that a tap reads: the input, counted over the subnetworks where each has inputs of its own.
+    delay : Tensor of shape (n_taps,), dtype int64
+        The delay of each tap.
+    weight : Tensor of shape (n_taps,)
+        The weight of each tap, in a dtype in which sums are exact. No weight is zero.
+    """
+
+    starts: Tensor
+    row: Tensor
+    delay: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, layer: HiddenLayer, dtype: torch.dtype, *, inputs_are_shared: bool) -> "TapTable":
+        """Return the taps of a layer that has delays.
+
+        Parameters
+        ----------
+        layer : HiddenLayer
+            The layer.
+        dtype : torch.dtype
+            A type in which sums over the taps are exact.
+        inputs_are_shared : bool
+            Whether all subnetworks read the same inputs.
+
+        Returns
+        -------
+        TapTable
+            The taps whose weight is not zero.
+        """
+        n_subnetworks, n_taps, width = layer.weight.shape
+        offset = torch.arange(n_subnetworks, device=layer.weight.device) * (0 if inputs_are_shared else layer.n_inputs)
+        row = layer.source.long() + offset[:, None, None]
+
+        def by_neuron(value: Tensor) -> Tensor:
+            return value.transpose(1, 2).reshape(n_subnetworks * width, n_taps)
+
+        delay, order = by_neuron(layer.delay.long()).sort(dim=1, stable=True)
+        weight = by_neuron(layer.weight.to(dtype)).gather(1, order)
+        kept = weight != 0
+        starts = torch.zeros(len(kept) + 1, dtype=torch.int64, device=kept.device)
+        torch.cumsum(kept.sum(1), 0, out=starts[1:])
+        return cls(starts, by_neuron(row).gather(1, order)[kept], delay[kept], weight[kept])
 
 
 def _compiled(function: Callable[..., None], **options: Any) -> Any:
@@ -36,33 +89,48 @@ def _compiled(function: Callable[..., None], **options: Any) -> Any:
         return numba.njit(function, nogil=True, **options)
 
 
+@_compiled
+def _n_sums(n_samples):  # type: ignore[no-untyped-def]
+    """Return the number of sums to compute at once: those of whole steps, in a part of the L1 cache."""
+    return max(n_samples, 2048 // n_samples * n_samples)
+
+
 @partial(_compiled, inline="always")
 def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore[no-untyped-def]
     """Write the sums of one neuron from a place in the rows on; its taps come in the order of their shifts."""
-    n, first = len(total), tap
+    n = len(total)
     while stop > tap and shift[stop - 1] >= at + n:  # what is before the first step is zero
         stop -= 1
     whole = stop
     while whole > tap and shift[whole - 1] > at:
         whole -= 1
-    while tap + 7 < whole:  # eight rows at once, so that the sums are loaded and stored less often
+    # Several rows at once, so that sums are loaded and stored less often: nine, the usual number of taps, then eights.
+    if tap + 8 < whole:
+        w0, w1, w2 = weight[tap], weight[tap + 1], weight[tap + 2]
+        w3, w4, w5 = weight[tap + 3], weight[tap + 4], weight[tap + 5]
+        w6, w7, w8 = weight[tap + 6], weight[tap + 7], weight[tap + 8]
+        x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
+        x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
+        x4, x5 = values[row[tap + 4], at - shift[tap + 4] :], values[row[tap + 5], at - shift[tap + 5] :]
+        x6, x7 = values[row[tap + 6], at - shift[tap + 6] :], values[row[tap + 7], at - shift[tap + 7] :]
+        x8 = values[row[tap + 8], at - shift[tap + 8] :]
+        for i in range(n):
+            left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+            total[i] = left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i])) + w8 * x8[i]
+        tap += 9
+    else:
+        total[:] = 0
+    while tap + 7 < whole:
         w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
         w4, w5, w6, w7 = weight[tap + 4], weight[tap + 5], weight[tap + 6], weight[tap + 7]
         x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
         x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
         x4, x5 = values[row[tap + 4], at - shift[tap + 4] :], values[row[tap + 5], at - shift[tap + 5] :]
         x6, x7 = values[row[tap + 6], at - shift[tap + 6] :], values[row[tap + 7], at - shift[tap + 7] :]
-        if tap == first:
-            for i in range(n):
-                left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-                total[i] = left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
-        else:
-            for i in range(n):
-                left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-                total[i] += left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
+        for i in range(n):
+            left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+            total[i] += left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
         tap += 8
-    if tap == first:
-        total[:] = 0
     while tap < stop:
         w0, skipped = weight[tap], max(0, shift[tap] - at)
         x0, rest = values[row[tap], at + skipped - shift[tap] :], total[skipped:]
@@ -76,7 +144,7 @@ def _integrate(  # type: ignore[no-untyped-def]
     values, n_samples, starts, row, shift, weight, decay, places, membranes, first, last
 ):
     n_values, n_places = values.shape[1], len(places)
-    sums, membrane = np.empty(max(n_samples, _SUMS // n_samples * n_samples), values.dtype), np.empty(n_samples)
+    sums, membrane = np.empty(_n_sums(n_samples), values.dtype), np.empty(n_samples)
     for neuron in range(first, last):
         own, own_decay = membranes[neuron], decay[neuron]
         if own_decay == 0:  # a membrane without memory is needed at the places alone
@@ -106,7 +174,7 @@ def _scan(  # type: ignore[no-untyped-def]
 ):
     n_values, n_samples = values.shape[1], counts.shape[2]
     n_steps, n_slot_columns = slots.shape
-    sums = np.empty(max(n_samples, _SUMS // n_samples * n_samples), values.dtype)
+    sums = np.empty(_n_sums(n_samples), values.dtype)
     membrane = np.empty(n_samples, bias.dtype)
     spike = np.empty(n_samples, bias.dtype)
     number = bias.dtype.type
@@ -159,7 +227,7 @@ def _scan(  # type: ignore[no-untyped-def]
                             counts[neuron, slot, i] += spike[i] != 0
 
 
-def scan_taps(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: Tensor, counts: Tensor) -> None:
+def scan_taps(layer: "LIFLayer", table: TapTable, values: Tensor, slots: Tensor, counts: Tensor) -> None:
     """Count the spikes of a layer.
 
     Parameters
@@ -179,10 +247,11 @@ def scan_taps(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: Tenso
     start = [_array(value.flatten()) for value in (layer.initial_membrane, layer.initial_spikes)]
     rows, taps = _rows_and_taps(table, values)
     arguments: tuple[Any, ...] = (rows, *taps, *own, *start, _array(slots), layer.tie == "ge", counts.numpy())
-    _run(_scan, arguments, len(counts), len(table.weight) * values[:, 0].numel())
+    work = len(table.weight) * values[:, 0].numel()
+    in_threads(partial(_scan, *arguments), len(counts), work)
 
 
-def integrate_taps(table: "TapTable", values: Tensor, decay: Tensor, places: Tensor) -> Tensor:
+def integrate_taps(table: TapTable, values: Tensor, decay: Tensor, places: Tensor) -> Tensor:
     """Return membranes of neurons that never fire at some places, in float64.
 
     Parameters
@@ -205,25 +274,29 @@ def integrate_taps(table: "TapTable", values: Tensor, decay: Tensor, places: Ten
     rows, taps = _rows_and_taps(table, values)
     work = len(table.weight) * (values[:, 0].numel() if bool(decay.any()) else len(places))
     arguments = (rows, values.shape[2], *taps, _array(decay), _array(places), membranes.numpy())
-    _run(_integrate, arguments, len(decay), work)
+    in_threads(partial(_integrate, *arguments), len(decay), work)
     return membranes
 
 
-def _rows_and_taps(table: "TapTable", values: Tensor) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
+def _rows_and_taps(table: TapTable, values: Tensor) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
     """Return values as rows of all steps and samples, and taps with their delays as shifts in these rows."""
     rows = values.transpose(0, 1).reshape(values.shape[1], -1)
     return _array(rows), [_array(own) for own in (table.starts, table.row, table.delay * values.shape[2], table.weight)]
 
 
-def _run(kernel: Callable[..., None], arguments: tuple[Any, ...], n_neurons: int, work: int) -> None:
-    """Run a kernel over all neurons, which the threads of torch share."""
+def in_threads(function: Callable[[int, int], None], n_rows: int, work: int) -> None:
+    """Call ``function(first, last)`` for ranges of rows, which the threads of torch share.
+
+    These are plain threads: unlike those of OpenMP, they do not spin while they wait for a core that is taken.
+    """
     n_threads = torch.get_num_threads() if work >= _MIN_WORK else 1
     if n_threads == 1:
-        kernel(*arguments, 0, n_neurons)
+        function(0, n_rows)
         return
-    edges = [n_neurons * k // n_threads for k in range(n_threads + 1)]
+    n_parts = 4 * n_threads  # several per thread: one that is held up takes fewer
+    edges = [n_rows * k // n_parts for k in range(n_parts + 1)]
     with ThreadPoolExecutor(n_threads) as threads:
-        list(threads.map(lambda first, last: kernel(*arguments, first, last), edges[:-1], edges[1:]))
+        list(threads.map(function, edges[:-1], edges[1:]))
 
 
 def _array(value: Tensor) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from ..core.kernels import can_run, tl, triton
 
 if TYPE_CHECKING:
     from .lif import LIFLayer
-    from .taps import TapTable
+    from .tap_kernel import TapTable
 
 if triton is not None:
 
@@ -88,17 +88,13 @@ if triton is not None:
             tl.store(counts + place + current * n_samples, count.to(counts.dtype.element_ty), mask=is_inside)
 
 
-_MAX_BLOCK = 1024
-"""Samples of one program, at most: the more, the fewer times its taps are read."""
-
-
 @cache
 def can_scan_taps(device: torch.device) -> bool:
     """Return whether the kernel can run on a device."""
     if triton is None or device.type != "cuda":
         return False
     from .lif import LIFLayer
-    from .taps import TapTable
+    from .tap_kernel import TapTable
 
     one = torch.ones(1, 1, 1, device=device)
     zero = torch.zeros(1, 1, 1, dtype=torch.int32, device=device)
@@ -115,7 +111,7 @@ def scan_taps_gpu(layer: "LIFLayer", table: "TapTable", values: Tensor, slots: T
     """As :func:`cvxsnn.neurons.tap_kernel.scan_taps`, with counts that are zero before; values may be bytes."""
     n_steps, n_rows, n_samples = values.shape
     n_neurons, n_slots, _ = counts.shape
-    block = min(_MAX_BLOCK, triton.next_power_of_2(n_samples))
+    block = min(1024, triton.next_power_of_2(n_samples))  # the more samples, the fewer times taps are read
     n_blocks = triton.cdiv(n_samples, block)
     own = (layer.bias, layer.decay, layer.threshold, layer.initial_membrane, layer.initial_spikes)
     with torch.cuda.device(values.device):

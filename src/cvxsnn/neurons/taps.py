@@ -15,9 +15,6 @@ from ..data.sequences import Sequences
 from .exact import ScratchArrays, exact_product
 from .layer import MAX_DELAY, HiddenLayer, Layer, check_whole, with_taps
 
-_DENSE_SHARE, _DENSE_SHARE_GPU = 0.25, 0.02
-"""Share of all pairs of delay and input, read by a neuron, from which a dense product is faster than a gather."""
-
 
 @dataclass(frozen=True)
 class Taps:
@@ -176,61 +173,7 @@ def _as_whole_numbers(name: str, values: Sequence[int], limit: int) -> tuple[int
     return tuple(check_whole(name, numbers, numbers.shape, limit).tolist())
 
 
-@dataclass(frozen=True, eq=False)
-class TapTable:
-    """The taps of a layer as lists, neuron after neuron, each in the order of its delays.
-
-    Parameters
-    ----------
-    starts : Tensor of shape (n_neurons + 1,), dtype int64
-        The first tap of each neuron, and the end.
-    row : Tensor of shape (n_taps,), dtype int64
-        The row of values that a tap reads: the input, counted over the subnetworks where each has inputs of its own.
-    delay : Tensor of shape (n_taps,), dtype int64
-        The delay of each tap.
-    weight : Tensor of shape (n_taps,)
-        The weight of each tap, in a dtype in which sums are exact. No weight is zero.
-    """
-
-    starts: Tensor
-    row: Tensor
-    delay: Tensor
-    weight: Tensor
-
-    @classmethod
-    def of(cls, layer: HiddenLayer, dtype: torch.dtype, *, inputs_are_shared: bool) -> "TapTable":
-        """Return the taps of a layer that has delays.
-
-        Parameters
-        ----------
-        layer : HiddenLayer
-            The layer.
-        dtype : torch.dtype
-            A type in which sums over the taps are exact.
-        inputs_are_shared : bool
-            Whether all subnetworks read the same inputs.
-
-        Returns
-        -------
-        TapTable
-            The taps whose weight is not zero.
-        """
-        n_subnetworks, n_taps, width = layer.weight.shape
-        offset = torch.arange(n_subnetworks, device=layer.weight.device) * (0 if inputs_are_shared else layer.n_inputs)
-        row = layer.source.long() + offset[:, None, None]
-
-        def by_neuron(value: Tensor) -> Tensor:
-            return value.transpose(1, 2).reshape(n_subnetworks * width, n_taps)
-
-        delay, order = by_neuron(layer.delay.long()).sort(dim=1, stable=True)
-        weight = by_neuron(layer.weight.to(dtype)).gather(1, order)
-        kept = weight != 0
-        starts = torch.zeros(len(kept) + 1, dtype=torch.int64, device=kept.device)
-        torch.cumsum(kept.sum(1), 0, out=starts[1:])
-        return cls(starts, by_neuron(row).gather(1, order)[kept], delay[kept], weight[kept])
-
-
-class TapProduct:
+class TapWeights:
     """The sums over the taps of a layer, in torch.
 
     Taps read a *lifted* input: at each step, the values of that step and of the ``max_delay`` steps before it.
@@ -248,48 +191,54 @@ class TapProduct:
         self._place = _places(layer)
         self._weight = layer.weight.to(dtype)
 
-    def __getitem__(self, subnetworks: slice) -> "TapProduct":
+    def __getitem__(self, subnetworks: slice) -> "TapWeights":
         """Return the sums of some subnetworks."""
-        part = object.__new__(TapProduct)
+        part = object.__new__(TapWeights)
         part.max_delay, part.n_inputs = self.max_delay, self.n_inputs
         part._place, part._weight = self._place[subnetworks], self._weight[subnetworks]
         return part
 
     @property
-    def size(self) -> int:
+    def n_values(self) -> int:
         """Number of values in a lifted input."""
         return (self.max_delay + 1) * self.n_inputs
 
     @cached_property
     def _dense(self) -> Tensor | None:
         """The weights of all values of a lifted input, where a dense product is faster."""
-        share = _DENSE_SHARE_GPU if self._weight.is_cuda else _DENSE_SHARE
-        return _spread(self._weight, self._place, self.size) if len(self._place[0]) >= share * self.size else None
+        # A gather is faster only if neurons read a small share of all pairs of delay and input.
+        is_dense = len(self._place[0]) >= (0.02 if self._weight.is_cuda else 0.25) * self.n_values
+        return _spread(self._weight, self._place, self.n_values) if is_dense else None
 
-    def write(self, lifted: Tensor, out: Tensor, scratch: ScratchArrays) -> None:
+    def lift(self, block: Tensor) -> Tensor:
+        """Return lifted inputs."""
+        return lift(block, self.max_delay)
+
+    def product(self, rows: Tensor, out: Tensor, scratch: ScratchArrays) -> None:
         """Write the sums into ``out``: exact in the weights' dtype, then rounded once to that of ``out``.
 
         Parameters
         ----------
-        lifted : Tensor of shape (n_subnetworks or 1, n_rows, size)
+        rows : Tensor of shape (n_rows, n_values) or (n_subnetworks or 1, n_rows, n_values)
             Lifted inputs.
         out : Tensor of shape (n_subnetworks, n_rows, width)
             Where to write.
         scratch : ScratchArrays
             Memory for intermediate values.
         """
-        lifted = lifted.to(self._weight.dtype)
+        lifted = rows.to(self._weight.dtype)
+        lifted = lifted if lifted.ndim == 3 else lifted[None]
         if self._dense is not None:
             exact_product(lifted, self._dense, out, scratch)
             return
         total = scratch.array("product", tuple(out.shape), self._weight.dtype, out.device)
         read = scratch.array("read", tuple(out.shape[1:]), self._weight.dtype, out.device)
         total.zero_()
-        for k, own in enumerate(total):
-            rows = lifted[k if len(lifted) > 1 else 0]
+        for k, sums in enumerate(total):
+            values = lifted[k if len(lifted) > 1 else 0]
             for place, weight in zip(self._place[k], self._weight[k], strict=True):
-                torch.index_select(rows, 1, place, out=read)
-                own.addcmul_(read, weight)
+                torch.index_select(values, 1, place, out=read)
+                sums.addcmul_(read, weight)
         out.copy_(total)
 
 

@@ -1,16 +1,18 @@
 """The theory in exact arithmetic: complete dictionaries, strong duality, certificates over all witnesses."""
 
-from .arrangement import Patterns, count_cells, enumerate_patterns
 from .caratheodory import reduce_support, support_bound
 from .certificate_file import write_certificate
-from .column_generation import CompleteSolution, price_solution, solve_complete
+from .column_generation import CompleteSolution, solve_complete
 from .complete_certificate import CompleteCertificate, certify_complete
 from .duality import StrongDuality, verify_strong_duality
 from .enumeration import (
+    Patterns,
     Trajectories,
     complete_dictionary,
     complete_recurrent_dictionary,
+    count_cells,
     enumerate_lif,
+    enumerate_patterns,
     enumerate_recurrent,
 )
 from .family_union import FamilyUnion
@@ -35,7 +37,6 @@ __all__ = [
     "enumerate_patterns",
     "enumerate_recurrent",
     "price",
-    "price_solution",
     "prove_complete",
     "reduce_support",
     "solve_complete",

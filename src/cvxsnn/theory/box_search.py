@@ -7,42 +7,79 @@ fewer samples and fewer dimensions, which is searched in the same way.
 """
 
 import time
-from collections.abc import Callable
+from bisect import insort
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from .box_kernel import LEAF, LEFT, STUCK, TILTED, bound_boxes, explore, survey
+from .box_kernel import END, Events, Outcome, Problem, explore, survey
 from .integers import IntArray
 from .line_search import climb, random_points
 from .spike_trees import SpikeTrees, common_zero, pivot_columns
 
-_LEVELS = 20
-"""Halvings of a side of the cube."""
 
-_N_CENTRES = 8
-"""Boxes of each batch from whose centres lines are searched."""
+@dataclass(frozen=True)
+class SearchSettings:
+    """How boxes are searched."""
 
-_ROOM = 60
-"""Bits for sums of products in the kernel."""
+    n_levels: int = 20
+    """Halvings of a side of the cube."""
+    n_bits: int = 60
+    """Bits for sums of products in the kernel."""
+    max_excess: int = 24
+    """Bits that may be rounded away from longer numbers, which makes bounds larger but keeps them valid."""
+    batch: int = 64
+    """Boxes that the kernel gets at once."""
+    first_budget: int = 100
+    """Nodes per box in the first batches. The first boxes are large, and each of their parts may have good neurons."""
+    budget: int = 2000
+    """Nodes per box later."""
+    n_centres: int = 8
+    """Boxes of each batch from whose centres lines are searched."""
+    n_points: tuple[int, ...] = (64, 256, 512)
+    """Random points from which lines are searched, until a neuron above what is enough is found."""
+    n_sweeps: int = 10
+    """Lines searched from each point, per parameter."""
+    point_bits: int = 24
+    """Bits to which the ends of lines are rounded."""
+    enlarged: tuple[int, ...] = (1, 4, 32)
+    """Factors by which a box that cannot be halved is enlarged, to contain the point where its events meet."""
+    max_neurons: int = 512
+    """Neurons of large sums that are kept."""
 
-_MOST_EXCESS = 24
-"""Bits that may be rounded away from longer numbers, which makes bounds larger but keeps them valid."""
 
-_BATCH, _FIRST, _BUDGET = 64, 100, 2000
-"""Boxes that the kernel gets at once, and nodes that it may spend on each, at first and later."""
+_SETTINGS = SearchSettings()
 
-_N_POINTS, _N_SWEEPS, _POINT_BITS = (64, 256, 512), 10, 24
-"""Random points from which lines are searched, until a neuron above what is enough is found; how often; and bits to
-which the ends are rounded."""
 
-_ENLARGED = (1, 4, 32)
-"""How often larger a box that cannot be halved is made, to contain the point where its events meet."""
+class Boxes(NamedTuple):
+    """Boxes that may still contain something better."""
+
+    centres: npt.NDArray[np.int64]
+    halves: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.float64]
+    closest: npt.NDArray[np.int64]
+    """Sizes at which to look more closely at parts in which events meet."""
+
+    @property
+    def n_boxes(self) -> int:
+        """Number of boxes."""
+        return len(self.bounds)
+
+    def take(self, rows: npt.NDArray[Any]) -> "Boxes":
+        """Return some of the boxes."""
+        return Boxes(*(values[rows] for values in self))
+
+    def split(self, n_boxes: int) -> tuple["Boxes", "Boxes"]:
+        """Return the boxes with the largest bounds, and the others."""
+        order = np.argsort(-self.bounds, kind="stable")
+        return self.take(order[:n_boxes]), self.take(np.sort(order[n_boxes:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +88,8 @@ class Coordinates:
 
     Parameters
     ----------
+    trees : SpikeTrees
+        The samples.
     columns : list of int
         The parameters that matter; the others are zero.
     basis : integer array of shape (n_columns, n_columns)
@@ -67,6 +106,7 @@ class Coordinates:
         Bits by which the normals were too long.
     """
 
+    trees: SpikeTrees
     columns: list[int]
     basis: IntArray
     normals: npt.NDArray[np.int64]
@@ -85,13 +125,22 @@ class Coordinates:
         basis = _whitening(exact, has_wall) if basis is None else basis
         turned = exact @ basis.T
         largest = max(sum(abs(int(x)) for x in row) for row in turned)
-        n_excess = max(0, largest.bit_length() + _LEVELS - _ROOM + 1)
+        n_excess = max(0, largest.bit_length() + _SETTINGS.n_levels - _SETTINGS.n_bits + 1)
         if n_excess:
             turned = np.array([[int(x) >> n_excess for x in row] for row in turned], dtype=object)
-        return cls(columns, basis, turned.astype(np.int64), int(n_excess > 0), _LEVELS, has_wall, n_excess)
+        return cls(
+            trees, columns, basis, turned.astype(np.int64), int(n_excess > 0), _SETTINGS.n_levels, has_wall, n_excess
+        )
 
-    def faces(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return centres and halves of the faces of the cube."""
+    @cached_property
+    def problem(self) -> Problem:
+        """The trees in these coordinates."""
+        trees = self.trees
+        events = Events(self.normals, self.slack, trees.edges, trees.gains, int(trees.has_lift))
+        return Problem(events, trees.roots, trees.offset, trees.depth)
+
+    def faces(self) -> Boxes:
+        """Return the faces of the cube."""
         size, dimension = 1 << self.n_levels, len(self.columns)
         centres, halves = [], []
         for axis in range(dimension):
@@ -104,11 +153,12 @@ class Coordinates:
                 centre[axis], half[axis] = sign * size, 0
                 centres.append(centre)
                 halves.append(half)
-        return np.array(centres, dtype=np.int64), np.array(halves, dtype=np.int64)
+        n_faces = len(centres)
+        return Boxes(np.array(centres), np.array(halves), np.full(n_faces, inf), np.full(n_faces, size))
 
-    def points(self, trees: SpikeTrees, parameters: IntArray) -> npt.NDArray[np.float64]:
+    def points(self, parameters: IntArray) -> npt.NDArray[np.float64]:
         """Return the points of the cube that stand for parameters, more or less."""
-        values = trees.normals.astype(np.float64)
+        values = self.trees.normals.astype(np.float64)
         drives = values @ np.asarray(parameters, dtype=object).astype(np.float64).T
         solved = np.linalg.lstsq(self.normals.astype(np.float64), drives, rcond=None)[0].T
         if self.has_wall:
@@ -116,12 +166,11 @@ class Coordinates:
         largest = abs(solved).max(1, keepdims=True, initial=0.0)
         return np.asarray(solved / np.where(largest > 0, largest, 1.0))
 
-    def parameters(self, point: IntArray, dimension: int) -> IntArray:
+    def parameters(self, point: IntArray) -> IntArray:
         """Return the parameters at a point of the cube, without common factors."""
-        found = np.zeros(dimension, dtype=object)
-        found[self.columns] = np.asarray(point).astype(object) @ self.basis
-        common = int(np.gcd.reduce(found)) or 1
-        return np.asarray(found // common)
+        parameters = np.zeros(self.trees.normals.shape[1], dtype=object)
+        parameters[self.columns] = np.asarray(point).astype(object) @ self.basis
+        return np.asarray(parameters // (int(np.gcd.reduce(parameters)) or 1))
 
 
 def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
@@ -187,9 +236,9 @@ class Proof:
     ----------
     frame : Coordinates
         The coordinates of the boxes.
-    codes : dict of bytes to bytes
-        For each box that was searched, by its centre and halves: the axes along which parts of it were halved, in the
-        order of a walk that visits the lower half first, and what ends the walk where a part was not halved.
+    codes : dict of bytes to bytearray
+        For each box that was searched, by its centre and halves: the codes of its parts, in the order of a walk that
+        visits the lower half first.
     closer : dict of bytes to tuple
         For each box in which events meet: how often larger it was made, and the proof of what is open there.
     left : Boxes, optional
@@ -199,7 +248,7 @@ class Proof:
     """
 
     frame: Coordinates
-    codes: dict[bytes, bytes] = field(default_factory=dict)
+    codes: dict[bytes, bytearray] = field(default_factory=dict)
     closer: dict[bytes, tuple[int, "Proof | None"]] = field(default_factory=dict)
     left: "Boxes | None" = None
     bound: float = 0.0
@@ -220,29 +269,31 @@ class Proof:
                 uses.append(self.closer[key])
                 return
             parts = [(centre, half)]
-            for code in self.codes.get(
-                key, bytes([TILTED])
-            ):  # bounds of what was left may be those of linear functions
-                own, size = parts.pop()
-                if code in (LEAF, TILTED):
-                    text.append("." if code == LEAF else ",")
-                elif code in (STUCK, LEFT):
-                    if key_of(own, size) == key:  # it was left as it is
-                        text.append(",")
-                    else:
-                        visit(own, size)
-                else:
+            for code in self.codes.get(key, bytearray([END.tilted])):  # what was left may have linear bounds
+                middle, size = parts.pop()
+                if code < END.tilted:
                     text.append(chr(ord("a") + code))
                     smaller = size.copy()
                     smaller[code] //= 2
                     for sign in (1, -1):  # the lower half is visited first
-                        moved = own.copy()
+                        moved = middle.copy()
                         moved[code] += sign * smaller[code]
                         parts.append((moved, smaller))
+                elif code == END.leaf:
+                    text.append(".")
+                elif code == END.tilted or key_of(middle, size) == key:  # the box was left as it is
+                    text.append(",")
+                else:
+                    visit(middle, size)
 
-        for centre, half in zip(*self.frame.faces(), strict=True):
+        faces = self.frame.faces()
+        for centre, half in zip(faces.centres, faces.halves, strict=True):
             visit(centre, half)
         return "".join(text), uses
+
+
+Known = dict[bytes, tuple[float, Proof | None]]
+"""Bounds on trees that were searched already, and their proofs."""
 
 
 def key_of(centre: npt.NDArray[np.int64], half: npt.NDArray[np.int64]) -> bytes:
@@ -287,193 +338,169 @@ class BoxSearch:
 
     def run(self, trees: SpikeTrees, resumed: Proof | None = None) -> Found:
         """Search all parameters, or go on with an earlier search of the same trees."""
-        dimension = trees.normals.shape[1]
         found = Found()
-        self._try(trees, np.zeros(dimension, dtype=object), found)  # fires always
+        self._try(trees, np.zeros(trees.normals.shape[1], dtype=object), found)  # fires always
         found.bound = found.value
         if len(trees.roots) == 0 or not trees.normals.any():
             return found
-        frame, depth = Coordinates.of(trees) if resumed is None else resumed.frame, trees.depth
-        if frame.n_excess > _MOST_EXCESS:
+        frame = Coordinates.of(trees) if resumed is None else resumed.frame
+        limit = self._size(np.abs(trees.offset) + np.abs(trees.gains).max(1, initial=0).sum(0))
+        if frame.n_excess > _SETTINGS.max_excess:
             found.is_exact = found.is_finished = False
-            found.bound = self._size(np.abs(trees.offset) + _most(trees))
+            found.bound = limit
             return found
-        open_boxes = Boxes.faces(frame)
+        boxes = frame.faces()
         if resumed is not None and resumed.left is not None:
-            open_boxes, found.bound = resumed.left, max(found.bound, resumed.bound)
-        n_levels = len(frame.columns) * (frame.n_levels + 1) + 1
+            boxes, found.bound = resumed.left, max(found.bound, resumed.bound)
         found.proof = (resumed or Proof(frame)) if self.keeps_proof else None
-        problem = (frame.normals, frame.slack, trees.edges, trees.gains, trees.roots, trees.offset)
-        known: dict[bytes, tuple[float, Proof | None]] = {}
-        if len(open_boxes) and not self.is_inner and self.max_boxes and time.monotonic() < self.deadline:
-            self._look_around(trees, frame, found)
-        first: int | None = None
-        while len(open_boxes):
-            if first is None and found.value > self.enough:
-                first = found.n_boxes
+        known: Known = {}
+        if boxes.n_boxes and not self.is_inner and self.max_boxes and time.monotonic() < self.deadline:
+            self._look_around(frame, found)
+        n_before_first: int | None = None
+        while boxes.n_boxes:
+            if n_before_first is None and found.value > self.enough:
+                n_before_first = found.n_boxes
             # A search that is content with some neurons goes on for as long as it took to find the first.
-            is_content = not self.is_thorough and first is not None and found.n_boxes >= 2 * first
+            is_content = not self.is_thorough and n_before_first is not None and found.n_boxes >= 2 * n_before_first
             if is_content and not self.is_inner:
-                self._climb(trees, frame, frame.points(trees, np.array([own for _, own in found.parameters])), found)
-            if is_content or self._must_stop(found.n_boxes, len(open_boxes)):
+                self._climb(frame, frame.points(np.array([neuron for _, neuron in found.parameters])), found)
+            if is_content or self._must_stop(found.n_boxes, boxes.n_boxes):
                 found.is_finished = False
-                limit = self._size(np.abs(trees.offset) + _most(trees))
-                bounds = open_boxes.bounds
-                if found.proof is not None:  # those of larger boxes may be smaller, but others look at each by itself
-                    left = (np.ascontiguousarray(open_boxes.centres), np.ascontiguousarray(open_boxes.halves))
-                    bounds, _ = bound_boxes(*problem, int(trees.has_lift), *left, self.enough, depth)
+                # The bound of a parent may be smaller than that of a part, but the checker sees each part by itself.
+                bounds = boxes.bounds if found.proof is None else bound_boxes(frame.problem, boxes, self.enough)[0]
                 found.bound = max(found.bound, float(np.minimum(bounds, limit).max()))
                 break
-            batch, open_boxes = open_boxes.split(min(_BATCH, self.max_boxes - found.n_boxes))
+            batch, boxes = boxes.split(min(_SETTINGS.batch, self.max_boxes - found.n_boxes))
             if not self.is_inner:
-                size = np.maximum(1, abs(batch.centres[:_N_CENTRES]).max(1, keepdims=True, initial=0))
-                self._climb(trees, frame, batch.centres[:_N_CENTRES] / size, found)
-            # The first boxes are large: small budgets leave many parts of them, each with a best neuron of its own.
-            budget = _FIRST if found.n_boxes < _BATCH * _FIRST else _BUDGET
-            budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // len(batch)))
-            target = max(self.enough, found.value) if self.is_thorough else self.enough
-            again = [open_boxes]
-            for part, own in _explore_all(
-                problem, trees.has_lift, batch, target, budget, n_levels, depth, self.is_group, self.keeps_proof
-            ):
-                (
-                    codes,
-                    n_codes,
-                    left,
-                    left_bounds,
-                    n_left,
-                    held,
-                    held_halves,
-                    held_bounds,
-                    is_last,
-                    n_held,
-                    done,
-                    values,
-                    points,
-                ) = own
-                found.n_boxes += int(n_codes.sum() - n_left.sum())
-                found.bound = max(found.bound, float(done.max()))
-                for i, (value, point) in enumerate(zip(values, points, strict=True)):
-                    if found.proof is not None:
-                        found.proof.codes[key_of(part.centres[i], part.halves[i])] = codes[i, : n_codes[i]].tobytes()
-                    if value > found.value or value > self.enough:
-                        self._try(trees, frame.parameters(point, dimension), found)
-                    rows = slice(n_left[i])
-                    closest = np.full(n_left[i], part.closest[i])
-                    again.append(Boxes(left[i, rows, 0], left[i, rows, 1], left_bounds[i, rows], closest))
-                    rows = slice(n_held[i])
-                    boxes = Boxes(held[i, rows], held_halves[i, rows], held_bounds[i, rows], is_last[i, rows])
-                    again.append(self._look_closely(trees, frame, boxes, depth, known, found))
-            open_boxes = Boxes.join(again)
+                centres = batch.centres[: _SETTINGS.n_centres]
+                self._climb(frame, centres / np.maximum(1, abs(centres).max(1, keepdims=True, initial=0)), found)
+            again = [boxes]
+            for part, outcome in self._explore(frame, batch, found):
+                again += self._take(frame, part, outcome, known, found)
+            boxes = Boxes(*map(np.concatenate, zip(*again, strict=True)))
         return found
 
     def _must_stop(self, n_boxes: int, n_open: int) -> bool:
         is_told = self.pulse is not None and self.pulse(n_boxes, n_open)
         return is_told or n_boxes >= self.max_boxes or time.monotonic() >= self.deadline
 
+    def _explore(self, frame: Coordinates, boxes: Boxes, found: Found) -> list[tuple[Boxes, Outcome]]:
+        """Search boxes with the kernel, on all processors if they are many."""
+        is_early = found.n_boxes < _SETTINGS.batch * _SETTINGS.first_budget
+        budget = _SETTINGS.first_budget if is_early else _SETTINGS.budget
+        budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // boxes.n_boxes))
+        target = float(max(self.enough, found.value) if self.is_thorough else self.enough)
+        n_levels = len(frame.columns) * (frame.n_levels + 1) + 1
+
+        def search(part: Boxes) -> tuple[Boxes, Outcome]:
+            arrays = map(np.ascontiguousarray, (part.centres, part.halves, part.closest))
+            return part, explore(frame.problem, *arrays, target, budget, n_levels, self.is_group, self.keeps_proof)
+
+        # Asking Numba for its threads would start them, and give those of torch another number.
+        n_threads = min(nb.config.NUMBA_NUM_THREADS, boxes.n_boxes // 8)
+        if n_threads < 2:
+            return [search(boxes)]
+        parts = [boxes.take(np.arange(start, boxes.n_boxes, 4 * n_threads)) for start in range(4 * n_threads)]
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(search, [part for part in parts if part.n_boxes]))
+
+    def _take(self, frame: Coordinates, boxes: Boxes, outcome: Outcome, known: Known, found: Found) -> Iterator[Boxes]:
+        """Keep what the kernel found in some boxes, and yield the parts that are still to be searched."""
+        codes = [outcome.codes[i, :n_codes] for i, n_codes in enumerate(outcome.n_codes)]
+        found.n_boxes += sum(int((code != END.left).sum()) for code in codes)
+        found.bound = max(found.bound, float(outcome.bounds.max()))
+        for i, code in enumerate(codes):
+            if found.proof is not None:
+                found.proof.codes[key_of(boxes.centres[i], boxes.halves[i])] = bytearray(code.tobytes())
+            if outcome.values[i] > min(found.value, self.enough):
+                self._try(frame.trees, frame.parameters(outcome.points[i]), found)
+            ends = code[code >= END.last]
+            n_ends, is_left = len(ends), ends == END.left
+            if n_ends == 0:
+                continue
+            rest, closest = outcome.rest[i, :n_ends], np.full(n_ends, boxes.closest[i])
+            parts = Boxes(rest[:, 0], rest[:, 1], outcome.rest_bounds[i, :n_ends], closest)
+            if is_left.all():
+                yield parts
+                continue
+            yield parts.take(is_left)
+            yield self._look_closely(frame, parts.take(~is_left), ends[~is_left] == END.last, known, found)
+
     def _look_closely(
-        self,
-        trees: SpikeTrees,
-        frame: Coordinates,
-        boxes: "Boxes",
-        depth: int,
-        known: dict[bytes, tuple[float, Proof | None]],
-        found: Found,
-    ) -> "Boxes":
+        self, frame: Coordinates, boxes: Boxes, is_last: npt.NDArray[np.bool_], known: Known, found: Found
+    ) -> Boxes:
         """Search boxes in which events meet, as problems with fewer samples; return those that must be halved."""
         again = []
-        for number in range(len(boxes)):
+        for number in range(boxes.n_boxes):
             bound, centre, half = float(boxes.bounds[number]), boxes.centres[number], boxes.halves[number]
-            if bound <= max(self.enough, found.value, found.bound):
+            is_enough = bound <= max(self.enough, found.value, found.bound)
+            if is_enough or (found.value > self.enough and not self.is_thorough):
                 found.bound = max(found.bound, bound)
                 continue
-            if found.value > self.enough and not self.is_thorough:
-                found.bound = max(found.bound, bound)
-                continue
-            is_last = bool(boxes.closest[number])
-            for factor in _ENLARGED if is_last else _ENLARGED[:1]:
-                parts = survey(
-                    frame.normals,
-                    frame.slack,
-                    trees.edges,
-                    trees.gains,
-                    trees.roots,
-                    trees.offset,
-                    int(trees.has_lift),
-                    centre,
-                    np.where(half <= 1, factor * half, half),
-                    depth,
-                )
+            for factor in _SETTINGS.enlarged if is_last[number] else (1,):
+                parts = survey(frame.problem, centre, np.where(half <= 1, factor * half, half))
                 key = b"|".join(part.tobytes() for part in parts)
                 if key not in known:
-                    known[key] = self._search_near(trees, trees.within(*parts), frame, centre, found)
+                    known[key] = self._search_near(frame, frame.trees.within(*parts), centre, found)
                 if known[key][0] < bound:
                     bound = known[key][0]
                     if found.proof is not None:
                         found.proof.closer[key_of(centre, half)] = (factor, known[key][1])
                 if bound <= max(self.enough, found.value):
                     break
-            if is_last or bound <= max(self.enough, found.value):
+            if is_last[number] or bound <= max(self.enough, found.value):
                 found.bound = max(found.bound, bound)
             else:
                 again.append(number)
                 if found.proof is not None:
                     found.proof.closer.pop(key_of(centre, half), None)
-        closest = boxes.halves[again].max(1, initial=0) // 8
-        return Boxes(boxes.centres[again], boxes.halves[again], boxes.bounds[again], closest)
+        rest = boxes.take(np.array(again, dtype=np.int64))
+        return rest._replace(closest=rest.halves.max(1, initial=0) // 8)
 
     def _search_near(
-        self, trees: SpikeTrees, near: SpikeTrees, frame: Coordinates, centre: npt.NDArray[np.int64], found: Found
+        self, frame: Coordinates, near: SpikeTrees, centre: npt.NDArray[np.int64], found: Found
     ) -> tuple[float, Proof | None]:
         """Return a bound on what is open near a point, after a search of it if it has fewer dimensions."""
         rank = len(pivot_columns(near.normals)) if len(near.roots) else 0
         if rank == len(frame.columns):
             return inf, None
-        inner = replace(
-            self, enough=max(self.enough, found.value), max_boxes=self.max_boxes - found.n_boxes, is_inner=True
-        )
-        result = inner.run(near)
+        enough, max_boxes = max(self.enough, found.value), self.max_boxes - found.n_boxes
+        result = replace(self, enough=enough, max_boxes=max_boxes, is_inner=True).run(near)
         found.n_boxes += result.n_boxes
         found.is_finished = found.is_finished and result.is_finished
         if result.value > found.value and len(near.roots):
-            point = common_zero(near.normals, frame.parameters(centre, trees.normals.shape[1]))
+            point = common_zero(near.normals, frame.parameters(centre))
             step = result.parameters[0][1]
-            for shift in (0, 8, 16, 24, 32, 48):
+            for shift in (0, 8, 16, 24, 32, 48):  # closer and closer to the point, until the other spikes are kept
                 moved = [(int(x) << shift) + int(y) for x, y in zip(point, step, strict=True)]
-                self._try(trees, np.array(moved, dtype=object), found)
+                self._try(frame.trees, np.array(moved, dtype=object), found)
                 if found.value >= result.value:
                     break
         return result.bound, result.proof
 
-    def _look_around(self, trees: SpikeTrees, frame: Coordinates, found: Found) -> None:
+    def _look_around(self, frame: Coordinates, found: Found) -> None:
         """Look for neurons of large sizes near those given and near random ones."""
         if self.start is not None and len(self.start):
-            self._climb(trees, frame, frame.points(trees, self.start), found)
-        for n_points in _N_POINTS:
-            seed = int(np.abs(trees.gains).sum() % 2**31) + n_points
-            self._climb(trees, frame, random_points(n_points, len(frame.columns), frame.has_wall, seed), found)
+            self._climb(frame, frame.points(self.start), found)
+        for n_points in _SETTINGS.n_points:
+            seed = int(np.abs(frame.trees.gains).sum() % 2**31) + n_points
+            self._climb(frame, random_points(n_points, len(frame.columns), frame.has_wall, seed), found)
             if found.value > self.enough or time.monotonic() >= self.deadline:
                 return
 
-    def _climb(self, trees: SpikeTrees, frame: Coordinates, points: npt.NDArray[np.float64], found: Found) -> None:
+    def _climb(self, frame: Coordinates, points: npt.NDArray[np.float64], found: Found) -> None:
         """Look for neurons of large sizes along lines from some points."""
-        normals = frame.normals.astype(np.float64)
+        normals, trees = frame.normals.astype(np.float64), frame.trees
         normals /= max(1.0, float(abs(normals).max()))
         for k in range(len(trees.offset)):
-            ends, sizes = climb(
-                normals,
-                trees.edges,
-                trees.gains[:, :, k].astype(np.float64),
-                trees.roots,
-                float(trees.offset[k]),
-                frame.has_wall,
-                points,
-                _N_SWEEPS,
-                len(found.parameters),
+            gains, offset = trees.gains[:, :, k].astype(np.float64), float(trees.offset[k])
+            problem = frame.problem._replace(
+                events=frame.problem.events._replace(normals=normals, gains=gains), offset=offset
             )
-            whole = np.rint(ends * 2.0**_POINT_BITS).astype(np.int64)
+            ends, sizes = climb(problem, frame.has_wall, points, _SETTINGS.n_sweeps, len(found.parameters))
+            whole = np.rint(ends * 2.0**_SETTINGS.point_bits).astype(np.int64)
             for point in whole[sizes > min(self.enough, found.value)]:
-                self._try(trees, frame.parameters(point, trees.normals.shape[1]), found)
+                self._try(trees, frame.parameters(point), found)
 
     def _try(self, trees: SpikeTrees, parameters: IntArray, found: Found) -> None:
         """Keep a neuron if its sum is of some size."""
@@ -481,7 +508,8 @@ class BoxSearch:
             return
         size = self._size(np.abs(trees.value_at(parameters)))
         if size > 0:
-            found.parameters = sorted([*found.parameters, (size, parameters)], key=lambda entry: -entry[0])[:512]
+            insort(found.parameters, (size, parameters), key=lambda entry: -entry[0])
+            del found.parameters[_SETTINGS.max_neurons :]
             found.value = max(found.value, size)
 
     def _size(self, sums: npt.NDArray[np.int64]) -> float:
@@ -491,85 +519,8 @@ class BoxSearch:
         return float(np.max(sums))
 
 
-@dataclass(frozen=True, eq=False)
-class Boxes:
-    """Boxes that may still contain something better, with bounds, and the size at which to look at them closely."""
-
-    centres: npt.NDArray[np.int64]
-    halves: npt.NDArray[np.int64]
-    bounds: npt.NDArray[np.float64]
-    closest: npt.NDArray[np.int64]
-
-    @classmethod
-    def faces(cls, frame: Coordinates) -> "Boxes":
-        """Return the faces of a cube."""
-        centres, halves = frame.faces()
-        return cls(centres, halves, np.full(len(centres), inf), np.full(len(centres), 1 << frame.n_levels))
-
-    @classmethod
-    def join(cls, parts: list["Boxes"]) -> "Boxes":
-        """Return all boxes of some parts."""
-        return cls(
-            np.concatenate([own.centres for own in parts]),
-            np.concatenate([own.halves for own in parts]),
-            np.concatenate([own.bounds for own in parts]),
-            np.concatenate([own.closest for own in parts]),
-        )
-
-    def __len__(self) -> int:
-        """Return the number of boxes."""
-        return len(self.bounds)
-
-    def split(self, n_boxes: int) -> tuple["Boxes", "Boxes"]:
-        """Return the boxes with the largest bounds, and the others."""
-        order = np.argsort(-self.bounds, kind="stable")
-        first, others = order[:n_boxes], np.sort(order[n_boxes:])
-        return self.take(first), self.take(others)
-
-    def take(self, rows: npt.NDArray[np.int64]) -> "Boxes":
-        """Return some of the boxes."""
-        return Boxes(self.centres[rows], self.halves[rows], self.bounds[rows], self.closest[rows])
-
-
-def _explore_all(
-    problem: tuple[Any, ...],
-    has_lift: bool,
-    boxes: Boxes,
-    target: float,
-    budget: int,
-    n_levels: int,
-    depth: int,
-    is_group: bool,
-    is_simple: bool,
-) -> list[tuple[Boxes, tuple[Any, ...]]]:
-    """Search boxes, on all processors if they are many."""
-
-    def search(part: Boxes) -> tuple[Boxes, tuple[Any, ...]]:
-        found = explore(
-            *problem,
-            int(has_lift),
-            np.ascontiguousarray(part.centres),
-            np.ascontiguousarray(part.halves),
-            np.ascontiguousarray(part.closest),
-            float(target),
-            int(budget),
-            int(n_levels),
-            int(depth),
-            is_group,
-            is_simple,
-        )
-        return part, found
-
-    # Asking Numba for its threads would start them, and give those of torch another number.
-    n_threads = min(nb.config.NUMBA_NUM_THREADS, len(boxes) // 8)
-    if n_threads < 2:
-        return [search(boxes)]
-    parts = [boxes.take(np.arange(start, len(boxes), 4 * n_threads)) for start in range(4 * n_threads)]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(search, [part for part in parts if len(part)]))
-
-
-def _most(trees: SpikeTrees) -> npt.NDArray[np.int64]:
-    """Return what the gains of all events can add at most, for each output."""
-    most: npt.NDArray[np.int64] = np.abs(trees.gains).max(1, initial=0).sum(0)
-    return most
+def bound_boxes(problem: Problem, boxes: Boxes, enough: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return a bound on the sums in each box, and whether it is a linear one, as the checker can repeat them."""
+    arrays = map(np.ascontiguousarray, (boxes.centres, boxes.halves, boxes.closest))
+    outcome = explore(problem, *arrays, float(enough), 1, 1, False, True)
+    return np.maximum(outcome.bounds, outcome.rest_bounds[:, 0]), outcome.codes[:, 0] == END.tilted

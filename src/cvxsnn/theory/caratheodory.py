@@ -9,8 +9,6 @@ from ..convex import ConvexProblem, Solution, certify
 from ..convex.penalties import L1, GroupL2
 from ..core.errors import InvalidInputError
 
-_TINY = 1e-9
-
 
 def reduce_support(solution: Solution) -> Solution:
     """Return a solution with the same predictions, no larger norm, and at most ``n_rows · n_outputs`` atoms.
@@ -124,5 +122,5 @@ def _dependency(columns: Tensor) -> Tensor | None:
     if n_columns == 0:
         return None
     _, singular, basis = torch.linalg.svd(columns, full_matrices=True)
-    rank = int((singular > _TINY * singular.max().clamp_min(1e-300)).sum())
+    rank = int((singular > 1e-9 * singular.max().clamp_min(1e-300)).sum())
     return basis[-1] if rank < n_columns else None

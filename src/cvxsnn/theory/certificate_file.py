@@ -1,7 +1,8 @@
 """Certificates of global optima in files that others can check without this library.
 
-A file holds the data, the network, a dual point of whole numbers, and the list of boxes that cover all neurons. It is
-checked by ``app/check_certificate.py``, which uses whole numbers and fractions only; docs/proof-files.md defines it.
+A file holds the data, the network, a dual point of whole numbers, and the list of boxes that cover all neurons;
+docs/proof-files.md defines it. The reader of the checker (``check_certificate.py``) is the only one, so that a search
+goes on from the files that can be checked.
 """
 
 import json
@@ -26,20 +27,35 @@ from ..core.errors import CvxsnnError, DataFileError, InvalidInputError
 from ..core.storage import write_atomically
 from ..neurons.exact import snap_inputs
 from .box_search import BoxSearch, Proof
-from .column_generation import CompleteSolution
+from .check_certificate import (
+    FORMAT,
+    ProofFile,
+    Search,
+    WrongError,
+    parse,
+    read_certificate,
+    read_integer,
+    read_matrix,
+)  # fmt: skip
+from .column_generation import CompleteSolution, spread_over_steps
 from .integers import IntArray, as_integers
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import round_dual
-from .resumed_proof import check_listed, resume_proof
+from .resumed_proof import resume_proof
 from .spike_trees import SpikeTrees
 
-FORMAT = "cvxsnn complete certificate 1"
 
-_MAX_BITS, _MAX_EXPONENT, _DUAL_BITS = 2048, 1000, 52
-"""Largest sizes of what is read from a file: bits of a parameter, the exponent of the dual point, bits of its sum."""
+@dataclass(frozen=True)
+class _Settings:
+    max_exponent: int = 1000
+    """Of the unit of a dual point in a file that is resumed: float64 holds it."""
+    dual_bits: int = 52
+    """Bits of the sum of such a dual point: float64 holds it exactly."""
+    n_violators: int = 64
+    """Neurons of too high prices that a file keeps at most."""
 
-_N_VIOLATORS = 64
-"""Neurons of too high prices that are kept at most."""
+
+_SETTINGS = _Settings()
 
 
 def write_certificate(
@@ -122,13 +138,13 @@ class SearchHints:
 
     dual: npt.NDArray[np.int64]
     unit: float
-    proofs: list[dict[str, Any]]
+    searches: tuple[Search, ...]
     has_violators: bool
 
 
 @dataclass(frozen=True, eq=False)
 class Hints:
-    """What a search can go on from. The types, sizes and ranges are checked; nothing else is believed."""
+    """What a search can go on from. Types, sizes and ranges are checked; bounds and objectives are computed again."""
 
     neurons: IntArray
     generated: IntArray
@@ -138,7 +154,7 @@ class Hints:
 def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events: LIFEvents) -> Hints:
     """Return what a search can go on from, of a file about the same data and objective."""
     try:
-        file = json.loads(Path(path).read_text())
+        file = parse(Path(path).read_text())
         if not isinstance(file, dict) or file.get("format") != FORMAT:
             raise DataFileError(
                 f"expected a certificate over all neurons, in the format {FORMAT!r}, got another file: {path}"
@@ -150,14 +166,17 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
                 "expected a certificate file about the same data and objective, to go on with it, got one with another "
                 f"{', '.join(other)}: give another name than {path}"
             )
-        searches = [file, *([file["pending"]] if file.get("pending") else [])]
-        shape = (len(file["targets"]), len(file["targets"][0]))
+        # The fields of an unfinished search replace those of the file, and are read in the same way.
+        contents = [file, *([file | file["pending"]] if file.get("pending") else [])]
+        generated = read_matrix("generated", file["generated"], None, events.dimension, read_integer)
+        if not events.family.negative_threshold and any(neuron[-1] < 0 for neuron in generated):
+            raise ValueError("a threshold is negative")
         return Hints(
-            _hinted_neurons(file["neurons"], events),
-            events.representable(_hinted_neurons(file["generated"], events)),
-            tuple(_search_hints(one, shape, events, file) for one in searches),
+            as_rows(read_certificate(file).neurons, events.dimension),
+            events.representable(as_rows(generated, events.dimension)),
+            tuple(_search_hints(read_certificate(one), bool(one["violators"])) for one in contents),
         )
-    except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (WrongError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, CvxsnnError):
             raise
         raise DataFileError(
@@ -167,35 +186,19 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
 
 
 def as_rows(rows: Any, width: int) -> IntArray:
-    """Return a list of rows of whole numbers as an array; others raise a ValueError."""
-    for row in rows:
-        if len(row) != width or any(type(x) is not int or x.bit_length() > _MAX_BITS for x in row):
-            raise ValueError(row)
+    """Return rows of integers as an array, also if there are none."""
     return np.array(rows, dtype=object).reshape(-1, width)
 
 
-def _hinted_neurons(rows: Any, events: LIFEvents) -> IntArray:
-    neurons = as_rows(rows, events.dimension)
-    if not events.family.negative_threshold and any(row[-1] < 0 for row in neurons):
-        raise ValueError("a threshold is negative")
-    return neurons
-
-
-def _search_hints(one: Any, shape: tuple[int, int], events: LIFEvents, stated: Mapping[str, Any]) -> SearchHints:
-    dual, exponent = as_rows(one["dual"], shape[1]), one["dual_exponent"]
-    if len(dual) != shape[0] or type(exponent) is not int or abs(exponent) > _MAX_EXPONENT:
-        raise ValueError("a dual point of another shape")
-    if sum(abs(x) for x in dual.flat) >= 2**_DUAL_BITS or (stated["has_intercept"] and any(dual.sum(0))):
-        raise ValueError("a dual point that is too large, or not balanced")
-    if stated["loss"] == "logistic":
-        signs = [[float.fromhex(y) > 0 for y in row] for row in stated["targets"]]
-        largest = Fraction(1, shape[0]) / Fraction(2) ** exponent  # 0 <= n λ y <= 1
-        pairs = zip(dual.flat, (sign for row in signs for sign in row), strict=True)
-        if any(not 0 <= (x if sign else -x) <= largest for x, sign in pairs):
-            raise ValueError("a dual point outside the domain of the loss")
-    for number, proof in enumerate(one["proofs"]):
-        check_listed(proof, number, events.dimension)
-    return SearchHints(dual.astype(np.int64), 2.0**exponent, one["proofs"], bool(one["violators"]))
+def _search_hints(file: ProofFile, has_violators: bool) -> SearchHints:
+    dual = np.array(file.dual, dtype=object)
+    if sum(abs(x) for x in dual.flat) >= 2**_SETTINGS.dual_bits or abs(file.dual_exponent) > _SETTINGS.max_exponent:
+        raise ValueError("the dual point is too large")
+    unit = Fraction(2) ** file.dual_exponent
+    shares = dual * np.array(file.targets, dtype=object) * unit * len(dual)  # n λ y
+    if file.loss == "logistic" and any(not 0 <= share <= 1 for share in shares.flat):
+        raise ValueError("the dual point is outside the domain of the loss")
+    return SearchHints(dual.astype(np.int64), float(unit), file.searches, has_violators)
 
 
 def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[str, Any]:
@@ -242,7 +245,7 @@ def search_boxes(
     problem: ConvexProblem,
     dual: npt.NDArray[np.int64],
     unit: float,
-    proofs: list[dict[str, Any]] | None = None,
+    searches: tuple[Search, ...] = (),
     *,
     tol: float = 0.0,
     max_seconds: float = inf,
@@ -250,23 +253,16 @@ def search_boxes(
 ) -> dict[str, Any]:
     """Return what proves a lower bound: the dual point, the bound on prices, and the boxes.
 
-    With ``proofs``, the searches of a file about the same dual point, these go on. Neurons whose prices
+    The ``searches`` of a file about the same dual point go on. Neurons whose prices
     are too high are added as "violators".
     """
     readout = check_complete_readout(problem.dictionary.readout)
-    weights = np.zeros((events.n_samples, events.n_steps, dual.shape[1]), dtype=np.int64)
-    if readout == "all":
-        weights = dual.reshape(weights.shape)
-    elif readout == "last":
-        weights[:, -1] = dual
-    else:
-        weights[:] = dual[:, None]
     scale = events.n_steps if readout == "mean" else 1
     enough = (1 + tol) * problem.l1_strength / unit * scale
-    trees = SpikeTrees.of(events, weights)
+    trees = SpikeTrees.of(events, spread_over_steps(dual, readout, events))
     deadline = time.monotonic() + max_seconds
     search = BoxSearch(enough, deadline=deadline, keeps_proof=True, pulse=pulse)
-    found = search.run(trees, resume_proof(trees, proofs, enough) if proofs and trees.normals.any() else None)
+    found = search.run(trees, resume_proof(trees, searches, enough) if searches and trees.normals.any() else None)
     limit = ceil(Fraction(found.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)
     return {
@@ -276,7 +272,7 @@ def search_boxes(
         "price_bound": limit,
         "proofs": _table(found.proof),
         "is_finished": found.is_finished,
-        "violators": _rows(np.array([own for size, own in found.parameters if size > enough][:_N_VIOLATORS])),
+        "violators": _rows(np.array([own for size, own in found.parameters if size > enough][: _SETTINGS.n_violators])),
     }
 
 
@@ -327,17 +323,11 @@ def _table(proof: Proof | None) -> list[dict[str, Any]]:
                     "of 1/256"
                 )
             code, uses = own.walk()
-            closer = [[factor, add(inner)] for factor, inner in uses]
+            closer = tuple((factor, add(inner)) for factor, inner in uses)
             numbers[id(own)] = len(table)
-            table.append(
-                {
-                    "columns": list(own.frame.columns),
-                    "basis": [[int(x) for x in row] for row in own.frame.basis],
-                    "levels": own.frame.n_levels,
-                    "code": code,
-                    "closer": closer,
-                }
-            )
+            basis = tuple(tuple(int(x) for x in row) for row in own.frame.basis)
+            search = Search(tuple(own.frame.columns), basis, own.frame.n_levels, code, closer)
+            table.append(search._asdict())
         return numbers[id(own)]
 
     add(proof)

@@ -13,24 +13,34 @@ from torch import Tensor
 from ..convex import Certificate, ConvexProblem, Solution, certify_with_bound, solve
 from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
-from ..convex.penalties import GroupL2, Penalty, make_penalty
-from ..convex.strengths import check_prices, check_strengths
+from ..convex.penalties import GroupL2, Penalty, check_prices, check_strengths, make_penalty
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
 from ..data.sequences import as_inputs
-from ..dictionary import Dictionary, Readout, build_dictionary
+from ..dictionary import Readout, build_dictionary
 from ..witnesses import Provenance, WitnessSet
 from .family_union import FamilyUnion, UnionEvents
 from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import Price, price
 
-_MASTER_SHARE, _GAP_SHARE = 0.02, 0.9
-"""Shares of the relative gap that may come from the solver, and that a proof aims at."""
 
-_N_FOUND = 64
-"""Neurons that one round adds at most."""
+@dataclass(frozen=True)
+class _Settings:
+    solver_share: float = 0.02
+    """Share of the relative gap that may come from the solver."""
+    gap_share: float = 0.9
+    """Share of the relative gap that a proof aims at."""
+    n_added: int = 64
+    """Neurons that one round adds at most."""
+    start_bits: int = 12
+    """Bits of the weights of random neurons to start with."""
+    max_stale: int = 2
+    """Rounds without new atoms after which the search ends."""
+
+
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -162,8 +172,8 @@ def solve_complete(
     callback : callable, optional
         Called with each :class:`Round`.
     pulse : callable, optional
-        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; once it returns True, it must do so again, and
-        the search ends with what is proven by then.
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched. Return True to stop; later calls must also
+        return True. The bound proven so far is returned.
 
     Returns
     -------
@@ -206,7 +216,7 @@ def solve_complete(
                 f"expected one output, or penalty 'l1', 'group' or 'elastic-net' for an optimum over all neurons, got "
                 f"{problem.n_outputs} outputs with penalty {problem.penalty.name!r}"
             )
-        solution = solve(problem, _MASTER_SHARE * tol)
+        solution = solve(problem, _SETTINGS.solver_share * tol)
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
         left = max_seconds - (time.monotonic() - begin)
@@ -215,7 +225,6 @@ def solve_complete(
             problem,
             solution.dual_point,
             _enough(problem, solution, best[0], tol),
-            problem.dictionary if l2_strength else None,
             # Late, or if the last neurons were known already, a bound is worth more than another neuron.
             is_thorough=n_stale > 0 or left < 0.5 * max_seconds,
             max_boxes=max_boxes,
@@ -234,7 +243,7 @@ def solve_complete(
         fresh = events.representable(found.parameters)
         is_stale = len(fresh) == 0 or (len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms)
         n_stale = n_stale + 1 if is_stale else 0
-        if n_stale > 2:
+        if n_stale > _SETTINGS.max_stale:
             # No float64 layer can hold the better neurons: the bound stays valid, but they cannot be read.
             break
         parameters = np.concatenate((parameters, fresh.reshape(-1, events.dimension)))
@@ -251,72 +260,8 @@ def _enough(problem: ConvexProblem, solution: Solution, primal: float, tol: floa
         limit = (1 + middle) * problem.l1_strength
         bounds = [limit, *[0.0 if is_group else limit] * (problem.n_outputs - 1)]
         dual = certify_with_bound(problem, solution.dual_point, bounds)
-        low, high = (middle, high) if primal - dual <= _GAP_SHARE * tol * abs(primal) else (low, middle)
+        low, high = (middle, high) if primal - dual <= _SETTINGS.gap_share * tol * abs(primal) else (low, middle)
     return (1 + low) * problem.l1_strength
-
-
-def price_solution(
-    events: LIFEvents | UnionEvents,
-    solution: Solution,
-    *,
-    tol: float = 1e-6,
-    is_thorough: bool = True,
-    max_boxes: int = 10**9,
-    max_seconds: float = inf,
-    pulse: Callable[[int, int], bool] | None = None,
-) -> "SolutionPrice":
-    """Price a solution's dual point over all neurons of a family.
-
-    If the problem has an ``l2_strength``, prices of active atoms are above the strength; then neurons that do what an
-    atom does, as far as they are read, are not priced.
-
-    Parameters
-    ----------
-    events : LIFEvents or UnionEvents
-        The family on the sequences of the solution, from :meth:`LIFFamily.on`.
-    solution : Solution
-        The solution.
-    tol : float
-        Stop once the price is proven to exceed the strength by at most this share.
-    is_thorough : bool
-        Whether to find the largest price even if one above the strength is known.
-    max_boxes : int
-        Limit on the boxes that one pricing examines.
-    max_seconds : float
-        Limit on the time.
-    pulse : callable, optional
-        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; True stops the search.
-
-    Returns
-    -------
-    SolutionPrice
-        The largest price found and bounds on all prices.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cvxsnn import theory
-    >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
-    >>> family = theory.LIFFamily(decay=0.5)
-    >>> found = theory.solve_complete(inputs, [1.0, -1.0], family, "squared", 0.1)
-    >>> cost = theory.price_solution(family.on(inputs), found.solution)
-    >>> cost.value <= cost.bound, cost.is_finished
-    (True, True)
-    """
-    problem = solution.problem
-    enough = (1 + tol) * problem.l1_strength
-    exempt = problem.dictionary if problem.l2_strength else None
-    return price_dual(
-        events,
-        problem,
-        solution.dual_point,
-        enough,
-        exempt,
-        is_thorough=is_thorough,
-        max_boxes=max_boxes,
-        max_seconds=max_seconds,
-        pulse=pulse,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,19 +285,9 @@ class SolutionPrice:
         return max(found.value for found in self.prices)
 
     @property
-    def bound(self) -> float:
-        """The largest bound."""
-        return max(self.bounds)
-
-    @property
     def n_boxes(self) -> int:
         """Number of boxes examined."""
         return sum(found.n_boxes for found in self.prices)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the search was completed; otherwise more time may give a smaller bound."""
-        return all(found.is_finished for found in self.prices)
 
     @property
     def parameters(self) -> IntArray:
@@ -361,41 +296,35 @@ class SolutionPrice:
 
 
 def price_dual(
-    events: LIFEvents | UnionEvents,
-    problem: ConvexProblem,
-    dual_point: Tensor,
-    enough: float,
-    exempt: Dictionary | None,
-    *,
-    is_thorough: bool = True,
-    max_boxes: int = 10**9,
-    max_seconds: float = inf,
-    pulse: Callable[[int, int], bool] | None = None,
-    start: IntArray | None = None,
+    events: LIFEvents | UnionEvents, problem: ConvexProblem, dual_point: Tensor, enough: float, **limits: Any
 ) -> SolutionPrice:
-    """Price a dual point over all neurons: output by output, or for a group all of them at once."""
-    readout = problem.dictionary.readout
-    spread = [spread_over_steps(column, readout, events) for column in dual_point.T]
-    limits: dict[str, Any] = {"enough": enough, "max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": _N_FOUND}
-    limits |= {"pulse": pulse, "start": start}
-    if exempt is None and isinstance(problem.penalty, GroupL2) and len(spread) > 1:
-        found = price(events, np.stack(spread, axis=2), is_group=True, is_thorough=is_thorough, **limits)
+    """Price a dual point over all neurons: output by output, or for a group all of them at once.
+
+    If the problem has an ``l2_strength``, prices of active atoms are above the strength; then neurons that do what an
+    atom does, as far as they are read, are not priced. ``limits`` are those of :func:`price`.
+    """
+    readout = check_complete_readout(problem.dictionary.readout)
+    weights = spread_over_steps(dual_point.detach().cpu().numpy(), readout, events)
+    weights = weights / (events.n_steps if readout == "mean" else 1)
+    limits |= {"enough": enough, "n_found": _SETTINGS.n_added}
+    n_outputs, exempt = weights.shape[2], problem.dictionary if problem.l2_strength else None
+    if exempt is None and isinstance(problem.penalty, GroupL2) and n_outputs > 1:
+        found = price(events, weights, is_group=True, **limits)
         # A vector with this norm: certify_with_bound takes the norm of the bounds on single outputs.
-        return SolutionPrice((found,), (found.bound, *[0.0] * (len(spread) - 1)))
-    prices = tuple(price(events, own, exempt=exempt, is_thorough=is_thorough, **limits) for own in spread)
+        return SolutionPrice((found,), (found.bound, *[0.0] * (n_outputs - 1)))
+    prices = tuple(price(events, weights[:, :, k], exempt=exempt, **limits) for k in range(n_outputs))
     return SolutionPrice(prices, tuple(found.bound for found in prices))
 
 
-def spread_over_steps(dual: Tensor, readout: Readout, events: LIFEvents | UnionEvents) -> npt.NDArray[np.float64]:
-    """Return the dual point as weights of single spikes, of shape (n_samples, n_steps)."""
-    values, readout = dual.detach().cpu().numpy(), check_complete_readout(readout)
+def spread_over_steps(dual: npt.NDArray[Any], readout: Readout, events: LIFEvents | UnionEvents) -> npt.NDArray[Any]:
+    """Return a dual point as weights of single spikes, (n_samples, n_steps, n_outputs); for "mean", times n_steps."""
+    weights = np.zeros((events.n_samples, events.n_steps, dual.shape[1]), dtype=dual.dtype)
     if readout == "all":
-        return values.reshape(events.n_samples, events.n_steps)
-    weights = np.zeros((events.n_samples, events.n_steps))
-    if readout == "last":
-        weights[:, -1] = values
+        weights[:] = dual.reshape(weights.shape)
+    elif readout == "last":
+        weights[:, -1] = dual
     else:
-        weights[:] = values[:, None] / events.n_steps
+        weights[:] = dual[:, None]
     return weights
 
 
@@ -410,7 +339,9 @@ def _random_neurons(events: LIFEvents | UnionEvents, n_neurons: int, seed: int) 
     if isinstance(events, UnionEvents):
         return events.random(lambda own: _random_neurons(own, n_neurons, seed))
     generator = child_generator(seed, "column generation", "start")
-    scale = 2.0**12 / np.array([1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights))
+    scale = 2.0**_SETTINGS.start_bits / np.array(
+        [1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights)
+    )
     drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)
     if not events.family.negative_threshold:
         drawn[:, -1] = abs(drawn[:, -1])

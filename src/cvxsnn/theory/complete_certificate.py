@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..convex import Certificate, certify_with_bound
 from ..convex.certificate import checked_certificate
-from ..convex.strengths import check_prices
+from ..convex.penalties import check_prices
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
@@ -19,9 +19,6 @@ from .column_generation import price_dual
 from .family_union import FamilyUnion
 from .lif_family import LIFFamily, check_complete_readout
 from .pricing import Price
-
-_MAX_DECAYS = 16
-"""Decays that are priced one after the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,22 +121,15 @@ def certify_complete(
     if data.sequences.lengths is not None:
         raise InvalidInputError("expected sequences of equal length to price all neurons, got unequal ones")
     problem = proof.problem(data)
-    dictionary = problem.dictionary
+    n_rows = problem.dictionary.n_rows
     primal = proof.certify(data, problem).primal
-    if len(proof.dual_point) != dictionary.n_rows:
+    if len(proof.dual_point) != n_rows:
         raise InvalidInputError(
-            f"expected the {len(proof.dual_point)} rows that the model was trained on, got {dictionary.n_rows}"
+            f"expected the {len(proof.dual_point)} rows that the model was trained on, got {n_rows}"
         )
+    limits: dict[str, Any] = {"max_boxes": max_boxes, "max_seconds": max_seconds}
     parts = [
-        price_dual(
-            family.on(inputs),
-            problem,
-            proof.dual_point,
-            proof.l1_strength,
-            dictionary if problem.l2_strength else None,
-            max_boxes=max_boxes,
-            max_seconds=max_seconds,
-        )
+        price_dual(family.on(inputs), problem, proof.dual_point, proof.l1_strength, **limits)
         for inputs in _read_by_last_layer(proof.witnesses, data)
     ]
     bounds = [max(own) for own in zip(*(part.bounds for part in parts), strict=True)]
@@ -185,8 +175,8 @@ def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily | 
         raise InvalidInputError("expected neurons that start at rest and fire at ties, to price all of them")
     options["negative_threshold"] = bool((layer.threshold < 0).any())
     decays = sorted(set(layer.decay.flatten().tolist()))
-    if len(decays) > _MAX_DECAYS:
+    if len(decays) > 16:  # each decay is searched by itself
         raise InvalidInputError(
-            f"expected at most {_MAX_DECAYS} decays, to price all neurons, got {len(decays)}: fit with decay=0.5"
+            f"expected at most 16 decays, to price all neurons, got {len(decays)}: fit with decay=0.5"
         )
     return LIFFamily(decays[0], **options) if len(decays) == 1 else FamilyUnion.of_decays(tuple(decays), **options)

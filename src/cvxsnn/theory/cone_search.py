@@ -21,12 +21,8 @@ import numpy.typing as npt
 
 from ..dictionary import Dictionary, Readout
 from .cones import WALL, Cone, Vector
-from .integers import IntArray
+from .integers import SAFE, IntArray
 from .lif_family import LIFEvents
-
-_SAFE = 2**62
-_ROUNDING = 1e-12
-"""Relative margin for sums of a few thousand numbers in float64."""
 
 
 def search_cones(
@@ -57,7 +53,8 @@ def search_cones(
         n_cones += 1
     best = sorted((entry for search in searches for entry in search.found), reverse=True)[:n_found]
     bound = max(search.bound for search in searches)
-    margin = _ROUNDING * float(np.abs(weights).sum())
+    # A relative margin for sums of a few thousand numbers in float64.
+    margin = 1e-12 * float(np.abs(weights).sum())
     parameters = np.array([parameters for _, parameters in best], dtype=object).reshape(-1, events.dimension)
     is_finished = max(searches, key=lambda s: s.bound).is_done  # the other sign is bounded by it
     return best[0][0] if best else 0.0, bound + margin, parameters, n_cones, is_finished
@@ -204,7 +201,7 @@ class _Search:
         sums = self.events.sums
         largest_count = self.events.n_steps * Fraction(self.events.family.decay).denominator ** self.events.n_steps
         largest = int(abs(rays).max()) * max(int(abs(sums).max(initial=0)), largest_count) * self.events.dimension
-        rays = rays.astype(np.int64) if largest < _SAFE else rays
+        rays = rays.astype(np.int64) if largest < SAFE else rays
         sums = sums if rays.dtype != object else sums.astype(object)
         drives = sums @ rays[:, :-1].T  # (n_samples, n_steps, n_rays)
         owner = np.arange(len(sums))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .integers import IntArray
+from .integers import SAFE, IntArray
 
 Vector = tuple[int, ...]
 
@@ -30,8 +30,6 @@ WALL = 2
 
 _EVERYWHERE = -1
 """The mask of the apex: every constraint is tight there."""
-
-_SAFE = 2**62
 
 
 @dataclass
@@ -204,7 +202,7 @@ class Frontier:
     def _values(self, normals: IntArray) -> IntArray:
         sizes = np.diff(self._start)
         largest = int(abs(self._rays).max(initial=1)) * int(abs(normals).max(initial=1)) * self._dimension
-        if largest >= _SAFE and self._rays.dtype != object:
+        if largest >= SAFE and self._rays.dtype != object:
             self._rays = self._rays.astype(object)
         repeated = np.repeat(normals.astype(self._rays.dtype), sizes, axis=0)
         values: IntArray = (self._rays * repeated).sum(1)

@@ -10,9 +10,6 @@ from ..network.reconstruction import reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..network.weight_decay import rescale_hidden, weight_decay_objective
 
-_SMALL = 2.0**-60
-"""Scale at which the hidden weights of a rebuilt network are negligible, while no spike has changed."""
-
 
 @dataclass(frozen=True, eq=False)
 class StrongDuality:
@@ -108,6 +105,7 @@ def verify_strong_duality(
     if problem.intercept:
         raise InvalidInputError("expected a problem without intercept: the networks of the theorem have none")
     solution = solve(problem, tol)
-    network = rescale_hidden(reconstruct(solution, "parallel", width), _SMALL)
+    # At this scale the hidden weights are negligible, and no spike has changed.
+    network = rescale_hidden(reconstruct(solution, "parallel", width), 2.0**-60)
     nonconvex = weight_decay_objective(network, problem, inputs)
     return StrongDuality(nonconvex, solution.certificate.primal, solution.certificate.dual, network, solution)

@@ -15,6 +15,10 @@ IntArray = npt.NDArray[Any]
 """Integers: int64, or Python integers in an array of objects."""
 
 
+SAFE = 2**62
+"""Sums of products below this fit into 64 bits."""
+
+
 def as_integers(values: Array) -> tuple[IntArray, float]:
     """Write values as integers times a power of two.
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import linprog
 from torch import Tensor
 
 from ..core.checks import Array
@@ -24,16 +25,12 @@ from ..dictionary.readout import parse_readout
 from ..neurons import LIFLayer, Taps
 from ..neurons.exact import snap_inputs
 from .cones import WALL, Cone, Vector
-from .integers import IntArray, as_integers, narrow
-from .short_weights import middle_of_cell
+from .integers import SAFE, IntArray, as_integers, narrow
 
 _MAX_DENOMINATOR = 2**8
 """With longer decays, float64 would round membranes."""
 
 _WEIGHT_BITS = 32
-
-_SAFE = 2**62
-"""Sums of products below this fit into 64 bits."""
 
 _EXACT = 2**40
 """Thresholds and biases below this keep sums in float64 membranes exact."""
@@ -159,7 +156,7 @@ class LIFFamily:
             sums[:, t] = total
         # Leaky counts of spikes have the type of the sums, and can be larger where late inputs vanish.
         largest_count = n_steps * ratio.denominator**n_steps
-        return LIFEvents(self, narrow(sums) if largest_count < 2**62 else sums, unit, n_weights)
+        return LIFEvents(self, narrow(sums) if largest_count < SAFE else sums, unit, n_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +222,7 @@ class LIFEvents:
         values = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
         largest_count = self.n_steps * Fraction(self.family.decay).denominator ** self.n_steps
         largest = max(largest_count, int(abs(self.sums).max(initial=0))) * self.dimension
-        kind = np.int64 if max(1, int(abs(values).max(initial=0))) * largest < _SAFE else object
+        kind = np.int64 if max(1, int(abs(values).max(initial=0))) * largest < SAFE else object
         values = values.astype(kind)
         drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(kind))
         resets = np.zeros(drives.shape[:2], dtype=kind)
@@ -297,3 +294,36 @@ class LIFEvents:
             counts.append(-resets)
         counted = np.concatenate((self.sums, np.stack(counts, axis=1)[:, :, None]), axis=2)
         return np.asarray(counted.reshape(-1, self.dimension))
+
+
+def middle_of_cell(normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bool) -> npt.NDArray[np.float64] | None:
+    """Return the point of a cell that is farthest from all its walls; None if the cell has no inner point.
+
+    A search can return a point near the edge of its cell, which needs many bits. The middle of the cell needs few.
+
+    Parameters
+    ----------
+    normals : integer array of shape (n_events, dimension)
+        The events of a neuron, one for each sample and step, with its own history of spikes.
+    fires : array of shape (n_events,), bool
+        On which side of each the neuron is.
+    has_wall : bool
+        Whether the last parameter must not be negative.
+
+    Returns
+    -------
+    array of shape (dimension,), or None
+        A point of the unit cube, in floating point: whoever rounds it must check its spikes.
+    """
+    exact, first = np.unique(np.asarray(normals, dtype=object).astype(np.float64), axis=0, return_index=True)
+    size = np.linalg.norm(exact, axis=1)
+    inward = np.where(fires[first], 1.0, -1.0)[:, None] * exact
+    kept = size > 0
+    rows = np.column_stack((-inward[kept] / size[kept, None], np.ones(int(kept.sum()))))
+    dimension = exact.shape[1]
+    limits = [(-1.0, 1.0)] * (dimension - 1) + [(0.0 if has_wall else -1.0, 1.0)]
+    found = linprog(np.eye(dimension + 1)[-1] * -1, A_ub=rows, b_ub=np.zeros(len(rows)), bounds=[*limits, (0.0, 1.0)])
+    if found.x is None or found.x[-1] <= 0:
+        return None
+    point: npt.NDArray[np.float64] = found.x[:-1]
+    return point

@@ -11,21 +11,23 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from .box_kernel import Problem
+
 _APART = 1e-9
 """Parts of a line that are shorter than this, compared with the place, are not entered: rounding could miss them."""
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _best_on_line(
-    normals: Any, edges: Any, gains: Any, roots: Any, offset: float, point: Any, way: Any, low: float, high: float
-) -> Any:
+def _best_on_line(problem: Problem, point: Any, way: Any, low: float, high: float) -> Any:
     """Return the largest size of the sum on the line ``point + t way`` between two ends, and the best t."""
+    normals, _, edges, gains, _ = problem.events
+    roots = problem.roots
     n_samples = len(roots)
     room = 4 * n_samples + 64
     places, changes, n_places = np.empty(room), np.empty(room), 0
     stack, ends = np.empty(64, np.int64), np.empty((64, 2))
     own_sums = np.empty(64)
-    total = offset
+    total = problem.offset
     for j in range(n_samples):
         stack[0], ends[0, 0], ends[0, 1], own_sums[0] = roots[j], low, high, 0.0
         size = 1
@@ -87,31 +89,13 @@ def _best_on_line(
 
 
 @nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def climb(
-    normals: Any,
-    edges: Any,
-    gains: Any,
-    roots: Any,
-    offset: float,
-    has_wall: bool,
-    points: Any,
-    n_sweeps: int,
-    seed: int,
-) -> Any:
+def climb(problem: Problem, has_wall: bool, points: Any, n_sweeps: int, seed: int) -> Any:
     """Improve points along lines in turn; return them and the sizes of their sums.
 
     Parameters
     ----------
-    normals : array of shape (n_events, dimension), float64
-        The events' linear functions.
-    edges : array of shape (n_events, 2)
-        The events that follow silence and a spike; -1 at the end.
-    gains : array of shape (n_events, 2), float64
-        What silence and a spike add.
-    roots : array of shape (n_samples,)
-        The first event of each sample.
-    offset : float
-        What is added whatever the parameters are.
+    problem : Problem
+        The trees of one output; normals, gains of shape (n_events, 2) and the offset are floats.
     has_wall : bool
         Whether the last parameter must not be negative.
     points : array of shape (n_points, dimension)
@@ -145,7 +129,7 @@ def climb(
                         low = -point[-1] / way[-1]
                     else:
                         high = -point[-1] / way[-1]
-                size, place = _best_on_line(normals, edges, gains, roots, offset, point, way, low, high)
+                size, place = _best_on_line(problem, point, way, low, high)
                 if size > sizes[i]:
                     sizes[i] = size
                     largest = 0.0

@@ -25,9 +25,6 @@ from .integers import IntArray
 from .lif_family import LIFEvents, check_complete_readout
 from .spike_trees import SpikeTrees
 
-_TOTAL_BITS = 50
-"""Bits of the sum of all absolute weights, as integers: float64 holds such sums exactly."""
-
 
 @dataclass(frozen=True, eq=False)
 class Price:
@@ -52,8 +49,7 @@ class Price:
     >>> from cvxsnn import theory
     >>> inputs = np.array([[1.0, 0.5, 1.0], [-1.0, 1.0, 0.25]])[:, :, None]
     >>> family = theory.LIFFamily(decay=0.5)
-    >>> found = theory.solve_complete(inputs, [1.0, -1.0], family, "squared", 0.1)
-    >>> cost = theory.price_solution(family.on(inputs), found.solution)
+    >>> cost = theory.price(family.on(inputs), np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]))
     >>> cost.value <= cost.bound, cost.is_finished
     (True, True)
     """
@@ -174,7 +170,8 @@ def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64],
     total = float(np.abs(weights).sum())
     if not np.isfinite(total):
         raise InvalidInputError("expected a dual point of finite numbers, got NaN or infinite ones")
-    unit = float(2.0 ** (np.ceil(np.log2(total)) - _TOTAL_BITS)) if total > 0 else 1.0
+    # The sum of all sizes, as integers, has 50 bits: float64 holds such sums exactly.
+    unit = float(2.0 ** (np.ceil(np.log2(total)) - 50)) if total > 0 else 1.0
     return np.rint(weights / unit).astype(np.int64), unit
 
 

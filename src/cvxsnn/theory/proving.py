@@ -33,11 +33,18 @@ from .complete_certificate import family_of
 from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily
 
-_PROOF_SHARE, _SEARCH_SHARE = 0.25, 0.7
-"""Share of the relative gap that prices above the strength may make, and of the time for finding neurons."""
 
-_LAST_TOL = 1e-9
-"""Relative gap of the read-out of the network in the file, over its own neurons."""
+@dataclass(frozen=True)
+class _Settings:
+    proof_share: float = 0.25
+    """Share of the relative gap that prices above the strength may make."""
+    search_share: float = 0.7
+    """Share of the time for finding neurons."""
+    last_tol: float = 1e-9
+    """Relative gap of the read-out of the network in the file, over its own neurons."""
+
+
+_SETTINGS = _Settings()
 
 
 def prove_complete(
@@ -89,8 +96,8 @@ def prove_complete(
     callback : callable, optional
         Called with each :class:`Round` of column generation.
     pulse : callable, optional
-        Called as ``pulse(n_boxes, n_open)`` while boxes are searched; once it returns True, it must do so again, and
-        the work ends with what is proven by then.
+        Called as ``pulse(n_boxes, n_open)`` while boxes are searched. Return True to stop; later calls must also
+        return True. The file then holds the bound proven so far.
 
     Returns
     -------
@@ -112,7 +119,6 @@ def prove_complete(
     deadline = time.monotonic() + max_seconds
     inputs = as_inputs(inputs).cpu()
     events = family.on(inputs)
-    options: dict[str, Any] = {"readout": readout, "intercept": intercept}
 
     def problem_of(neurons: IntArray) -> ConvexProblem:
         dictionary = build_dictionary(witnesses_of(events, neurons), inputs, readout)
@@ -124,7 +130,7 @@ def prove_complete(
     def is_stopped() -> bool:
         return left() == 0 or (pulse is not None and pulse(0, 0))
 
-    limits: dict[str, Any] = {"tol": _PROOF_SHARE * tol, "pulse": pulse}
+    limits: dict[str, Any] = {"tol": _SETTINGS.proof_share * tol, "pulse": pulse}
     stated = statement(events, problem_of(_any_neuron(events)), inputs)
     work = _Work(generated=_any_neuron(events)[:0])
     if Path(path).exists():
@@ -137,13 +143,14 @@ def prove_complete(
             # Where better neurons are known, another dual point will prove more.
             seconds = 0.0 if one.has_violators else left()
             work.take_evidence(
-                search_boxes(events, problem, one.dual, one.unit, one.proofs, max_seconds=seconds, **limits)
+                search_boxes(events, problem, one.dual, one.unit, one.searches, max_seconds=seconds, **limits)
             )
         work.save(path, stated)
     if work.relative_gap > tol and not (work.evidence and is_stopped()):
         found = solve_complete(
-            inputs, targets, family, loss, l1_strength, **options, tol=tol, seed=seed, callback=callback,
-            start=work.generated if len(work.generated) else None, max_seconds=_SEARCH_SHARE * left(), pulse=pulse,
+            inputs, targets, family, loss, l1_strength, readout=readout, intercept=intercept, tol=tol, seed=seed,
+            callback=callback, start=work.generated if len(work.generated) else None,
+            max_seconds=_SETTINGS.search_share * left(), pulse=pulse,
         )  # fmt: skip
         work.generated = found.parameters
         dual, unit = whole_dual(found.solution.problem, found.solution.dual_point)
@@ -221,7 +228,7 @@ def _solve_last(
 ) -> tuple[IntArray, Solution]:
     """Return neurons and their optimal read-out, to the last digits."""
     neurons = neurons if len(neurons) else _any_neuron(events)
-    return neurons, solve(problem_of(neurons), _LAST_TOL)
+    return neurons, solve(problem_of(neurons), _SETTINGS.last_tol)
 
 
 def prove_proof(

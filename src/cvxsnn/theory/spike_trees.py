@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import BudgetError
-from .integers import IntArray
+from .integers import SAFE, IntArray
 from .lif_family import LIFEvents
 from .tree_reduction import reduce_trees
 
@@ -138,49 +138,16 @@ class SpikeTrees:
         return found
 
     def within(
-        self,
-        offset: npt.NDArray[np.int64],
-        first: npt.NDArray[np.int64],
-        visited: npt.NDArray[np.int64],
-        states: npt.NDArray[np.int64],
+        self, events: IntArray, edges: IntArray, gains: IntArray, roots: IntArray, offset: IntArray
     ) -> "SpikeTrees":
         """Return what is open on a box, from a survey of it."""
-        state = dict(zip(visited.tolist(), states.tolist(), strict=True))
-        kept: list[int] = []
-        edges: list[list[int]] = []
-        gains: list[list[npt.NDArray[np.int64]]] = []
-
-        def keep(event: int) -> int:
-            number = len(kept)
-            kept.append(event)
-            edges.append([-1, -1])
-            gains.append([self.gains[event, 0], self.gains[event, 1]])
-            for side in (0, 1):
-                following = int(self.edges[event, side])
-                while following >= 0 and state[following] != 2:
-                    own = state[following]
-                    gains[number][side] = gains[number][side] + self.gains[following, own]
-                    following = int(self.edges[following, own])
-                if following >= 0:
-                    edges[number][side] = keep(following)
-            return number
-
-        roots = [keep(int(event)) for event in first]
-        return SpikeTrees(
-            self.normals[kept],
-            np.array(edges, dtype=np.int64).reshape(-1, 2),
-            np.array(gains, dtype=np.int64).reshape(-1, 2, len(offset)),
-            np.array(roots, dtype=np.int64),
-            offset,
-            self.has_wall,
-            self.has_lift,
-        )
+        return replace(self, normals=self.normals[events], edges=edges, gains=gains, roots=roots, offset=offset)
 
 
 def _products(normals: IntArray, parameters: IntArray) -> IntArray:
     """Return exact products, in 64 bits where they fit."""
     largest = max(1, int(abs(normals).max(initial=0))) * max(1, int(abs(parameters).max(initial=0))) * len(parameters)
-    kind = np.int64 if largest < 2**62 else object
+    kind = np.int64 if largest < SAFE else object
     return np.asarray(normals.astype(kind) @ parameters.astype(kind))
 
 

@@ -1,30 +1,36 @@
 """Witnesses: the hidden dynamics whose spikes make the dictionary."""
 
-from .delayed import delayed_witnesses
-from .family import describe_family, regenerate, sample_witnesses
-from .joining import join_witnesses, single_out
-from .mixture import mixed_witnesses
-from .pool import WitnessPool
-from .sampling import (
-    Constant,
-    Distribution,
-    LogUniform,
-    Normal,
-    Uniform,
+from .distributions import Constant, Distribution, LogUniform, Normal, Uniform, parse_distribution
+from .families import (
+    Delayed,
+    Family,
+    Gaussian,
+    Mixed,
+    as_family,
+    delayed_witnesses,
+    describe_family,
     gaussian_witnesses,
-    parse_distribution,
+    mixed_witnesses,
+    regenerate,
+    sample_witnesses,
 )
-from .witness_set import Provenance, WitnessSet
+from .pool import WitnessPool
+from .witness_set import Provenance, WitnessSet, join_witnesses, single_out
 
 __all__ = [
     "Constant",
+    "Delayed",
     "Distribution",
+    "Family",
+    "Gaussian",
     "LogUniform",
+    "Mixed",
     "Normal",
     "Provenance",
     "Uniform",
     "WitnessPool",
     "WitnessSet",
+    "as_family",
     "delayed_witnesses",
     "describe_family",
     "gaussian_witnesses",

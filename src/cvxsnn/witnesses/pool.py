@@ -12,13 +12,9 @@ from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import check_seed, child_seed
 from ..data.sequences import Sequences
-from .delayed import N_CALIBRATION, calibration_subset, fingerprint
-from .family import has_delays, sample_witnesses
-from .joining import check_independent, join_witnesses, single_out
-from .witness_set import Provenance, WitnessSet
-
-BLOCK_SIZE = 4096
-"""Witnesses that a block has, unless the caller says otherwise."""
+from .families import family_kind, sample_witnesses
+from .tap_sampling import N_CALIBRATION, Calibration
+from .witness_set import Provenance, WitnessSet, check_independent, join_witnesses, single_out
 
 
 @dataclass(frozen=True)
@@ -30,8 +26,7 @@ class WitnessPool:
     n_features : int
         Input features per step.
     family : mapping of str to object
-        Arguments of :func:`cvxsnn.gaussian_witnesses`, or with a key ``"geometry"`` of
-        :func:`cvxsnn.delayed_witnesses`, other than ``n_features``, ``inputs``, ``n_subnetworks`` and ``seed``. Each
+        A family (:class:`cvxsnn.witnesses.Gaussian` or :class:`cvxsnn.witnesses.Delayed`), or its settings. Each
         subnetwork has a last hidden layer of ``family["hidden"][-1]`` witnesses, which share the layers below.
     n_witnesses : int
         Number of witnesses, rounded up to whole subnetworks.
@@ -55,13 +50,13 @@ class WitnessPool:
     family: Mapping[str, Any]
     n_witnesses: int
     seed: int = 0
-    block_size: int = BLOCK_SIZE
+    block_size: int = 4096
     inputs: Sequences | Array | None = field(default=None, compare=False, repr=False)
     inputs_digest: str | None = field(init=False, default=None, repr=False)
-    """What equal pools have in common of their inputs."""
+    """Digest of the inputs, which pools compare."""
 
     def __post_init__(self) -> None:
-        """Round up, and refuse what no pool can be drawn from."""
+        """Round up, and check the settings."""
         check_positive_int("n_witnesses", self.n_witnesses)
         check_positive_int("block_size", self.block_size)
         check_seed(self.seed)
@@ -72,11 +67,11 @@ class WitnessPool:
             )
         check_independent(self.family.get("neuron", "lif"))
         object.__setattr__(self, "n_witnesses", -(-self.n_witnesses // self._width) * self._width)
-        chosen = self._calibration() if has_delays(self.family) else None
-        object.__setattr__(self, "inputs", chosen)
-        object.__setattr__(self, "inputs_digest", None if chosen is None else fingerprint(chosen))
+        calibration = self._calibration() if family_kind(self.family).needs_inputs else None
+        object.__setattr__(self, "inputs", None if calibration is None else calibration.sequences)
+        object.__setattr__(self, "inputs_digest", None if calibration is None else calibration.digest)
 
-    def _calibration(self) -> Sequences:
+    def _calibration(self) -> Calibration:
         """Return the sequences that every block is sampled with."""
         if self.inputs is None:
             raise InvalidInputError(
@@ -86,7 +81,7 @@ class WitnessPool:
         if sequences.n_features != self.n_features:
             raise InvalidInputError(f"expected inputs of {self.n_features} features, got {sequences.n_features}")
         n_calibration = check_positive_int("n_calibration", self.family.get("n_calibration", N_CALIBRATION))
-        return calibration_subset(sequences, n_calibration, child_seed(self.seed, "pool", "calibration"))
+        return Calibration.of(sequences, n_calibration, child_seed(self.seed, "pool", "calibration"))
 
     @property
     def _width(self) -> int:
@@ -144,9 +139,9 @@ class WitnessPool:
         blocks = torch.searchsorted(torch.tensor(self.starts), witnesses.cpu(), right=True) - 1
         parts, places = [], []
         for number in sorted(set(blocks.tolist())):
-            own = torch.nonzero(blocks == number).squeeze(1)
-            parts.append(single_out(self.block(number), witnesses.cpu()[own] - self.starts[number]))
-            places.append(own)
+            positions = torch.nonzero(blocks == number).squeeze(1)
+            parts.append(single_out(self.block(number), witnesses.cpu()[positions] - self.starts[number]))
+            places.append(positions)
         recipe = {"pool": {"n_witnesses": self.n_witnesses, "seed": self.seed}}
         joined = join_witnesses(parts).take(torch.argsort(torch.cat(places)))
         return replace(joined, provenance=Provenance("pretrained", recipe))

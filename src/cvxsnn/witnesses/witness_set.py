@@ -1,15 +1,17 @@
 """Witnesses: hidden weights and dynamics, with the record of where they came from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
 from ..neurons import NEURON_MODELS, HiddenLayer
+from ..neurons.layer import stack_layers
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class WitnessSet:
 
     layers: tuple[HiddenLayer, ...]
     provenance: Provenance
+    _has_drawn_layers: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check that the layers form one stack."""
@@ -140,7 +143,7 @@ class WitnessSet:
         places = subnetworks.cpu() if isinstance(subnetworks, Tensor) else subnetworks
         chosen = torch.as_tensor(list(before))[places].tolist()
         provenance = replace(self.provenance, recipe={**self.provenance.recipe, "subnetworks": chosen})
-        return type(self)(tuple(layer.take(subnetworks) for layer in self.layers), provenance)
+        return self._derived(tuple(layer.take(subnetworks) for layer in self.layers), provenance)
 
     def take_neurons(self, neurons: Tensor) -> Self:
         """Return some neurons of one layer; the recipe remembers which.
@@ -166,7 +169,7 @@ class WitnessSet:
         chosen = torch.as_tensor(list(before))[places.cpu()].tolist()
         provenance = replace(self.provenance, recipe={**self.provenance.recipe, "neurons": chosen})
         tensors = {name: value[..., places].contiguous() for name, value in layer.tensors().items()}
-        return type(self)((layer.with_tensors(tensors),), provenance)
+        return self._derived((layer.with_tensors(tensors),), provenance)
 
     @property
     def is_selection(self) -> bool:
@@ -188,9 +191,126 @@ class WitnessSet:
         WitnessSet
             The same witnesses.
         """
-        return type(self)(tuple(layer.to(device, dtype) for layer in self.layers), self.provenance)
+        layers = tuple(layer.to(device, dtype) for layer in self.layers)
+        is_same = dtype is None or dtype == self.dtype
+        return self._derived(layers, self.provenance) if is_same else type(self)(layers, self.provenance)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the layers are those that the recipe draws, and not replaced, converted or written to."""
+        tensors = (value for layer in self.layers for value in layer.tensors().values())
+        return self._has_drawn_layers and all(value._version == 0 for value in tensors)
+
+    def as_drawn(self) -> Self:
+        """Declare that the recipe draws these layers; for samplers only.
+
+        Returns
+        -------
+        WitnessSet
+            The same object.
+        """
+        object.__setattr__(self, "_has_drawn_layers", True)
+        return self
+
+    def _derived(self, layers: tuple[HiddenLayer, ...], provenance: Provenance) -> Self:
+        derived = type(self)(layers, provenance)
+        return derived.as_drawn() if self.is_drawn else derived
 
     def __repr__(self) -> str:
         """Return sizes and origin on one line."""
         shape = "→".join(map(str, (self.n_features, *self.hidden)))
         return f"WitnessSet({self.provenance.kind} {self.neuron}, {self.n_subnetworks} × ({shape}))"
+
+
+def single_out(witnesses: WitnessSet, chosen: Tensor) -> WitnessSet:
+    """Return some witnesses, each in a subnetwork of its own.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet
+        A set of neurons that do not read each other.
+    chosen : Tensor of shape (n_chosen,), dtype int64
+        The witnesses to keep, in this order.
+
+    Returns
+    -------
+    WitnessSet
+        As many subnetworks as witnesses were chosen, with one neuron in the last layer each.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.witnesses import single_out
+    >>> witnesses = cs.gaussian_witnesses(2, (8,), seed=3)
+    >>> single_out(witnesses, torch.tensor([0, 5])).n_witnesses
+    2
+    """
+    check_independent(witnesses.neuron)
+    subnetworks, neurons = witnesses.locate(chosen.to(witnesses.layers[0].weight.device))
+    lower = [layer.take(subnetworks) for layer in witnesses.layers[:-1]]
+    return WitnessSet((*lower, witnesses.layers[-1].take_neuron(neurons, subnetworks)), Provenance("pretrained"))
+
+
+def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
+    """Return all witnesses of several sets of one depth, in turn.
+
+    Where lower layers differ in width, narrow ones are filled up with neurons that are not read.
+
+    Parameters
+    ----------
+    sets : sequence of WitnessSet
+        Sets of one neuron model, depth, last width and number of features.
+
+    Returns
+    -------
+    WitnessSet
+        The subnetworks of all sets.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.witnesses import join_witnesses
+    >>> first, second = (cs.gaussian_witnesses(2, (8,), seed=seed) for seed in (0, 1))
+    >>> join_witnesses([first, second]).n_witnesses
+    16
+    """
+    if not sets:
+        raise InvalidInputError("expected at least one set of witnesses to join, got none")
+    first = sets[0]
+    if any(
+        (other.neuron, len(other.hidden), other.hidden[-1], other.n_features)
+        != (first.neuron, len(first.hidden), first.hidden[-1], first.n_features)
+        for other in sets
+    ):
+        raise InvalidInputError(
+            "expected sets of one kind of neuron, depth, last width and number of features to join, got several: "
+            "single_out the witnesses first to make the last widths one"
+        )
+    layers: list[HiddenLayer] = []
+    for depth in range(len(first.hidden)):
+        width = max(other.hidden[depth] for other in sets)
+        below = first.n_features if depth == 0 else layers[-1].width
+        layers.append(stack_layers([_widened(other.layers[depth], below, width) for other in sets]))
+    return WitnessSet(tuple(layers), Provenance("pretrained", {"joined": len(sets)}))
+
+
+def check_independent(neuron: str) -> None:
+    """Refuse neuron models whose neurons read each other."""
+    if NEURON_MODELS.find(neuron).is_recurrent:
+        raise InvalidInputError(
+            f"expected neurons that work without the rest of their layer, got {neuron} neurons, which read each other"
+        )
+
+
+def _widened(layer: HiddenLayer, n_inputs: int, width: int) -> HiddenLayer:
+    missing, below = width - layer.width, n_inputs - layer.n_inputs
+    if not missing and not below:
+        return layer
+    if layer.has_delays:  # taps keep their sources, of which there are more
+        layer, below = replace(layer, n_sources=n_inputs), 0
+    tensors = {
+        name: pad(value, (0, missing, 0, below)) if value.ndim == 3 else pad(value, (0, missing))
+        for name, value in layer.tensors().items()
+    }
+    return layer.with_tensors(tensors)

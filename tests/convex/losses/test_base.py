@@ -203,11 +203,9 @@ def test_a_loss_of_ones_own_is_solved_and_certified_and_never_mistaken_for_its_b
     columns = rng.random((60, 8)) < 0.5
     targets = 3.0 * columns[:, 0] + rng.standard_t(1.5, size=60)
     problem = ConvexProblem(columns, targets, Huber(), 0.05)
-    ours, slow = solve(problem, 1e-8), solve(problem, 1e-6, "proximal-gradient")
-    assert (ours.solver, ours.has_converged) == ("newton", True)
+    ours, slow = solve(problem, 1e-8), solve(problem, 1e-6, "reference")
+    assert (ours.solver, ours.has_converged) == ("l1", True)
     assert abs(ours.certificate.primal - slow.certificate.primal) <= slow.certificate.gap + ROUNDING
-    with pytest.raises(InvalidInputError, match="the loss 'squared' for solver 'active-set', got loss 'huber'"):
-        solve(problem, solver="active-set")
 
 
 def test_a_loss_that_no_solver_accepts_is_one_sentence() -> None:
@@ -215,7 +213,7 @@ def test_a_loss_that_no_solver_accepts_is_one_sentence() -> None:
         name, is_smooth = "kinked", False
 
     problem = ConvexProblem(np.eye(4) == 1, np.arange(4.0), Kinked(), 0.01)
-    with pytest.raises(InvalidInputError, match=r"got loss 'kinked' .* 'newton' needs a smooth"):
+    with pytest.raises(InvalidInputError, match="smooth and of bounded curvature when smoothed, got 'kinked'"):
         solve(problem)
 
 

@@ -10,16 +10,17 @@ from tolerances import FINITE_DIFFERENCE, NEWTON_HISTORY, ROUNDING, SINGLE_PRECI
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, solve
+from cvxsnn.convex.linear import self_product
 from cvxsnn.convex.losses import Softmax
-from cvxsnn.convex.solvers import Status
+from cvxsnn.convex.solvers import ActiveSet, Newton, Status
 from cvxsnn.convex.solvers import newton as module
-from cvxsnn.convex.solvers.newton import loss_hessian, self_product
+from cvxsnn.convex.solvers.newton import loss_hessian
 
 
 @pytest.mark.parametrize("intercept", [False, True])
 def test_newton_and_active_set_agree_on_the_squared_loss(intercept: bool) -> None:
     problem = Kind("squared", intercept=intercept, columns="collinear", weighted=True, n_outputs=2).draw(0, 0.01)
-    newton, active_set = (solve(problem, 1e-9, solver).certificate for solver in ("newton", "active-set"))
+    newton, active_set = (solve(problem, 1e-9, solver).certificate for solver in (Newton(), ActiveSet()))
     assert abs(newton.primal - active_set.primal) <= max(newton.gap, active_set.gap) + ROUNDING
 
 
@@ -29,7 +30,7 @@ def test_a_head_weight_that_multiplies_the_objective_changes_no_iterate(loss: st
     problem = Kind(loss, intercept=intercept, weighted=True).draw(0, 0.01)
     (head,) = problem.heads
     heavier = problem.with_heads((replace(head, weight=4.0),)).with_strength(4.0 * problem.l1_strength)
-    light, heavy = (solve(one, 1e-9, "newton") for one in (problem, heavier))
+    light, heavy = (solve(one, 1e-9, Newton()) for one in (problem, heavier))
     gaps = [moment.relative_gap for moment in light.history]
     assert [moment.relative_gap for moment in heavy.history] == pytest.approx(gaps, rel=NEWTON_HISTORY, abs=ROUNDING)
     assert heavy.certificate.primal == pytest.approx(4.0 * light.certificate.primal, rel=ROUNDING)
@@ -38,7 +39,7 @@ def test_a_head_weight_that_multiplies_the_objective_changes_no_iterate(loss: st
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
 def test_relative_gap_falls_quadratically_at_the_end(loss: str) -> None:
     problem = Kind(loss, weighted=True).draw(0, 0.1)
-    solution = solve(problem, 1e-9, "newton")
+    solution = solve(problem, 1e-9, Newton())
     *history, last = solution.history
     gaps = [moment.relative_gap for moment in history]
     assert gaps[-1] <= 1e-9 < gaps[0]
@@ -53,16 +54,16 @@ def test_a_dozen_steps_are_enough_near_a_solution(loss: str, intercept: bool) ->
     problem = Kind(loss, intercept=intercept, weighted=True).draw(0, 0.1)
     start = solve(problem, 1e-9)
     near = problem.with_strength(0.9 * problem.l1_strength)
-    assert len(solve(near, 1e-9, "newton", start=start).history) <= 12
+    assert len(solve(near, 1e-9, Newton(), start=start).history) <= 12
 
 
 @pytest.mark.parametrize("size", [10.0, 100.0])
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
 def test_a_start_far_away_is_left_behind(loss: str, size: float) -> None:
     problem = Kind(loss, columns="few_rows").draw(1, 0.01)
-    solution = solve(problem, 1e-9, "newton")
+    solution = solve(problem, 1e-9, Newton())
     far = replace(solution, coef=size * solution.coef)
-    assert solve(problem, 1e-9, "newton", start=far).has_converged
+    assert solve(problem, 1e-9, Newton(), start=far).has_converged
 
 
 def test_a_class_that_never_occurs_is_no_obstacle() -> None:
@@ -77,7 +78,7 @@ def test_columns_that_differ_in_one_row_are_no_obstacle() -> None:
     column = rng.random(60) < 0.5
     columns = np.column_stack([column ^ (np.arange(60) == row) for row in range(40)])
     problem = ConvexProblem(columns, rng.random(60) < 0.3 + 0.4 * column, "logistic", 1e-4)
-    assert solve(problem, 1e-9, "newton").has_converged
+    assert solve(problem, 1e-9, Newton()).has_converged
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -128,7 +129,7 @@ def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Kind("softmax", weighted=True).draw(0)
     scores, *entries = draw_entries(problem)
     whole = loss_hessian(problem, problem.curvature(scores), *entries)
-    monkeypatch.setattr(module, "_BLOCK", 1)
+    monkeypatch.setattr(module, "_TUNING", replace(module._TUNING, block=1))
     blocked = loss_hessian(problem, problem.curvature(scores), *entries)
     torch.testing.assert_close(blocked, whole, rtol=0, atol=ROUNDING)
 
@@ -183,7 +184,7 @@ def test_a_step_in_single_precision_that_leads_nowhere_is_the_last_of_them(monke
 
     monkeypatch.setattr(module, "_newton_point", step)
     monkeypatch.setattr(module, "_line_search", search)
-    assert solve(Kind("softmax").draw(0, 1e-8), 1e-8, "newton").status is Status.CONVERGED
+    assert solve(Kind("softmax").draw(0, 1e-8), 1e-8, Newton()).status is Status.CONVERGED
     lost = steps.index((torch.float32, False))
     assert len(steps) > lost + 1
     assert all(precision == torch.float64 for precision, _ in steps[lost + 1 :])

@@ -1,4 +1,5 @@
 import time
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -9,17 +10,20 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn.convex.solvers import quadratic
-from cvxsnn.convex.solvers.quadratic import (
-    factorise,
-    minimise_l1_quadratic,
-    minimise_l1_quadratics,
-    solve_semidefinite,
-)
+from cvxsnn.convex.solvers.quadratic import minimise_l1_quadratic as minimise_together
 
 TOLERANCE = 1e-9
 SIZES = st.tuples(st.integers(1, 12), st.integers(1, 12))
 SEEDS = st.integers(0, 2**32 - 1)
 VALUES = st.sampled_from(["real", "binary"])
+
+
+def minimise_l1_quadratic(
+    gram: Tensor, linear: Tensor, strength: Tensor, start: Tensor, *, tolerance: float, **limits: Any
+) -> Tensor:
+    """Minimise a single problem."""
+    rows = (values[None] for values in (linear, strength, start))
+    return minimise_together(gram, *rows, tolerance=linear.new_full((1,), tolerance), **limits)[0]
 
 
 def draw(seed: int, size: tuple[int, int], values: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,59 +155,10 @@ def test_problems_solved_in_step_end_where_each_ends_alone(
     linears, strengths = scales[:, None] * linear, strength.expand(n_problems, -1)
     starts = torch.stack([draw_start(seed + k, size[1], far) for k in range(n_problems)])
     limits = torch.full((n_problems,), TOLERANCE, dtype=torch.float64)
-    together = minimise_l1_quadratics(gram, linears, strengths, starts, tolerance=limits)
+    together = minimise_together(gram, linears, strengths, starts, tolerance=limits)
     for k in range(n_problems):
         alone = minimise_l1_quadratic(gram, linears[k], strength, starts[k], tolerance=TOLERANCE)
         assert violation(gram, linears[k], strength, together[k]) <= TOLERANCE
         assert value(gram, linears[k], strength, together[k]) == pytest.approx(
             value(gram, linears[k], strength, alone), abs=ROUNDING, rel=1e-9
         )
-
-
-@pytest.mark.parametrize("ridge", [1e-14, torch.full((6,), 1e-14).double()])
-def test_definite_systems_are_solved(ridge: float | torch.Tensor) -> None:
-    generator = torch.Generator().manual_seed(0)
-    factor = torch.randn(9, 6, generator=generator, dtype=torch.float64)
-    x = torch.randn(6, generator=generator, dtype=torch.float64)
-    solved = solve_semidefinite(factor.T @ factor, factor.T @ (factor @ x), ridge)
-    torch.testing.assert_close(solved, x, rtol=ROUNDING, atol=0)
-
-
-def test_the_ridge_grows_until_rounding_is_outweighed() -> None:
-    # Slightly indefinite, as a singular matrix is after rounding.
-    matrix = torch.diag(torch.tensor([1.0, -1e-10], dtype=torch.float64))
-    solved = solve_semidefinite(matrix, torch.tensor([1.0, 0.0], dtype=torch.float64), 1e-14)
-    torch.testing.assert_close(solved, torch.tensor([1.0, 0.0], dtype=torch.float64), rtol=1e-7, atol=0)
-
-
-def test_a_system_without_a_solution_has_the_solution_zero() -> None:
-    nan, one = torch.full((2, 2), torch.nan).double(), torch.ones(2).double()
-    assert not bool(solve_semidefinite(nan, one, 1e-14).any())
-    both = solve_semidefinite(torch.stack((nan, torch.eye(2).double())), torch.stack((one, one)), 0.0)
-    assert torch.equal(both, torch.stack((0 * one, one)))
-    assert factorise(nan) is None
-
-
-def test_the_ridge_follows_the_largest_entry_of_an_indefinite_block() -> None:
-    # What a Hessian in float32 is at scores near 94: tiny off the diagonal, and rounding errors on it.
-    matrix = torch.full((3, 3), 3.5e-18, dtype=torch.float64).fill_diagonal_(-1e-19)
-    solved = solve_semidefinite(matrix, torch.ones(3, dtype=torch.float64), 1e-113)
-    assert bool((solved.isfinite() & (solved != 0)).all())
-    assert factorise(matrix) is not None
-
-
-def test_a_tiny_ridge_is_not_rounded_away():
-    matrix = torch.diag(torch.tensor([1e-40, -1e-50], dtype=torch.float64))
-    solved = solve_semidefinite(matrix, torch.tensor([1e-40, 0.0], dtype=torch.float64), 1e-53)
-    assert solved[0] == pytest.approx(1.0, rel=1e-6)
-    assert solved[1] == 0
-
-
-def test_several_systems_are_solved_as_each_alone():
-    generator = torch.Generator().manual_seed(0)
-    factors = torch.randn(4, 9, 6, generator=generator, dtype=torch.float64)
-    factors[1] = 0.0
-    matrices, right = factors.mT @ factors, torch.randn(4, 6, generator=generator, dtype=torch.float64)
-    together = solve_semidefinite(matrices, right, 1e-12)
-    alone = torch.stack([solve_semidefinite(*system, 1e-12) for system in zip(matrices, right, strict=True)])
-    torch.testing.assert_close(together, alone, rtol=1e-12, atol=0)

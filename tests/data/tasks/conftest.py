@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import requests
 
-from cvxsnn.data.tasks import mnist_files
+from cvxsnn.data.tasks import mnist
 
 FILES = [
     "train-images-idx3-ubyte",
@@ -68,6 +68,6 @@ def stand_in(monkeypatch):
         part: (generator.integers(256, size=(size, 784), dtype=np.uint8), np.arange(size, dtype=np.uint8) % 10)
         for part, size in (("train", 16), ("t10k", 10))
     }
-    monkeypatch.setattr(mnist_files, "N_IMAGES", {"train": 16, "t10k": 10})
-    monkeypatch.setattr(mnist_files, "read_mnist", lambda part, directory: parts[part])
+    monkeypatch.setattr(mnist, "N_IMAGES", {"train": 16, "t10k": 10})
+    monkeypatch.setattr(mnist, "read_mnist", lambda part, directory: parts[part])
     return parts

@@ -106,7 +106,7 @@ def test_changing_one_size_moves_no_other_split():
 
 def test_a_smaller_split_is_the_beginning_of_a_larger_one():
     small, large = addition(3, **SMALL).train, addition(3, **(SMALL | {"n_train": 50})).train
-    np.testing.assert_array_equal(small.inputs, large.first(20).inputs)
+    np.testing.assert_array_equal(small.inputs, large.take(slice(20)).inputs)
 
 
 def test_splits_and_seeds_are_separate_draws():

@@ -1,8 +1,11 @@
 """Distorted copies of images."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from cvxsnn.data.tasks import distortion
 from cvxsnn.data.tasks.distortion import distort_images
 
 
@@ -56,6 +59,6 @@ def test_distortions_of_both_axes_are_alike(axis):
 
 
 def test_more_images_than_are_distorted_at_once_all_get_a_copy(monkeypatch):
-    monkeypatch.setattr("cvxsnn.data.tasks.distortion._AT_ONCE", 3)
+    monkeypatch.setattr(distortion, "_LARGEST", replace(distortion._LARGEST, images=3))
     copies = distort_images(np.stack([blob()] * 8), np.random.default_rng(0))
     assert len({own.tobytes() for own in copies}) == 8

@@ -1,13 +1,15 @@
 import hashlib
 import io
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.io import savemat
 
 from cvxsnn.core.errors import DataFileError, InvalidInputError
-from cvxsnn.data.tasks import ecg_qtdb, qtdb_files
+from cvxsnn.data.tasks import ecg_qtdb, files
+from cvxsnn.data.tasks.ecg_qtdb import read_qtdb
 
 
 def pack(n_samples, seed):
@@ -25,7 +27,8 @@ def folder(tmp_path, monkeypatch):
     for seed, (part, n_samples) in enumerate({"train": 12, "test": 5}.items()):
         content, _ = pack(n_samples, seed)
         (tmp_path / f"QTDB_{part}.mat").write_bytes(content)
-        monkeypatch.setitem(qtdb_files._MD5, part, hashlib.md5(content).hexdigest())
+        changed = replace(files.FILES[f"qtdb {part}"], md5=hashlib.md5(content).hexdigest())
+        monkeypatch.setitem(files.FILES, f"qtdb {part}", changed)
     return tmp_path
 
 
@@ -34,7 +37,7 @@ def test_every_step_has_a_class_and_splits_do_not_overlap(folder):
     assert task.train.inputs.shape == (8, 7, 4)
     assert task.val.heads["label"].shape == (4, 7)
     assert len(task.test) == 5
-    inputs, labels, _ = qtdb_files.read_qtdb("train", folder)
+    inputs, labels, _ = read_qtdb("train", folder)
     together = np.concatenate((task.train.inputs, task.val.inputs))
     assert sorted(map(bytes, together)) == sorted(map(bytes, inputs))
     assert sorted(map(bytes, np.concatenate((task.train.targets, task.val.targets)))) == sorted(map(bytes, labels))
@@ -42,7 +45,7 @@ def test_every_step_has_a_class_and_splits_do_not_overlap(folder):
 
 def test_steps_without_a_label_are_class_zero(folder):
     _, one_hot = pack(5, 1)
-    _, labels, is_labelled = qtdb_files.read_qtdb("test", folder)
+    _, labels, is_labelled = read_qtdb("test", folder)
     assert np.array_equal(is_labelled, one_hot.sum(2) == 1)
     assert not labels[~is_labelled].any()
     assert np.array_equal(labels[is_labelled], np.nonzero(one_hot)[2])
@@ -60,7 +63,7 @@ def test_validation_cannot_take_all_recordings(folder):
 
 
 def test_whole_runs_of_neighbouring_recordings_are_held_out(folder):
-    inputs, _, _ = qtdb_files.read_qtdb("train", folder)
+    inputs, _, _ = read_qtdb("train", folder)
     task = ecg_qtdb(n_val=2, n_runs=4, directory=folder)
     held_out = [list(map(bytes, inputs)).index(bytes(own)) for own in task.val.inputs]
     assert len(held_out) == 6

@@ -10,7 +10,7 @@ from small_models import assert_one_sentence
 
 from cvxsnn.core.errors import BudgetError, DataFileError, InvalidInputError, MissingLibraryError
 from cvxsnn.data.tasks import TASKS, dvs_gesture, make_task, n_mnist, shd, ssc
-from cvxsnn.data.tasks.event_files import EVENT_DATA
+from cvxsnn.data.tasks.event_tasks import EVENT_DATA
 
 pytest.importorskip("tonic", reason="tonic is not installed: pip install 'cvxsnn[events]'")
 h5py = pytest.importorskip("h5py")
@@ -65,8 +65,8 @@ def write_gestures(folder, users, seed):
 
 def set_counts(monkeypatch, name, **counts):
     """Expect other numbers of recordings than those of the published files."""
-    files = {part: replace(EVENT_DATA[name].files[part], n_recordings=n) for part, n in counts.items()}
-    monkeypatch.setitem(EVENT_DATA, name, replace(EVENT_DATA[name], files=files))
+    parts = {part: replace(EVENT_DATA[name].parts[part], n_recordings=n) for part, n in counts.items()}
+    monkeypatch.setitem(EVENT_DATA, name, replace(EVENT_DATA[name], parts=parts))
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_missing_files_are_named_with_their_origin(name, tmp_path):
         TASKS_OF_EVENTS[name](directory=tmp_path)
     data = EVENT_DATA[name]
     assert_one_sentence(caught.value)
-    file = data.files["train"]
+    file = data.parts["train"]
     assert f"expected {file.name} in {tmp_path / data.name}, found none: download {file.archive}" in str(caught.value)
     assert not any(tmp_path.iterdir())
     assert TASKS[name].files

@@ -1,5 +1,7 @@
 """Downloads of published files: tried again, kept only whole, refused in one sentence."""
 
+import hashlib
+
 import pooch
 import pytest
 import requests
@@ -8,11 +10,13 @@ from small_models import assert_one_sentence
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.data.tasks.files import PublishedFile
 
-FILE = PublishedFile(("data", "data.bin"), "https://example.org/data.bin", "things", "the file of things")
-
-
-def as_it_is(content, origin, remedy):
-    return content
+FILE = PublishedFile(
+    ("data", "data.bin"),
+    "https://example.org/data.bin",
+    "things",
+    "the file of things",
+    hashlib.md5(b"whole").hexdigest(),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +43,7 @@ def test_without_network_three_attempts_end_in_one_sentence_that_says_what_to_se
 
     asked = serve(fail)
     with pytest.raises(DataFileError, match=f"data.bin .* could not download .*{failure}.* set CVXSNN_DATA") as caught:
-        FILE.read(None, as_it_is)
+        FILE.read(None)
     assert_one_sentence(caught.value)
     assert asked == [FILE.url] * 3
     assert kept(tmp_path) == []
@@ -48,7 +52,7 @@ def test_without_network_three_attempts_end_in_one_sentence_that_says_what_to_se
 def test_an_address_that_is_gone_is_one_sentence(serve, tmp_path):
     serve(lambda url: b"not found", status=404)
     with pytest.raises(DataFileError, match=r"could not download it \(404 Client Error.*\)"):
-        FILE.read(None, as_it_is)
+        FILE.read(None)
     assert kept(tmp_path) == []
 
 
@@ -63,8 +67,8 @@ def test_a_download_that_breaks_off_is_tried_again_and_kept_once(serve, tmp_path
 
     asked = serve(answer)
     level = pooch.get_logger().level
-    assert FILE.read(None, as_it_is) == b"whole"
-    assert FILE.read(None, as_it_is) == b"whole"
+    assert FILE.read(None) == b"whole"
+    assert FILE.read(None) == b"whole"
     assert asked == [FILE.url] * 2
     assert kept(tmp_path) == ["cvxsnn/things/data.bin"]
     assert capsys.readouterr() == ("", "")
@@ -72,11 +76,9 @@ def test_a_download_that_breaks_off_is_tried_again_and_kept_once(serve, tmp_path
 
 
 def test_contents_that_are_refused_are_not_kept_and_not_asked_for_again(serve, tmp_path):
-    def refuse(content, origin, remedy):
-        raise DataFileError(f"expected the original, got {content!r} from {origin}: {remedy}")
-
     asked = serve(lambda url: b"page")
-    with pytest.raises(DataFileError, match=r"got b'page' from https://.*: get the file of things elsewhere and set"):
-        FILE.read(None, refuse)
+    message = r"expected https://.* to hold the original .*: get the file of things elsewhere and set"
+    with pytest.raises(DataFileError, match=message):
+        FILE.read(None)
     assert asked == [FILE.url]
     assert kept(tmp_path) == []

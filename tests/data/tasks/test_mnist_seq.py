@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.data.tasks import mnist_files, mnist_seq
+from cvxsnn.data.tasks import mnist, mnist_seq
 
 SIZES = {"n_train": 5, "n_val": 3, "n_test": 4}
 
@@ -86,7 +86,7 @@ def test_original_files_give_the_known_first_digits(mnist_directory):
 
 
 def test_the_constants_are_the_moments_of_the_training_pixels(mnist_directory):
-    images, labels = mnist_files.read_mnist("train", mnist_directory)
+    images, labels = mnist.read_mnist("train", mnist_directory)
     assert images.shape == (60_000, 784)
     assert labels.shape == (60_000,)
     assert images.dtype == np.uint8

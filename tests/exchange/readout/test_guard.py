@@ -65,7 +65,7 @@ def test_everything_comes_back_after_an_interruption_too():
 def test_a_success_leaves_only_the_layer_changed():
     (inputs, classes), model = static_data(), draw_remembering()
     others, graph, gradient = photograph(model), model.membrane.grad_fn, model.out.weight.grad.clone()
-    result = reconstruct_readout(model, inputs, classes, batch_size=16)
+    result = reconstruct_readout(model, inputs, classes, batch_size=16, l1_strength=1e-3)
     assert result.has_changed
     assert model.membrane.grad_fn is graph
     assert torch.equal(model.out.weight.grad, gradient)
@@ -80,7 +80,7 @@ def test_a_model_with_the_graph_of_a_training_step_is_copied_without_it():
     (inputs, classes), model = static_data(), draw_remembering()
     model.again = (model.membrane, [model.membrane])
     with unharmed(model):
-        result = reconstruct_readout(model, inputs, classes, copy_model=True)
+        result = reconstruct_readout(model, inputs, classes, copy_model=True, l1_strength=1e-3)
     copied = result.model
     assert copied is not model
     assert torch.equal(copied.membrane, model.membrane)
@@ -94,7 +94,7 @@ def test_a_model_that_cannot_be_copied_is_refused():
     (inputs, classes), model = static_data(), draw_static()
     model.file = iter([1]), (one for one in [1])
     with unharmed(model), pytest.raises(InvalidInputError, match="expected a model that can be copied") as caught:
-        reconstruct_readout(model, inputs, classes, copy_model=True)
+        reconstruct_readout(model, inputs, classes, copy_model=True, l1_strength=1e-3)
     assert_one_sentence(caught.value)
 
 
@@ -102,7 +102,7 @@ def test_dropout_is_off_while_spikes_are_recorded():
     torch.manual_seed(0)
     inputs, classes = static_data()
     model = nn.Sequential(*draw_static()[:2], nn.Dropout(0.5), nn.Linear(N_HIDDEN, N_CLASSES)).train()
-    result = reconstruct_readout(model, inputs, classes)
+    result = reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert all(module.training for module in model.modules())
     with torch.no_grad():
         assert torch.equal(result.solution.problem.dictionary.columns(), model[:2](inputs).double())
@@ -112,7 +112,7 @@ def test_batch_statistics_are_not_learnt_from():
     inputs, classes = static_data()
     model = nn.Sequential(draw_static()[0], nn.BatchNorm1d(N_HIDDEN), *draw_static()[1:])
     others = weights_apart_from(model, "3")
-    reconstruct_readout(model, inputs, classes)
+    reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert_same_tensors(weights_apart_from(model, "3"), others)
 
 
@@ -138,7 +138,7 @@ def test_a_model_that_fails_at_any_run_is_unharmed(at, error):
     Failing.n_runs = 0
     expected = KeyboardInterrupt if error is KeyboardInterrupt else InvalidInputError
     with unharmed(model), pytest.raises(expected, match="no more"):
-        reconstruct_readout(model, inputs, classes, batch_size=20)
+        reconstruct_readout(model, inputs, classes, batch_size=20, l1_strength=1e-3)
     assert Failing.n_runs == at
 
 
@@ -162,7 +162,7 @@ def test_an_interruption_inside_the_solver_leaves_the_model_unharmed(monkeypatch
 
     monkeypatch.setattr(cvxsnn.exchange.readout.solving, "solve", interrupt)
     with unharmed(model), pytest.raises(KeyboardInterrupt):
-        reconstruct_readout(model, inputs, classes)
+        reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
 
 
 def test_an_interruption_while_output_neurons_are_fitted_leaves_the_model_unharmed():
@@ -177,7 +177,7 @@ def test_an_interruption_while_output_neurons_are_fitted_leaves_the_model_unharm
             raise KeyboardInterrupt
 
     with unharmed(model), pytest.raises(KeyboardInterrupt):
-        reconstruct_readout(model, inputs, classes, callback=interrupt)
+        reconstruct_readout(model, inputs, classes, callback=interrupt, l1_strength=1e-3)
 
 
 def test_a_reset_that_initialises_weights_does_no_harm():
@@ -188,9 +188,9 @@ def test_a_reset_that_initialises_weights_does_no_harm():
 
     (inputs, classes), model = draw_data(), Forgetful()
     others = weights_apart_from(model, "out")
-    reconstruct_readout(model, inputs, classes, reset=lambda model: None)
+    reconstruct_readout(model, inputs, classes, reset=lambda model: None, l1_strength=1e-3)
     assert_same_tensors(weights_apart_from(model, "out"), others)
-    reconstruct_readout(model, inputs, classes)
+    reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert_same_tensors(weights_apart_from(model, "out"), others)
 
 
@@ -209,7 +209,7 @@ def test_neurons_are_reset_before_every_batch():
             return x
 
     (inputs, classes), model = static_data(), nn.Sequential(Counter(), *draw_static())
-    reconstruct_readout(model, inputs, classes, batch_size=7)
+    reconstruct_readout(model, inputs, classes, batch_size=7, l1_strength=1e-3)
     assert model[0].n_seen == 0
 
 
@@ -223,7 +223,7 @@ def test_a_reset_of_ones_own_takes_the_place_of_the_default():
 
     inputs, classes = static_data()
     seen = []
-    reconstruct_readout(nn.Sequential(Stubborn(), *draw_static()), inputs, classes, reset=seen.append)
+    reconstruct_readout(nn.Sequential(Stubborn(), *draw_static()), inputs, classes, reset=seen.append, l1_strength=1e-3)
     assert len(seen) > 1
 
 
@@ -258,7 +258,7 @@ def test_state_on_another_device_is_said_and_stays_where_it_is():
     hidden, _, out = draw_static()
     model = nn.Sequential(hidden, Leaky(), out)
     with unharmed(model), pytest.raises(InvalidInputError, match="its state and the inputs to one device"):
-        reconstruct_readout(model, inputs, classes)
+        reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert model[1].membrane.is_meta
 
 
@@ -266,8 +266,8 @@ def test_state_on_another_device_is_said_and_stays_where_it_is():
 def test_parameters_without_values_are_said(kind):
     inputs, classes = static_data()
     model = draw_static().to("meta") if kind == "meta" else nn.Sequential(nn.LazyLinear(5), nn.LazyLinear(N_CLASSES))
-    with pytest.raises(InvalidInputError, match="parameters have values"):
-        reconstruct_readout(model, inputs, classes)
+    with pytest.raises(InvalidInputError, match="expected parameters with values"):
+        reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     if kind == "lazy":
         assert isinstance(model[0], nn.LazyLinear)
 
@@ -276,7 +276,7 @@ def test_hooks_of_the_model_stay_and_ours_go():
     (inputs, classes), model = static_data(), draw_static()
     model[2].register_forward_pre_hook(lambda *_: None)
     model.register_forward_hook(lambda *_: None)
-    reconstruct_readout(model, inputs, classes)
+    reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert [len(module._forward_pre_hooks) for module in model.modules()] == [0, 0, 0, 1]
     assert [len(module._forward_hooks) for module in model.modules()] == [1, 0, 0, 0]
     assert not any(module._forward_pre_hooks_with_kwargs for module in model.modules())
@@ -285,7 +285,7 @@ def test_hooks_of_the_model_stay_and_ours_go():
 def test_a_model_that_trains_on_learns_as_before():
     (inputs, classes), model = static_data(), draw_static()
     optimiser = torch.optim.SGD(model.parameters(), 0.1)
-    reconstruct_readout(model, inputs, classes)
+    reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nn.functional.cross_entropy(model(inputs), classes).backward()

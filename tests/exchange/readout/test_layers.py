@@ -80,7 +80,9 @@ def test_a_head_that_is_named_is_solved_for(kind, name):
     (inputs, classes), model = static_data(), kind()
     others = weights_apart_from(model, name)
     index = ["one", "two"].index(name)
-    result = reconstruct_readout(model, inputs, classes, layer=name, decide=lambda output: output[index].argmax(1))
+    result = reconstruct_readout(
+        model, inputs, classes, layer=name, decide=lambda output: output[index].argmax(1), l1_strength=1e-3
+    )
     assert result.layer == name
     assert result.after.loss < result.before.loss
     assert result.after.model_accuracy == result.after.accuracy
@@ -89,7 +91,7 @@ def test_a_head_that_is_named_is_solved_for(kind, name):
 
 def test_a_head_that_is_not_what_the_model_gives_first_has_a_note():
     (inputs, classes), model = static_data(), BranchingDeep()
-    result = reconstruct_readout(model, inputs, classes, layer="two")
+    result = reconstruct_readout(model, inputs, classes, layer="two", l1_strength=1e-3)
     assert "do not come from layer 'two' alone" in result.notes[0]
 
 
@@ -102,7 +104,7 @@ def test_a_linear_layer_that_is_not_last_is_refused_until_it_is_named():
     inputs, classes = static_data()
     model = nn.Sequential(draw_static(), nn.BatchNorm1d(N_CLASSES))
     assert_refused(model, "expected a linear layer to run last, got BatchNorm1d '1' after it.*'0.0', '0.2'")
-    result = reconstruct_readout(model, inputs, classes, layer="0.2")
+    result = reconstruct_readout(model, inputs, classes, layer="0.2", l1_strength=1e-3)
     assert result.layer == "0.2"
     assert result.after.loss < result.before.loss
 
@@ -165,7 +167,7 @@ def test_weights_that_are_computed_are_refused(norm):
 def test_computed_weights_of_hidden_layers_are_fine():
     (inputs, classes), model = static_data(), draw_static()
     parametrizations.weight_norm(model[0])
-    result = reconstruct_readout(model, inputs, classes)
+    result = reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert result.layer == "2"
     assert result.after.loss < result.before.loss
 
@@ -214,7 +216,7 @@ def test_one_layer_under_two_names_is_one_layer():
             super().__init__()
             self.all = nn.ModuleList([self.hidden, self.out])
 
-    result = reconstruct_readout(Registered(), *draw_data())
+    result = reconstruct_readout(Registered(), *draw_data(), l1_strength=1e-3)
     assert result.layer == "out"
     assert result.after.loss < result.before.loss
 
@@ -249,7 +251,7 @@ def test_a_way_around_the_layer_is_refused():
 
     model = Skipping()
     with unharmed(model), pytest.raises(InvalidInputError, match="come from layer 'out' alone"):
-        reconstruct_readout(model, *draw_data())
+        reconstruct_readout(model, *draw_data(), l1_strength=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:.*(quantiz|Quantiz|TypedStorage|deprecated).*")
@@ -260,10 +262,10 @@ def test_quantised_layers_are_refused():
     model = torch.ao.quantization.quantize_dynamic(draw_static(), {nn.Linear})
     inputs, classes = static_data()
     with pytest.raises(InvalidInputError, match=r"without any torch\.nn\.Linear"):
-        reconstruct_readout(model, inputs, classes)
+        reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     mixed = nn.Sequential(nn.Linear(N_FEATURES, N_FEATURES), Spike(), *model)
     with pytest.raises(InvalidInputError, match="expected a linear layer to run last, got Linear '4' after it"):
-        reconstruct_readout(mixed, inputs, classes)
+        reconstruct_readout(mixed, inputs, classes, l1_strength=1e-3)
 
 
 @pytest.mark.parametrize("how", ["whole", "in place", "a layer"])
@@ -278,7 +280,7 @@ def test_compiled_models_are_solved_for_and_see_the_new_weights(how):
         model[2] = torch.compile(model[2], backend="eager")
     with torch.no_grad():
         model(inputs)
-    result = reconstruct_readout(model, inputs, classes)
+    result = reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert result.model is model
     with torch.no_grad():
         assert float((model(inputs).argmax(1) == classes).double().mean()) == result.after.accuracy
@@ -328,7 +330,7 @@ def test_a_subclass_and_hooks_that_change_nothing_or_the_input_are_solved_for():
 
 def test_a_model_in_a_parallel_wrapper_is_solved_for():
     (inputs, classes), model = static_data(), nn.DataParallel(draw_static())
-    result = reconstruct_readout(model, inputs, classes)
+    result = reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert result.layer == "module.2"
     assert result.after.loss < result.before.loss
 
@@ -339,7 +341,7 @@ def test_scripted_models_are_refused():
     model = torch.jit.trace(draw_static(), inputs)
     weight = model.state_dict()["2.weight"].clone()
     with pytest.raises(InvalidInputError, match=r"without any torch\.nn\.Linear"):
-        reconstruct_readout(model, inputs, classes)
+        reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert torch.equal(model.state_dict()["2.weight"], weight)
 
 

@@ -134,7 +134,7 @@ def test_a_tutorials_network_gets_its_optimal_readout(name):
     inputs = 2 * inputs
     model.train()
     others = weights_apart_from(model, expected)
-    result = reconstruct_readout(model, inputs, classes, batch_size=25, **options)
+    result = reconstruct_readout(model, inputs, classes, batch_size=25, l1_strength=1e-3, **options)
     assert result.layer == expected
     assert result.after.loss < result.before.loss
     assert result.after.accuracy > result.before.accuracy
@@ -202,7 +202,7 @@ def test_recurrent_hidden_neurons_are_no_readout():
 
     (inputs, classes), model = draw_data(), Recurrent()
     others = weights_apart_from(model, "out")
-    result = reconstruct_readout(model, inputs, classes)
+    result = reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert result.layer == "out"
     assert result.after.loss < result.before.loss
     assert result.after.model_accuracy == result.after.accuracy
@@ -212,8 +212,8 @@ def test_recurrent_hidden_neurons_are_no_readout():
 def test_a_linear_layer_inside_output_neurons_is_said_and_another_may_be_named():
     (inputs, classes), model = draw_data(), SnnTorchTutorial(snn.RLeaky(beta=0.9, linear_features=N_CLASSES))
     with unharmed(model), pytest.raises(InvalidInputError, match=r"enters layer 'lif2.recurrent' not to depend on its"):
-        reconstruct_readout(model, inputs, classes, layout="time-first")
-    result = reconstruct_readout(model, inputs, classes, layout="time-first", layer="fc2")
+        reconstruct_readout(model, inputs, classes, layout="time-first", l1_strength=1e-3)
+    result = reconstruct_readout(model, inputs, classes, layout="time-first", layer="fc2", l1_strength=1e-3)
     assert result.after.loss < result.before.loss
 
 
@@ -222,16 +222,16 @@ def test_recurrent_cells_of_norse_are_no_linear_layer():
     torch.manual_seed(0)
     model = norse.SequentialState(nn.Linear(N_FEATURES, N_HIDDEN), norse.LIFRecurrentCell(N_HIDDEN, N_CLASSES))
     with unharmed(model), pytest.raises(InvalidInputError, match="run last, got LIFRecurrentCell '1' after it"):
-        reconstruct_readout(model, inputs, classes, run=run_norse)
+        reconstruct_readout(model, inputs, classes, run=run_norse, l1_strength=1e-3)
 
 
 def test_states_that_are_given_back_and_not_kept_have_a_note():
     inputs, classes = draw_data()
-    forgetting = reconstruct_readout(norse_net(), 50 * inputs, classes, layout="stepped")
+    forgetting = reconstruct_readout(norse_net(), 50 * inputs, classes, layout="stepped", l1_strength=1e-3)
     assert any("no step depends on those before it" in note for note in forgetting.notes)
     for remembering in (
-        reconstruct_readout(snntorch_hidden(), inputs, classes, layout="stepped"),
-        reconstruct_readout(norse_net(), inputs, classes, run=run_norse),
+        reconstruct_readout(snntorch_hidden(), inputs, classes, layout="stepped", l1_strength=1e-3),
+        reconstruct_readout(norse_net(), inputs, classes, run=run_norse, l1_strength=1e-3),
     ):
         assert not any("no step depends" in note for note in remembering.notes)
 
@@ -250,7 +250,7 @@ def test_a_convolutional_network_is_solved_for():
     classes = torch.arange(40) % N_CLASSES
     images = torch.rand(40, 4, 1, 8, 8, generator=generator) + classes[:, None, None, None, None] * torch.eye(8)
     others = weights_apart_from(model, "5")
-    result = reconstruct_readout(model, images, classes, layout="time-first", batch_size=16)
+    result = reconstruct_readout(model, images, classes, layout="time-first", batch_size=16, l1_strength=1e-3)
     assert result.layer == "5"
     assert result.after.accuracy == result.after.model_accuracy > result.before.accuracy
     assert_same_tensors(weights_apart_from(model, "5"), others)
@@ -270,10 +270,10 @@ def test_a_poisson_encoder_and_a_voting_layer_of_spikingjelly():
 
     inputs, classes = draw_data()
     inputs = inputs[:, 0].sigmoid()
-    results = [reconstruct_readout(Encoded(1), inputs, classes) for _ in range(2)]
+    results = [reconstruct_readout(Encoded(1), inputs, classes, l1_strength=1e-3) for _ in range(2)]
     assert torch.equal(results[0].model.net[2].weight, results[1].model.net[2].weight)
     assert results[0].after == results[1].after
     assert results[0].after.loss < results[0].before.loss
     model = Encoded(10)
     with unharmed(model), pytest.raises(InvalidInputError, match=r"'net.2', which has 30, got shape"):
-        reconstruct_readout(model, inputs, classes)
+        reconstruct_readout(model, inputs, classes, l1_strength=1e-3)

@@ -59,7 +59,7 @@ def test_only_the_last_layer_changes_and_keeps_its_parameter_objects():
     assert result.has_changed
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     st.integers(0, 10**6),
     st.sampled_from(["softmax", "logistic", "squared", "hinge", "squared_hinge"]),

@@ -182,7 +182,9 @@ def test_decide_says_what_an_output_means():
             return {"scores": super().forward(x)}
 
     inputs, classes = draw_data()
-    result = reconstruct_readout(Named(), inputs, classes, decide=lambda output: output["scores"].argmax(1).numpy())
+    result = reconstruct_readout(
+        Named(), inputs, classes, decide=lambda output: output["scores"].argmax(1).numpy(), l1_strength=1e-3
+    )
     assert result.after.model_accuracy == result.after.accuracy
     assert result.notes == ()
 
@@ -194,8 +196,8 @@ def test_two_arguments_are_for_run():
 
     (inputs, classes), model = draw_data(), Two()
     with unharmed(model), pytest.raises(InvalidInputError, match="pass run="):
-        reconstruct_readout(model, inputs, classes)
-    result = reconstruct_readout(model, inputs, classes, run=lambda model, batch: model(batch, 3))
+        reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
+    result = reconstruct_readout(model, inputs, classes, run=lambda model, batch: model(batch, 3), l1_strength=1e-3)
     torch.testing.assert_close(
         result.solution.problem.dictionary.columns(), mean_spikes(model, inputs[:, :3]), rtol=ROUNDING, atol=0
     )
@@ -205,7 +207,7 @@ def test_a_layer_that_reads_more_than_steps_and_samples_is_refused():
     model = nn.Sequential(nn.Linear(N_FEATURES, N_HIDDEN), Spike(), nn.Linear(N_HIDDEN, N_CLASSES))
     inputs, classes = draw_data()
     with unharmed(model), pytest.raises(InvalidInputError, match="at each step, or all steps at once"):
-        reconstruct_readout(model, inputs[:, None], classes)
+        reconstruct_readout(model, inputs[:, None], classes, l1_strength=1e-3)
 
 
 def test_noise_from_elsewhere_is_not_taken_for_feedback():
@@ -218,7 +220,7 @@ def test_noise_from_elsewhere_is_not_taken_for_feedback():
             return super().forward(x + torch.randn(x.shape, generator=self.elsewhere))
 
     inputs, classes = draw_data()
-    result = reconstruct_readout(Noisy(), inputs, classes)
+    result = reconstruct_readout(Noisy(), inputs, classes, l1_strength=1e-3)
     assert result.after.loss < result.before.loss
 
 
@@ -233,7 +235,7 @@ def test_samples_are_not_changed_by_models_that_work_in_place():
 
     (inputs, classes), model = static_data(), InPlace()
     kept = inputs.clone()
-    result = reconstruct_readout(model, inputs, classes)
+    result = reconstruct_readout(model, inputs, classes, l1_strength=1e-3)
     assert torch.equal(inputs, kept)
     assert accuracy(model, inputs.clone(), classes) == result.after.accuracy
 
@@ -248,13 +250,13 @@ def test_integers_reach_a_model_that_wants_them():
 
 def test_one_output_may_be_given_without_its_axis():
     inputs, classes = static_data(n_classes=2)
-    result = reconstruct_readout(nn.Sequential(draw_static(1), nn.Flatten(0)), inputs, classes)
+    result = reconstruct_readout(nn.Sequential(draw_static(1), nn.Flatten(0)), inputs, classes, l1_strength=1e-3)
     assert result.after.model_accuracy == result.after.accuracy
 
 
 def test_the_sign_of_a_probability_decides_nothing():
     inputs, classes = static_data(n_classes=2)
-    result = reconstruct_readout(nn.Sequential(draw_static(1), nn.Sigmoid()), inputs, classes)
+    result = reconstruct_readout(nn.Sequential(draw_static(1), nn.Sigmoid()), inputs, classes, l1_strength=1e-3)
     assert result.after.model_accuracy is None
     assert "pass decide=" in result.notes[-1]
     told = reconstruct_readout(

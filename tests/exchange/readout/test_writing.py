@@ -29,7 +29,7 @@ def test_layers_of_any_precision_are_judged_by_what_they_keep(dtype):
     assert result.after.loss == pytest.approx(float(nn.functional.cross_entropy(exact, classes)), rel=near)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_outputs_that_tie_are_not_taken_for_output_neurons(seed):
     # Noise leaves the hinge at constants, and the largest of equal outputs to rounding.
     inputs = torch.randn(60, N_FEATURES, generator=torch.Generator().manual_seed(seed))

@@ -1,12 +1,9 @@
 """The losses of the convex program, by name."""
 
-from .base import LOSSES, Loss, make_loss
-from .hinge import Hinge, RoundedHinge
-from .logistic import Logistic
+from .base import LOSSES, Loss, as_numbers, make_loss
+from .margin import Hinge, Logistic, RoundedHinge, SquaredHinge
 from .softmax import Softmax
 from .squared import Squared
-from .squared_hinge import SquaredHinge
-from .targets import as_numbers
 
 for _kind in (Squared, Hinge, SquaredHinge, Logistic, Softmax):
     LOSSES.register(_kind.name, _kind)

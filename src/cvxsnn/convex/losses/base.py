@@ -8,14 +8,21 @@ A certificate needs to know what rounding does to a loss (:meth:`Loss.value_erro
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.checks import Array, Registry
-from ..rounding import SMALLEST, UNIT, gamma
-from .best_constant import best_constant
+from ...core.checks import Array, Registry, as_array, check_tensor
+from ...core.errors import InvalidInputError
+
+UNIT = 2.0**-53
+"""Unit of rounding of float64: the relative error of one operation."""
+
+SMALLEST = 2.0**-1074
+"""Error of one operation by underflow."""
 
 INFEASIBLE = 1e-12
 """How far outside its domain rounding may push the argument of a conjugate."""
@@ -26,6 +33,16 @@ OPERATIONS = 16
 PERTURBED = 8 * UNIT
 """Relative change of the entries of a dual point for which :meth:`Loss.conjugate_error` accounts: they are multiplied
 and divided by the weights of rows and heads."""
+
+
+def gamma(n_roundings: int) -> float:
+    """Return the relative error of n roundings one after the other, nu / (1 − nu) for u = 2⁻⁵³.
+
+    A sum of n products, in whatever order and with fused operations or without, is wrong by at most γ_n times the sum
+    of their absolute values (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
+    """
+    share = n_roundings * UNIT
+    return share / (1 - share)
 
 
 class Loss(ABC):
@@ -307,6 +324,8 @@ class Loss(ABC):
     def null_intercept(self, targets: Tensor, row_weight: Tensor) -> Tensor:
         """Return the best constant scores, for a problem with an intercept and no active atom.
 
+        A loss that couples its outputs must define it.
+
         Parameters
         ----------
         targets : Tensor of shape (n_rows, n_outputs)
@@ -319,7 +338,9 @@ class Loss(ABC):
         Tensor of shape (n_outputs,)
             The scores.
         """
-        return best_constant(self, targets, row_weight)
+        if not self.is_separable:
+            raise NotImplementedError(f"the loss {self.name!r} couples its outputs: define its null_intercept")
+        return _root_of_slope(self, targets, row_weight)
 
     def null_dual(self, targets: Tensor, row_weight: Tensor) -> Tensor:
         """Return an optimal dual point of the best constant.
@@ -359,3 +380,64 @@ def make_loss(loss: str | Loss) -> Loss:
 def ratio(part: Tensor, whole: Tensor) -> Tensor:
     """Return part over whole, zero where the whole is zero."""
     return torch.where(whole > 0, part / whole.clamp_min(torch.finfo(whole.dtype).tiny), torch.zeros_like(part))
+
+
+def as_numbers(targets: Array | Sequence[object]) -> Tensor:
+    """Return targets of any kind as a tensor of real numbers."""
+    if isinstance(targets, Tensor):
+        targets = check_tensor("targets", targets)
+        if targets.is_complex():
+            raise InvalidInputError(f"expected numeric targets, got {targets.dtype}: encode labels as numbers first")
+        return targets
+    try:
+        array = np.array(as_array("targets", targets))
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            "expected targets that form an array, got rows of unequal length: give every row as many entries"
+        ) from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"expected numeric targets, got {array.dtype}: encode labels as numbers first")
+    return torch.from_numpy(array)
+
+
+def as_columns(targets: Array) -> Tensor:
+    """Return finite real targets in float64, one column per output."""
+    columns = as_numbers(targets).to(torch.float64)
+    if not bool(torch.isfinite(columns).all()):
+        raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
+    if columns.ndim not in (1, 2):
+        raise InvalidInputError(
+            f"expected targets of shape (n_rows,) or (n_rows, n_outputs), got {tuple(columns.shape)}"
+        )
+    return columns[:, None] if columns.ndim == 1 else columns
+
+
+def _root_of_slope(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tensor:
+    """Return the constants at which the slope, which rises, is zero: for the squared loss the weighted means.
+
+    Real targets have any scale, so the search starts at their means; the squared loss ends there. Otherwise steps
+    double until the slope changes its sign. Then follow Newton steps, or halvings of the interval if they lead out.
+    """
+    constant, scale = torch.zeros_like(targets[0]), torch.ones_like(targets[0])
+    if loss.is_regression:
+        constant = row_weight @ targets
+        scale = row_weight @ (targets - constant).abs()
+    low, high, reach = torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf), scale
+    for _ in range(200):
+        shifted = constant.expand_as(targets)
+        slope = row_weight @ loss.gradient(shifted, targets)
+        curvature = row_weight @ loss.curvature(shifted, targets)
+        step = slope / curvature.clamp_min(torch.finfo(slope.dtype).tiny)
+        newton = constant - step
+        low, high = torch.where(slope <= 0, constant, low), torch.where(slope >= 0, constant, high)
+        inside = torch.where((newton > low) & (newton < high), newton, low + 0.5 * (high - low))
+        ahead = torch.where(low.isinf() | high.isinf(), constant - reach * slope.sign(), inside)
+        is_done = step.abs() <= 1e-14 * (scale + constant.abs())
+        ahead = torch.where(is_done, newton, ahead)
+        is_over = bool((is_done | (ahead == constant) | ~ahead.isfinite()).all())
+        constant, reach = ahead, 2 * reach
+        if is_over:
+            break
+    return constant

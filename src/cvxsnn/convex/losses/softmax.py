@@ -5,10 +5,8 @@ from torch import Tensor
 
 from ...core.checks import Array
 from ...core.errors import InvalidInputError
-from ..rounding import SMALLEST, UNIT, gamma
-from .base import INFEASIBLE, OPERATIONS, PERTURBED, Loss, ratio
-from .logistic import SURE, entropy_bound
-from .targets import as_numbers
+from .base import INFEASIBLE, OPERATIONS, PERTURBED, SMALLEST, UNIT, Loss, as_numbers, gamma, ratio
+from .margin import SURE, entropy_bound
 
 
 class Softmax(Loss):

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from ...core.checks import Array
-from .base import Loss
-from .targets import as_columns
+from .base import Loss, as_columns
 
 
 class Squared(Loss):

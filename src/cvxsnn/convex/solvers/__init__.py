@@ -1,38 +1,24 @@
-"""The solvers of the convex program, by name."""
+"""The solvers of the convex program; ``choice.py`` decides which one runs."""
 
-from .active_set import ActiveSet
-from .admm import ADMM
-from .base import SOLVERS, Progress, Solver, SolverResult, Status
-from .group_newton import GroupNewton
-from .interior_point import InteriorPoint
+from .base import Budget, Progress, Solver, SolverResult, Status
+from .group import Group
+from .hinge import InteriorPoint
+from .l1 import ADMM, ActiveSet
 from .newton import Newton
-from .newton_cg import NewtonCG
-from .newton_stream import NewtonStream
-from .proximal_gradient import ProximalGradient
-
-for _solver in (
-    ActiveSet(),
-    NewtonStream(),
-    NewtonCG(),
-    ADMM(),
-    Newton(),
-    InteriorPoint(),
-    GroupNewton(),
-    ProximalGradient(),
-):
-    SOLVERS.register(_solver.name, _solver)
+from .reference import Reference
+from .ridge import DirectRidge, RidgeCG
 
 __all__ = [
     "ADMM",
-    "SOLVERS",
     "ActiveSet",
-    "GroupNewton",
+    "Budget",
+    "DirectRidge",
+    "Group",
     "InteriorPoint",
     "Newton",
-    "NewtonCG",
-    "NewtonStream",
     "Progress",
-    "ProximalGradient",
+    "Reference",
+    "RidgeCG",
     "Solver",
     "SolverResult",
     "Status",

@@ -5,39 +5,45 @@ At scores f the loss is replaced by its second-order model, which with the penal
 small; rows with equal spikes and targets were merged before, so they are also cheap to form.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf, isfinite
 
 import torch
-from scipy.linalg.blas import dsyrk, ssyrk
 from torch import Tensor
 
 from ...core import memory
 from ..certificate import bound_at, lower_bound
+from ..linear import self_product
 from ..problem import ConvexProblem
-from .base import Callback, Solver, SolverResult, Status, is_late
+from .base import Budget, Solver, SolverResult, Status, relative_gap
 from .quadratic import minimise_l1_quadratic
-
-_MAX_BACKTRACKS = 40
-_TINY = 1e-10
-_LEVEL_FACTOR = 0.5
-_MIN_NEWCOMERS, _NEWCOMER_SHARE = 100, 0.5
-_ROUGH_ABOVE = 1e-4
-"""Relative gap above which Hessians in float32 are good enough: half the work."""
-
-_SLOW, _MOST_SLOW = 0.9, 5
-"""Steps in a row that leave more than this share of the strength aimed at, after which Hessians are in float64: the
-ridge that those in float32 need may make steps too short."""
-
-_BLOCK, _BLOCK_GPU = 2**24, 2**28
-"""Numbers of a block of rows over all entries of a Hessian: 128 MiB of float64; 2 GiB on a GPU."""
-
-_TRIANGLE, _SMALL = 6, 128
-"""Blocks per side in which symmetric products are formed, and the size below which one block is faster."""
 
 HESSIAN_COPIES = 5
 """Matrices alive while a Hessian is formed: the sum, BLAS's triangle, both halves, and their sum."""
+
+
+@dataclass(frozen=True)
+class _Tuning:
+    level_factor: float = 0.5
+    """Strength to aim at next, relative to the largest correlation."""
+    least_newcomers: int = 100
+    """Coefficients that enter the working set at once ..."""
+    newcomer_share: float = 0.5
+    """... or this share of the active ones, if that is more."""
+    rough_above: float = 1e-4
+    """Relative gap above which Hessians in float32 are accurate enough, at half the work."""
+    slow: float = 0.9
+    """A step is slow if the strength to aim at falls to no less than this share."""
+    max_slow: int = 5
+    """Slow steps in a row after which Hessians are in float64: the ridge that float32 needs may shorten steps."""
+    max_idle: int = 15
+    """Steps after which the solver gives up if the gap has not fallen by a tenth."""
+    block: int = 2**24
+    """Numbers in a block of rows over all entries of a Hessian: 128 MiB of float64; a GPU may use 2 GiB."""
+
+
+_TUNING = _Tuning()
 
 
 @dataclass
@@ -62,62 +68,52 @@ class _Point:
 class Newton(Solver):
     """Proximal Newton steps, for a smooth loss and the L1 norm."""
 
-    name = "newton"
+    name = "l1"
+    scope = "output"
     max_iterations = 500
 
-    def solve(
-        self,
-        problem: ConvexProblem,
-        coef: Tensor,
-        intercept: Tensor,
-        *,
-        tolerance: float,
-        max_iterations: int,
-        deadline: float = inf,
-        callback: Callback,
-    ) -> SolverResult:
+    def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
         """Minimise a problem of one head."""
         point = _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
-        gap, best_gap, stalled = inf, inf, 0
-        level, rough, n_slow = inf, torch.float32, 0
-        for _ in range(max_iterations):
+        gap, best_gap, n_idle = inf, inf, 0
+        level, rough, n_slow, status = inf, torch.float32, 0, Status.ITERATION_LIMIT
+        for _ in range(budget.max_iterations):
             dual = problem.unit_dual(point.scores)
             correlation = problem.correlation(dual)
             slope = correlation + problem.l2_strength * point.coef if problem.l2_strength else correlation
             largest = float(slope.abs().max())
-            # Far from the goal, aim at a larger strength first: the working set then grows towards its size from below.
-            before, level = level, max(problem.l1_strength, min(level, _LEVEL_FACTOR * largest))
-            n_slow = n_slow + 1 if level > max(problem.l1_strength, _SLOW * before) else 0
-            if n_slow > _MOST_SLOW:
+            # Far from the goal, aim at a larger strength first: the working set then grows to its size from below.
+            before, level = level, max(problem.l1_strength, min(level, _TUNING.level_factor * largest))
+            n_slow = n_slow + 1 if level > max(problem.l1_strength, _TUNING.slow * before) else 0
+            if n_slow > _TUNING.max_slow:
                 rough = torch.float64
             if level == problem.l1_strength:
                 primal = _objective(problem, point, level)
                 # The gradient is in the dual domain already, except for the balance that an intercept requires.
                 bound, _ = lower_bound(problem, dual) if problem.intercept else bound_at(problem, dual, correlation)
-                callback(primal, bound, int((point.coef != 0).sum()))
-                gap = (primal - bound) / max(primal, 1e-300)
-                if gap <= tolerance:
-                    return SolverResult(point.coef, point.intercept, Status.CONVERGED)
-                stalled = 0 if gap < 0.9 * best_gap else stalled + 1
+                budget.record(primal, bound, int((point.coef != 0).sum()))
+                gap = relative_gap(primal, bound)
+                n_idle = 0 if gap < 0.9 * best_gap else n_idle + 1
                 best_gap = min(gap, best_gap)
-                if stalled >= 15:
+                if gap <= budget.tolerance or n_idle >= _TUNING.max_idle:
+                    status = Status.CONVERGED if gap <= budget.tolerance else Status.STALLED
                     break
-            if is_late(deadline):
-                return SolverResult(point.coef, point.intercept, Status.TIME_LIMIT)
-            precision = rough if gap > _ROUGH_ABOVE and stalled == 0 else torch.float64
-            target = _newton_point(problem, point, correlation, level, precision, deadline)
+            if budget.is_late:
+                status = Status.TIME_LIMIT
+                break
+            precision = rough if gap > _TUNING.rough_above and n_idle == 0 else torch.float64
+            target = _newton_point(problem, point, correlation, level, precision, budget.deadline)
             moved = _line_search(problem, point, target, level)
             if moved is not None:
                 point = moved
             elif precision == torch.float32:  # the Hessian has lost its small entries, and further ones would, too
                 rough = torch.float64
             elif level == problem.l1_strength:
+                status = Status.STALLED
                 break
             else:
-                level *= _LEVEL_FACTOR
-        else:
-            return SolverResult(point.coef, point.intercept, Status.ITERATION_LIMIT)
-        return SolverResult(point.coef, point.intercept, Status.STALLED)
+                level *= _TUNING.level_factor
+        return SolverResult(point.coef, point.intercept, status)
 
 
 def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
@@ -135,32 +131,34 @@ def _newton_point(
     """Return the minimiser of the second-order model over the working set."""
     working = _working_set(point.coef, correlation, strength)
     outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
-    distinct, place = torch.unique(atoms, return_inverse=True)
+    distinct, column = torch.unique(atoms, return_inverse=True)
     if problem.intercept:
         ones = torch.arange(problem.n_outputs, device=outputs.device)
         (head,) = problem.heads
         if head.loss.is_shift_invariant:
-            # Nothing changes when all outputs move together: that of the largest class stays where it is.
+            # Nothing changes if all outputs move together: the intercept of the largest class is held fixed.
             ones = ones[ones != (problem.row_weight @ head.targets).argmax()]
         outputs = torch.cat((outputs, ones))
-        place = torch.cat((place, torch.full_like(ones, len(distinct))))
+        column = torch.cat((column, torch.full_like(ones, len(distinct))))
         order = torch.argsort(outputs, stable=True)
-        outputs, place = outputs[order], place[order]
-    is_coef = place < len(distinct)
-    coef_place = (distinct[place[is_coef]], outputs[is_coef])
+        outputs, column = outputs[order], column[order]
+    is_coef = column < len(distinct)
+    entries = (distinct[column[is_coef]], outputs[is_coef])
     value = point.intercept[outputs].clone()
-    value[is_coef] = point.coef[coef_place]
+    value[is_coef] = point.coef[entries]
     slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
-    slope[is_coef] = correlation[coef_place]
-    hessian = loss_hessian(problem, problem.curvature(point.scores), distinct, place, outputs, precision)
+    slope[is_coef] = correlation[entries]
+    hessian = loss_hessian(problem, problem.curvature(point.scores), distinct, column, outputs, precision)
     linear = hessian @ value - slope  # the penalty's quadratic adds as much to the product as to the slope
     if problem.l2_strength:
         hessian.diagonal().add_(problem.l2_strength * is_coef.to(hessian))
-    solved = minimise_l1_quadratic(
-        hessian, linear, strength * is_coef.to(value), value, tolerance=1e-10 * strength, deadline=deadline
+    tolerance = value.new_full((1,), 1e-10 * strength)
+    strengths = strength * is_coef.to(value)
+    (solved,) = minimise_l1_quadratic(
+        hessian, linear[None], strengths[None], value[None], tolerance=tolerance, deadline=deadline
     )
     coef, intercept = torch.zeros_like(point.coef), point.intercept.clone()
-    coef[coef_place] = solved[is_coef]
+    coef[entries] = solved[is_coef]
     intercept[outputs[~is_coef]] = solved[~is_coef]
     return _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
 
@@ -173,31 +171,30 @@ def _working_set(coef: Tensor, correlation: Tensor, strength: float) -> Tensor:
     active = coef != 0
     violation = torch.where(active, 0.0, correlation.abs() - strength)
     worst, output = violation.max(1)
-    n_new = min(int((worst > 0).sum()), max(_MIN_NEWCOMERS, int(_NEWCOMER_SHARE * active.sum())))
+    n_new = min(int((worst > 0).sum()), max(_TUNING.least_newcomers, int(_TUNING.newcomer_share * active.sum())))
     atoms = torch.topk(worst, n_new).indices
     active[atoms, output[atoms]] = True
     return active
 
 
 def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength: float) -> _Point | None:
-    """Backtrack from the full step until the objective falls enough; None if it cannot."""
-    here = _objective(problem, point, strength)
+    """Return the point after a step that lowers the objective enough; None if there is none."""
     gradient = problem.row_weight[:, None] * problem.unit_dual(point.scores)
-    predicted = float((gradient * (target.scores - point.scores)).sum())
     before, after = (problem.penalty.value(p.coef, strength, problem.l2_strength) for p in (point, target))
-    predicted += float(after - before)
+    predicted = float((gradient * (target.scores - point.scores)).sum()) + float(after - before)
+    step = backtrack(lambda step: _objective(problem, point.towards(target, step), strength), predicted)
+    return point.towards(target, step) if step else None
+
+
+def backtrack(objective: Callable[[float], float], predicted: float) -> float:
+    """Return the longest of the steps 1, ½, ¼, ... that lowers the objective enough (Armijo); zero if none does."""
     if not isfinite(predicted):  # the model of a step in float32 may have no minimum
-        return None
-    predicted = min(predicted, 0.0)
+        return 0.0
+    here, predicted = objective(0.0), min(predicted, 0.0)
     # Close to the goal the objective no longer shows progress, while the gap, which is of first order, still does.
-    slack = _TINY * here if -predicted <= _TINY * here else 0.0
-    step = 1.0
-    for _ in range(_MAX_BACKTRACKS):
-        candidate = point.towards(target, step)
-        if _objective(problem, candidate, strength) <= here + 1e-4 * step * predicted + slack:
-            return candidate
-        step *= 0.5
-    return None
+    slack = 1e-10 * here if -predicted <= 1e-10 * here else 0.0
+    steps = (0.5**k for k in range(40))
+    return next((step for step in steps if objective(step) <= here + 1e-4 * step * predicted + slack), 0.0)
 
 
 def hessian_bytes(n_entries: int) -> int:
@@ -209,7 +206,7 @@ def loss_hessian(
     problem: ConvexProblem,
     curvature: Tensor,
     atoms: Tensor,
-    place: Tensor,
+    column: Tensor,
     outputs: Tensor,
     precision: torch.dtype = torch.float64,
 ) -> Tensor:
@@ -220,20 +217,18 @@ def loss_hessian(
     problem : ConvexProblem
     curvature : Tensor of shape (n_rows, n_outputs), as ``problem.curvature`` gives it
     atoms : Tensor of shape (n_columns,)
-    place, outputs : Tensor of shape (n_entries,)
+    column, outputs : Tensor of shape (n_entries,)
         Column and output of each entry, sorted by output. Column ``len(atoms)`` is the intercept.
     precision : torch.dtype
         In which products are formed.
     """
-    size = len(place)
-    remedy = "raise l1_strength, or use fewer witnesses"
+    size = len(column)
     if hessian_bytes(size) > memory.NEGLIGIBLE:
-        memory.check_fits(
-            hessian_bytes(size), curvature.device, f"the Hessian over {size:,} active coefficients", remedy
-        )
+        purpose, remedy = f"the Hessian over {size:,} active coefficients", "raise l1_strength, or use fewer witnesses"
+        memory.check_fits(hessian_bytes(size), curvature.device, purpose, remedy)
     hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
-    n_numbers = memory.share_of(curvature.device, 8 * _BLOCK_GPU) // 8 if curvature.is_cuda else _BLOCK
+    n_numbers = memory.share_of(curvature.device, 2**31) // 8 if curvature.is_cuda else _TUNING.block
     n_rows = max(1, n_numbers // max(1, size))
     for rows, columns in problem.dictionary.iterate_rows(n_rows, precision, atoms):
         if problem.intercept:
@@ -244,31 +239,13 @@ def loss_hessian(
             for output in range(head.columns.start, head.columns.stop):
                 entries = slice(edges[output], edges[output + 1])
                 root = (weight * bend[:, output - head.columns.start]).sqrt()
-                chosen = columns if problem.n_outputs == 1 else columns[:, place[entries]]
+                chosen = columns if problem.n_outputs == 1 else columns[:, column[entries]]
                 hessian[entries, entries] += self_product(chosen * root[:, None])
             coupling = head.loss.coupling(bend)
             if coupling is not None:
                 entries = slice(edges[head.columns.start], edges[head.columns.stop])
-                spread = columns[:, place[entries]] * coupling[:, outputs[entries] - head.columns.start]
+                spread = columns[:, column[entries]] * coupling[:, outputs[entries] - head.columns.start]
                 hessian[entries, entries] -= self_product(spread * weight.sqrt()[:, None])
     if precision != torch.float64:  # rounding must not make a singular Hessian indefinite
         hessian.diagonal().add_(1e-6 * hessian.diagonal().max())
     return hessian
-
-
-def self_product(factor: Tensor) -> Tensor:
-    """Return ``factorᵀ factor``, at little more than half the work of a general product."""
-    if factor.device.type == "cpu" and factor.shape[1]:
-        # What torch lacks: BLAS's symmetric product, here in Fortran's order. It fills the upper triangle.
-        is_transposed = factor.T.is_contiguous()
-        columns = factor.numpy() if is_transposed else factor.contiguous().numpy().T
-        symmetric = dsyrk if factor.dtype == torch.float64 else ssyrk
-        triangle = torch.from_numpy(symmetric(1.0, columns, trans=is_transposed)).T
-        return torch.tril(triangle) + torch.tril(triangle, -1).T
-    size = factor.shape[1]
-    product = factor.new_empty(size, size)
-    edges = [size * k // _TRIANGLE for k in range(_TRIANGLE + 1)] if size > _SMALL else [0, size]
-    for top, bottom in pairwise(edges):  # block by block above the diagonal, mirrored below it
-        product[top:bottom, top:] = factor[:, top:bottom].T @ factor[:, top:]
-        product[bottom:, top:bottom] = product[top:bottom, bottom:].T
-    return product

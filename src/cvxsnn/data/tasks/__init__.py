@@ -1,15 +1,14 @@
 """Sequential tasks, each a function that returns a :class:`Task`."""
 
+from ..audio import read_wav
 from .addition import addition
 from .digits_seq import digits_seq
 from .ecg_qtdb import ecg_qtdb
 from .event_tasks import dvs_gesture, n_mnist, shd, ssc
 from .first_last_xor import first_last_xor
 from .mackey_glass import ForecastTask, mackey_glass, smape
-from .mnist_pixels import mnist_pixels
-from .mnist_seq import mnist_seq
+from .mnist import mnist_pixels, mnist_seq
 from .registry import TASKS, make_task
-from .speech_files import read_wav
 from .spoken_digits import spoken_digits
 from .task import Feedback, SequenceData, Targets, Task
 

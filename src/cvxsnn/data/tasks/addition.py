@@ -1,14 +1,14 @@
 """Adding two numbers digit by digit (the paper's appendix "Arithmetic Addition Experimental Details")."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ...core.checks import check_choice, check_int_at_least, check_positive_int
 from ...core.seeds import child_generator
-from .task import Feedback, SequenceData, Task
+from .task import Feedback, SequenceData, Task, check_sizes, draw_splits
 
 Variant = Literal["carry", "direct"]
 
@@ -67,13 +67,10 @@ def addition(
     >>> task.train.inputs.shape, sorted(task.ood), dict(task.n_classes)
     ((10, 6, 3), ['10x', '2x', '5x'], {'sum': 3, 'carry': 2})
     """
-    base = check_int_at_least("base", base, 2)
-    n_digits = check_positive_int("n_digits", n_digits)
+    settings: dict[str, Any] = dict(locals())
+    settings["base"] = check_int_at_least("base", base, 2)
     check_choice("variant", variant, ("carry", "direct"))
-    n_train = check_positive_int("n_train", n_train)
-    n_val = check_positive_int("n_val", n_val)
-    n_test = check_positive_int("n_test", n_test)
-    n_test_ood = check_positive_int("n_test_ood", n_test_ood)
+    check_sizes(settings, "n_digits", "n_train", "n_val", "n_test", "n_test_ood")
     if ood_digits is None:
         # The paper's lengths from 5 digits are 10, 20, 50 in base 2 and 10, 25, 50 in the other bases.
         multiples = (2, 4, 5, 10) if base == 2 else (2, 5, 10)
@@ -87,25 +84,11 @@ def addition(
 
     return Task(
         name="addition",
-        train=draw("train", n_train),
-        val=draw("val", n_val),
-        test=draw("test", n_test),
-        finetune=draw("finetune", n_train),
-        finetune_val=draw("finetune_val", n_val),
+        **draw_splits(draw, settings),
         ood={key: draw(f"ood {key}", n_test_ood, digits) for key, digits in longer.items()},
         n_classes={"sum": base, "carry": 2} if variant == "carry" else {"sum": base},
         feedback=Feedback(head="carry", feature=2) if variant == "carry" else None,
-        settings={
-            "base": base,
-            "n_digits": n_digits,
-            "variant": variant,
-            "n_train": n_train,
-            "n_val": n_val,
-            "n_test": n_test,
-            "ood_digits": tuple(longer.values()),
-            "n_test_ood": n_test_ood,
-            "seed": seed,
-        },
+        settings=settings | {"ood_digits": tuple(longer.values())},
     )
 
 

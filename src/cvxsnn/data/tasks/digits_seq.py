@@ -1,16 +1,10 @@
 """Scikit-learn's bundled 8×8 handwritten digits, read a few pixels at a time: real data that need no file."""
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from ...core.checks import check_divides
 from ...core.seeds import child_generator
 from .task import UNNAMED_HEAD, SequenceData, Task
-
-N_PIXELS = 64
-N_VAL = 297
-N_TEST = 500
 
 
 def digits_seq(n_steps: int = 8, *, seed: int = 0) -> Task:
@@ -37,17 +31,19 @@ def digits_seq(n_steps: int = 8, *, seed: int = 0) -> Task:
     >>> tasks.digits_seq(16).train.inputs.shape
     (1000, 16, 4)
     """
-    n_steps = check_divides("n_steps", n_steps, N_PIXELS, "pixels")
+    from sklearn.datasets import load_digits  # slow to import
+    from sklearn.model_selection import train_test_split
+
+    n_steps = check_divides("n_steps", n_steps, 64, "pixels")
     generator = child_generator(seed, "digits_seq", "split")
     images, labels = load_digits(return_X_y=True)
     # Grey levels go from 0 to 16: the division is exact.
-    inputs = (images / 16).astype(np.float32).reshape(-1, n_steps, N_PIXELS // n_steps)
+    inputs = (images / 16).astype(np.float32).reshape(-1, n_steps, 64 // n_steps)
 
     split_seeds = generator.integers(2**32, size=2).tolist()
-    rest, test = train_test_split(
-        np.arange(len(labels)), test_size=N_TEST, stratify=labels, random_state=split_seeds[0]
-    )
-    train, val = train_test_split(rest, test_size=N_VAL, stratify=labels[rest], random_state=split_seeds[1])
+    every = np.arange(len(labels))
+    rest, test = train_test_split(every, test_size=500, stratify=labels, random_state=split_seeds[0])
+    train, val = train_test_split(rest, test_size=297, stratify=labels[rest], random_state=split_seeds[1])
     data = SequenceData(inputs, labels)
     return Task(
         name="digits_seq",

@@ -1,6 +1,7 @@
 """Distorted copies of images: turned, scaled, sheared, shifted, and bent."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -8,16 +9,32 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample, interpolate
 
-_ANGLE, _SCALE, _SHEAR = math.radians(10.0), 0.1, 0.1
-"""Largest angle, change of size of each side, and shear."""
 
-_SHIFT, _BEND = 1.0, 0.8
-"""Largest shift along each side, and standard deviation of the displacements at the knots of a bend, in pixels."""
+@dataclass(frozen=True)
+class _Largest:
+    angle: float = math.radians(10.0)
+    """Largest angle."""
 
-_KNOTS = 6
-"""Knots along each side of an image, between which displacements are interpolated."""
+    scale: float = 0.1
+    """Largest relative change of each side."""
 
-_AT_ONCE = 4096
+    shear: float = 0.1
+    """Largest shear."""
+
+    shift: float = 1.0
+    """Largest shift along each side, in pixels."""
+
+    bend: float = 0.8
+    """Standard deviation of the displacements at the knots of a bend, in pixels."""
+
+    knots: int = 6
+    """Knots along each side of an image, between which displacements are interpolated."""
+
+    images: int = 4096
+    """Images that are distorted at once."""
+
+
+_LARGEST = _Largest()
 
 
 def distort_images(
@@ -34,7 +51,7 @@ def distort_images(
     images : array of shape (n_images, n_rows, n_columns), dtype uint8
         The images.
     rng : Generator
-        Where the distortions are drawn from.
+        Random number generator.
     strength : float
         Multiplies all of these numbers.
 
@@ -54,23 +71,24 @@ def distort_images(
     ((2, 28, 28), True)
     """
     copies = np.empty_like(images)
-    for start in range(0, len(images), _AT_ONCE):
-        own = slice(start, start + _AT_ONCE)
-        copies[own] = _distort(torch.tensor(images[own]), rng, strength).numpy()
+    for start in range(0, len(images), _LARGEST.images):
+        part = slice(start, start + _LARGEST.images)
+        copies[part] = _distort(torch.tensor(images[part]), rng, strength).numpy()
     return copies
 
 
 def _distort(images: Tensor, rng: np.random.Generator, strength: float) -> Tensor:
     n_images, height, width = images.shape
-    places = _affine(n_images, height, width, rng, strength) + _bend(n_images, height, width, rng, strength)
-    found = grid_sample(images[:, None].float(), places, align_corners=False)[:, 0]
-    return found.round_().clamp_(0, 255).to(torch.uint8)
+    origins = _affine(n_images, height, width, rng, strength) + _bend(n_images, height, width, rng, strength)
+    copies = grid_sample(images[:, None].float(), origins, align_corners=False)[:, 0]
+    return copies.round_().clamp_(0, 255).to(torch.uint8)
 
 
 def _affine(n_images: int, height: int, width: int, rng: np.random.Generator, strength: float) -> Tensor:
     """Return where each pixel of the copies comes from, from −1 to 1 along each side, (n_images, height, width, 2)."""
-    angle, wide, high, shear = strength * rng.uniform(-1, 1, (4, n_images)) * [[_ANGLE], [_SCALE], [_SCALE], [_SHEAR]]
-    shift = strength * _SHIFT * rng.uniform(-1, 1, (n_images, 2)) * 2 / [width, height]
+    ranges = [[_LARGEST.angle], [_LARGEST.scale], [_LARGEST.scale], [_LARGEST.shear]]
+    angle, wide, high, shear = strength * rng.uniform(-1, 1, (4, n_images)) * ranges
+    shift = strength * _LARGEST.shift * rng.uniform(-1, 1, (n_images, 2)) * 2 / [width, height]
     cosine, sine = np.cos(angle), np.sin(angle)
     turn = np.stack((np.stack((cosine, -sine), -1), np.stack((sine, cosine), -1)), -2)
     stretch = np.stack((np.stack((1 + wide, shear), -1), np.stack((0 * shear, 1 + high), -1)), -2)
@@ -80,6 +98,8 @@ def _affine(n_images: int, height: int, width: int, rng: np.random.Generator, st
 
 def _bend(n_images: int, height: int, width: int, rng: np.random.Generator, strength: float) -> Tensor:
     """Return smooth displacements in the same units."""
-    knots = strength * _BEND * rng.standard_normal((n_images, 2, _KNOTS, _KNOTS), dtype=np.float32)
+    knots = (
+        strength * _LARGEST.bend * rng.standard_normal((n_images, 2, _LARGEST.knots, _LARGEST.knots), dtype=np.float32)
+    )
     smooth = interpolate(torch.from_numpy(knots), (height, width), mode="bicubic", align_corners=True)
     return smooth.permute(0, 2, 3, 1) * (2 / torch.tensor([width, height]))

@@ -1,24 +1,22 @@
 """Electrocardiograms of the QT database: the wave that each step belongs to."""
 
-from os import PathLike
+import io
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from ...core.checks import check_positive_int
 from ...core.errors import InvalidInputError
-from ...core.seeds import child_generator
-from . import qtdb_files
-from .task import UNNAMED_HEAD, SequenceData, Task
+from .files import FILES, Folder
+from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes, hold_out
 
 
-def ecg_qtdb(
-    *, n_val: int = 100, n_runs: int | None = None, directory: str | PathLike[str] | None = None, seed: int = 0
-) -> Task:
+def ecg_qtdb(*, n_val: int = 100, n_runs: int | None = None, directory: Folder | None = None, seed: int = 0) -> Task:
     """Return the task of telling which wave of the heartbeat each step of an electrocardiogram belongs to.
 
     The data are the level crossings of two leads, 1,301 steps of 4 channels, as published with adaptive spiking
     networks: 618 recordings to train on and 141 to test on, with 6 classes. Steps without a label count as class 0, as
-    in the published accuracies; :func:`cvxsnn.data.tasks.qtdb_files.read_qtdb` says which these are.
+    in the published accuracies; :func:`cvxsnn.data.tasks.ecg_qtdb.read_qtdb` says which these are.
 
     Parameters
     ----------
@@ -29,7 +27,7 @@ def ecg_qtdb(
         come from the same patients, so held-out runs are the better test of how a model does on other patients. By
         default each recording is a run of its own.
     directory : path, optional
-        The folder of the files; see :func:`cvxsnn.data.tasks.qtdb_files.read_qtdb` for the default.
+        The folder of the files; see :func:`cvxsnn.data.tasks.ecg_qtdb.read_qtdb` for the default.
     seed : int, default=0
         Seed of the choice of validation recordings.
 
@@ -48,23 +46,54 @@ def ecg_qtdb(
     ...     print("the files are not there")
     the files are not there
     """
-    n_val = check_positive_int("n_val", n_val)
-    inputs, labels, _ = qtdb_files.read_qtdb("train", directory)
-    test_inputs, test_labels, _ = qtdb_files.read_qtdb("test", directory)
-    n_runs = len(inputs) if n_runs is None else check_positive_int("n_runs", n_runs)
-    if not n_val < n_runs <= len(inputs):
+    inputs, labels, _ = read_qtdb("train", directory)
+    settings = {"n_val": n_val, "n_runs": len(inputs) if n_runs is None else n_runs, "seed": seed}
+    check_sizes(settings, "n_val", "n_runs")
+    if not settings["n_val"] < settings["n_runs"] <= len(inputs):
         raise InvalidInputError(
             f"expected n_val below n_runs and n_runs at most {len(inputs)}, the training recordings, got {n_val} and "
-            f"{n_runs}"
+            f"{settings['n_runs']}"
         )
-    run = np.arange(len(inputs)) * n_runs // len(inputs)
-    is_val = np.isin(run, child_generator(seed, "ecg_qtdb", "validation").permutation(n_runs)[:n_val])
+    run = np.arange(len(inputs)) * settings["n_runs"] // len(inputs)
+    is_val = hold_out(run, "n_val", settings, "ecg_qtdb")
     data = SequenceData(inputs, labels)
     return Task(
         name="ecg_qtdb",
         train=data.take(~is_val),
         val=data.take(is_val),
-        test=SequenceData(test_inputs, test_labels),
-        n_classes={UNNAMED_HEAD: qtdb_files.N_CLASSES},
-        settings={"n_val": n_val, "n_runs": n_runs, "seed": seed},
+        test=SequenceData(*read_qtdb("test", directory)[:2]),
+        n_classes={UNNAMED_HEAD: 6},
+        settings=settings,
     )
+
+
+def read_qtdb(
+    part: Literal["train", "test"], directory: Folder | None = None
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Read the recordings of one part of ECG-QTDB.
+
+    Files are looked for in ``directory`` alone where it is given, otherwise in the folder that the environment variable
+    CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME); in each, a subfolder
+    ``qtdb`` counts too. What is in neither is downloaded to the cache.
+
+    Parameters
+    ----------
+    part : {"train", "test"}
+        Training or test recordings.
+    directory : path, optional
+        The folder of the files.
+
+    Returns
+    -------
+    inputs : array of shape (n_samples, 1301, 4), dtype float32
+        Level crossings of two leads: -1, 0 or 1.
+    labels : array of shape (n_samples, 1301), dtype int64
+        The wave that each step belongs to, from 0 to 5; 0 where there is no label.
+    is_labelled : array of shape (n_samples, 1301), dtype bool
+        Which steps have a label.
+    """
+    from scipy.io import loadmat  # slow to import
+
+    arrays = loadmat(io.BytesIO(FILES[f"qtdb {part}"].read(directory)), variable_names=("x", "y"))
+    one_hot = arrays["y"]
+    return arrays["x"].astype(np.float32), np.asarray(one_hot.argmax(2), dtype=np.int64), one_hot.sum(2) > 0

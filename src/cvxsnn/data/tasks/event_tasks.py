@@ -1,22 +1,80 @@
 """Recordings of silicon cochleas and event cameras, as counts of events in steps of equal duration.
 
-They are read by tonic, an extra: ``pip install "cvxsnn[events]"``.
+They are read by tonic, an extra: ``pip install "cvxsnn[events]"``. Nothing is downloaded: the files must be on this
+machine.
 """
 
-from os import PathLike
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ...core.checks import check_number, check_positive_int
-from ...core.errors import DataFileError, InvalidInputError
+from ...core.checks import check_number
+from ...core.errors import DataFileError, InvalidInputError, first_line
+from ...core.libraries import import_library
 from ...core.memory import check_fits
-from ...core.seeds import child_generator
 from ..events import sequences_from_events
-from .event_files import EVENT_DATA, EventRecordings, IntArray
-from .task import UNNAMED_HEAD, SequenceData, Task
+from .files import VARIABLE, Folder, data_folders
+from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes, hold_out
 
-_MICROSECONDS = 1_000_000
+
+@dataclass(frozen=True)
+class EventPart:
+    """One part of a data set, such as its training recordings.
+
+    Parameters
+    ----------
+    name : str
+        The file, or the folder of files, inside of the folder of the data set.
+    archive : str
+        The archive that contains it.
+    arguments : mapping of str to object
+        The arguments that select this part in tonic's class.
+    n_recordings : int, optional
+        The number of recordings. It is checked where each recording is a file of its own.
+    """
+
+    name: str
+    archive: str
+    arguments: Mapping[str, Any]
+    n_recordings: int | None = None
+
+
+@dataclass(frozen=True)
+class EventData:
+    """A data set that tonic can read.
+
+    Parameters
+    ----------
+    name : str
+        The name of tonic's class, which is also that of the folder with the files.
+    parts : mapping of str to EventPart
+        "train", "test", and "val" where it is official.
+    sensor : mapping of str to int
+        The coordinates of an event and their numbers of values; the last varies fastest in the numbers of the channels.
+        Neighbours can be merged along all but the polarity "p".
+    n_classes : int
+        The number of classes.
+    group_of_recording : callable or None
+        Returns the recorded person of each recording, given tonic's data set and the path of the part.
+    starts_late : bool
+        Whether a recording begins with its first event, and not at time 0.
+    """
+
+    name: str
+    parts: Mapping[str, EventPart]
+    sensor: Mapping[str, int]
+    n_classes: int
+    group_of_recording: Callable[[Any, Path], npt.NDArray[Any]] | None = None
+    starts_late: bool = False
+
+    def shape(self, merge: int) -> tuple[int, ...]:
+        """Return the shape of the sensor after merging ``merge`` neighbours along each axis."""
+        return tuple(size if name == "p" else -(-size // merge) for name, size in self.sensor.items())
 
 
 def shd(
@@ -25,7 +83,7 @@ def shd(
     duration: float = 1.4,
     merge: int = 5,
     n_val_speakers: int = 2,
-    directory: str | PathLike[str] | None = None,
+    directory: Folder | None = None,
     seed: int = 0,
 ) -> Task:
     """Return the Spiking Heidelberg Digits: spoken digits in two languages, 20 classes, 700 channels.
@@ -65,12 +123,11 @@ def shd(
     ...     print("the recordings, or the library tonic, are not there")
     the recordings, or the library tonic, are not there
     """
-    return _by_group("shd", _Bins(step, duration, merge), "n_val_speakers", n_val_speakers, directory, seed)
+    settings = {"step": step, "duration": duration, "merge": merge, "n_val_speakers": n_val_speakers, "seed": seed}
+    return _make("shd", settings, directory, "n_val_speakers")
 
 
-def ssc(
-    step: float = 0.01, *, duration: float = 1.0, merge: int = 5, directory: str | PathLike[str] | None = None
-) -> Task:
+def ssc(step: float = 0.01, *, duration: float = 1.0, merge: int = 5, directory: Folder | None = None) -> Task:
     """Return the Spiking Speech Commands: 35 spoken words, 700 channels.
 
     There are 75,466 recordings to train on, 9,981 to validate on and 20,382 to test on; these splits are official.
@@ -103,9 +160,7 @@ def ssc(
     ...     print("the recordings, or the library tonic, are not there")
     the recordings, or the library tonic, are not there
     """
-    bins = _Bins(step, duration, merge)
-    parts = {part: EVENT_DATA["ssc"].open(part, directory) for part in ("train", "val", "test")}
-    return _make("ssc", {part: bins.count(own) for part, own in parts.items()}, bins.settings)
+    return _make("ssc", {"step": step, "duration": duration, "merge": merge}, directory)
 
 
 def n_mnist(
@@ -114,7 +169,7 @@ def n_mnist(
     duration: float = 0.3,
     merge: int = 2,
     n_val: int = 10_000,
-    directory: str | PathLike[str] | None = None,
+    directory: Folder | None = None,
     seed: int = 0,
 ) -> Task:
     """Return N-MNIST: handwritten digits before an event camera of 34 × 34 pixels that moves three times.
@@ -129,7 +184,7 @@ def n_mnist(
     duration : float, default=0.3
         The duration of all sequences, in seconds; later events are left out.
     merge : int, default=2
-        Squares of so many pixels on a side are added up to one: 2 makes 17 × 17 of 34 × 34, 578 channels.
+        Side of the squares of pixels that are added up to one: 2 makes 17 × 17 of 34 × 34, 578 channels.
     n_val : int, default=10_000
         Number of training recordings that are held out for validation, drawn at random.
     directory : path, optional
@@ -153,14 +208,8 @@ def n_mnist(
     ...     print("the recordings, or the library tonic, are not there")
     the recordings, or the library tonic, are not there
     """
-    bins, n_val = _Bins(step, duration, merge), check_positive_int("n_val", n_val)
-    train, test = (EVENT_DATA["n_mnist"].open(part, directory) for part in ("train", "test"))
-    if n_val >= len(train):
-        raise InvalidInputError(f"expected n_val below {len(train)}, the training recordings, got {n_val}")
-    is_val = np.zeros(len(train), dtype=bool)
-    is_val[child_generator(seed, "n_mnist", "validation").permutation(len(train))[:n_val]] = True
-    splits = _divide(bins, train, is_val) | {"test": bins.count(test)}
-    return _make("n_mnist", splits, {**bins.settings, "n_val": n_val, "seed": seed})
+    settings = {"step": step, "duration": duration, "merge": merge, "n_val": n_val, "seed": seed}
+    return _make("n_mnist", settings, directory, "n_val")
 
 
 def dvs_gesture(
@@ -169,7 +218,7 @@ def dvs_gesture(
     duration: float = 6.0,
     merge: int = 4,
     n_val_users: int = 4,
-    directory: str | PathLike[str] | None = None,
+    directory: Folder | None = None,
     seed: int = 0,
 ) -> Task:
     """Return DVS128 Gesture: 11 gestures of 29 users before an event camera of 128 × 128 pixels.
@@ -186,7 +235,7 @@ def dvs_gesture(
     duration : float, default=6.0
         The duration of all sequences, in seconds; later events are left out.
     merge : int, default=4
-        Squares of so many pixels on a side are added up to one: 4 makes 32 × 32 of 128 × 128, 2,048 channels.
+        Side of the squares of pixels that are added up to one: 4 makes 32 × 32 of 128 × 128, 2,048 channels.
     n_val_users : int, default=4
         Number of users of the training data that are held out for validation, drawn at random.
     directory : path, optional
@@ -210,30 +259,75 @@ def dvs_gesture(
     ...     print("the recordings, or the library tonic, are not there")
     the recordings, or the library tonic, are not there
     """
-    return _by_group("dvs_gesture", _Bins(step, duration, merge), "n_val_users", n_val_users, directory, seed)
+    settings = {"step": step, "duration": duration, "merge": merge, "n_val_users": n_val_users, "seed": seed}
+    return _make("dvs_gesture", settings, directory, "n_val_users")
 
 
-class _Bins:
-    """How events are counted: in steps, up to a duration, in channels that may be merged."""
+def _make(name: str, settings: dict[str, Any], directory: Folder | None, held_out: str | None = None) -> Task:
+    """Return a task; ``held_out`` is the setting that says how much of the training data is for validation."""
+    data = EVENT_DATA[name]
+    step, duration = _microseconds(settings)
+    check_sizes(settings, "merge", *([held_out] if held_out else []))
+    recordings = {part: _Recordings(data, part, directory) for part in data.parts}
+    chosen = {part: np.arange(len(own)) for part, own in recordings.items()}
+    if held_out:
+        is_val = hold_out(recordings["train"].groups, held_out, settings, name)
+        recordings["val"], chosen["val"] = recordings["train"], np.flatnonzero(is_val)
+        chosen["train"] = np.flatnonzero(~is_val)
+    splits: dict[str, Any] = {
+        part: own.count(chosen[part], step, duration, settings["merge"]) for part, own in recordings.items()
+    }
+    return Task(name=name, **splits, n_classes={UNNAMED_HEAD: data.n_classes}, settings=settings)
 
-    def __init__(self, step: float, duration: float, merge: int) -> None:
-        self.settings: dict[str, Any] = {
-            "step": check_number("step", step),
-            "duration": check_number("duration", duration),
-            "merge": check_positive_int("merge", merge),
-        }
-        # Files have whole microseconds, in which nothing is rounded.
-        self._step, self._duration = (round(self.settings[name] * _MICROSECONDS) for name in ("step", "duration"))
-        if not 0 < self._step <= self._duration:
-            raise InvalidInputError(
-                f"expected a step of a microsecond or more and a duration of a step or more, got step={step!r} and "
-                f"duration={duration!r} seconds"
+
+def _microseconds(settings: dict[str, Any]) -> tuple[int, int]:
+    """Return step and duration in whole microseconds, the unit of the files, in which nothing is rounded."""
+    for name in ("step", "duration"):
+        settings[name] = check_number(name, settings[name])
+    step, duration = (round(settings[name] * 1_000_000) for name in ("step", "duration"))
+    if not 0 < step <= duration:
+        raise InvalidInputError(
+            f"expected a step of a microsecond or more and a duration of a step or more, got step={settings['step']!r} "
+            f"and duration={settings['duration']!r} seconds"
+        )
+    return step, duration
+
+
+class _Recordings:
+    """The recordings of one part of a data set, which are read one at a time.
+
+    Files are looked for in ``directory`` alone where it is given, otherwise in the folder that the environment variable
+    CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME).
+    """
+
+    def __init__(self, data: EventData, part: str, directory: Folder | None) -> None:
+        self._data, self._part = data, data.parts[part]
+        # tonic would download what is missing, so that is refused before. It names the folder after the class.
+        kind = getattr(import_library("tonic.datasets", "events"), data.name)
+        offline = type(data.name, (kind,), {"_check_exists": lambda _: True, "download": None})
+        self._path = self._find(directory)
+        with self._readable():
+            self._dataset = dataset = offline(str(self._path.parent.parent), **self._part.arguments)
+            if getattr(dataset, "data", None):  # files in the order of the system become sorted ones
+                order = sorted(range(len(dataset.data)), key=dataset.data.__getitem__)
+                dataset.data = [dataset.data[index] for index in order]
+                dataset.targets = [dataset.targets[index] for index in order]
+            self._n_recordings = len(dataset)
+            find = data.group_of_recording
+            self.groups = np.arange(len(dataset)) if find is None else find(dataset, self._path)
+        if len(self) == 0 or self._part.n_recordings not in (None, len(self)):
+            wanted = "" if self._part.n_recordings is None else f"{self._part.n_recordings:,} "
+            raise DataFileError(
+                f"expected {wanted}recordings in {self._path}, found {len(self):,}: unpack {self._part.archive} once "
+                "more"
             )
 
-    def count(self, recordings: EventRecordings, chosen: IntArray | None = None) -> SequenceData:
+    def __len__(self) -> int:
+        return self._n_recordings
+
+    def count(self, chosen: npt.NDArray[np.intp], step: int, duration: int, merge: int) -> SequenceData:
         """Return the counts and labels of some of the recordings."""
-        merge, chosen = self.settings["merge"], np.arange(len(recordings)) if chosen is None else chosen
-        n_steps, n_channels = -(-self._duration // self._step), recordings.data.n_channels(merge)
+        n_steps, n_channels = -(-duration // step), int(np.prod(self._data.shape(merge)))
         check_fits(
             4 * len(chosen) * n_steps * n_channels,
             "cpu",
@@ -243,46 +337,91 @@ class _Bins:
         inputs = np.empty((len(chosen), n_steps, n_channels), dtype=np.float32)
         labels = np.empty(len(chosen), dtype=np.int64)
         for row, index in enumerate(chosen.tolist()):
-            times, channels, labels[row] = recordings.read(index, merge)
-            try:
-                [inputs[row]] = sequences_from_events(
-                    [(times, channels)], self._step, n_channels, duration=self._duration
-                )
-            except InvalidInputError as error:
-                raise DataFileError(
-                    f"expected events in recording {index} of {recordings.path}, got an error ({error})"
-                ) from None
+            with self._readable():
+                times, channels, labels[row] = self._read(index, merge)
+                [inputs[row]] = sequences_from_events([(times, channels)], step, n_channels, duration=duration)
         return SequenceData(inputs, labels)
 
+    def _read(self, index: int, merge: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], int]:
+        """Return times in microseconds, channels and the class of a recording."""
+        events, label = self._dataset[index]
+        times = events["t"]
+        if self._data.starts_late and len(times):
+            times = times - times.min()
+        sensor = self._data.sensor
+        coordinates = {name: events[name].astype(np.int64) for name in sensor}
+        # A coordinate outside of the sensor is an error here; it would be another channel otherwise.
+        np.ravel_multi_index(tuple(coordinates.values()), tuple(sensor.values()))
+        merged = tuple(value if name == "p" else value // merge for name, value in coordinates.items())
+        return times, np.asarray(np.ravel_multi_index(merged, self._data.shape(merge)), dtype=np.int64), int(label)
 
-def _by_group(
-    name: str, bins: _Bins, argument: str, n_groups: int, directory: str | PathLike[str] | None, seed: int
-) -> Task:
-    """Return a task whose validation data are of other speakers or users than the training data."""
-    n_groups = check_positive_int(argument, n_groups)
-    train, test = (EVENT_DATA[name].open(part, directory) for part in ("train", "test"))
-    assert train.groups is not None
-    groups = np.unique(train.groups)
-    if n_groups >= len(groups):
-        raise InvalidInputError(f"expected {argument} below {len(groups)}, those in the training data, got {n_groups}")
-    drawn = child_generator(seed, name, "validation").permutation(groups)[:n_groups]
-    splits = _divide(bins, train, np.isin(train.groups, drawn)) | {"test": bins.count(test)}
-    return _make(name, splits, {**bins.settings, argument: n_groups, "seed": seed})
+    def _find(self, directory: Folder | None) -> Path:
+        folders = [folder / self._data.name for folder in data_folders(directory)]
+        for folder in folders:
+            if (folder / self._part.name).exists():
+                return folder / self._part.name
+        hint = f" and set {VARIABLE} to the folder that contains {self._data.name}" if directory is None else ""
+        raise DataFileError(
+            f"expected {self._part.name} in {' or '.join(map(str, folders))}, found none: download "
+            f"{self._part.archive}, unpack it there{hint}"
+        )
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turn errors of other libraries on bad files into one sentence."""
+        try:
+            yield
+        except (OSError, LookupError, TypeError, ValueError) as error:
+            raise DataFileError(
+                f"expected {self._path} as {self._part.archive} contains it, got {first_line(error)!r}: unpack it once "
+                "more"
+            ) from error
 
 
-def _divide(bins: _Bins, recordings: EventRecordings, is_val: Any) -> dict[str, SequenceData]:
+def _speakers(_: Any, path: Path) -> npt.NDArray[Any]:
+    with import_library("h5py", "events").File(path, "r") as file:
+        return np.asarray(file["extra/speaker"][()], dtype=np.int64)
+
+
+def _users(dataset: Any, _: Path) -> npt.NDArray[Any]:
+    """Return the users, whose folders are called user01_fluorescent and so on."""
+    return np.array([int(Path(path).parent.name.partition("_")[0].removeprefix("user")) for path in dataset.data])
+
+
+def _heidelberg(name: str, key: str, **values: object) -> dict[str, EventPart]:
+    """Return parts that are one file each, which tonic selects by the values of one argument."""
+    files = {part: f"{name}_{'valid' if part == 'val' else part}.h5" for part in values}
+    archive = "https://zenkelab.org/datasets/{}.zip"
+    return {part: EventPart(files[part], archive.format(files[part]), {key: values[part]}) for part in values}
+
+
+def _folders(train: tuple[str, str, int], test: tuple[str, str, int]) -> dict[str, EventPart]:
+    """Return parts that are folders: the name, the archive and the number of recordings of each."""
     return {
-        "train": bins.count(recordings, np.flatnonzero(~is_val)),
-        "val": bins.count(recordings, np.flatnonzero(is_val)),
+        part: EventPart(name, archive, {"train": part == "train"}, n_recordings)
+        for part, (name, archive, n_recordings) in (("train", train), ("test", test))
     }
 
 
-def _make(name: str, splits: dict[str, SequenceData], settings: dict[str, Any]) -> Task:
-    return Task(
-        name=name,
-        train=splits["train"],
-        val=splits["val"],
-        test=splits["test"],
-        n_classes={UNNAMED_HEAD: EVENT_DATA[name].n_classes},
-        settings=settings,
-    )
+_MENDELEY = "https://data.mendeley.com/datasets/468j46mzdv"
+_FIGSHARE = "https://figshare.com/ndownloader/files/"
+
+EVENT_DATA = {
+    "shd": EventData("SHD", _heidelberg("shd", "train", train=True, test=False), {"x": 700}, 20, _speakers),
+    "ssc": EventData("SSC", _heidelberg("ssc", "split", train="train", val="valid", test="test"), {"x": 700}, 35),
+    "n_mnist": EventData(
+        "NMNIST",
+        _folders(("Train", f"train.zip of {_MENDELEY}", 60_000), ("Test", f"test.zip of {_MENDELEY}", 10_000)),
+        {"p": 2, "y": 34, "x": 34},
+        10,
+    ),
+    "dvs_gesture": EventData(
+        "DVSGesture",
+        _folders(("ibmGestureTrain", f"{_FIGSHARE}38022171", 1_077), ("ibmGestureTest", f"{_FIGSHARE}38020584", 264)),
+        {"p": 2, "y": 128, "x": 128},
+        11,
+        _users,
+        starts_late=True,
+    ),
+}
+"""The data sets by the names of their tasks."""

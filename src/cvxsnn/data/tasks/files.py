@@ -1,25 +1,29 @@
 """Data files that somebody else publishes: found on this machine or downloaded, and always checked."""
 
+import gzip
+import hashlib
+import io
 import os
+import re
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ...core.errors import DataFileError
+from ...core.errors import DataFileError, first_line
 
 VARIABLE = "CVXSNN_DATA"
-
-_TIMEOUT_S = 10.0
-_N_RETRIES = 2
+MOST_BYTES = 2**27
+"""Bytes that are unpacked at most: five times the size of the largest data."""
 
 Folder = str | os.PathLike[str]
-Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """Where a file comes from, and which names it may have on this machine.
+    """A file with its origin and its checksum.
 
     Parameters
     ----------
@@ -31,14 +35,23 @@ class PublishedFile:
         Folder, inside of one with data, where the file is looked for too and where a download is kept.
     collection : str
         What to get where nothing can be downloaded, as in "the four MNIST files".
+    md5 : str
+        The checksum of the unpacked content.
+    unpack : function, optional
+        Returns the content of the file, given its bytes and its origin.
+    as_bytes : function, optional
+        Returns the part of the content that is checked.
     """
 
     names: tuple[str, str]
     url: str
     subfolder: str
     collection: str
+    md5: str
+    unpack: Callable[[bytes, str], Any] = lambda content, origin: content
+    as_bytes: Callable[[Any], bytes] = lambda content: content
 
-    def read(self, directory: Folder | None, unpack: Callable[[bytes, str, str], Content]) -> Content:
+    def read(self, directory: Folder | None) -> Any:
         """Return the content of the file.
 
         It is looked for in ``directory`` alone where it is given, otherwise in the folder that the environment variable
@@ -49,52 +62,66 @@ class PublishedFile:
         ----------
         directory : path or None
             The folder to search.
-        unpack : function
-            Called with the bytes, their origin, and what to do if they are not the original; returns the content or
-            raises :class:`~cvxsnn.core.errors.DataFileError`.
 
         Returns
         -------
-        whatever ``unpack`` returns
+        object
+            The unpacked content.
         """
-        for path in self._places(directory):
-            if path.is_file():
-                return unpack(_read_bytes(path), str(path), f"delete it and put {self.url} in its place")
-        if directory is not None:
+        path = next((path for path in self._candidates(directory) if path.is_file()), None)
+        if path is None and directory is not None:
             raise DataFileError(
                 f"expected {' or '.join(self.names)} in {directory}, found neither: download {self.url} into it, "
                 f"or leave directory out to search the folder that {VARIABLE} names and then the network"
             )
-        remedy = f"get {self.collection} elsewhere and set {VARIABLE} to their folder"
-        path = self._download(lambda content: unpack(content, self.url, remedy), remedy)
-        return unpack(_read_bytes(path), str(path), f"delete it and put {self.url} in its place")
+        path = path or self._download()
+        try:
+            packed = path.read_bytes()
+        except OSError as error:
+            raise DataFileError(f"expected to read {path}, got {error}: make it readable") from error
+        return self._checked(packed, str(path), f"delete it and put {self.url} in its place")
 
-    def _places(self, directory: Folder | None) -> Iterator[Path]:
+    def _candidates(self, directory: Folder | None) -> Iterator[Path]:
         for folder in data_folders(directory):
             for place in (folder, folder / self.subfolder):
                 yield from (place / name for name in self.names)
 
-    def _download(self, check: Callable[[bytes], object], remedy: str) -> Path:
-        """Download the file to the cache, if it passes a check, and return its path."""
+    def _checked(self, packed: bytes, origin: str, remedy: str) -> Any:
+        """Return the unpacked content, and refuse anything but the original."""
+        try:
+            content = self.unpack(packed, origin)
+        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:
+            raise DataFileError(f"expected {origin} to be complete, got {first_line(error)}: {remedy}") from error
+        md5 = hashlib.md5(self.as_bytes(content), usedforsecurity=False).hexdigest()
+        if md5 != self.md5:
+            raise DataFileError(
+                f"expected {origin} to hold the original of {self.collection} with MD5 {self.md5}, got other content "
+                f"with MD5 {md5}: {remedy}"
+            )
+        return content
+
+    def _download(self) -> Path:
+        """Download the file to the cache, if it passes the check, and return its path."""
         import pooch  # type: ignore[import-untyped]  # slow to import, and needed for downloads alone
         from requests import RequestException
 
         folder, name = _cache() / self.subfolder, self.names[1]
-        fetcher = pooch.Pooch(folder, "", {name: None}, {name: self.url}, retry_if_failed=_N_RETRIES)
-        download = pooch.HTTPDownloader(timeout=_TIMEOUT_S)
+        fetcher = pooch.Pooch(folder, "", {name: None}, {name: self.url}, retry_if_failed=2)
+        download = pooch.HTTPDownloader(timeout=10.0)
+        remedy = f"get {self.collection} elsewhere and set {VARIABLE} to their folder"
 
         def download_and_check(url: str, output: str, _: Any) -> None:
             download(url, output, None)
-            # Checked before it is kept, so that a bad answer never settles in the cache. No checksum of the download
+            # Checked before it is kept, so that a bad answer never stays in the cache. No checksum of the download
             # itself is compared: the same contents may be packed in several ways.
-            check(Path(output).read_bytes())
+            self._checked(Path(output).read_bytes(), self.url, remedy)
 
         logger = pooch.get_logger()
         level = logger.level
         logger.setLevel("WARNING")  # a library does not print
         try:
             return Path(fetcher.fetch(name, downloader=download_and_check))
-        except DataFileError:
+        except DataFileError:  # which is an OSError, too
             raise
         except RequestException as error:
             raise DataFileError(
@@ -123,8 +150,59 @@ def _cache() -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "cvxsnn"
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataFileError(f"expected to read {path}, got {error}: make it readable") from error
+def _gunzip(packed: bytes, origin: str) -> bytes:
+    if not origin.endswith(".gz"):
+        return packed
+    with gzip.open(io.BytesIO(packed)) as file:
+        return file.read(MOST_BYTES)
+
+
+def _unzip_recordings(packed: bytes, _: str) -> dict[str, bytes]:
+    """Return the recordings in a zip file by name."""
+    pattern = re.compile(r"(?:.*/)?recordings/(\d_[a-z]+_\d+\.wav)")
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        members = {match[1]: member for member in archive.infolist() if (match := pattern.fullmatch(member.filename))}
+        n_bytes = sum(member.file_size for member in members.values())
+        if n_bytes > MOST_BYTES:
+            raise OSError(f"recordings of {n_bytes:,} bytes, more than {MOST_BYTES:,}")
+        return {name: archive.read(member) for name, member in members.items()}
+
+
+def _digests(files: dict[str, bytes]) -> bytes:
+    return b"".join(hashlib.md5(name.encode() + files[name], usedforsecurity=False).digest() for name in sorted(files))
+
+
+def _mnist(name: str, md5: str) -> PublishedFile:
+    url = f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz"
+    return PublishedFile((name, f"{name}.gz"), url, "mnist", "the four MNIST files", md5, _gunzip)
+
+
+def _qtdb(name: str, place: str, md5: str) -> PublishedFile:
+    url = f"https://raw.githubusercontent.com/byin-cwi/Efficient-spiking-networks/{place}/{name}"
+    return PublishedFile((name, name), url, "qtdb", "the two QTDB files", md5)
+
+
+FILES = {
+    "mnist train images": _mnist("train-images-idx3-ubyte", "6bbc9ace898e44ae57da46a324031adb"),
+    "mnist train labels": _mnist("train-labels-idx1-ubyte", "a25bea736e30d166cdddb491f175f624"),
+    "mnist t10k images": _mnist("t10k-images-idx3-ubyte", "2646ac647ad5339dbf082846283269ea"),
+    "mnist t10k labels": _mnist("t10k-labels-idx1-ubyte", "27ae3e4e09519cfbb04c329615203637"),
+    "qtdb train": _qtdb(
+        "QTDB_train.mat", "1331f6c052e73d48eb71a1dc62239948e874ecb2/data", "39790ebc28587c94a2245fae7475e6f2"
+    ),
+    "qtdb test": _qtdb(
+        "QTDB_test.mat", "25a29e8d1ebfef6df6a7689d76000f702a21e8d7/NMI_vis/ecg", "4deb6d02f9dae171ad99f2b372926cc0"
+    ),
+    # GitHub packs an archive anew when it is asked for one, so the bytes of the zip file may differ from day to day,
+    # and the branch may gain recordings. The recordings themselves are checked, however they are packed.
+    "spoken digits": PublishedFile(
+        ("free-spoken-digit-dataset-master.zip", "free-spoken-digit-dataset.zip"),
+        "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/heads/master.zip",
+        "spoken_digits",
+        "free-spoken-digit-dataset.zip with its 3,000 recordings",
+        "42a86519d165ca32775e88ced2b02641",
+        _unzip_recordings,
+        _digests,
+    ),
+}
+"""The files by the data that they contain."""

@@ -1,12 +1,12 @@
 """Remembering one bit: whether the first of a sequence differs from the last."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from ...core.checks import check_choice, check_int_at_least, check_positive_int
+from ...core.checks import check_choice, check_int_at_least
 from ...core.seeds import child_generator
-from .task import UNNAMED_HEAD, SequenceData, Task
+from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes, draw_splits
 
 Encoding = Literal["one-hot", "bit"]
 
@@ -53,11 +53,10 @@ def first_last_xor(
     >>> bool((task.train.targets == bits[:, 0] ^ bits[:, -1]).all())
     True
     """
-    n_steps = check_int_at_least("n_steps", n_steps, 2)
+    settings: dict[str, Any] = dict(locals())
+    settings["n_steps"] = n_steps = check_int_at_least("n_steps", n_steps, 2)
     check_choice("encoding", encoding, ("one-hot", "bit"))
-    n_train = check_positive_int("n_train", n_train)
-    n_val = check_positive_int("n_val", n_val)
-    n_test = check_positive_int("n_test", n_test)
+    check_sizes(settings, "n_train", "n_val", "n_test")
 
     def draw(split: str, n_samples: int) -> SequenceData:
         generator = child_generator(seed, "first_last_xor", n_steps, split)
@@ -66,20 +65,5 @@ def first_last_xor(
         inputs = np.eye(2)[bits] if encoding == "one-hot" else bits[:, :, None]
         return SequenceData(inputs.astype(np.float32), bits[:, 0] ^ bits[:, -1])
 
-    return Task(
-        name="first_last_xor",
-        train=draw("train", n_train),
-        val=draw("val", n_val),
-        test=draw("test", n_test),
-        finetune=draw("finetune", n_train),
-        finetune_val=draw("finetune_val", n_val),
-        n_classes={UNNAMED_HEAD: 2},
-        settings={
-            "n_steps": n_steps,
-            "encoding": encoding,
-            "n_train": n_train,
-            "n_val": n_val,
-            "n_test": n_test,
-            "seed": seed,
-        },
-    )
+    splits = draw_splits(draw, settings)
+    return Task(name="first_last_xor", **splits, n_classes={UNNAMED_HEAD: 2}, settings=settings)

@@ -40,9 +40,6 @@ _EQUATIONS = {
 }
 """Lyapunov time and initial value of each τ."""
 
-_STEPS = 10
-"""Steps of integration per unit of time."""
-
 
 @dataclass(frozen=True, eq=False)
 class ForecastTask:
@@ -135,8 +132,9 @@ def smape(forecast: npt.ArrayLike, truth: npt.ArrayLike) -> float:
 def _sample(tau: int, n_points: int) -> FloatArray:
     """Return the first points of the series of a delay, interpolated by cubic polynomials."""
     lyapunov_time, initial = _EQUATIONS[tau]
-    place = np.arange(n_points) * (lyapunov_time * _STEPS / POINTS)
-    fine = np.array(_integrate(tau, initial, int(place[-1]) + 3))
+    n_per_unit = 10
+    place = np.arange(n_points) * (lyapunov_time * n_per_unit / POINTS)
+    fine = np.array(_integrate(tau, initial, int(place[-1]) + 3, n_per_unit))
     left = np.clip(place.astype(np.int64), 1, None)
     s = place - left
     series: FloatArray = (
@@ -148,12 +146,12 @@ def _sample(tau: int, n_points: int) -> FloatArray:
     return series
 
 
-def _integrate(tau: int, initial: float, n_steps: int) -> list[float]:
-    """Integrate by the classical Runge–Kutta method, with a constant past.
+def _integrate(tau: int, initial: float, n_steps: int, n_per_unit: int = 10) -> list[float]:
+    """Integrate by the classical Runge–Kutta method, with a constant past and ``n_per_unit`` steps per unit of time.
 
     Between steps the past is interpolated by cubic polynomials.
     """
-    step, n_delay = 1 / _STEPS, tau * _STEPS
+    step, n_delay = 1 / n_per_unit, tau * n_per_unit
     past = [initial] * (n_delay + 1)  # the last entry is x(0)
     production = [_production(initial)] * (n_delay + 1)
     for now in range(n_delay, n_delay + n_steps):

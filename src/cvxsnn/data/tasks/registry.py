@@ -12,8 +12,7 @@ from .digits_seq import digits_seq
 from .ecg_qtdb import ecg_qtdb
 from .event_tasks import dvs_gesture, n_mnist, shd, ssc
 from .first_last_xor import first_last_xor
-from .mnist_pixels import mnist_pixels
-from .mnist_seq import mnist_seq
+from .mnist import mnist_pixels, mnist_seq
 from .spoken_digits import spoken_digits
 from .task import Task
 

@@ -1,20 +1,52 @@
 """Spoken digits: real recordings of six people, as sequences of features."""
 
 from collections.abc import Sequence
-from os import PathLike
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from ...core.checks import check_choice, check_positive_int
+from ...core.checks import check_choice
 from ...core.errors import InvalidInputError
-from ..audio import speech_features
-from . import speech_files
-from .speech_files import SPEAKERS
-from .task import UNNAMED_HEAD, SequenceData, Task
+from ..audio import read_wav, speech_features
+from .files import FILES, Folder
+from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes
 
-_TEST_TAKES = range(5)
-_VAL_TAKES = range(5, 10)
+SAMPLE_RATE = 8000
+SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """One spoken digit.
+
+    Attributes
+    ----------
+    digit : int
+    speaker : str
+    take : int
+    waveform : array of shape (n_points,), at ``SAMPLE_RATE`` points per second
+    """
+
+    digit: int
+    speaker: str
+    take: int
+    waveform: npt.NDArray[Any]
+
+
+def read_recordings(directory: Folder | None = None) -> list[Recording]:
+    """Return all recordings, ordered by digit, speaker and take.
+
+    The dataset's zip file is looked for in ``directory`` alone where it is given, otherwise in the folder that the
+    environment variable CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME); in
+    each, a subfolder ``spoken_digits`` counts too. If it is in neither it is downloaded to the cache.
+    """
+    recordings = []
+    for name, content in FILES["spoken digits"].read(directory).items():
+        digit, speaker, take = name.removesuffix(".wav").split("_")
+        recordings.append(Recording(int(digit), speaker, int(take), read_wav(content)[0]))
+    return sorted(recordings, key=lambda own: (own.digit, own.speaker, own.take))
 
 
 def spoken_digits(
@@ -24,7 +56,7 @@ def spoken_digits(
     split: Literal["official", "speakers"] = "official",
     test_speakers: Sequence[str] = ("yweweler",),
     val_speakers: Sequence[str] | None = None,
-    directory: str | PathLike[str] | None = None,
+    directory: Folder | None = None,
 ) -> Task:
     """Return the task of classifying recordings of spoken digits: 6 speakers, 10 digits, 50 takes of each.
 
@@ -46,7 +78,7 @@ def spoken_digits(
         Speakers to validate on, likewise; by default the next in the alphabet after those of the test, or else the
         first who is not among them.
     directory : path, optional
-        The folder of the zip file; see :func:`cvxsnn.data.tasks.speech_files.read_recordings` for the default.
+        The folder of the zip file; see :func:`cvxsnn.data.tasks.spoken_digits.read_recordings` for the default.
 
     Returns
     -------
@@ -63,23 +95,18 @@ def spoken_digits(
     ...     print("the files are not there")
     the files are not there
     """
-    n_steps, n_mels = check_positive_int("n_steps", n_steps), check_positive_int("n_mels", n_mels)
-    check_choice("split", split, ("official", "speakers"))
     settings: dict[str, Any] = {"n_steps": n_steps, "n_mels": n_mels, "split": split}
-    tested: Sequence[int] | Sequence[str]
-    validated: Sequence[int] | Sequence[str]
-    if split == "official":
-        trait, tested, validated = "take", _TEST_TAKES, _VAL_TAKES
-    else:
-        trait, (tested, validated) = "speaker", _held_out(test_speakers, val_speakers)
+    check_sizes(settings, "n_steps", "n_mels")
+    check_choice("split", split, ("official", "speakers"))
+    tested: Sequence[Any] = range(5)
+    validated: Sequence[Any] = range(5, 10)
+    if split == "speakers":
+        tested, validated = _held_out(test_speakers, val_speakers)
         settings |= {"test_speakers": tested, "val_speakers": validated}
-
-    recordings = speech_files.read_recordings(directory)
-    features = [
-        speech_features(own.waveform, speech_files.SAMPLE_RATE, n_steps=n_steps, n_mels=n_mels) for own in recordings
-    ]
+    recordings = read_recordings(directory)
+    features = [speech_features(own.waveform, SAMPLE_RATE, n_steps=n_steps, n_mels=n_mels) for own in recordings]
     data = SequenceData(np.stack(features), np.array([own.digit for own in recordings]))
-    traits = np.array([getattr(own, trait) for own in recordings])
+    traits = np.array([own.take if split == "official" else own.speaker for own in recordings])
     is_test, is_val = np.isin(traits, tested), np.isin(traits, validated)
     return Task(
         name="spoken_digits",

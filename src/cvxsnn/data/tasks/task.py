@@ -1,6 +1,6 @@
 """Sequences with their targets, and the splits of one task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ...core.checks import check_positive_int, check_sequences
 from ...core.errors import InvalidInputError
+from ...core.seeds import child_generator
 
 Targets = npt.NDArray[np.int64] | Mapping[str, npt.NDArray[np.int64]]
 """Classes: one array, or an array for each head by name.
@@ -103,23 +104,6 @@ class SequenceData:
                 self.inputs[indices], {head: targets[indices] for head, targets in self.targets.items()}
             )
         return SequenceData(self.inputs[indices], self.targets[indices])
-
-    def first(self, n_samples: int) -> "SequenceData":
-        """Return the first sequences, without copying them.
-
-        Parameters
-        ----------
-        n_samples : int
-            How many.
-
-        Returns
-        -------
-        SequenceData
-            The sequences with their targets.
-        """
-        if check_positive_int("n_samples", n_samples) > self.n_samples:
-            raise InvalidInputError(f"expected n_samples to be at most {self.n_samples}, got {n_samples}")
-        return self.take(slice(n_samples))
 
 
 def _as_classes(head: str, targets: npt.ArrayLike, inputs_shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -227,21 +211,16 @@ class Task:
 
     def __post_init__(self) -> None:
         for split, data in self.splits.items():
-            if data.n_features != self.train.n_features:
+            largest = {head: int(targets.max()) for head, targets in data.heads.items()}
+            if data.n_features != self.train.n_features or largest.keys() != self.n_classes.keys():
                 raise InvalidInputError(
-                    f"expected {self.train.n_features} features in split {split!r} as in train, got {data.n_features}"
+                    f"expected {self.train.n_features} features and heads {sorted(self.n_classes)} in split {split!r}, "
+                    f"as in train and n_classes, got {data.n_features} and {sorted(largest)}"
                 )
-            if data.heads.keys() != self.n_classes.keys():
+            if any(largest[head] >= n_classes for head, n_classes in self.n_classes.items()):
                 raise InvalidInputError(
-                    f"expected heads {sorted(self.n_classes)} in split {split!r} as in n_classes, "
-                    f"got {sorted(data.heads)}"
+                    f"expected classes below {dict(self.n_classes)} in split {split!r}, got up to {largest}"
                 )
-            for head, targets in data.heads.items():
-                if targets.max() >= self.n_classes[head]:
-                    raise InvalidInputError(
-                        f"expected classes of head {head!r} below {self.n_classes[head]} in split {split!r}, "
-                        f"got {targets.max()}"
-                    )
         if self.feedback is not None:
             self.feedback.check(self.train)
 
@@ -257,3 +236,44 @@ class Task:
         }
         present = {split: data for split, data in named.items() if data is not None}
         return present | {f"ood {key}": data for key, data in self.ood.items()}
+
+
+def check_sizes(settings: dict[str, Any], *names: str) -> None:
+    """Replace the named settings by positive integers, or refuse them."""
+    for name in names:
+        settings[name] = check_positive_int(name, settings[name])
+
+
+def draw_splits(draw: Callable[[str, int], SequenceData], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return independent draws for all splits; ``finetune`` and ``finetune_val`` have the sizes of the first ones."""
+    n_train, n_val = settings["n_train"], settings["n_val"]
+    sizes = {"train": n_train, "val": n_val, "test": settings["n_test"], "finetune": n_train, "finetune_val": n_val}
+    return {split: draw(split, size) for split, size in sizes.items()}
+
+
+def hold_out(groups: npt.NDArray[Any], argument: str, settings: Mapping[str, Any], task: str) -> npt.NDArray[np.bool_]:
+    """Return which samples are held out for validation: those of some groups, drawn at random.
+
+    Parameters
+    ----------
+    groups : array of shape (n_samples,)
+        The group of each sample, for example its speaker.
+    argument : str
+        The setting that is the number of groups to hold out.
+    settings : mapping from str to object
+        The arguments of the task, with its ``seed``.
+    task : str
+        The name of the task.
+
+    Returns
+    -------
+    array of shape (n_samples,), dtype bool
+        True for samples that are held out.
+    """
+    distinct, n_held_out = np.unique(groups), settings[argument]
+    if n_held_out >= len(distinct):
+        raise InvalidInputError(
+            f"expected {argument} below {len(distinct)}, the number in the training data, got {n_held_out}"
+        )
+    drawn = child_generator(settings["seed"], task, "validation").permutation(distinct)[:n_held_out]
+    return np.isin(groups, drawn)

@@ -1,4 +1,4 @@
-"""What the transformers of sequences have in common: what they accept, what they return, and what a file keeps."""
+"""The base class of the transformers of sequences."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from the steps of all sequences what transforming needs.
+        """Learn from the steps of all sequences.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         return _in_the_form_of(X, [self._apply(part) for part in parts])
 
     def _read(self, X: Any) -> tuple[list[FloatArray], npt.NDArray[Any] | None]:
-        """Return checked matrices, one per sequence, and the names of their columns where they have any."""
+        """Return checked matrices, one per sequence, and the names of their columns, if any."""
         if is_tabular(X):
             raise InvalidInputError(
                 "expected sequences, as one array (n_samples, n_steps, n_features) or a list of arrays (n_steps, "
@@ -91,32 +91,25 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             check_finite(part, "sequences", None if self._accepts_nan else FILL_SEQUENCES)
         return parts, _column_names(X)
 
-    def _restore(self, n_features: Any, names: Any, learned: Mapping[str, FloatArray]) -> None:
-        """Become the transformer that had learned this, as read from a file."""
+    def _restore(self, n_features: Any, names: npt.NDArray[Any] | None, learned: Mapping[str, FloatArray]) -> None:
+        """Restore the fitted state from finite arrays and different names of a file."""
         self._check_parameters()
         self.n_features_in_ = check_positive_int("n_features", n_features)
+        arrays = [*learned.values()] if names is None else [names, *learned.values()]
+        is_below = any((learned[name] <= bound).any() for name, bound in self._learned.items())
+        if is_below or any(array.shape != (n_features,) for array in arrays):
+            raise InvalidInputError(f"expected names and values of {n_features} features, got others")
         if names is not None:
-            is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
-            if not is_list or len(names) != n_features:
-                raise InvalidInputError(f"expected {n_features} names of features, got {names!r}")
-            self.feature_names_in_ = np.array(names, dtype=object)
-        for name, bound in self._learned.items():
-            values = learned[name]
-            if values.dtype != np.float64 or values.shape != (n_features,):
-                raise InvalidInputError(
-                    f"expected {name} to be float64 of shape ({n_features},), got {values.dtype} of {values.shape}"
-                )
-            if not (np.isfinite(values) & (values > bound)).all():
-                raise InvalidInputError(f"expected {name} to be finite and above {bound}, got other values")
-            setattr(self, name, values)
+            self.feature_names_in_ = names
+        self.__dict__.update(learned)
 
     @abstractmethod
     def _check_parameters(self) -> None:
-        """Refuse parameters that mean nothing."""
+        """Refuse invalid parameters."""
 
     @abstractmethod
     def _learn(self, parts: Sequence[FloatArray]) -> None:
-        """Set what is learned from matrices of shape (n_steps_i, n_features)."""
+        """Set the learned attributes from matrices of shape (n_steps_i, n_features)."""
 
     @abstractmethod
     def _apply(self, part: FloatArray) -> FloatArray:
@@ -137,9 +130,9 @@ def _column_names(X: Any) -> npt.NDArray[Any] | None:
     names = [part.columns.tolist() for part in X if hasattr(part, "iloc")]
     if not names or not all(isinstance(name, str) for name in names[0]):
         return None
-    for own in names:
-        if own != names[0]:
-            raise InvalidInputError(f"expected the same columns in every DataFrame, got {names[0]} and {own}")
+    for others in names:
+        if others != names[0]:
+            raise InvalidInputError(f"expected the same columns in every DataFrame, got {names[0]} and {others}")
     return np.array(names[0], dtype=object)
 
 
@@ -149,12 +142,12 @@ def _in_the_form_of(X: Any, parts: Sequence[FloatArray]) -> Any:
         return torch.from_numpy(np.stack(parts)).to(X.device)
     if isinstance(X, np.ndarray) and X.dtype != object:
         return np.stack(parts)
-    return [_like(own, part) for own, part in zip(X, parts, strict=True)]
+    return [_like(given, part) for given, part in zip(X, parts, strict=True)]
 
 
-def _like(own: Any, part: FloatArray) -> Any:
-    if isinstance(own, torch.Tensor):
-        return torch.from_numpy(part).to(own.device)
-    if hasattr(own, "iloc"):
-        return type(own)(part, index=own.index if len(own) == len(part) else None, columns=own.columns)
+def _like(given: Any, part: FloatArray) -> Any:
+    if isinstance(given, torch.Tensor):
+        return torch.from_numpy(part).to(given.device)
+    if hasattr(given, "iloc"):
+        return type(given)(part, index=given.index if len(given) == len(part) else None, columns=given.columns)
     return part

@@ -1,4 +1,4 @@
-"""Gaps filled."""
+"""Gaps in sequences, and values to fill them with."""
 
 from collections.abc import Sequence
 from math import inf
@@ -27,7 +27,7 @@ class SequenceImputer(SequenceTransformer):
         nearest value. "forward" repeats the last value before a gap, and uses no later one; a gap at the start takes
         the mean. "mean" takes the mean of the feature over all training steps. "constant" takes ``fill_value``.
     fill_value : float
-        What "constant" fills gaps with.
+        Value for the gaps with "constant".
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class SequenceImputer(SequenceTransformer):
         return filled
 
     def _fill(self, values: FloatArray, gap: npt.NDArray[np.bool_], mean: float) -> FloatArray | float:
-        """Return what the gaps of one feature of one sequence take."""
+        """Return the values for the gaps of one feature of one sequence."""
         steps, known = np.flatnonzero(gap), np.flatnonzero(~gap)
         if self.strategy in ("mean", "constant") or not len(known):
             return mean

@@ -1,4 +1,4 @@
-"""Other numbers of steps."""
+"""Interpolation to other numbers of steps."""
 
 from collections.abc import Sequence
 from math import floor
@@ -12,14 +12,11 @@ from ...core.memory import check_fits, dense_bytes
 from ..base import FloatArray
 from .base import SequenceTransformer
 
-_COPIES = 4
-"""Arrays of the size of a resampled sequence that are held at once."""
-
 
 class SequenceResampler(SequenceTransformer):
     """Change the number of steps by linear interpolation in time.
 
-    The first step and the last step stay what they are. Values between the new steps are not averaged: smooth sequences
+    The first and the last step are kept. Values between the new steps are not averaged: smooth sequences
     with fast oscillations yourself before you make them much shorter.
 
     Parameters
@@ -27,7 +24,7 @@ class SequenceResampler(SequenceTransformer):
     n_steps : int, optional
         The number of steps that all sequences get. A single step is the middle of a sequence.
     factor : float, optional
-        What multiplies the number of steps of each sequence, rounded to at least one step. Give this or ``n_steps``.
+        Factor of the number of steps of each sequence, at least one step. Pass this or ``n_steps``.
 
     Attributes
     ----------
@@ -66,9 +63,10 @@ class SequenceResampler(SequenceTransformer):
         last = len(part) - 1
         n_steps = self.n_steps if self.factor is None else max(1, floor(min(self.factor * len(part) + 0.5, 2.0**62)))
         assert n_steps is not None
-        check_fits(_COPIES * dense_bytes(n_steps, part.shape[1]), "cpu", "a resampled sequence", "choose fewer steps")
-        places = np.linspace(0, last, n_steps) if n_steps > 1 else np.array([last / 2])
-        before = np.minimum(places.astype(int), max(last - 1, 0))
-        share = (places - before)[:, None]
+        # Four arrays of the size of the result are held at once.
+        check_fits(4 * dense_bytes(n_steps, part.shape[1]), "cpu", "a resampled sequence", "choose fewer steps")
+        times = np.linspace(0, last, n_steps) if n_steps > 1 else np.array([last / 2])
+        before = np.minimum(times.astype(int), max(last - 1, 0))
+        share = (times - before)[:, None]
         resampled: FloatArray = (1 - share) * part[before] + share * part[np.minimum(before + 1, last)]
         return resampled

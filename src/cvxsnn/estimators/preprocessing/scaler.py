@@ -1,4 +1,4 @@
-"""Values of comparable size."""
+"""Scaling of values to comparable size."""
 
 from collections.abc import Sequence
 from math import inf
@@ -11,9 +11,6 @@ from ...core.errors import InvalidInputError
 from ..base import FloatArray
 from ..inputs import power_of_two, standardise
 from .base import SequenceTransformer
-
-_ROUNDING = 1e-12
-"""A spread below this share of the mean is rounding: the feature is constant."""
 
 
 class SequenceScaler(SequenceTransformer):
@@ -40,7 +37,7 @@ class SequenceScaler(SequenceTransformer):
     mean_ : array of shape (n_features,)
         The mean of each feature over all training steps.
     scale_ : array of shape (n_features,)
-        What each feature is divided by.
+        Divisor of each feature.
     n_features_in_ : int
         Number of features per step.
 
@@ -71,7 +68,7 @@ class SequenceScaler(SequenceTransformer):
 
     def _learn(self, parts: Sequence[FloatArray]) -> None:
         self.mean_, spread = _moments(np.concatenate(parts))
-        # With per_sequence this is what the floor of each sequence refers to, and has none itself.
+        # With per_sequence the floor of each sequence is relative to scale_, which has no floor itself.
         floor = 0.0 if self.per_sequence else self.floor * _common(spread)
         self.scale_ = self._divisor(spread, np.full(len(spread), floor))
 
@@ -82,9 +79,9 @@ class SequenceScaler(SequenceTransformer):
         return standardise(part, mean, self._divisor(spread, self.floor * self.scale_))
 
     def _divisor(self, spread: FloatArray, floor: FloatArray) -> FloatArray:
-        """Return what to divide by, from the standard deviation of each feature."""
-        own = spread if self.scale == "feature" else np.full(len(spread), _common(spread))
-        divisor: FloatArray = np.maximum(own, floor)
+        """Return the divisor of each feature from its standard deviation."""
+        wanted = spread if self.scale == "feature" else np.full(len(spread), _common(spread))
+        divisor: FloatArray = np.maximum(wanted, floor)
         return np.where(divisor > 0, divisor, 1.0)
 
 
@@ -94,7 +91,8 @@ def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     values = values / unit
     mean: FloatArray = values.mean(0)
     spread: FloatArray = values.std(0)
-    return mean * unit, np.where(spread > _ROUNDING * abs(mean), spread, 0.0) * unit
+    # A spread below this share of the mean is rounding: the feature is constant.
+    return mean * unit, np.where(spread > 1e-12 * abs(mean), spread, 0.0) * unit
 
 
 def _common(spread: FloatArray) -> float:

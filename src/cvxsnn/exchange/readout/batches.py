@@ -1,7 +1,7 @@
-"""Batches of a user's data as they come, and targets in the form that a convex program needs.
+"""Batches of a user's data in their order, and targets in the form that a convex program needs.
 
 A model accepts inputs of any shape, in batches as its user makes them, and they are read several times. That is unlike
-:mod:`cvxsnn.dictionary.blocks`, which reads sequences once and cuts them into blocks of equal size.
+:mod:`cvxsnn.dictionary.streaming`, which reads sequences once and cuts them into blocks of equal size.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,9 +20,6 @@ from ...convex.losses import LOSSES, Loss, Softmax
 from ...core.checks import Array
 from ...core.errors import InvalidInputError
 
-_N_OPENING = 7
-"""Number of samples for trial runs."""
-
 
 class Batches:
     """Batches of inputs and targets, from arrays or from a loader.
@@ -39,37 +36,32 @@ class Batches:
 
     def __init__(self, inputs: Any, targets: Array | None, batch_size: int) -> None:
         self._inputs, self._targets, self._size = inputs, targets, batch_size
-        if not isinstance(inputs, (np.ndarray, Tensor)):
-            if targets is not None:
-                raise InvalidInputError(
-                    f"expected an array or a tensor with targets y, got {type(inputs).__name__}: convert it, or "
-                    "leave y out where it is a loader, whose batches have targets"
-                )
-            if not isinstance(inputs, Iterable) or isinstance(inputs, Iterator):
-                raise InvalidInputError(
-                    "expected an array, or an iterable of batches (inputs, targets) that can be iterated more than "
-                    f"once, such as a DataLoader, got {type(inputs).__name__}"
-                )
-            return
-        if targets is None:
-            raise InvalidInputError("expected targets y with an array of inputs, got none")
-        _check_lengths(inputs, targets)
+        kind = type(inputs).__name__
+        if isinstance(inputs, (np.ndarray, Tensor)):
+            if targets is None:
+                raise InvalidInputError("expected targets y with an array of inputs, got none")
+            _check_lengths(inputs, targets)
+        elif targets is not None:
+            raise InvalidInputError(
+                f"expected an array or a tensor with targets y, got {kind}: leave y out for a loader"
+            )
+        elif not isinstance(inputs, Iterable) or isinstance(inputs, Iterator):
+            raise InvalidInputError(f"expected an array, or batches that can be read more than once, got {kind}")
 
     def __iter__(self) -> Iterator[tuple[Tensor, npt.NDArray[Any]]]:
         """Yield pairs of inputs and targets."""
-        if self._targets is not None:
-            for start in range(0, len(self._inputs), self._size):
-                own = slice(start, start + self._size)
-                yield _as_inputs(self._inputs[own]), _as_array(self._targets[own])
-            return
-        for batch in self._inputs:
+        for batch in self._inputs if self._targets is None else self._slices(self._targets):
             if not isinstance(batch, (tuple, list)) or len(batch) != 2:
                 raise InvalidInputError(f"expected batches (inputs, targets), got {type(batch).__name__}")
             _check_lengths(*batch)
             yield _as_inputs(batch[0]), _as_array(batch[1])
 
+    def _slices(self, targets: Any) -> Iterator[tuple[Any, Any]]:
+        for start in range(0, len(self._inputs), self._size):
+            yield self._inputs[start : start + self._size], targets[start : start + self._size]
+
     def __len__(self) -> int:
-        """Return the number of batches; 0 where it is unknown."""
+        """Return the number of batches; 0 if it is unknown."""
         if self._targets is not None:
             return -(-len(self._inputs) // self._size)
         return length_hint(self._inputs)  # loaders of streams have a len() that raises
@@ -77,11 +69,11 @@ class Batches:
     def opening(self) -> Tensor:
         """Return a few samples for trial runs."""
         for inputs, _ in self:
-            return inputs[:_N_OPENING]
+            return inputs[:7]
         raise InvalidInputError("expected at least one batch, got an empty loader")
 
     def first(self, n_samples: int) -> list[tuple[Tensor, npt.NDArray[Any]]]:
-        """Return the batches that hold about the first ``n_samples`` samples."""
+        """Return the batches that contain about the first ``n_samples`` samples."""
         size = len(next(iter(self))[0])
         return list(islice(self, -(-n_samples // size)))
 
@@ -99,7 +91,7 @@ class Targets:
     classes : Tensor of shape (n_samples,), or None
         The classes; None for real targets.
     notes : tuple of str
-        What a reader of the result should know.
+        Remarks for readers of the result.
     """
 
     values: Tensor
@@ -110,33 +102,26 @@ class Targets:
 
 def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
     """Return the targets for a layer with ``n_outputs`` outputs; ``loss="auto"`` depends on their type."""
+    n_classes = max(n_outputs, 2)
     if given.dtype.kind in "OSU":
         raise InvalidInputError(
-            f"expected classes as the model's outputs are numbered, 0 to {max(n_outputs, 2) - 1}, got "
-            f"{given.flat[0]!r}: number them first, for example with sklearn's LabelEncoder"
+            f"expected classes from 0 to {n_classes - 1}, got {given.flat[0]!r}: use sklearn's LabelEncoder"
         )
     are_classes = given.dtype.kind in "iub" and given.ndim == 1
     if loss == "auto":
         loss = "squared" if not are_classes else "softmax" if n_outputs > 1 else "logistic"
+    is_regression = LOSSES[loss].is_regression
     if not are_classes:
         return _real_targets(given, n_outputs, loss)
     classes = torch.from_numpy(given.astype(np.int64))
-    n_classes = max(n_outputs, 2)
-    lowest, highest = int(classes.min()), int(classes.max())
+    lowest, highest, n_seen = int(classes.min()), int(classes.max()), len(np.unique(given))
     if lowest < 0 or highest >= n_classes:
-        raise InvalidInputError(
-            f"expected classes from 0 to {n_classes - 1}, as the layer has outputs, got {lowest} to {highest}"
-        )
-    n_seen = len(np.unique(given))
+        raise InvalidInputError(f"expected classes from 0 to {n_classes - 1}, got {lowest} to {highest}")
     if n_seen < 2:
         raise InvalidInputError("expected samples of at least two classes, got one class only")
-    notes = () if n_seen == n_classes else (f"only {n_seen} of {n_classes} classes occur in the targets",)
-    is_regression = LOSSES[loss].is_regression
     if n_outputs > 1 and n_seen < n_classes and loss != "softmax" and not is_regression:
-        raise InvalidInputError(
-            f"expected samples of all {n_classes} classes for loss {loss!r}, which tells each from the rest, got "
-            f"{n_seen}: use loss='softmax'"
-        )
+        raise InvalidInputError(f"expected all {n_classes} classes for loss {loss!r}, got {n_seen}: use loss='softmax'")
+    notes = () if n_seen == n_classes else (f"only {n_seen} of {n_classes} classes occur in the targets",)
     if loss == "softmax":
         return Targets(classes, Softmax(n_classes), classes, notes)
     # One class against the rest for each of several outputs.
@@ -145,25 +130,22 @@ def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets
 
 
 def _real_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
+    shape = given.shape
     if not LOSSES[loss].is_regression:
         raise InvalidInputError(
-            f"expected one integer per sample for loss {loss!r}, got {given.dtype} of shape {given.shape}: use "
-            "loss='squared' for real targets"
+            f"expected one integer per sample for loss {loss!r}, got {given.dtype} of shape {shape}"
         )
     values = torch.from_numpy(given.astype(np.float64)).reshape(len(given), -1)
     if values.shape[1] != n_outputs or not bool(torch.isfinite(values).all()):
-        raise InvalidInputError(
-            f"expected {n_outputs} finite targets per sample, as the layer has outputs, got shape {given.shape}"
-        )
+        raise InvalidInputError(f"expected {n_outputs} finite targets per sample, one per output, got shape {shape}")
     return Targets(values, loss, None)
 
 
 def _check_lengths(inputs: Any, targets: Any) -> None:
-    n_inputs, n_targets = (len(own) if np.ndim(own) else 0 for own in (inputs, targets))
+    n_inputs, n_targets = (len(values) if np.ndim(values) else 0 for values in (inputs, targets))
     if n_inputs == 0 or n_inputs != n_targets:
         raise InvalidInputError(
-            f"expected one target for each sample, along the first axis, and at least one sample, got {n_inputs} "
-            f"samples and {n_targets} targets"
+            f"expected one target per sample and at least one sample, got {n_inputs} samples and {n_targets} targets"
         )
 
 

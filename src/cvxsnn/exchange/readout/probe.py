@@ -1,4 +1,4 @@
-"""What a network does with a layer, found by running it with other weights in that layer."""
+"""How a network uses a layer, determined by running it with other weights in that layer."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,16 +11,18 @@ from .guard import untouched
 from .layers import LinearLayer, first_argument
 from .runner import ModelRunner, leading
 
-_SAME = 1e-3
-"""Relative and absolute difference of two outputs that are the same; batches are summed in an order of their own."""
+SAME = 1e-3
+"""Relative and absolute difference of outputs that are equal up to rounding; batches are summed in other orders."""
 
 
-def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[ModelRunner, list[str]]:
-    """Return the runner, now knowing which axis is time, and notes on the model.
+def probe(
+    runner: ModelRunner, layer: LinearLayer, opening: Tensor, seed: int, is_named: bool
+) -> tuple[ModelRunner, list[str]]:
+    """Return the runner, which now knows the axis of time, and notes on the model.
 
-    Refuses a layer that computes something else than its weights say. Refuses a layer whose weights affect what enters
-    it: with the weights that are optimal for the recorded spikes, the
-    spikes would be others. Refuses a layer that was found, not named, and is not the only source of the outputs.
+    Refuses a layer that computes something else than its weights say, and a layer whose weights affect its own input:
+    other weights would change the recorded spikes. A layer that the user has not named must also be the only source of
+    the outputs.
 
     Parameters
     ----------
@@ -30,15 +32,18 @@ def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[Mod
         The read-out layer.
     opening : Tensor of shape (n_samples, ...)
         A few samples.
+    seed : int
+        Seed of random numbers that the model draws.
+    is_named : bool
+        Whether the user named the layer.
 
     Returns
     -------
     runner : ModelRunner
-        The runner with what was found out.
+        The runner with its findings.
     notes : list of str
-        What a reader of the result should know.
+        Remarks for readers of the result.
     """
-    is_named, seed = runner.options.layer is not None, runner.options.seed
     n_samples, n_outputs = len(opening), layer.weight.shape[0]
     largest = float(layer.weight.detach().abs().max().nan_to_num(1.0, 1.0)) or 1.0
 
@@ -53,8 +58,9 @@ def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[Mod
             _check_linear(runner, layer, opening)
     output, calls = attempt(0.0)
     result, entered = leading(output), calls[0]
-    if n_samples > 2 and any(own is not None and own.shape[:2] == (n_samples, n_samples) for own in (result, entered)):
-        return probe(runner, layer, opening[:-1])  # as many steps as samples: no telling them apart
+    shapes = [tuple(value.shape) for value in (result, entered) if value is not None]
+    if n_samples > 2 and any(shape[:2] == (n_samples, n_samples) for shape in shapes):
+        return probe(runner, layer, opening[:-1], seed, is_named)  # as many steps as samples: no telling them apart
     high, driven = attempt(10 * largest)
     if not _are_equal(calls, driven) and _are_equal(calls, attempt(0.0)[1]):
         raise InvalidInputError(
@@ -63,7 +69,7 @@ def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[Mod
         )
     notes = []
     scores = runner.scores(output, n_samples, n_outputs)
-    if scores is not None and not torch.allclose(scores, scores[:1].expand_as(scores), _SAME, _SAME, equal_nan=True):
+    if scores is not None and not _is_constant(scores):
         if not is_named:
             raise InvalidInputError(
                 f"expected the model's outputs to come from layer {layer.name!r} alone, but they differ from sample to "
@@ -72,24 +78,18 @@ def probe(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> tuple[Mod
         notes.append(
             f"the model's outputs do not come from layer {layer.name!r} alone; it was solved for as if they did"
         )
-    if (
-        runner.options.layout == "stepped"
-        and runner.options.run is None
-        and opening.shape[1] > 1
-        and bool(calls[-1].any())
-    ):
-        alone = attempt(0.0, opening[:, -1:])[1]
-        if torch.equal(alone[-1], calls[-1]):
-            notes.append("no step depends on those before it; a model that gives its state back needs run= to get it")
+    is_stepped = runner.layout == "stepped" and runner.run is None and opening.shape[1] > 1
+    if is_stepped and bool(calls[-1].any()) and torch.equal(attempt(0.0, opening[:, -1:])[1][-1], calls[-1]):
+        notes.append("no step depends on those before it; a model that gives its state back needs run= to get it")
     if not is_named and n_outputs > 1 and result is not None and result.ndim > 1 and n_outputs not in result.shape:
         raise InvalidInputError(
             f"expected the model's outputs to be those of its last linear layer, {layer.name!r}, which has "
             f"{n_outputs}, got shape {tuple(result.shape)}: name the layer to solve for with layer="
         )
-    has_sign = n_outputs > 1 or any(
-        own is not None and bool((own < 0).any())
-        for own in (runner.scores(one, n_samples, 1) for one in (high, attempt(-10 * largest)[0]))
-    )
+    has_sign = n_outputs > 1
+    if not has_sign:
+        singles = (runner.scores(output, n_samples, 1) for output in (high, attempt(-10 * largest)[0]))
+        has_sign = any(single is not None and bool((single < 0).any()) for single in singles)
     reads_time_first = entered.shape[1] == n_samples if entered.ndim == 3 else None
     if len(calls) == 1 and entered.ndim == 2 and len(entered) > n_samples and len(entered) % n_samples == 0:
         reads_time_first = _is_time_first(entered, attempt(0.0, opening.flip(0))[1][0], n_samples)
@@ -117,7 +117,7 @@ def _check_linear(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> N
         hook.remove()
     for entered, left in pairs:
         expected = nn.functional.linear(entered.to(weight), weight, bias)
-        rounding = max(_SAME, 16 * torch.finfo(left.dtype).eps) * (1 + float(expected.abs().max().nan_to_num()))
+        rounding = max(SAME, 16 * torch.finfo(left.dtype).eps) * (1 + float(expected.abs().max().nan_to_num()))
         if left.shape != expected.shape or not torch.allclose(left.to(expected), expected, 0.0, rounding, True):
             raise InvalidInputError(
                 f"expected layer {layer.name!r} to give its weights times what it reads plus its bias, got something "
@@ -126,24 +126,29 @@ def _check_linear(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> N
             )
 
 
+def _is_constant(values: Tensor) -> bool:
+    """Return whether all samples have the same values, up to rounding."""
+    return torch.allclose(values, values[:1].expand_as(values), SAME, SAME, equal_nan=True)
+
+
 def _are_proportional(drive: Tensor, scores: Tensor | None) -> bool:
     """Return whether scores (n_samples, n_outputs) are a multiple of what drives them (n_samples,), which varies."""
-    if scores is None or torch.allclose(drive, drive[:1].expand_as(drive), _SAME, _SAME):
+    if scores is None or _is_constant(drive):
         return False
     scores = scores.to(drive)  # models may give their outputs on another device
     multiple = scores.mean() / drive.mean()
-    return torch.allclose(scores, (multiple * drive)[:, None].expand_as(scores), _SAME, _SAME)
+    return torch.allclose(scores, (multiple * drive)[:, None].expand_as(scores), SAME, SAME)
 
 
 def _is_time_first(flat: Tensor, turned: Tensor, n_samples: int) -> bool:
     """Return whether steps come first in rows of all steps and samples, from the rows for samples in reverse order."""
 
     def n_differences(sizes: tuple[int, int], axis: int) -> int:
-        one, other = (own.reshape(*sizes, own.shape[1]) for own in (flat, turned))
+        one, other = (rows.reshape(*sizes, rows.shape[1]) for rows in (flat, turned))
         return int((one.flip(axis) != other).sum())
 
     return n_differences((-1, n_samples), 1) <= n_differences((n_samples, -1), 0)
 
 
 def _are_equal(one: list[Tensor], other: list[Tensor]) -> bool:
-    return len(one) == len(other) and all(torch.equal(own, its) for own, its in zip(one, other, strict=True))
+    return len(one) == len(other) and all(map(torch.equal, one, other))

@@ -8,22 +8,23 @@ import copy
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
-from ...core.checks import Array, check_positive_int
+from ...convex.losses import LOSSES
+from ...core.checks import Array, check_choice, check_positive_int
 from ...core.errors import InvalidInputError, first_line
 from .batches import Batches
+from .data import record
 from .guard import untouched
 from .layers import find_readout
-from .options import Decide, Layout, ProgressCallback, ReadoutOptions, RunModel
+from .options import ProgressCallback, ReadoutOptions
 from .probe import probe
-from .recording import record
 from .result import ReadoutResult
-from .runner import ModelRunner
+from .runner import Decide, Layout, ModelRunner, RunModel
 from .solving import solve_readout
 from .writing import OutputRange, fit_output_range
 
@@ -118,47 +119,32 @@ def reconstruct_readout(
     >>> result.certificate.relative_gap <= 1e-6
     True
     """
-    options = ReadoutOptions(
-        loss=loss,
-        l1_strength=l1_strength,
-        l2_strength=l2_strength,
-        layer=layer,
-        layout=layout,
-        readout=readout,
-        run=run,
-        reset=reset,
-        decide=decide,
-        penalty=penalty,
-        tol=tol,
-        seed=seed,
-        callback=callback,
-    )
+    options = ReadoutOptions(l1_strength, l2_strength, penalty, tol, seed, callback)
+    check_choice("layout", layout, get_args(Layout))
+    check_choice("readout", readout, ("mean", "last"))
+    check_choice("loss", loss, ("auto", *LOSSES))
     _check_model(model)
     batches = Batches(X, y, check_positive_int("batch_size", batch_size))
-    return reconstruct_with(_copied(model) if copy_model else model, batches, options)
-
-
-def reconstruct_with(model: nn.Module, batches: Batches, options: ReadoutOptions) -> ReadoutResult:
-    """Record, solve and write back."""
+    model = _copied(model) if copy_model else model
     begin = time.perf_counter()
-    runner = ModelRunner(model, options)
-    with untouched(model, options.seed):
+    runner = ModelRunner(model, layout, run, reset, decide)
+    with untouched(model, seed):
         opening = batches.opening()
-        layer = find_readout(model, lambda: runner.replay(opening), options.layer)
-        runner, notes = probe(runner, layer, opening)
-        recording = record(runner, layer, batches)
-    notes += recording.notes
-    before = replace(recording.score(*layer.read()), model_accuracy=recording.model_accuracy)
+        last_layer = find_readout(model, lambda: runner.replay(opening), layer)
+        runner, notes = probe(runner, last_layer, opening, seed, is_named=layer is not None)
+        data = record(runner, last_layer, batches, readout, loss, options.notify)
+    notes += data.notes
+    before = replace(data.score(*last_layer.read()), model_accuracy=data.model_accuracy)
 
-    solution = solve_readout(recording, layer.bias is not None, before.loss, options)
-    found = recording.layer_weights(solution)
-    after = recording.score(*layer.rounded(*found))
+    solution = solve_readout(data, last_layer.bias is not None, before.loss, options)
+    solved = data.layer_weights(solution)
+    after = data.score(*last_layer.rounded(*solved))
 
     has_changed, fitted = after.loss <= before.loss, OutputRange()
     if has_changed:
-        with untouched(model, options.seed):
-            fitted = fit_output_range(runner, layer, batches, recording, found)
-        layer.write(*found, fitted.scale, fitted.shift)
+        with untouched(model, seed):
+            fitted = fit_output_range(runner, last_layer, batches, data, solved, options.notify)
+        last_layer.write(*solved, fitted.scale, fitted.shift)
         after = replace(after, model_accuracy=fitted.model_accuracy)
     else:
         after = before
@@ -172,7 +158,7 @@ def reconstruct_with(model: nn.Module, batches: Batches, options: ReadoutOptions
         )
     return ReadoutResult(
         model=model,
-        layer=layer.name,
+        layer=last_layer.name,
         solution=solution,
         before=before,
         after=after,
@@ -181,19 +167,16 @@ def reconstruct_with(model: nn.Module, batches: Batches, options: ReadoutOptions
         shift=fitted.shift,
         notes=tuple(notes),
         seconds=time.perf_counter() - begin,
-        readout=options.readout,
-        example=(opening, recording.outputs(*(found if has_changed else layer.read()))[: len(opening)]),
+        readout=readout,
+        example=(opening, data.outputs(*(solved if has_changed else last_layer.read()))[: len(opening)]),
     )
 
 
 def _check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise InvalidInputError(f"expected a torch.nn.Module, got {type(model).__name__}")
-    if any(is_lazy(own) or own.is_meta for own in model.parameters()):
-        raise InvalidInputError(
-            "expected a model whose parameters have values, got some that have none yet, of lazy layers or on the meta "
-            "device: run the model once, or load its weights"
-        )
+    if any(is_lazy(parameter) or parameter.is_meta for parameter in model.parameters()):
+        raise InvalidInputError("expected parameters with values, got lazy layers or the meta device: load weights")
 
 
 def _copied(model: nn.Module) -> nn.Module:
@@ -201,10 +184,7 @@ def _copied(model: nn.Module) -> nn.Module:
         with _Detaching():
             return copy.deepcopy(model)
     except Exception as error:
-        raise InvalidInputError(
-            f"expected a model that can be copied, but it raises {type(error).__name__}: {first_line(error)}; remove "
-            "what cannot, or pass copy_model=False"
-        ) from error
+        raise InvalidInputError(f"expected a model that can be copied, got {first_line(error)!r}") from error
 
 
 class _Detaching(TorchFunctionMode):

@@ -9,12 +9,9 @@ from torch import Tensor, nn
 from ...convex import Certificate, Solution
 from ...core.errors import InvalidInputError
 from ...network.spiking_network import SpikingNetwork
-from .. import norse, snntorch, spikingjelly
-from ..peer_network import PeerNetwork
-from ..stack import read_stack, stack_up_to
-
-_SAME = 1e-3
-"""Relative difference of outputs that are the same up to rounding."""
+from ..peers import PeerNetwork
+from ..stack import LIBRARIES, read_stack, stack_up_to
+from .probe import SAME
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class ReadoutResult:
     after : ReadoutScore
         Scores of the weights that it has now.
     has_changed : bool
-        Whether the weights were written. They are not where the model's own have the lower loss.
+        Whether the weights were written. They are not if the model's own have the lower loss.
     scale : float
         The layer holds ``scale`` times the solution, where output neurons follow that have to fire; 1 otherwise.
     shift : float
@@ -141,23 +138,18 @@ class ReadoutResult:
         SpikingNetwork
             The network.
         """
-        known = {"snntorch": snntorch.library, "spikingjelly": spikingjelly.library, "norse": norse.library}
-        roots = {type(module).__module__.partition(".")[0] for module in self.model.modules()}
-        found = [make for name, make in known.items() if name in roots]
-        if len(found) != 1:
+        packages = {type(module).__module__.partition(".")[0] for module in self.model.modules()}
+        known = packages & LIBRARIES.keys()
+        if len(known) != 1:
             raise InvalidInputError(
-                f"expected a model with neurons of snnTorch, SpikingJelly or Norse, got those of {len(found)} of them: "
-                "keep using result.model"
+                f"expected a model with neurons of snnTorch, SpikingJelly or Norse, got those of {len(known)} of them"
             )
-        library, last = found[0](), self.model.get_submodule(self.layer)
+        library, last = LIBRARIES[known.pop()](), self.model.get_submodule(self.layer)
         stack = self.model if isinstance(self.model, PeerNetwork) else stack_up_to(library, self.model, last)
         loss = self.solution.problem.heads[0].loss.name
         network = read_stack(library, stack, self.readout, loss, weight_bits, dtype)
         if not isinstance(network, SpikingNetwork):
-            raise InvalidInputError(
-                f"expected layer {self.layer!r} to be a linear layer at the end of a stack, got another: keep using "
-                "result.model"
-            )
+            raise InvalidInputError(f"expected layer {self.layer!r} to be a linear layer at the end of a stack")
         with torch.no_grad():
             network.weight.div_(self.scale)
             network.intercept.sub_(self.shift).div_(self.scale)
@@ -171,25 +163,23 @@ class ReadoutResult:
             outputs = network(inputs.detach().cpu().double()).cpu()
         # Of a model in float32, rounding flips a spike now and then.
         distance = float((outputs - expected.cpu()).abs().median())
-        if outputs.shape != expected.shape or not distance <= _SAME * (1 + float(expected.abs().max())):
+        if outputs.shape != expected.shape or not distance <= SAME * (1 + float(expected.abs().max())):
             raise InvalidInputError(
-                f"expected the outputs of the model's layer {self.layer!r} from its layers in their order, read as "
-                f"{self.readout!r}, got others: the model uses them in a way of its own, so keep using result.model, "
-                "or solve with readout= as the model reads them"
+                f"expected the outputs of layer {self.layer!r} from the model's layers in their order, read as "
+                f"{self.readout!r}, got others: keep using result.model, or solve with readout= as the model reads them"
             )
 
     def __str__(self) -> str:
         """Return a table."""
         before, after = self.before, self.after
         rows = [
-            ("", "before", "after"),
             ("loss", f"{before.loss:.5f}", f"{after.loss:.5f}"),
             ("accuracy of the layer", _share(before.accuracy), _share(after.accuracy)),
             ("accuracy of the model", _share(before.model_accuracy), _share(after.model_accuracy)),
             ("weights", f"{before.n_weights:,}", f"{after.n_weights:,}"),
             ("neurons read", f"{before.n_read:,}", f"{after.n_read:,}"),
         ]
-        table = [f"{name:<24}{first:>12}{second:>12}" for name, first, second in rows]
+        table = [f"{name:<24}{first:>12}{second:>12}" for name, first, second in [("", "before", "after"), *rows]]
         head = f"layer {self.layer!r}, {self.seconds:.1f} s"
         return "\n".join([head, *table, str(self.certificate), *(f"note: {note}" for note in self.notes)])
 

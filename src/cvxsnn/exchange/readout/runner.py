@@ -1,7 +1,8 @@
 """Running a network on batches, recording what enters one of its layers, and interpreting its output."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,11 @@ from torch import Tensor, nn
 from ...core.errors import InvalidInputError, first_line
 from .guard import reset_neurons
 from .layers import LinearLayer, first_argument
-from .options import ReadoutOptions
+
+Layout = Literal["batch", "time-first", "stepped"]
+RunModel = Callable[[nn.Module, Tensor], Any]
+Reset = Callable[[nn.Module], None]
+Decide = Callable[[Any], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,8 +25,8 @@ class ModelRunner:
     ----------
     model : nn.Module
         The model.
-    options : ReadoutOptions
-        How to run it (``layout``, ``run``, ``reset``) and how to read its output (``decide``).
+    layout, run, reset, decide
+        As in :func:`cvxsnn.reconstruct_readout`.
     reads_time_first : bool, optional
         Whether steps come before samples where the layer reads all steps in one call; by default the sizes decide.
     gives_time_first : bool, optional
@@ -33,7 +38,10 @@ class ModelRunner:
     """
 
     model: nn.Module
-    options: ReadoutOptions
+    layout: Layout = "batch"
+    run: RunModel | None = None
+    reset: Reset | None = None
+    decide: Decide | None = None
     reads_time_first: bool | None = None
     gives_time_first: bool | None = None
     is_direct: bool = False
@@ -41,24 +49,22 @@ class ModelRunner:
 
     def replay(self, batch: Tensor) -> Any:
         """Return the model's output, or a list with one output per step."""
-        options = self.options
-        home = next((parameter.device for parameter in self.model.parameters()), batch.device)
-        batch = batch.to(home, copy=True)  # models may change their input in place
+        device = next((parameter.device for parameter in self.model.parameters()), batch.device)
+        batch = batch.to(device, copy=True)  # models may change their input in place
         try:
-            (options.reset or reset_neurons)(self.model)
-            if options.run is not None:
-                return options.run(self.model, batch)
-            if options.layout == "batch":
+            (self.reset or reset_neurons)(self.model)
+            if self.run is not None:
+                return self.run(self.model, batch)
+            if self.layout == "batch":
                 return self.model(batch)
-            if options.layout == "time-first":
+            if self.layout == "time-first":
                 return self.model(batch.transpose(0, 1).contiguous())
-            return [self.model(batch[:, step]) for step in range(batch.shape[1])]
+            return [self.model(step) for step in batch.unbind(1)]
         except Exception as error:
             raise InvalidInputError(
-                f"expected the model to run on a {batch.dtype} batch of shape {tuple(batch.shape)} on {home} with "
-                f"layout={options.layout!r}, but it raises {type(error).__name__}: {first_line(error)}; choose another "
-                "layout, pass run=lambda model, batch: ..., or bring the model, its state and the inputs to one "
-                "device and type"
+                f"expected the model to run on a {batch.dtype} batch of shape {tuple(batch.shape)} on {device} with "
+                f"layout={self.layout!r}, but it raises {type(error).__name__}: {first_line(error)}; choose another "
+                "layout, pass run=, or bring the model, its state and the inputs to one device and type"
             ) from error
 
     def record(self, layer: LinearLayer, batch: Tensor) -> tuple[Any, Tensor]:
@@ -84,43 +90,36 @@ class ModelRunner:
 
     def as_steps(self, calls: list[Tensor], n_samples: int) -> Tensor:
         """Return what entered a layer as (n_steps, n_samples, n_inputs), however the model goes through time."""
-        first, shapes = calls[0], {tuple(own.shape) for own in calls}
+        first, shapes = calls[0], {tuple(call.shape) for call in calls}
         if len(shapes) == 1 and first.ndim == 2 and len(first) == n_samples:
             return torch.stack(calls)
         if len(calls) == 1 and first.ndim == 2 and len(first) % n_samples == 0:
             is_time_first = self.reads_time_first is not False
-            sizes = (-1, n_samples) if is_time_first else (n_samples, -1)
-            first = first.reshape(*sizes, first.shape[1])
-            return first if is_time_first else first.transpose(0, 1)
-        if len(calls) == 1 and first.ndim == 3 and n_samples in first.shape[:2]:
+            first = first.reshape(*((-1, n_samples) if is_time_first else (n_samples, -1)), first.shape[1])
+        elif len(calls) == 1 and first.ndim == 3 and n_samples in first.shape[:2]:
             is_time_first = first.shape[1] == n_samples and (
-                len(first) != n_samples or (self.reads_time_first or self.options.layout == "time-first")
+                len(first) != n_samples or self.reads_time_first or self.layout == "time-first"
             )
-            return first if is_time_first else first.transpose(0, 1)
-        raise InvalidInputError(
-            "expected the layer to read (n_samples, n_inputs) at each step, or all steps at once, got "
-            f"{len(calls)} calls with shape {tuple(first.shape)} for {n_samples} samples: pass run= to go through time "
-            "another way"
-        )
+        else:
+            raise InvalidInputError(
+                f"expected the layer to read {n_samples} samples at each step, or all steps at once, got {len(calls)} "
+                f"calls with shape {tuple(first.shape)}: pass run= to run the model another way"
+            )
+        return first if is_time_first else first.transpose(0, 1)
 
     def decisions(self, output: Any, n_samples: int, n_outputs: int) -> Tensor | None:
         """Return the classes that the model decides for; None where its output does not tell."""
-        decide = self.options.decide
-        if decide is not None:
-            try:
-                chosen = torch.as_tensor(decide(output)).cpu()
-            except Exception as error:
-                raise InvalidInputError(
-                    f"expected decide to return a class for each sample, but it raises {type(error).__name__}: "
-                    f"{first_line(error)}"
-                ) from error
-            if tuple(chosen.shape) != (n_samples,):
-                raise InvalidInputError(
-                    f"expected decide to return one class for each of {n_samples} samples, got {tuple(chosen.shape)}"
-                )
-            return chosen
-        scores = self.scores(output, n_samples, n_outputs)
-        return None if scores is None or (n_outputs == 1 and not self.has_sign) else largest(scores).cpu()
+        if self.decide is None:
+            scores = self.scores(output, n_samples, n_outputs)
+            return None if scores is None or (n_outputs == 1 and not self.has_sign) else largest(scores).cpu()
+        expected = f"expected decide to return one class for each of {n_samples} samples"
+        try:
+            chosen = torch.as_tensor(self.decide(output)).cpu()
+        except Exception as error:
+            raise InvalidInputError(f"{expected}, got {type(error).__name__}: {first_line(error)}") from error
+        if tuple(chosen.shape) != (n_samples,):
+            raise InvalidInputError(f"{expected}, got shape {tuple(chosen.shape)}")
+        return chosen
 
     def scores(self, output: Any, n_samples: int, n_outputs: int) -> Tensor | None:
         """Return the model's outputs (n_samples, n_outputs), summed over the steps; None where they are unclear."""

@@ -1,1 +1,0 @@
-"""The application: command line, demo, planner, plots, pages, and the experiments of the paper."""

@@ -1,5 +1,0 @@
-"""``python -m cvxsnn.app.cli``: the command ``cvxsnn``."""
-
-from . import app
-
-app()

@@ -1,0 +1,5 @@
+"""``python -m cvxsnn.cli``: the command ``cvxsnn``."""
+
+from . import app
+
+app()

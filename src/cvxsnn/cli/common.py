@@ -1,0 +1,143 @@
+"""Shared by all commands: the application, the console, errors as one sentence, and the parsing of options."""
+
+import inspect
+import io
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from ..core.errors import CvxsnnError, InvalidInputError, first_line, is_out_of_memory
+from ..core.formatting import printable
+from ..core.progress import ProgressBar
+from .files import READ, Output, check_files
+
+ModelFile = Annotated[Path, typer.Argument(help="A model written by `cvxsnn fit` or cvxsnn.save."), READ]
+
+
+class PrintableConsole(Console):
+    """A console on which names and labels cannot control the terminal: it alone writes control characters."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield what is shown, with the control characters in texts replaced."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+    def on_broken_pipe(self) -> None:
+        """Go on without a reader: `cvxsnn check proof.json | head -1` ends with the status of the check."""
+        self.quiet = True
+        sys.stdout = io.StringIO()  # what is left is not flushed at the end
+
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
+console = PrintableConsole()
+
+
+@app.callback()
+def main() -> None:
+    """Spiking networks trained to a certified optimum."""
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function a command: its files are checked before it starts, and its errors are one sentence.
+
+    A parameter that is a dataclass stands for its fields, each of which is an option.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    options: dict[str, inspect.Parameter] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        group = inspect.signature(groups[name]).parameters if name in groups else {name: parameter}
+        types = get_type_hints(groups[name], include_extras=True) if name in groups else hints
+        for key, option in group.items():
+            options[key] = option.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[key])
+    roles = [(name, role) for name, one in options.items() for role in getattr(one.annotation, "__metadata__", ())]
+
+    def run(**given: Any) -> None:
+        with plain_errors():
+            check_files(
+                [path for name, role in roles if role == READ for path in _paths(given[name])],
+                [(role, path) for name, role in roles if isinstance(role, Output) for path in _paths(given[name])],
+            )
+            for name, group in groups.items():
+                given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+            function(**given)
+
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__annotations__ = {name: option.annotation for name, option in options.items()}
+    run.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
+    app.command()(run)
+    return run
+
+
+def _paths(value: Any) -> list[Path]:
+    """Return the paths that were given for a parameter: none, one or several."""
+    return [Path(one) for one in (value if isinstance(value, list) else [value]) if one is not None]
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn errors of cvxsnn, of input checks of other libraries, and of files, into one sentence and exit status 1."""
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda text, *_: complain(str(text), "yellow")
+            yield
+    except CvxsnnError as error:
+        sentence = str(error)
+    except ValueError as error:
+        sentence = first_line(error)  # scikit-learn follows its sentence with advice on its own estimators
+    except OSError as error:
+        name = f": {error.filename}" if error.filename else ""
+        sentence = f"expected files and folders that can be used, got: {error.strerror or first_line(error)}{name}"
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        sentence = f"expected the work to fit into memory, got: {first_line(error)}; use fewer samples or neurons"
+    except KeyboardInterrupt:
+        complain("interrupted; nothing was overwritten")
+        raise typer.Exit(130) from None
+    else:
+        return
+    complain(sentence)
+    raise typer.Exit(1)
+
+
+def progress_bar() -> ProgressBar:
+    """Return a progress bar on the console."""
+    return ProgressBar(console)
+
+
+def show(value: object) -> None:
+    """Print a table, or anything else that rich lays out for the width of the terminal."""
+    console.print(value, highlight=False)
+
+
+def say(text: object, style: str | None = None) -> None:
+    """Print text as it is: without markup, without coloured numbers, and without line breaks of its own."""
+    console.print(str(text), style=style, soft_wrap=True, markup=False, highlight=False)
+
+
+def complain(sentence: str, style: str = "red") -> None:
+    """Print a sentence on one line of the standard error, whatever the names and values in it."""
+    line = f"cvxsnn: {' '.join(sentence.split())}"
+    PrintableConsole(stderr=True).print(line, style=style, soft_wrap=True, markup=False, highlight=False)
+
+
+def put(text: str) -> None:
+    """Write data to the standard output: a file or another program gets every character, a terminal printable ones."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+
+
+def parse_widths(text: str) -> tuple[int, ...]:
+    """Return layer widths written such as ``256,512``."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInputError(f"expected widths such as 256,512, got {text!r}") from None

@@ -1,0 +1,110 @@
+"""Proofs over all neurons on the command line: kept in a file, shown as they close, stopped by Ctrl-C, and checked."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from ..core.errors import DataFileError
+from ..core.progress import ProgressBar
+from .common import command, progress_bar, say
+from .data_files import Data
+from .files import READ
+
+
+@command
+def check(
+    certificate: Annotated[Path, typer.Argument(help="A file that `cvxsnn certify --certificate` wrote."), READ],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Operations on numbers after which checking ends; 10^10 by default.")
+    ] = None,
+) -> None:
+    """Check a proof over all neurons with a program that shares no code with the one that wrote it.
+
+    The status is 0 if the file proves its statement, 1 if it does not, and 2 if that could not be decided.
+    """
+    from ..theory import check_certificate
+
+    if not certificate.is_file():
+        raise DataFileError(f"expected a certificate file, got no file: {certificate}")
+    # A process of its own, which imports nothing of this library.
+    checker = str(Path(check_certificate.__file__).resolve())
+    command = [sys.executable, "-I", checker, str(certificate), *([] if limit is None else ["--limit", str(limit)])]
+    with interruptible():  # the checker gets the signal, too, and says so
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    say(done.stdout.rstrip() or "NOT CHECKED: the checker ended without an answer")
+    say(f"the checker is one file that you can read, copy and run by itself: {checker}")
+    raise typer.Exit(done.returncode if done.stdout.strip() else 2)
+
+
+def prove_in_file(path: Path, estimator: Any, inputs: Any, given: Data, seconds: float, tol: float) -> Any:
+    """Prove a lower bound over all neurons in a file, say how far from it a model is, and return a better model."""
+    from ..convex.certificate import Certificate, checked_certificate
+    from ..network.reconstruction import Proof, reconstruct
+    from ..theory.proving import prove_proof
+
+    has_begun, proven = path.exists(), []
+    with interruptible() as is_stopped, progress_bar() as bar:
+
+        def pulse(n_boxes: int, n_open: int) -> bool:
+            if n_open:
+                bar("boxes of neurons", n_boxes, n_boxes + n_open)
+            return is_stopped.is_set()
+
+        def tell(one: Any) -> None:
+            _tell_round(one, tol, bar)
+
+        def refit(proof: Any, data: Any) -> tuple[Any, Any]:
+            if has_begun:
+                say(f"going on with {path}")
+            bound = prove_proof(path, proof, data, tol=tol, max_seconds=seconds, callback=tell, pulse=pulse)
+            proven.append(bound)
+            return reconstruct(bound.solution), Proof.of(bound.solution, proof.objective)
+
+        better = estimator.with_refitted_readout(refit, inputs, given.y, given.weight)
+    (bound,) = proven
+    certificate = Certificate(estimator.certificate_.primal, bound.certificate.dual, "complete")
+    say(f"this model: {checked_certificate(bound.solution.problem, certificate)}")
+    say(f"the best network found, of {bound.solution.problem.dictionary.n_atoms} neurons: {bound.certificate}")
+    say(f"proven: no read-out of any {bound.family}, however many, has an objective below {bound.certificate.dual:.9g}")
+    if bound.certificate.relative_gap > tol:
+        say("the proof is not finished: the same command goes on with it", "yellow")
+    say("not proven: anything about other decays or delays, deeper networks, or new data")
+    say(f"saved: {path}, which `cvxsnn check {path}` checks")
+    return better
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Let the first Ctrl-C set an event, so that work can end in order; the second interrupts as usual."""
+    is_stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if is_stopped.is_set():
+            raise KeyboardInterrupt
+        is_stopped.set()
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread gets signals
+        yield is_stopped
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield is_stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _tell_round(one: Any, tol: float, bar: ProgressBar) -> None:
+    """Print the bounds after a round."""
+    gap = (one.primal - one.dual) / one.primal if one.primal > 0 else 0.0
+    say(
+        f"{one.seconds:6.1f} s: {one.dual:.6g} <= optimum <= {one.primal:.6g}, gap {100 * gap:.3g} % "
+        f"(goal {100 * tol:.3g} %), {one.n_atoms} neurons, {one.n_boxes:,} boxes"
+    )

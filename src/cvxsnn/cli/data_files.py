@@ -1,0 +1,89 @@
+"""Data files of the commands: NumPy archives, and tables whose columns the options name."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy.typing as npt
+import typer
+
+from ..core.errors import InvalidInputError
+from .files import READ
+
+DataFile = Annotated[
+    Path, typer.Argument(help="A .npz file with arrays X and y (np.savez), or a .csv or .parquet table."), READ
+]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Options of all commands that read data: how to read a table."""
+
+    id_column: Annotated[str | None, typer.Option("--id", help="Column of a table that names the sequence.")] = None
+    time: Annotated[str | None, typer.Option(help="Column of a table that orders the steps of a sequence.")] = None
+    label: Annotated[str | None, typer.Option(help="Column of a table to predict.")] = None
+    features: Annotated[str | None, typer.Option(help="Columns of a table to read, such as x,y; or all others.")] = None
+    series: Annotated[bool, typer.Option("--series", help="In a table, each row is a sequence of one feature.")] = False
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Contents of a data file.
+
+    Parameters
+    ----------
+    X : array, list of arrays, DataFrame or list of DataFrame
+        The inputs.
+    y, weight, ids : array or None
+        The targets, the weights and the names of the samples.
+    is_table : bool
+        Whether the file is a table; the command then reports how it was read.
+    """
+
+    X: Any
+    y: npt.NDArray[Any] | None
+    weight: npt.NDArray[Any] | None = None
+    ids: npt.NDArray[Any] | None = None
+    is_table: bool = False
+
+    def __str__(self) -> str:
+        """Return the sizes in words."""
+        if not isinstance(self.X, list):
+            return f"{len(self.X)} rows, each a step of {self.X.shape[-1]} features"
+        lengths = sorted(map(len, self.X))
+        steps = f"{lengths[0]} to {lengths[-1]}" if lengths[0] < lengths[-1] else f"{lengths[0]}"
+        return f"{len(self.X)} sequences of {steps} steps with {self.X[0].shape[1]} features"
+
+
+def read_data(path: Path, table: TableOptions, *, needs_targets: bool, model: Any = None) -> Data:
+    """Return the data in a file; of a table, the columns that a fitted model knows."""
+    from ..data.npz import read_data as read_npz
+    from ..data.table_files import Columns, is_table_file, read_samples
+    from ..data.tables import numbers_of
+    from ..estimators.pipelines import split_pipeline
+
+    names = None if table.features is None else tuple(name.strip() for name in table.features.split(","))
+    columns = Columns(table.id_column, table.time, table.label, names, table.series)
+    if not is_table_file(path):
+        if columns != Columns():
+            raise InvalidInputError(
+                f"expected a .csv or .parquet file for --id, --time, --label, --features and --series, got {path}"
+            )
+        return Data(*read_npz(path, needs_targets=needs_targets))
+    if model is None:
+        X, y, ids = read_samples(path, columns, needs_targets=needs_targets)
+        return Data(X, y, None, ids, is_table=True)
+    learned = getattr(model, "feature_names_in_", None)
+    if learned is not None:
+        columns = replace(columns, features=tuple(learned))
+    transformers, estimator = split_pipeline(model)
+    X, y, ids = read_samples(
+        path,
+        columns,
+        needs_targets=needs_targets,
+        is_sequential=estimator._state().is_sequential,
+        has_gaps=bool(transformers),
+    )
+    if learned is None and not table.series:
+        X = [numbers_of(part, "row") for part in X] if isinstance(X, list) else numbers_of(X, "row")
+    return Data(X, y, None, ids, is_table=True)

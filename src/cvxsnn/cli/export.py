@@ -1,0 +1,41 @@
+"""``cvxsnn export``: a saved model in a format of other libraries."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..core.errors import InvalidInputError
+from .common import ModelFile, command, say
+from .files import GRAPH
+
+
+@command
+def export(
+    model: ModelFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write."), GRAPH],
+    to: Annotated[str, typer.Option(help="The format: nir.")] = "nir",
+    lossy: Annotated[bool, typer.Option("--lossy", help="Plain LIF nodes, which reset differently.")] = False,
+    dt: Annotated[float, typer.Option(help="Seconds per step.")] = 1e-4,
+) -> None:
+    """Write a saved model in a format of other libraries."""
+    from ..estimators.files import load
+    from ..estimators.pipelines import input_scale, network_of, split_pipeline
+    from ..exchange.nir import to_nir, write_nir
+
+    if to != "nir":
+        raise InvalidInputError(
+            f"expected --to nir, got {to!r}: other libraries have no file format, so use cvxsnn.exchange in Python"
+        )
+    transformers, estimator = split_pipeline(load(model))
+    graph = to_nir(network_of(estimator), lossy=lossy, dt=dt)
+    note, scale = "", input_scale(estimator)
+    if scale is not None:
+        graph.metadata |= {"input_mean": scale[0], "input_scale": scale[1]}
+        note = "; it reads (X − input_mean) / input_scale, see its metadata"
+    if transformers:
+        names = ", ".join(type(transformer).__name__ for transformer in transformers)
+        note += f"; X is what the pipeline's other steps return: {names}"
+    write_nir(graph, output)
+    kind = "lossy" if lossy else "exact"
+    say(f"saved: {output}, {kind} graph of {len(graph.nodes)} nodes, dt {dt:g} s{note}")

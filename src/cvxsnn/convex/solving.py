@@ -1,0 +1,356 @@
+"""Solving: the solvers that ``choice.py`` plans run one after the other, and their result is certified."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+import torch
+from torch import Tensor
+
+from ..core.checks import check_positive_int
+from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
+from .certificate import Candidate, Certificate, certify_all, check_scale
+from .choice import check_solver, condition, plan
+from .problem import ConvexProblem
+from .solvers.base import Budget, Progress, Solver, Status, relative_gap
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution:
+    """Coefficients with a certificate.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        The program that was solved.
+    coef : Tensor of shape (n_atoms, n_outputs), float64
+        The coefficients.
+    intercept : Tensor of shape (n_outputs,)
+        The intercept, zero for problems without one.
+    dual_point : Tensor of shape (n_rows, n_outputs)
+        The point λ behind the lower bound. If the penalty is a norm, ``|λᵀd| ≤ l1_strength`` for every atom d.
+    status : Status
+        How the solve ended.
+    certificate : Certificate
+        The proof of how good the coefficients are.
+    solver : str
+        The solver that ran; several joined by " + " if heads have different ones.
+    history : tuple of Progress
+        The gap that the solver computed, over time.
+    seconds : float
+        The time that it took, certificate included.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> solution = cs.solve(problem)
+    >>> solution.support.tolist()
+    [0]
+    """
+
+    problem: ConvexProblem
+    coef: Tensor
+    intercept: Tensor
+    dual_point: Tensor
+    status: Status
+    certificate: Certificate
+    solver: str
+    history: tuple[Progress, ...]
+    seconds: float
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether the certificate is within the tolerance asked for."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def support(self) -> Tensor:
+        """Atoms with a nonzero coefficient."""
+        return torch.nonzero(self.coef.any(1)).squeeze(1)
+
+    def scores(self) -> Tensor:
+        """Return the fitted scores on the dictionary's rows.
+
+        Returns
+        -------
+        Tensor of shape (n_rows, n_outputs)
+            The scores DW + b.
+        """
+        return self.problem.dictionary.matvec(self.coef) + self.intercept
+
+    def __repr__(self) -> str:
+        """Return status, support and certificate on one line."""
+        return f"Solution({self.status.name}, {len(self.support)} of {len(self.coef)} atoms, {self.certificate})"
+
+
+def solve(
+    problem: ConvexProblem,
+    tol: float = 1e-6,
+    solver: str | Solver = "auto",
+    *,
+    start: Solution | None = None,
+    max_iterations: int | None = None,
+    max_seconds: float = inf,
+    strict: bool = False,
+) -> Solution:
+    """Solve a convex program to a certified relative gap.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        The program.
+    tol : float
+        The relative gap of the certificate to reach.
+    solver : str or Solver
+        "auto" chooses the fastest: "ridge" for smooth losses without an L1 norm, "l1" for smooth losses with one,
+        "hinge" for the hinge, "group" for the group penalties with several outputs. "reference" is slow and accepts
+        every loss and penalty. You can also pass a :class:`cvxsnn.convex.Solver` of your own.
+    start : Solution, optional
+        Where to start: a solution of a problem with the same atoms and outputs. Not used if zero coefficients are
+        better.
+    max_iterations : int, optional
+        Iterations after which the solver gives up.
+    max_seconds : float
+        Time after which the solver gives up, between two of its iterations: the best point so far is certified, and
+        its status is ``Status.TIME_LIMIT``. The certificate is not part of this time.
+    strict : bool
+        Whether to raise :class:`ConvergenceError` instead of warning when the tolerance is not reached.
+
+    Returns
+    -------
+    Solution
+        Coefficients with their certificate.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> problem = cs.ConvexProblem([[1, 0], [1, 1], [0, 1]], [2.0, 2.0, 0.0], loss="squared", l1_strength=0.1)
+    >>> solution = cs.solve(problem)
+    >>> solution.coef.round(decimals=3).flatten().tolist()
+    [1.85, 0.0]
+    """
+    run = minimise(problem, tol, solver, start, max_iterations, deadline_after(max_seconds))
+    (solution,) = finish([run], tol)
+    report_gap(solution, tol, strict, stacklevel=3)
+    return solution
+
+
+class Recorder:
+    """The time and the history of a solve."""
+
+    def __init__(self) -> None:
+        self._start, self._stop = time.perf_counter(), 0.0
+        self.history: list[Progress] = []
+
+    def stop(self) -> float:
+        """Stop the clock, once, and return the time it shows."""
+        self._stop = self._stop or time.perf_counter()
+        return self._stop - self._start
+
+    def record(self, primal: float, bound: float, n_active: int) -> None:
+        """Add an iteration."""
+        seconds = (self._stop or time.perf_counter()) - self._start
+        self.history.append(Progress(seconds, relative_gap(primal, bound), n_active))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The result of solvers, not yet certified."""
+
+    candidate: Candidate
+    status: Status
+    solver: str
+    recorder: Recorder = field(default_factory=Recorder)
+
+
+def deadline_after(max_seconds: float) -> float:
+    """Return the value of ``time.perf_counter()`` after so many seconds."""
+    if isinstance(max_seconds, (str, bool)) or max_seconds is None or not max_seconds > 0:
+        raise InvalidInputError(f"expected max_seconds above zero, got {max_seconds!r}")
+    return time.perf_counter() + max_seconds
+
+
+def prepare(problem: ConvexProblem, solver: str | Solver) -> None:
+    """Let solvers compute what solves at several strengths share."""
+    for part in plan(problem.centred[0], check_solver(solver)):
+        part.solver.prepare(part.problem)
+
+
+def minimise(
+    problem: ConvexProblem,
+    tol: float,
+    solver: str | Solver,
+    start: Solution | Run | None = None,
+    max_iterations: int | None = None,
+    deadline: float = inf,
+) -> Run:
+    """Run solvers on the conditioned problem, and return their result for the problem as it was given."""
+    if not 0 < tol < 1:
+        raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
+    if max_iterations is not None:
+        check_positive_int("max_iterations", max_iterations)
+    solver = check_solver(solver)
+    _check_l2_strength(problem)
+    check_scale(problem.centred[0])
+    scaled, means, of_targets, of_entries = condition(problem)
+    begin, is_better = None, False
+    if start is not None:
+        coef, intercept = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
+        begin = coef * (of_entries / of_targets), (intercept - means) / of_targets
+    if isinstance(start, Run) and start.status is Status.CONVERGED:
+        # An optimum at a larger strength is better than zero: a weaker penalty lowers its objective, not that of zero.
+        is_better = start.candidate.problem.l1_strength >= problem.l1_strength
+    run = _minimise(scaled, begin, is_better, solver, tol, max_iterations, deadline)
+    candidate = replace(
+        run.candidate,
+        problem=problem,
+        coef=run.candidate.coef * (of_targets / of_entries),
+        intercept=run.candidate.intercept * of_targets + means,
+        duals=tuple(of_targets * dual for dual in run.candidate.duals),
+    )
+    return replace(run, candidate=candidate)
+
+
+def _minimise(
+    problem: ConvexProblem,
+    begin: tuple[Tensor, Tensor] | None,
+    is_better: bool,
+    solver: str | Solver,
+    tol: float,
+    max_iterations: int | None,
+    deadline: float,
+) -> Run:
+    """Start from zero coefficients, or from where to begin if that is better; return the better of start and result."""
+    coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
+    intercept = problem.null_intercept.clone()
+    null = Candidate(problem, coef, intercept, (-problem.row_weight[:, None] * problem.null_dual,))
+    if problem.l1_strength >= problem.critical_strength:
+        return Run(null, Status.CONVERGED, "none needed")
+    # From a start that is worse than zero, Newton steps may not find the way back.
+    if begin is not None and (is_better or _objective(problem, *begin) < _objective(problem, coef, intercept)):
+        coef, intercept = begin
+    run = _run_parts(problem, coef, intercept, solver, tol, max_iterations, deadline)
+    result = run.candidate
+    is_lost = run.status is not Status.CONVERGED or not bool(result.coef.isfinite().all())
+    if is_lost and not _objective(problem, result.coef, result.intercept) <= _objective(problem, coef, intercept):
+        # Rounding has led the solver astray.
+        duals = result.duals + null.duals if coef is null.coef else result.duals
+        status = Status.STALLED if run.status is Status.CONVERGED else run.status
+        return replace(run, candidate=Candidate(problem, coef, intercept, duals), status=status)
+    return run
+
+
+def _run_parts(
+    problem: ConvexProblem,
+    coef: Tensor,
+    intercept: Tensor,
+    solver: str | Solver,
+    tol: float,
+    max_iterations: int | None,
+    deadline: float,
+) -> Run:
+    """Solve the parts of a problem one after the other."""
+    recorder, statuses, names = Recorder(), [], []
+    coef, intercept = coef.clone(), intercept.clone()
+    dual = torch.full_like(problem.row_weight[:, None].expand(-1, problem.n_outputs), torch.nan)
+    for part in plan(problem, solver):
+        columns, row_of, seen = part.columns, None, part.problem
+        if part.solver.merges_rows:
+            seen, row_of = seen.reduced
+        # Half the tolerance, so that rounding in the certificate does not undo the work of a solver.
+        budget = Budget(0.5 * tol, max_iterations or part.solver.max_iterations, deadline, recorder.record)
+        result = part.solver.solve(seen, coef[:, columns], intercept[columns], budget)
+        coef[:, columns], intercept[columns] = result.coef, result.intercept
+        if result.dual is not None:
+            unit = result.dual / seen.row_weight[:, None]
+            # Merged rows share their dual point in proportion to their weights.
+            dual[:, columns] = result.dual if row_of is None else problem.row_weight[:, None] * unit[row_of]
+        statuses.append(result.status)
+        names.append(part.solver.name)
+    # If only some outputs have a dual point, the gradient, which certifies smooth losses, is the rest of it.
+    unknown = dual.isnan()
+    if bool(unknown.any()) and not bool(unknown.all()):
+        scores = problem.dictionary.matvec(coef) + intercept
+        dual = torch.where(unknown, -problem.row_weight[:, None] * problem.unit_dual(scores), dual)
+    duals = () if bool(dual.isnan().any()) else (dual,)
+    status = max(statuses, key=list(Status).index)
+    return Run(Candidate(problem, coef, intercept, duals), status, " + ".join(dict.fromkeys(names)), recorder)
+
+
+def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
+    """Certify the results of solvers for problems with one dictionary."""
+    begin = time.perf_counter()
+    proofs = certify_all([run.candidate for run in runs])
+    share = (time.perf_counter() - begin) / len(runs)
+    solutions = []
+    for run, (certificate, dual_point) in zip(runs, proofs, strict=True):
+        candidate, recorder, status = run.candidate, run.recorder, run.status
+        if certificate.relative_gap <= tol:
+            status = Status.CONVERGED
+        elif status is Status.CONVERGED:
+            status = Status.ROUNDED if _is_rounded(candidate, tol * certificate.primal) else Status.STALLED
+        recorder.record(certificate.primal, certificate.dual, int((candidate.coef != 0).sum()))
+        solutions.append(
+            Solution(
+                problem=candidate.problem.without_workspace(),
+                coef=candidate.coef,
+                intercept=candidate.intercept,
+                dual_point=dual_point,
+                status=status,
+                certificate=certificate,
+                solver=run.solver,
+                history=tuple(recorder.history),
+                seconds=recorder.stop() + share,
+            )
+        )
+    return solutions
+
+
+def _is_rounded(candidate: Candidate, allowed: float) -> bool:
+    """Return whether rounding the intercept may cost more than is allowed in a squared loss."""
+    problem, means = candidate.problem, candidate.problem.centred[1]
+    losses = [head.weight * (2.0**-53 * means[head.columns]).square().sum() for head in problem.heads]
+    return float(0.5 * sum(losses)) > allowed
+
+
+def report_gap(solution: Solution, tol: float, strict: bool, stacklevel: int) -> None:
+    """Warn, or raise if ``strict``, when a certificate has not reached the tolerance."""
+    if solution.has_converged:
+        return
+    message = (
+        f"expected a certified relative gap of {tol:g}, got {solution.certificate.relative_gap:.2e} with solver "
+        f"{solution.solver!r}: {solution.status.value}; the best point found is returned with its gap"
+    )
+    if strict:
+        raise ConvergenceError(message)
+    warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
+
+
+def _check_l2_strength(problem: ConvexProblem) -> None:
+    """Refuse a quadratic that is lost in rounding beside the squares of the columns, or leaves nothing of them."""
+    scale = problem.dictionary.largest_entry * problem.dictionary.largest_entry or 1.0
+    if problem.l2_strength and not 2.0**-52 * scale <= problem.l2_strength <= 2.0**52 * scale:
+        raise InvalidInputError(
+            f"expected l2_strength=0 or between {2.0**-52 * scale:.2g} and {2.0**52 * scale:.2g} for these columns, "
+            f"got {problem.l2_strength:g}, which float64 cannot tell from zero or from infinity"
+        )
+
+
+def _objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> float:
+    if not bool(coef.isfinite().all() and intercept.isfinite().all()):
+        return inf
+    return problem.objective(coef, problem.dictionary.matvec(coef) + intercept)
+
+
+def _checked_start(problem: ConvexProblem, start: Solution | Candidate) -> tuple[Tensor, Tensor]:
+    if not isinstance(start, (Solution, Candidate)):
+        raise InvalidInputError(f"expected a Solution to start from, got {type(start).__name__}")
+    expected = (problem.dictionary.n_atoms, problem.n_outputs)
+    if tuple(start.coef.shape) != expected:
+        raise InvalidInputError(
+            f"expected a start with coefficients of shape {expected}, got {tuple(start.coef.shape)}"
+        )
+    return start.coef.clone(), start.intercept.clone() if problem.intercept else torch.zeros_like(start.intercept)

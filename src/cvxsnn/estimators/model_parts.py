@@ -1,0 +1,356 @@
+"""Networks and proofs as named tensors and a JSON header: the contents of model files and pickles.
+
+Contents that were written by somebody else may be anything. Names in them are looked up in tables and never imported or
+called. Types, shapes and amounts of work are compared with :data:`TENSORS` and limits before anything is allocated.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..convex import Certificate
+from ..convex.losses import LOSSES, Loss, Softmax, make_loss
+from ..convex.objective import Objective
+from ..convex.penalties import check_strengths, make_penalty, name_of_penalty
+from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
+from ..core.errors import InvalidInputError
+from ..dictionary.readout import parse_readout
+from ..network.heads import OutputHead
+from ..network.reconstruction import Proof
+from ..network.spiking_network import SpikingNetwork
+from ..neurons import NEURON_MODELS, HiddenLayer
+from ..neurons.layer import tensor_names
+from ..witnesses import Provenance, WitnessSet, regenerate
+from ..witnesses.families import is_reproducible
+
+
+class Parts(NamedTuple):
+    """Named tensors, and everything else as plain values of JSON."""
+
+    tensors: dict[str, Tensor]
+    header: dict[str, Any]
+
+
+TENSORS = {
+    "weight": (torch.float64, ("n_read", "n_outputs")),
+    "intercept": (torch.float64, ("n_outputs",)),
+    "neurons": (torch.int64, ("n_read",)),
+    "windows_read": (torch.int64, ("n_read",)),
+    "scale.mean": (torch.float64, ("n_features",)),
+    "scale.spread": (torch.float64, ("n_features",)),
+    "proof.support": (torch.int64, ("n_active",)),
+    "proof.coef": (torch.float64, ("n_active", "n_outputs")),
+    "proof.intercept": (torch.float64, ("n_outputs",)),
+    "proof.dual_point": (torch.float64, ("n_rows", "n_outputs")),
+    "steps": (torch.float64, ("n_features",)),
+}
+"""Type and axes of the tensors of a model; axes of one name are equally long.
+
+``steps.<number>.<attribute>`` belongs to a transformer of a pipeline. The other tensors, of layers, are named
+``network.<depth>.<parameter>`` and ``proof.layers.<depth>.<parameter>``; the layers check their shapes.
+"""
+
+LAYER_TYPES = (torch.float32, torch.float64, torch.int32)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits on requests of a file that its size does not bound."""
+
+    drawn: int = 2**23
+    """Numbers drawn from a recipe: below a quarter of a gigabyte and a few seconds."""
+    windows: int = 2**12
+    features: int = 2**24
+    label_bytes: int = 2**28
+
+
+LIMITS = Limits()
+
+
+def check_tensors(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors of other types and shapes than :data:`TENSORS` states, and values that are not finite."""
+    sizes: dict[str, int] = {}
+    for name, value in tensors.items():
+        dtype, axes = TENSORS.get("steps" if name.startswith("steps.") else name, (None, None))
+        if axes is None or dtype is None:
+            is_index = name.endswith((".source", ".delay")) and value.dtype == torch.int64
+            is_known = value.dtype in LAYER_TYPES or is_index
+        else:
+            is_known = value.dtype == dtype and value.ndim == len(axes)
+            is_known &= all(sizes.setdefault(axis, n) == n for axis, n in zip(axes, value.shape, strict=False))
+        if not is_known:
+            raise InvalidInputError(f"expected another type or shape of {name}, got {value.dtype} of {value.shape}")
+        if not bool(torch.isfinite(value).all()):
+            raise InvalidInputError(f"expected a finite {name}, got NaN or infinite values")
+
+
+def network_out(network: SpikingNetwork) -> Parts:
+    """Return the parts of a network."""
+    tensors, layers = _layers_out("network", network.layers)
+    tensors |= {"weight": network.weight, "intercept": network.intercept, "neurons": network.neurons}
+    if network.windows_read is not None:
+        tensors["windows_read"] = network.windows_read
+    heads = [asdict(head) for head in network.heads]
+    return Parts(tensors, {"layers": layers, "heads": heads, "readout": network.readout})
+
+
+def network_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> SpikingNetwork:
+    """Return the network of its parts."""
+    network = SpikingNetwork(
+        _layers_in("network", tensors, header["layers"]),
+        tensors["weight"],
+        [OutputHead(**head) for head in header["heads"]],
+        tensors["intercept"],
+        tensors["neurons"],
+        header["readout"],
+        tensors.get("windows_read"),
+    )
+    if network.n_windows > LIMITS.windows or network.n_features > LIMITS.features:
+        raise InvalidInputError(
+            f"expected at most {LIMITS.windows:,} windows and {LIMITS.features:,} features, got {network!r}"
+        )
+    return network
+
+
+def _layers_out(prefix: str, layers: tuple[HiddenLayer, ...]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    tensors = {
+        f"{prefix}.{depth}.{name}": value
+        for depth, layer in enumerate(layers)
+        for name, value in layer.tensors().items()
+    }
+    return tensors, [{"neuron": NEURON_MODELS.of(layer).name, **layer.settings()} for layer in layers]
+
+
+def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[str, Any]]) -> tuple[HiddenLayer, ...]:
+    layers = []
+    for depth, header in enumerate(headers):
+        settings = dict(header)
+        kind = NEURON_MODELS.find(settings.pop("neuron")).layer
+        # A layer would fill in a parameter that is missing, at a size that the file does not account for.
+        without_delays = set() if "n_sources" in settings else {"source", "delay"}
+        names = {f"{prefix}.{depth}.{name}": name for name in tensor_names(kind)}
+        missing = {name for key, name in names.items() if key not in tensors} - without_delays
+        if missing:
+            raise InvalidInputError(f"expected every parameter of layer {depth}, got no {', '.join(sorted(missing))}")
+        parameters: dict[str, Any] = {name: tensors[key] for key, name in names.items() if key in tensors}
+        layers.append(kind(**parameters, **settings))
+    return tuple(layers)
+
+
+def proof_out(proof: Proof) -> Parts:
+    """Return the parts of a proof, with sampled witnesses as their recipe and a digest of the result."""
+    tensors = {f"proof.{name}": getattr(proof, name) for name in ("support", "coef", "intercept", "dual_point")}
+    provenance = proof.witnesses.provenance
+    witnesses: dict[str, Any]
+    if has_recipe(proof.witnesses):
+        witnesses = {"kind": "sampled", "recipe": provenance.recipe, "digest": _digest(proof.witnesses)}
+    else:
+        witnesses = {"kind": "pretrained" if provenance.kind == "sampled" else provenance.kind}
+        if proof.witnesses.is_selection:
+            witnesses["neurons"] = provenance.recipe["neurons"]
+        layers, witnesses["layers"] = _layers_out("proof.layers", proof.witnesses.layers)
+        tensors |= layers
+    losses = proof.objective.loss
+    return Parts(
+        tensors,
+        {
+            "witnesses": witnesses,
+            "objective": {
+                "loss": {head: _loss_out(loss) for head, loss in losses.items()}
+                if isinstance(losses, Mapping)
+                else [_loss_out(losses)],
+                "readout": proof.objective.readout,
+                "head_weights": dict(proof.objective.head_weights),
+                "timestep_weighting": proof.objective.timestep_weighting,
+            },
+            "l1_strength": proof.l1_strength,
+            "l2_strength": proof.l2_strength,
+            "penalty": name_of_penalty(proof.penalty),
+            "has_intercept": proof.has_intercept,
+            "certificate": asdict(proof.certificate),
+        },
+    )
+
+
+def proof_in(
+    tensors: Mapping[str, Tensor],
+    header: Mapping[str, Any],
+    network: SpikingNetwork,
+    max_drawn: int = LIMITS.drawn,
+) -> Proof:
+    """Return the proof of its parts, for a network that reads some of its witnesses."""
+    objective = _objective_in(header["objective"], network.n_outputs)
+    witnesses = _witnesses_in(tensors, header["witnesses"], network, max_drawn)
+    support, n_windows = tensors["proof.support"], parse_readout(objective.readout).n_windows
+    if witnesses.n_features != network.n_features:
+        raise InvalidInputError(f"expected witnesses of {network.n_features} features, got {witnesses.n_features}")
+    _check_indices("support", support.tolist(), witnesses.n_witnesses * n_windows)
+    penalty = make_penalty(str(header["penalty"]))
+    # Files that were written before there were elastic nets have no second strength.
+    l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)
+    certificate = Certificate(**header["certificate"])
+    check_number("primal", certificate.primal)
+    check_number("dual", certificate.dual)
+    check_choice("scope", certificate.scope, ("sampled", "selected", "pool", "complete"))
+    if certificate.n_witnesses is not None:
+        check_positive_int("n_witnesses", certificate.n_witnesses)
+    return Proof(
+        witnesses=witnesses,
+        support=support,
+        coef=tensors["proof.coef"],
+        intercept=tensors["proof.intercept"],
+        dual_point=tensors["proof.dual_point"],
+        objective=objective,
+        l1_strength=l1_strength,
+        l2_strength=l2_strength,
+        penalty=penalty,
+        has_intercept=check_bool("has_intercept", header["has_intercept"]),
+        certificate=certificate,
+    )
+
+
+def _witnesses_in(
+    tensors: Mapping[str, Tensor], header: Mapping[str, Any], network: SpikingNetwork, max_drawn: int
+) -> WitnessSet:
+    if header["kind"] != "sampled":
+        recipe = {"neurons": header["neurons"]} if "neurons" in header else {}
+        _check_indices("neurons", recipe.get("neurons", ()), 2**62)
+        return WitnessSet(_layers_in("proof.layers", tensors, header["layers"]), Provenance(header["kind"], recipe))
+    recipe = header["recipe"]
+    check_recipe(recipe, max_drawn)
+    drawn, needed = (recipe["n_features"], *recipe["hidden"]), (network.n_features, *network.hidden)
+    fits = len(drawn) == len(needed) and drawn[0] == needed[0] and all(map(int.__ge__, drawn, needed))
+    if not fits or {type(layer) for layer in network.layers} != {NEURON_MODELS.find(recipe["neuron"]).layer}:
+        raise InvalidInputError(f"expected a recipe for the neurons of {network!r}, got {drawn} {recipe['neuron']}")
+    witnesses = regenerate(Provenance("sampled", recipe))
+    if _digest(witnesses) != header["digest"]:
+        raise InvalidInputError("expected the seed to give the same witnesses as when the model was saved")
+    return witnesses
+
+
+def _objective_in(header: Mapping[str, Any], n_outputs: int) -> Objective:
+    stored = header["loss"]
+    of_heads = {head: _loss_in(loss, n_outputs) for head, loss in stored.items()} if isinstance(stored, dict) else None
+    loss = _loss_in(stored[0], n_outputs) if of_heads is None else of_heads
+    for head, weight in header["head_weights"].items():
+        if check_number(f"the weight of head {head!r}", weight) <= 0:
+            raise InvalidInputError(f"expected the weight of head {head!r} to be above zero, got {weight!r}")
+    check_choice("timestep_weighting", header["timestep_weighting"], ("uniform", "ramped"))
+    readout = parse_readout(header["readout"])
+    if readout.kind == "all" or readout.n_windows > LIMITS.windows:
+        raise InvalidInputError(f"expected a proof of the last step or of means, got {str(readout)!r}")
+    return Objective(loss, header["readout"], header["head_weights"], header["timestep_weighting"])
+
+
+def _loss_out(loss: str | Loss) -> dict[str, Any]:
+    if isinstance(loss, str):
+        return {"name": loss}
+    name = LOSSES.of(loss).name
+    return {"name": name, "n_classes": loss.n_classes} if isinstance(loss, Softmax) else {"name": name}
+
+
+def _loss_in(stored: Mapping[str, Any], n_outputs: int) -> Loss:
+    n_classes = stored.get("n_classes")
+    if n_classes is not None and check_positive_int("n_classes", n_classes) > n_outputs:
+        raise InvalidInputError(f"expected a loss of at most {n_outputs} classes, got {n_classes}")
+    return Softmax(n_classes) if stored["name"] == "softmax" else make_loss(stored["name"])
+
+
+def has_recipe(witnesses: WitnessSet) -> bool:
+    """Return whether witnesses are stored as their recipe: one that draws them again, and not too much at once."""
+    recipe = witnesses.provenance.recipe
+    return "n_features" in recipe and n_drawn(recipe) <= LIMITS.drawn and is_reproducible(witnesses)
+
+
+def n_drawn(recipe: Mapping[str, Any]) -> int:
+    """Return about how many numbers are drawn or kept to sample the witnesses of a recipe.
+
+    A neuron's parameters count for ten numbers, and the start of a layer for ten thousand.
+    """
+    sizes = [check_positive_int("n_features", recipe["n_features"])]
+    sizes += [check_positive_int("hidden", width) for width in recipe["hidden"]]
+    per_weight = 1 if recipe.get("fan_in") is None else 2
+    is_recurrent = NEURON_MODELS.find(recipe["neuron"]).is_recurrent
+    layers = [(per_weight * below + (width if is_recurrent else 0) + 10) * width for below, width in pairwise(sizes)]
+    n_subnetworks = check_positive_int("n_subnetworks", recipe["n_subnetworks"])
+    kept = max(n_subnetworks, len(recipe.get("subnetworks", ())))
+    chosen = len(recipe.get("neurons", ())) * (sizes[0] + 10)
+    return kept * sum(layers) + chosen + 10_000 * len(layers)
+
+
+def check_recipe(recipe: Any, max_drawn: int) -> None:
+    """Refuse a recipe with unknown entries, or one that draws too many numbers, before it is used."""
+    if not isinstance(recipe, Mapping) or not isinstance(recipe["hidden"], (list, tuple)):
+        raise InvalidInputError("expected a recipe that lists the widths of hidden layers, got another one")
+    known = {"n_features", "hidden", "n_subnetworks", "neuron", "fan_in", "seed", "dtype", "subnetworks", "neurons"}
+    known |= {"decay", "threshold", "bias", "gain", "initial_membrane", "balance"}
+    unknown = {*recipe} - known - {*NEURON_MODELS.find(recipe["neuron"]).sampled}
+    if unknown:
+        raise InvalidInputError(f"expected a recipe of {sorted(known)}, got {sorted(unknown)} too")
+    check_choice("dtype", recipe["dtype"], ("float32", "float64"))
+    number = n_drawn(recipe)
+    if number > max_drawn:
+        raise InvalidInputError(
+            f"expected a recipe that draws at most {max_drawn:,} numbers, got one that draws {number:,}: pass "
+            "max_drawn to load if you trust the file"
+        )
+    _check_indices("subnetworks", recipe.get("subnetworks", ()), recipe["n_subnetworks"])
+    _check_indices("neurons", recipe.get("neurons", ()), recipe["hidden"][-1])
+
+
+def _check_indices(name: str, indices: Any, limit: int) -> None:
+    """Refuse anything but a list of integers from 0 to ``limit - 1``."""
+    if not isinstance(indices, (list, tuple)) or any(check_int_at_least(name, index, 0) >= limit for index in indices):
+        raise InvalidInputError(f"expected {name} to be a list of integers below {limit}, got others")
+
+
+def _digest(witnesses: WitnessSet) -> str:
+    digest = hashlib.sha256()
+    for layer in witnesses.layers:
+        for name, value in sorted(layer.tensors().items()):
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Pickled:
+    """A network, and its proof if there is one, in the form of a model file, so that a pickle is about as small.
+
+    Parameters
+    ----------
+    header : mapping
+        The headers of "network" and "proof".
+    arrays : mapping
+        The tensors as arrays: a tensor adds hundreds of bytes to a pickle.
+    device : str
+        Where the tensors were.
+    """
+
+    header: Mapping[str, Any]
+    arrays: Mapping[str, npt.NDArray[Any]]
+    device: str
+
+    @classmethod
+    def of(cls, network: SpikingNetwork, proof: Proof | None) -> "Pickled":
+        """Return the compact form."""
+        tensors, header = network_out(network)
+        headers = {"network": header}
+        if proof is not None:
+            proof_tensors, headers["proof"] = proof_out(proof)
+            tensors |= proof_tensors
+        arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+        return cls(headers, arrays, str(network.weight.device))
+
+    def restore(self) -> tuple[SpikingNetwork, Proof | None]:
+        """Return the network and the proof, with sampled witnesses drawn again."""
+        tensors = {name: torch.from_numpy(value.copy()) for name, value in self.arrays.items()}
+        network = network_in(tensors, self.header["network"])
+        proof = proof_in(tensors, self.header["proof"], network) if "proof" in self.header else None
+        return network.to(self.device), None if proof is None else proof.to(self.device)

@@ -1,0 +1,54 @@
+"""Functions that accept networks, fitted estimators and pipelines, for plots and the command line."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.pipeline import Pipeline
+
+from ..core.checks import Array
+from ..core.errors import InvalidInputError
+from ..network.spiking_network import SpikingNetwork
+
+
+def network_of(model: Any) -> SpikingNetwork:
+    """Return a network as it is, or the network of a fitted estimator.
+
+    Parameters
+    ----------
+    model : SpikingNetwork or fitted estimator
+        Anything else is refused.
+    """
+    network = getattr(model, "network_", model)
+    if isinstance(network, SpikingNetwork):
+        return network
+    remedy = ", which is not fitted: call fit first" if hasattr(model, "fit") else ""
+    if isinstance(model, Pipeline):
+        remedy = ": pass its last step, pipeline[-1], and data that the other steps have transformed"
+    raise InvalidInputError(f"expected a SpikingNetwork or a fitted estimator, got {type(model).__name__}{remedy}")
+
+
+def split_pipeline(model: Any) -> tuple[list[Any], Any]:
+    """Return the transformers of a pipeline and its last step; a model that is no pipeline has no transformers."""
+    if not isinstance(model, Pipeline):
+        return [], model
+    *transformers, last = (step for _, step in model.steps)
+    return transformers, last
+
+
+def replace_last(model: Any, last: Any) -> Any:
+    """Return a pipeline with another last step; a model that is no pipeline is replaced as a whole."""
+    if not isinstance(model, Pipeline):
+        return last
+    return Pipeline([*model.steps[:-1], (model.steps[-1][0], last)])
+
+
+def input_scale(model: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
+    """Return mean and scale by which an estimator standardises its inputs; None for a bare network."""
+    return None if isinstance(model, SpikingNetwork) else model.input_scale_
+
+
+def as_the_network_reads(model: Any, sequence: Array) -> Array:
+    """Return a sequence as the network reads it: an estimator's is standardised, a network's is left as it is."""
+    scale = input_scale(model)
+    return sequence if scale is None else (np.asarray(sequence) - scale[0]) / scale[1]

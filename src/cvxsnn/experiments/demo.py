@@ -1,0 +1,122 @@
+"""The demonstration: five methods on three tasks that need no data files, and a page about the results."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import InvalidInputError
+from ..core.formatting import NOTHING, format_bound, plural
+from ..data.tasks import Task
+from ..explore import Exploration, Subject, view_model
+from ..explore.pages import Fact, Table, render_page, write_page
+from ..fitting.methods import Trained
+from .experiment import RunConfig
+from .files import load_experiment
+from .run import train_and_score
+
+COLUMNS = ("task", "method", "test", "longer", "gap", "neurons", "seconds")
+
+LEGEND = (
+    "test: accuracy on test data; longer: on sequences ten times as long; gap: proven bound on what another read-out "
+    "of the same neurons could gain, relative to the objective; neurons: how many are read, of how many"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class DemoResult:
+    """Outcome of one method on one task."""
+
+    task_name: str
+    config: RunConfig
+    task: Task
+    trained: Trained
+    scores: dict[str, float]
+
+    @property
+    def n_sampled(self) -> int:
+        """Neurons in the last hidden layer."""
+        return int(self.config.family["hidden"][-1] * self.config.family.get("n_subnetworks", 1))
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The result as text, in the order of ``COLUMNS``."""
+        longer = ", ".join(f"{score:.3f}" for name, score in self.scores.items() if re.fullmatch(r"\d+x", name))
+        certificate = self.trained.certificate
+        return (
+            self.task_name,
+            self.config.method,
+            f"{self.scores['test']:.3f}",
+            longer or NOTHING,
+            "none" if certificate is None else format_bound(certificate.relative_gap),
+            f"{self.trained.network.n_active}/{self.n_sampled}",
+            f"{self.trained.seconds:.1f}",
+        )
+
+
+def demo_configs(seed: int = 0) -> list[tuple[str, RunConfig]]:
+    """Return the name of the task and the configuration of every run."""
+    cells = load_experiment("demo").cells
+    return [(cell.row, replace(config, seed=seed)) for cell in cells for config in cell.configs[0]]
+
+
+def run(task_name: str, config: RunConfig) -> DemoResult:
+    """Train by one method, choose on validation data, and test once."""
+    return DemoResult(task_name, config, *train_and_score(config))
+
+
+def judge_task(results: Sequence[DemoResult]) -> str:
+    """Return the outcome of all methods on one task in plain sentences."""
+    best, worst = (choose(result.scores["test"] for result in results) for choose in (max, min))
+    leaders = " and ".join(result.config.method for result in results if result.scores["test"] == best)
+    verdict = f"The best test accuracy is {best:.3f}, by {leaders}; the worst is {worst:.3f}."
+    proven = most_accurate(results)
+    if proven is None or proven.trained.certificate is None:
+        return f"{verdict} Nothing is proven."
+    return (
+        f"{verdict} The read-out of {proven.config.method}, with an accuracy of {proven.scores['test']:.3f}, is "
+        f"certified: it reads {proven.trained.network.n_active} of {proven.n_sampled} neurons, and no other read-out "
+        f"of these neurons lowers the training objective by more than "
+        f"{format_bound(proven.trained.certificate.relative_gap)} of it."
+    )
+
+
+def most_accurate(results: Sequence[DemoResult]) -> DemoResult | None:
+    """Return the most accurate result with a certificate; among equals, the one that reads the fewest neurons."""
+    certified = [result for result in results if result.trained.certificate is not None]
+    return min(certified, key=lambda one: (-one.scores["test"], one.trained.network.n_active), default=None)
+
+
+def write_demo_page(results: Sequence[DemoResult], directory: Path, explore_seconds: float = 9.0) -> Path:
+    """Write ``index.html`` and a page about one network of each task, and return the path of the former."""
+    certificates = {f"{one.task_name}, {one.config.method}": one.trained.certificate for one in results}
+    proven = {name: certificate for name, certificate in certificates.items() if certificate is not None}
+    if not proven:
+        raise InvalidInputError("expected at least one result with a certificate, got none: add the method 'cvx'")
+    tasks: list[dict[str, Any]] = []
+    pages: dict[str, Exploration] = {}
+    for name in dict.fromkeys(result.task_name for result in results):
+        members = [result for result in results if result.task_name == name]
+        shown, link = most_accurate(members), None
+        if shown is not None and shown.trained.network.readout != "all":
+            link = f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.html"
+            subject = Subject.of_trained(shown.trained, shown.task, f"{name}, {shown.config.method}")
+            pages[link] = Exploration(view_model(subject, max_seconds=explore_seconds))
+        table = Table(f"Results of all methods on {name}", COLUMNS[1:], [result.row[1:] for result in members])
+        tasks.append({"name": name, "verdict": judge_task(members), "table": table, "link": link})
+    largest = format_bound(max(certificate.relative_gap for certificate in proven.values()))
+    values = {
+        "facts": [
+            Fact("tasks", str(len(results)), "networks trained", f"{plural(len(tasks), 'task')}, no data files"),
+            Fact("certificates", str(len(proven)), "read-outs proven optimal", f"gaps of at most {largest}"),
+            Fact("tasks", str(len(pages)), "networks to look inside", "neurons, sequences, costs"),
+        ],
+        "tasks": tasks,
+        "certificates": list(proven.items()),
+        "legend": LEGEND,
+    }
+    page = write_page(directory / "index.html", render_page("demo.html", values), "choose another --output")
+    for link, exploration in pages.items():
+        exploration.save(directory / link)
+    return page

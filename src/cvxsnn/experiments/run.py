@@ -1,0 +1,210 @@
+"""One run: from a configuration to a record of scores."""
+
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..convex.objective import Objective
+from ..core.errors import CvxsnnError, DataFileError, is_out_of_memory
+from ..data.tasks import Task, make_task
+from ..fitting.methods import Settings, Trained, task_splits
+from ..fitting.program import Program
+from ..fitting.search import Tuning
+from ..fitting.surrogate.settings import SurrogateSettings
+from ..network.evaluation import accuracy, predict_autoregressive, score_tokens
+from ..network.spiking_network import SpikingNetwork
+from ..witnesses import describe_family, parse_distribution
+from . import ridge
+from .batching import PlannedTraining, train_many
+from .experiment import RunConfig, iterate_grid
+
+_ABSENT: Mapping[str, str] = {"fan_in": "all", "max_delay": "all", "quantiles": "none"}
+"""How a file writes None, which its format does not have."""
+
+
+def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) -> dict[str, Any]:
+    """Train, score, and return the record of the run; a failure is a record, too.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The configuration.
+    device : str
+        Where to compute. Results do not depend on it beyond the rounding of gradients.
+    stages : Path, optional
+        Folder for the state of gradient stages, which methods with the same first stage share.
+
+    Returns
+    -------
+    dict of str to object
+        The record.
+    """
+    return execute_together([config], device, stages)[0]
+
+
+def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
+    """:func:`execute` for several runs, whose gradient stages share a GPU; if one fails, each is tried alone."""
+    begin = time.perf_counter()
+    failure = ""
+    try:
+        if configs[0].method == ridge.METHOD:
+            results = [_run_ridge(config, device) for config in configs]
+        else:
+            results = _train_and_describe(configs, device, stages)
+    except (CvxsnnError, MemoryError, RuntimeError) as error:
+        is_storage = isinstance(error, StageStorageError)
+        if is_storage or not (isinstance(error, CvxsnnError) or is_out_of_memory(error)):
+            raise
+        failure = f"{type(error).__name__}: {error}"
+    # Outside the handler: the traceback of an error keeps the tensors of the runs that failed.
+    if failure and len(configs) > 1:
+        return [execute(config, device, stages) for config in configs]
+    if failure:
+        results = [{"status": "failed", "error": failure, "seconds": round(time.perf_counter() - begin, 3)}]
+    return [
+        {"config": config.as_dict(), **_circumstances(device), **result}
+        for config, result in zip(configs, results, strict=True)
+    ]
+
+
+class StageStorageError(DataFileError):
+    """A gradient stage could not be stored, which is no fault of its run."""
+
+
+def _train_and_describe(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
+    prepared = [_prepare(config, device, stages) for config in configs]
+    try:
+        trained = train_many([training for _, training in prepared])
+    except DataFileError as error:
+        raise StageStorageError(f"{error}; then run the same command again") from None
+    return [
+        {
+            "status": "done",
+            "val": one.history[-1].score,
+            "scores": _scores(one.network.to(device), task),
+            **_facts(one),
+            "seconds": round(one.seconds, 3),
+        }
+        for one, (task, _) in zip(trained, prepared, strict=True)
+    ]
+
+
+def train_and_score(config: RunConfig) -> tuple[Task, Trained, dict[str, float]]:
+    """Return the task of a run, what was trained, and its test scores."""
+    task, training = _prepare(config, "cpu", None)
+    (trained,) = train_many([training])
+    return task, trained, _scores(trained.network, task)
+
+
+def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task, PlannedTraining]:
+    task = make_task(**config.task, seed=config.seed)
+    folder = None if stages is None else stages / config.start_id
+    settings, first, second = task_splits(task, make_settings(config))
+    return task, PlannedTraining(config.method, first, settings, second, folder, device)
+
+
+def _run_ridge(config: RunConfig, device: str) -> dict[str, Any]:
+    task = make_task(**config.task, seed=config.seed)
+    families, settings = ridge_settings(config)
+    begin = time.perf_counter()
+    run = ridge.run_ridge(task, families, config.objective["readout"], settings, config.seed, device)
+    seconds = round(time.perf_counter() - begin, 3)
+    return {"status": "done", **ridge.describe_run(run, task, device), "seconds": seconds}
+
+
+def ridge_settings(config: RunConfig) -> tuple[list[dict[str, Any]], ridge.RidgeSettings]:
+    """Return the families and the settings of ridge that a configuration describes."""
+    families = [
+        {name: _family_value(name, value) for name, value in family.items()}
+        for family in config.family.get("join", [config.family])
+    ]
+    return families, ridge.RidgeSettings(**config.convex)
+
+
+def make_settings(config: RunConfig) -> Settings:
+    """Return the settings that a configuration describes."""
+    family: Mapping[str, Any] | Tuning
+    if "tune" in config.family:
+        search: dict[str, Any] = dict(config.family["tune"])
+        if "readouts" in search:
+            search["readouts"] = tuple(search["readouts"])
+        family = Tuning(**search)
+    else:
+        family = {name: _family_value(name, value) for name, value in config.family.items()}
+    surrogate = dict(config.surrogate)
+    n_networks = surrogate.pop("n_networks", 1)
+    candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in iterate_grid(surrogate))
+    return Settings(
+        Program(Objective(**config.objective), **config.convex),
+        family,
+        surrogate=candidates,
+        n_networks=n_networks,
+        seed=config.seed,
+    )
+
+
+def _family_value(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return parse_distribution(value)
+    if isinstance(value, list):
+        return tuple(_family_value(name, one) for one in value)
+    return None if _ABSENT.get(name) == value else value
+
+
+def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:
+    """Return test accuracies, also on longer sequences and, for models that feed themselves, of whole sequences."""
+    scores = {"test": accuracy(network, task, task.test)}
+    scores |= {name: accuracy(network, task, data) for name, data in task.ood.items()}
+    if task.feedback is not None:
+        tokens = score_tokens(predict_autoregressive(network, task.test, task.feedback), task.test)
+        scores |= {"sequence": tokens.joint_sequence, "first_error": tokens.mean_first_error_step}
+        scores |= {f"{head}_token": value for head, value in tokens.head_token.items()}
+    return scores
+
+
+def _facts(trained: Trained) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "n_active": trained.network.n_active,
+        "stages": [
+            {"name": stage.name, "score": stage.score, "seconds": round(stage.seconds, 3)} for stage in trained.history
+        ],
+    }
+    runs = [stage.run for stage in trained.history if stage.run is not None]
+    if runs:
+        facts["learning_rate"] = runs[-1].settings.learning_rate
+        facts["weight_decay"] = runs[-1].settings.weight_decay
+    if trained.solution is not None:
+        certificate = trained.solution.certificate
+        facts |= {
+            "primal": certificate.primal,
+            "dual": certificate.dual,
+            "gap": certificate.gap,
+            "relative_gap": certificate.relative_gap,
+            "l1_strength": trained.solution.problem.l1_strength,
+            "l2_strength": trained.solution.problem.l2_strength,
+            "n_atoms": trained.solution.problem.dictionary.n_atoms,
+            "n_pool": certificate.n_witnesses,
+        }
+    tuned = next((stage.tuned for stage in trained.history if stage.tuned is not None), None)
+    if tuned is not None:
+        facts |= {"family": describe_family(tuned.family), "readout": tuned.readout, "n_trials": len(tuned.trials)}
+    return facts
+
+
+def _circumstances(device: str) -> dict[str, Any]:
+    try:
+        installed = version("cvxsnn")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        installed = "unknown"
+    return {
+        "versions": {"cvxsnn": installed, "torch": torch.__version__, "numpy": np.__version__},
+        "machine": {"platform": platform.platform(), "python": platform.python_version(), "device": device},
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

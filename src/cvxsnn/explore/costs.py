@@ -1,0 +1,105 @@
+"""What an answer costs: spikes, synaptic operations, bytes, and the energy of several kinds of arithmetic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..network.energy import Joules, Operations, count_operations
+from ..network.summary import summarise
+from .limits import LIMITS
+from .quality import Answers
+from .subject import IntArray, Subject, evenly
+
+ARITHMETIC = {
+    "32-bit floating point": (32, Joules()),
+    "32-bit integers": (32, Joules(accumulate=0.1e-12, multiply_accumulate=3.2e-12, membrane_update=3.2e-12)),
+    "8-bit weights, 32-bit sums": (
+        8,
+        Joules(accumulate=0.1e-12, multiply_accumulate=0.3e-12, membrane_update=3.2e-12),
+    ),
+}
+"""Bits of a weight, and energies in 45 nm CMOS (M. Horowitz, ISSCC 2014), for the arithmetic alone."""
+
+Line = Mapping[str, Any]
+"""A line of a table on the page: values by the names of the columns."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What an answer costs.
+
+    Parameters
+    ----------
+    n_samples : int
+        Sequences that were counted.
+    spikes, synaptic, synaptic_per_step : float
+        Per sequence, on average, and per step.
+    n_bytes, buffer_bytes : int
+        Bytes of the network, and of the past inputs that delays need.
+    layers : tuple of Line
+        For each layer, the read-out last: ``name``, ``n_neurons``, ``n_bytes``, ``bits`` of a weight; per sequence
+        ``spikes`` fired, ``accumulates`` (weights added for spikes), ``multiplications`` (weights times numbers), and
+        ``updates`` of membranes.
+    targets : tuple of Line
+        For each kind of arithmetic: ``name``, ``energy`` (joules per sequence), ``dense`` (joules of a network of the
+        same shape that does not spike), and ``n_bytes`` of the network with weights of that many bits.
+    groups : tuple of Line
+        For each class: ``name``, ``n_samples`` that were counted, ``spikes`` and ``synaptic`` operations per sequence.
+    """
+
+    n_samples: int
+    spikes: float
+    synaptic: float
+    synaptic_per_step: float
+    n_bytes: int
+    buffer_bytes: int
+    layers: tuple[Line, ...]
+    targets: tuple[Line, ...]
+    groups: tuple[Line, ...]
+
+
+def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> Costs:
+    """Return the costs on some of the sequences."""
+    counted, parts = _count(subject, evenly(rows, LIMITS.counted)), summarise(subject.network)
+    layers = [
+        {
+            "name": part.name,
+            "n_neurons": part.n_neurons,
+            "spikes": layer.n_spikes / counted.n_samples,
+            "accumulates": layer.n_accumulates / counted.n_samples,
+            "multiplications": layer.n_multiply_accumulates / counted.n_samples,
+            "updates": layer.n_membrane_updates / counted.n_samples,
+            "n_bytes": part.n_bytes,
+            "bits": part.weight_bits,
+        }
+        for layer, part in zip(counted.layers, parts.layers, strict=True)
+    ]
+    targets = []
+    for name, (bits, joules) in ARITHMETIC.items():
+        n_bytes = parts.n_bytes + sum(part.n_weights * (bits - part.weight_bits) for part in parts.layers) // 8
+        energies = {"energy": counted.energy(joules), "dense": counted.dense_energy(joules)}
+        targets.append({"name": name, **energies, "n_bytes": n_bytes})
+    groups = []
+    for number, name in enumerate(answers.groups[: LIMITS.groups]):
+        members = rows[answers.group[rows] == number][: LIMITS.counted_per_group]
+        if len(members):
+            one = _count(subject, members)
+            per_sample = {"spikes": one.total.n_spikes / one.n_samples, "synaptic": one.synaptic_per_sample}
+            groups.append({"name": name, "n_samples": one.n_samples, **per_sample})
+    return Costs(
+        n_samples=counted.n_samples,
+        spikes=counted.total.n_spikes / counted.n_samples,
+        synaptic=counted.synaptic_per_sample,
+        synaptic_per_step=counted.synaptic_per_step,
+        n_bytes=parts.n_bytes,
+        buffer_bytes=parts.buffer_bytes,
+        layers=tuple(layers),
+        targets=tuple(targets),
+        groups=tuple(groups),
+    )
+
+
+def _count(subject: Subject, rows: IntArray) -> Operations:
+    return count_operations(subject.network, subject.sequences.take(torch.from_numpy(rows)))

@@ -1,0 +1,99 @@
+"""Self-contained HTML pages: jinja2 templates that escape every value, one stylesheet, pictures inside the page."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ..core.formatting import plural, printable
+from ..core.storage import make_folder, write_atomically
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of plain values.
+
+    Attributes
+    ----------
+    label : str, read aloud by screen readers
+    columns : sequence of str
+    rows : sequence of rows, one value per column
+    prose : names of columns that hold sentences, which wrap
+    """
+
+    label: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    prose: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture inside the page, with a description."""
+
+    alt: str
+    data: str
+
+    @classmethod
+    def from_png(cls, alt: str, png: bytes) -> "Picture":
+        """Return a picture whose bytes are part of the page."""
+        return cls(alt, f"data:image/png;base64,{base64.b64encode(png).decode()}")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number at the top of a page, and the section that says more.
+
+    Attributes
+    ----------
+    section : str, the section
+    value : str, the number
+    text : str, what it is
+    note : str, what else to know about it
+    """
+
+    section: str
+    value: str
+    text: str
+    note: str = ""
+
+
+def render_page(template: str, values: Mapping[str, Any], filters: Mapping[str, Any] | None = None) -> str:
+    """Return the page that a template of ``cvxsnn/explore/templates`` makes of some values.
+
+    Parameters
+    ----------
+    template : str
+        File name of the template.
+    values : mapping of str to anything
+        What the template refers to. All of it is escaped, whatever it contains.
+    filters : mapping of str to functions, optional
+        Filters of this template, beside ``plural``.
+    """
+    environment = Environment(
+        loader=PackageLoader("cvxsnn.explore"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_printable,
+    )
+    environment.filters |= {"plural": plural, **(filters or {})}
+    environment.globals |= values
+    return environment.get_template(template).render()
+
+
+def write_page(path: Path, page: str, remedy: str = "choose another place") -> Path:
+    """Write a page whole or not at all, create its folder if needed, and return its path."""
+    make_folder(path.parent, "the report", remedy)
+    write_atomically(path, page.encode())
+    return path
+
+
+def _printable(value: Any) -> Any:
+    return value if isinstance(value, Markup) else printable(str(value))

@@ -1,0 +1,296 @@
+"""What a page is about: a network, the sequences that it is shown on, and what is known of its training."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..convex import ConvexProblem
+from ..core.errors import InvalidInputError
+from ..data.sequences import DataFingerprint, Sequences, TrainingSet
+from ..data.tasks.task import UNNAMED_HEAD, Task
+from ..estimators import SpikingClassifier, SpikingRegressor
+from ..estimators.pipelines import split_pipeline
+from ..fitting.methods import Trained
+from ..network.reconstruction import Proof
+from ..network.spiking_network import SpikingNetwork
+from .limits import LIMITS
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network with one answer per sequence, and data to show it on.
+
+    Parameters
+    ----------
+    name : str
+        The name of the model.
+    network : SpikingNetwork
+        The network; its read-out is not "all".
+    sequences : Sequences
+        What it reads, standardised as it expects.
+    targets : array of shape (n_samples,) or (n_samples, n_outputs)
+        Numbers of classes, or real targets.
+    classes : tuple of str or None
+        The names of the classes; None for real targets.
+    features : tuple of str
+        The names of the inputs.
+    mean, scale : array of shape (n_features,)
+        What was subtracted from the inputs and what they were divided by.
+    proof : Proof or None
+        What is known of the optimum.
+    training : TrainingSet or None
+        The data that the optimum refers to, where they are at hand.
+    is_training : bool
+        Whether the network is shown on the data that it was trained on.
+    probabilities : callable or None
+        Maps outputs (n_samples, n_outputs) to probabilities (n_samples, n_classes).
+    problem : ConvexProblem or None
+        The problem that was solved, if it is known and need not be built from the training data.
+    """
+
+    name: str
+    network: SpikingNetwork
+    sequences: Sequences
+    targets: npt.NDArray[Any]
+    classes: tuple[str, ...] | None
+    features: tuple[str, ...]
+    mean: FloatArray
+    scale: FloatArray
+    proof: Proof | None
+    training: TrainingSet | None
+    is_training: bool
+    probabilities: Callable[[FloatArray], FloatArray] | None = None
+    problem: ConvexProblem | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse networks that answer at every step."""
+        if self.network.readout == "all" or len(self.network.heads) > 1:
+            raise InvalidInputError(
+                "expected a network with one answer per sequence, got one that answers at every step or has several "
+                "heads"
+            )
+        if len(self.sequences) == 0:
+            raise InvalidInputError("expected at least one sequence to show the model on, got none")
+
+    @classmethod
+    def of_estimator(cls, model: Any, X: Any, y: Any, training: Any = None, name: str | None = None) -> "Subject":
+        """Return a fitted estimator, or a pipeline that ends in one, with data.
+
+        Parameters
+        ----------
+        model : SpikingClassifier, SpikingRegressor or Pipeline
+            The fitted model.
+        X : array or list of arrays
+            Sequences, as for ``predict``.
+        y : array
+            Their targets.
+        training : tuple, optional
+            The sequences, targets and, if there were any, sample weights that the model was fitted to. By default
+            ``X`` and ``y``, if they are the same.
+        name : str, optional
+            The name of the model; by default its class.
+
+        Returns
+        -------
+        Subject
+            The model with its data.
+        """
+        transformers, estimator = split_pipeline(model)
+        if not isinstance(estimator, SpikingClassifier | SpikingRegressor):
+            raise InvalidInputError(
+                f"expected a SpikingClassifier or SpikingRegressor, or a pipeline that ends in one, got "
+                f"{type(estimator).__name__}"
+            )
+        state = estimator._state()
+        given = _through(transformers, X)
+        data = estimator._training_set(given, y, None)
+        targets = estimator._read_targets(y)
+        is_classifier = isinstance(estimator, SpikingClassifier)
+        if is_classifier:
+            targets = np.searchsorted(estimator.classes_, targets)
+        if len(data) < len(targets):  # classes of weight zero are no part of training
+            data = TrainingSet(estimator._inputs(given, reset=False), {UNNAMED_HEAD: targets})
+        fitted = None
+        if state.proof is not None and training is None:
+            fitted = _training_data(estimator, given, y)
+        elif state.proof is not None:
+            fitted = _training_data(estimator, _through(transformers, training[0]), *training[1:])
+            if fitted is None:
+                raise InvalidInputError(
+                    "expected the data that the model was fitted to as training data, got others; leave training data "
+                    "out to see the rest"
+                )
+        names = state.feature_names
+        return cls(
+            name=name or type(estimator).__name__,
+            network=state.network,
+            sequences=data.sequences,
+            targets=np.asarray(targets),
+            classes=tuple(map(str, estimator.classes_)) if is_classifier else None,
+            features=tuple(map(str, names)) if names is not None else _numbered(state.network.n_features),
+            mean=state.mean,
+            scale=state.scale,
+            proof=state.proof,
+            training=fitted,
+            is_training=training is None and fitted is not None,
+            probabilities=estimator._probabilities if hasattr(estimator, "predict_proba") else None,
+        )
+
+    @classmethod
+    def of_trained(cls, trained: Trained, task: Task, name: str) -> "Subject":
+        """Return what was trained on a task with one label per sequence, with its test data.
+
+        Parameters
+        ----------
+        trained : Trained
+            The network with its history.
+        task : Task
+            The task.
+        name : str
+            The name of the model.
+
+        Returns
+        -------
+        Subject
+            The network with its data.
+        """
+        network, solution = trained.network, trained.solution
+        head, n_features = network.heads[0], network.n_features  # a network with several is refused below
+        return cls(
+            name=name,
+            network=network,
+            sequences=Sequences.of(task.test.inputs),
+            targets=np.asarray(task.test.heads[head.name]).ravel(),
+            classes=tuple(map(str, range(task.n_classes[head.name]))),
+            features=_numbered(n_features),
+            mean=np.zeros(n_features),
+            scale=np.ones(n_features),
+            proof=None if solution is None else Proof.of(solution, trained.settings.objective),
+            training=None,
+            is_training=False,
+            probabilities=_softmax if head.loss == "softmax" else None,
+            problem=None if solution is None else solution.problem,
+        )
+
+    @property
+    def n_samples(self) -> int:
+        """Number of sequences."""
+        return len(self.sequences)
+
+    @property
+    def lengths(self) -> IntArray:
+        """Steps of each sequence."""
+        lengths = self.sequences.lengths
+        if lengths is None:
+            return np.full(self.n_samples, self.sequences.n_steps)
+        return lengths.cpu().numpy().astype(np.int64)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of what evidence is for: the classes, or the outputs of a regressor."""
+        if self.classes is not None:
+            return self.classes
+        n_outputs = self.network.n_outputs
+        return ("output",) if n_outputs == 1 else tuple(f"output {number}" for number in range(n_outputs))
+
+    @cached_property
+    def to_classes(self) -> FloatArray:
+        """What maps outputs to evidence for each of ``columns``: one output for two classes is shared by both."""
+        if len(self.columns) == 2 and self.network.n_outputs == 1:
+            return np.array([[-0.5, 0.5]])
+        return np.eye(self.network.n_outputs)
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """Weights of what is read, for each of ``columns``, shape (n_read, n_columns)."""
+        return self.network.weight.detach().cpu().numpy() @ self.to_classes
+
+    def in_units(self, inputs: Tensor) -> FloatArray:
+        """Return standardised inputs in the units of the data."""
+        values: FloatArray = inputs.cpu().double().numpy() * self.scale + self.mean
+        return values
+
+    def evidence(self, outputs: FloatArray) -> FloatArray:
+        """Return evidence for each of ``columns``."""
+        return outputs @ self.to_classes
+
+    def decide(self, evidence: FloatArray) -> IntArray:
+        """Return the class that evidence (..., n_classes) decides for."""
+        if evidence.shape[-1] == 2:
+            return (evidence[..., 1] >= evidence[..., 0]).astype(np.int64)
+        best: IntArray = evidence.argmax(-1)
+        return best
+
+    def score(self, evidence: FloatArray, rows: IntArray) -> float:
+        """Return the accuracy, or R² of a regressor, of evidence on some sequences."""
+        truth = self.targets[rows]
+        if self.classes is None:
+            return r_squared(truth.reshape(evidence.shape), evidence)
+        return float((self.decide(evidence) == truth).mean())
+
+    def features_of(self, rows: IntArray) -> npt.NDArray[np.float32]:
+        """Return what is read of the neurons on some sequences, shape (n_rows, n_read)."""
+        parts = [self._read(part).astype(np.float32) for part in self._blocks(rows)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.network.neurons)), dtype=np.float32)
+
+    def outputs(self) -> FloatArray:
+        """Return the outputs of the network on all sequences, shape (n_samples, n_outputs)."""
+        weight, intercept = (value.detach().cpu().numpy() for value in (self.network.weight, self.network.intercept))
+        rows = np.arange(self.n_samples)
+        return np.concatenate([self._read(part) @ weight + intercept for part in self._blocks(rows)])
+
+    def _read(self, rows: IntArray) -> FloatArray:
+        with torch.no_grad():
+            return self.network.features(self.sequences.take(torch.from_numpy(rows))).cpu().numpy()
+
+    def _blocks(self, rows: IntArray) -> list[IntArray]:
+        size = max(1, LIMITS.block_bytes // (8 * max(1, len(self.network.neurons))))
+        return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def evenly(values: IntArray, count: int) -> IntArray:
+    """Return at most ``count`` of some values, evenly spaced."""
+    chosen: IntArray = values[np.unique(np.linspace(0, len(values) - 1, min(len(values), count)).astype(int))]
+    return chosen
+
+
+def r_squared(truth: FloatArray, predicted: FloatArray) -> float:
+    """Return the share of the variance of all outputs together that is explained."""
+    error, spread = np.square(truth - predicted).sum(), np.square(truth - truth.mean(0)).sum()
+    return 1.0 - float(error / spread) if spread else float(error == 0)
+
+
+def _softmax(outputs: FloatArray) -> FloatArray:
+    return torch.softmax(torch.from_numpy(outputs), 1).numpy()
+
+
+def _numbered(n_features: int) -> tuple[str, ...]:
+    return tuple(f"input {number}" for number in range(n_features))
+
+
+def _through(transformers: list[Any], X: Any) -> Any:
+    for step in transformers:
+        X = step.transform(X)
+    return X
+
+
+def _training_data(estimator: Any, X: Any, y: Any, weight: Any = None) -> TrainingSet | None:
+    """Return the data if they are those of the fit, else None."""
+    data: TrainingSet = estimator._training_set(X, y, weight)
+    known = estimator._state().fingerprint
+    if known is not None:
+        return None if known.differences(DataFingerprint.of(data)) else data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, stated = estimator._proof.certify(data).primal, estimator.certificate_.primal
+    return data if abs(found - stated) <= 1e-9 * max(1.0, abs(stated)) else None

@@ -1,0 +1,109 @@
+"""The choice of strengths: one grid, one patience, one rule for ties."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..convex import ConvexProblem
+from ..convex.losses import Squared
+from .judges import HeldOut, Judge, LeaveOneOut, Verdict
+from .program import Point, Program
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How the grid is walked."""
+
+    patience: int = 3
+    """Worse points in a row after which weaker strengths are skipped: errors have one valley, up to noise."""
+
+    neighbours: int = 3
+    """Strengths of the quadratic that are tried with a norm: the best of ridge and the next smaller ones. A norm adds
+    to the penalty, so a quadratic beside it need not be larger."""
+
+    norms_beside: int = 8
+    """The most strengths of the norm that are tried with each quadratic."""
+
+    max_left_out: int = 5000
+    """Rows up to which each is left out in turn: the closed form takes the cube of their number."""
+
+
+GRID = Grid()
+
+
+def choose(
+    problem: ConvexProblem,
+    program: Program,
+    judge: Judge,
+    *,
+    is_late: Callable[[], bool] = lambda: False,
+    notify: Callable[[int, int], None] = lambda done, total: None,
+) -> Verdict:
+    """Return the best point of a program's grid; of equally good ones that with the larger strengths.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        The program over a dictionary.
+    program : Program
+        What is minimised, and the strengths to try.
+    judge : Judge
+        What ranks the points.
+    is_late : callable
+        Once it returns True, the best point so far is taken. It is first asked in the middle of the grid, since
+        stronger penalties leave little of a fit.
+    notify : callable
+        Called as ``notify(done, total)`` after each point.
+
+    Returns
+    -------
+    Verdict
+        The best point.
+    """
+    norms, quadratics = program.norms(), program.quadratics()
+    best: list[Verdict] = []
+    n_done = 0
+
+    def walk(points: Sequence[Point], total: int) -> Verdict:
+        """Judge a line of falling strengths, keep the best of all lines in ``best``, and return that of this line."""
+        nonlocal n_done
+        highest: Verdict | None = None
+        n_worse = 0
+        for number, verdict in enumerate(judge.walk(problem, program, points), 1):
+            n_done += 1
+            notify(n_done, total)
+            if highest is None or highest.rank < verdict.rank:
+                highest = verdict
+            n_worse = n_worse + 1 if verdict.rank < highest.rank else 0
+            may_be_late = judge.solves_in_turn and (len(best) > 0 or number > len(points) // 2)
+            if (judge.solves_in_turn and n_worse == GRID.patience) or (may_be_late and is_late()):
+                break
+        assert highest is not None
+        if not best or (best[0].rank, best[0].point) < (highest.rank, highest.point):
+            best[:] = [highest]
+        return highest
+
+    if len(norms) > 1 and len(quadratics) > GRID.neighbours and norms[-1] == 0:
+        # Ridge is fast, and its best strength says where a norm beside it may help.
+        total = len(quadratics) + GRID.neighbours * GRID.norms_beside
+        ridge = walk([(0.0, own) for own in quadratics], total)
+        quadratics = [own for own in quadratics if own <= ridge.point[1]][: GRID.neighbours]
+        step = -(-(len(norms) - 1) // GRID.norms_beside)
+        norms = norms[:-1][::step]
+        lines = [[(norm, own) for norm in norms] for own in quadratics]
+    elif len(norms) == 1:
+        lines, total = [[(norms[0], own) for own in quadratics]], len(quadratics)
+    else:
+        lines, total = [[(norm, own) for norm in norms] for own in quadratics], len(norms) * len(quadratics)
+    for line in lines:
+        if not best or not is_late():
+            walk(line, total)
+    return best[0]
+
+
+def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
+    """Return the judge for a program: leave-one-out errors where they have a closed form and are cheap."""
+    (first, *others) = problem.heads
+    is_ridge = program.norms() == [0.0] and type(first.loss) is Squared and not others
+    if is_ridge and problem.dictionary.n_rows <= GRID.max_left_out and problem.dictionary.readout != "all":
+        return LeaveOneOut()
+    return HeldOut(seed=seed)

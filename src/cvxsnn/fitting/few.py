@@ -1,0 +1,279 @@
+r"""Few neurons for a read-out by ridge regression: which, and how many.
+
+Neurons enter one after the other, and later a few at a time. The next one is the neuron that lowers the objective of
+ridge the most when its weights are added and those of the others are fitted again. For one column d, with row weights Ω
+and the columns S of the neurons so far, that is
+
+.. math:: \frac{\|d^\top \Omega M Y\|^2}{\rho + d^\top \Omega M d} , \qquad M = (I + D_S D_S^\top \Omega / \rho)^{-1} ,
+
+up to a factor. A neuron that is read in several windows of time is worth the sum over its columns.
+
+The choice depends on the targets, so that errors of rows that took part in it are too low. Numbers of neurons are
+therefore compared on rows for which neurons were chosen without these rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..convex import ConvexProblem
+from ..convex.gram import column_means, weighted_gram
+from ..convex.left_out import Validation, deal_rows, paired_difference, ridge_fold_scores, sample_of_row, validation_of
+from ..convex.linear import factorise
+from ..core.errors import InvalidInputError
+from ..core.seeds import child_generator
+from ..dictionary import Dictionary
+from ..dictionary.readout import parse_readout
+from .choosing import GRID
+from .judges import HELD_OUT, Verdict
+from .program import CONSTANT, QUADRATIC_RATIOS, quadratic_unit
+
+Sparsity = int | Literal["few"]
+
+
+@dataclass(frozen=True)
+class FewSettings:
+    """How neurons are selected."""
+
+    sizes: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+    """Numbers of neurons that "few" chooses from, besides all."""
+
+    per_batch: int = 16
+    """Neurons enter in batches of one sixteenth of those already chosen; one at a time would take too long."""
+
+    shrinkage: float = 0.1
+    """Strength ρ at which neurons are chosen, relative to the mean variance of the columns."""
+
+    n_folds: int = 5
+    """Folds in which neurons are chosen without a part of the rows."""
+
+    max_unpacked: int = 2**27
+    """Entries up to which the dictionary is unpacked: half a GiB of float32."""
+
+    rounding: float = 1e-9
+    """Relative rounding of an error: a single row is a difference of exactly one standard error."""
+
+
+FEW = FewSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Neurons to read, and their errors on rows that took no part in the selection.
+
+    Parameters
+    ----------
+    neurons : Tensor of shape (n_chosen,), dtype int64
+        The witnesses, in rising order.
+    verdict : Verdict
+        The strength of ridge with the scores of rows left out, by as many neurons that were selected without them.
+    """
+
+    neurons: Tensor
+    verdict: Verdict
+
+
+def select_neurons(
+    problem: ConvexProblem,
+    sparsity: Sparsity,
+    dense: Verdict,
+    ratios: Sequence[float] = QUADRATIC_RATIOS,
+    seed: int = 0,
+) -> Selection | None:
+    """Choose the neurons that a read-out uses, by ridge regression.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        Ridge over all neurons.
+    sparsity : int or "few"
+        The number of neurons; or the fewest of ``FEW.sizes`` whose error exceeds that of the best number by at most the
+        standard error of the difference. The error is the share of rows that are misclassified, or for real targets
+        the loss.
+    dense : Verdict
+        The judgement of ridge over all neurons.
+    ratios : sequence of float
+        Strengths to choose from, relative to the mean eigenvalue of the products of rows.
+    seed : int
+        The seed of the folds.
+
+    Returns
+    -------
+    Selection or None
+        The choice; None if all neurons are to be read.
+    """
+    n_distinct = len(_distinct_neurons(problem.dictionary)[0])
+    sizes = [size for size in (FEW.sizes if sparsity == "few" else (int(sparsity),)) if size < n_distinct]
+    if not sizes:
+        return None
+    fold_of_row, dense_scores, method = _leave_out(problem, dense, seed)
+    rows = torch.nonzero(fold_of_row >= 0).squeeze(1)
+    judged = problem.take_rows(rows)
+    at_ratios = _scores_without_folds(problem, sizes, fold_of_row, ratios)[:, :, rows]
+    best = [int(validation_of(judged, scores).mean().argmin()) for scores in at_ratios]
+    scores = torch.stack([one[index] for one, index in zip(at_ratios, best, strict=True)])
+    chosen = 0
+    if sparsity == "few":
+        chosen = _fewest(validation_of(judged, [*scores, dense_scores]))
+        if chosen == len(sizes):
+            return None
+    neurons = order_neurons(problem, sizes[chosen]).sort().values
+    validation = validation_of(judged, scores[chosen : chosen + 1], method)
+    point, rank = (0.0, ratios[best[chosen]]), -float(validation.mean()[0])
+    return Selection(neurons, Verdict(point, rank, validation, scores[chosen], rows))
+
+
+def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tensor, Tensor, str]:
+    """Return the fold of each row, the scores of rows left out by ridge over all neurons, and how in words."""
+    weight = problem.row_weight
+    if len(weight) > GRID.max_left_out and dense.rows is not None and dense.scores is not None:
+        rows = dense.rows.to(weight.device)
+        assert dense.validation is not None
+        return torch.full(weight.shape, -1, device=weight.device).index_fill_(0, rows, 0), dense.scores, HELD_OUT
+    n_counted = int((weight > 0).sum())
+    if n_counted < 2 * FEW.n_folds:
+        raise InvalidInputError(
+            f"expected at least {2 * FEW.n_folds} samples with weight to choose neurons, got {n_counted}: pass more "
+            "samples or sparsity=None"
+        )
+    fold_of_row = deal_rows(problem, sample_of_row(problem), FEW.n_folds, child_generator(seed, "few", "folds"))
+    scores = ridge_fold_scores(problem, dense.point[1] * quadratic_unit(problem), fold_of_row)
+    return fold_of_row, scores, f"{FEW.n_folds} folds"
+
+
+def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:
+    """Return neurons in the order in which they enter the read-out.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        A problem with the squared loss.
+    n_most : int
+        The number of neurons after which to stop.
+
+    Returns
+    -------
+    Tensor of shape (n_chosen,), dtype int64
+        Witnesses, at most ``n_most``; of those with equal spikes the first.
+    """
+    dictionary, weight = problem.dictionary, problem.row_weight[:, None]
+    (head,) = problem.heads
+    neurons, atoms_of = _distinct_neurons(dictionary)
+    n_most, means, product = min(n_most, len(neurons)), _means(problem), _product(problem)
+    targets = weight * (head.targets - problem.intercept * (problem.row_weight @ head.targets))
+    linear, spread = dictionary.rmatvec(targets), _second_moments(problem) - means.square()
+    shrinkage = FEW.shrinkage * float(spread.mean())
+    if not FEW.shrinkage * CONSTANT < shrinkage < inf:  # nothing varies, or squares overflow
+        return neurons[:n_most]
+    basis = weight.new_empty(len(weight), 0)
+    is_open, chosen = torch.ones_like(spread), torch.empty_like(neurons[:0])
+    while len(chosen) < n_most:
+        gain = (is_open * linear.square().sum(1) / (shrinkage + spread))[atoms_of].sum(1)
+        gain[chosen] = -1.0
+        places = gain.topk(min(max(1, len(chosen) // FEW.per_batch), n_most - len(chosen))).indices
+        chosen = torch.cat((chosen, places))
+        atoms = torch.unique(atoms_of[places])
+        atoms = atoms[is_open[atoms] > 0]
+        is_open[atoms] = 0.0
+        # With V = M D of the new columns D, M becomes M − V (ρI + DᵀΩV)⁻¹ VᵀΩ. Q is V times a root of the inverse.
+        columns = dictionary.columns(atoms) - means[atoms]
+        left = columns - basis @ (basis.T @ (weight * columns))
+        system = columns.T @ (weight * left)
+        system.diagonal().add_(shrinkage)
+        factor = factorise(system)
+        if factor is None:
+            break
+        new = torch.linalg.solve_triangular(factor, left.T, upper=False).T
+        basis = torch.cat((basis, new), dim=1)
+        shared = product(weight * new)
+        linear = linear - shared @ (new.T @ targets)
+        spread = (spread - shared.square().sum(1)).clamp_min(0)
+    return neurons[chosen]
+
+
+def _fewest(validation: Validation) -> int:
+    """Return the first solution whose error is within one standard error of the best."""
+    errors = validation.loss if validation.accuracy is None else 1 - validation.accuracy
+    best = errors[int((errors @ validation.weight).argmin())]
+    for number, errors_of_one in enumerate(errors):
+        more, error = paired_difference(errors_of_one, best, validation.weight)
+        if more <= (1 + FEW.rounding) * error:
+            return number
+    raise AssertionError("the best is within one standard error of itself")
+
+
+def _scores_without_folds(
+    problem: ConvexProblem, sizes: Sequence[int], fold_of_row: Tensor, ratios: Sequence[float]
+) -> Tensor:
+    """Return scores of rows by each number of neurons, chosen without their folds, at each strength."""
+    n_rows = problem.dictionary.n_rows
+    scores = problem.row_weight.new_zeros(len(sizes), len(ratios), n_rows, problem.n_outputs)
+    for fold in range(int(fold_of_row.max()) + 1):
+        is_in = fold_of_row == fold
+        kept, left = problem.take_rows(torch.nonzero(~is_in).squeeze(1)), torch.nonzero(is_in).squeeze(1)
+        held, order = problem.dictionary.take_rows(left), order_neurons(kept, max(sizes))
+        columns = problem.dictionary.atom_of_column.reshape(-1, _n_windows(problem.dictionary))
+        for place, size in enumerate(sizes):
+            atoms = torch.unique(columns[order[:size]])
+            coef, intercept = _ridge(kept, atoms, ratios)
+            scores[place][:, left] = held.columns(atoms) @ coef + intercept[:, None]
+    return scores
+
+
+def _ridge(problem: ConvexProblem, atoms: Tensor, ratios: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Return coefficients (n_ratios, n_atoms, n_outputs) and intercepts of ridge over some atoms at each strength."""
+    (head,) = problem.heads
+    weight, means = problem.row_weight, _means(problem)[atoms]
+    middle = problem.intercept * (weight @ head.targets)
+    root, targets = weight.sqrt()[:, None], head.targets - middle
+    if len(atoms) <= len(weight):
+        values, basis = torch.linalg.eigh(weighted_gram(problem, atoms))
+        rotated = basis.T @ problem.dictionary.rmatvec(weight[:, None] * targets)[atoms]
+    else:
+        columns = root * (problem.dictionary.columns(atoms) - means)
+        values, vectors = torch.linalg.eigh(columns @ columns.T)
+        basis, rotated = columns.T @ vectors, vectors.T @ (root * targets)
+    scale = float(values.sum()) / len(weight)
+    ridge = torch.tensor(ratios).to(values)[:, None] * (scale if scale > CONSTANT else 1.0)
+    coef = basis @ (rotated / (values.clamp_min(0) + ridge)[:, :, None])
+    return coef, middle - means @ coef
+
+
+def _distinct_neurons(dictionary: Dictionary) -> tuple[Tensor, Tensor]:
+    """Return the first of all neurons with equal columns, and the atoms of each, (n_neurons, n_windows)."""
+    atoms = dictionary.atom_of_column.reshape(-1, _n_windows(dictionary))
+    _, first = np.unique(atoms.cpu().numpy(), axis=0, return_index=True)
+    neurons = torch.from_numpy(np.sort(first)).to(atoms.device)
+    return neurons, atoms[neurons]
+
+
+def _n_windows(dictionary: Dictionary) -> int:
+    return parse_readout(dictionary.readout).n_windows
+
+
+def _means(problem: ConvexProblem) -> Tensor:
+    """Return what columns are centred by: their means, or zeros without an intercept."""
+    means = problem.row_workspace.get(column_means, problem)
+    return means if problem.intercept else torch.zeros_like(means)
+
+
+def _second_moments(problem: ConvexProblem) -> Tensor:
+    """Return the weighted mean square of each column."""
+    moments = problem.row_weight.new_zeros(problem.dictionary.n_atoms)
+    for rows, block in problem.dictionary.iterate_rows(512):
+        moments += problem.row_weight[rows] @ block.square()
+    return moments
+
+
+def _product(problem: ConvexProblem) -> Callable[[Tensor], Tensor]:
+    """Return the product of vectors with all columns; it is faster if these fit into memory as numbers."""
+    dictionary = problem.dictionary
+    if dictionary.n_rows * dictionary.n_atoms > FEW.max_unpacked:
+        return dictionary.rmatvec
+    across = dictionary.columns(dtype=torch.float32).T.contiguous()
+    return lambda vectors: (across @ vectors.float()).double()

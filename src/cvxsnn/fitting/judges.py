@@ -1,0 +1,260 @@
+"""Judges of a program on rows that it was not fitted to.
+
+Every judge walks over points of the grid of a :class:`Program` and returns a :class:`Verdict` for each. A judge is
+added by writing a subclass of :class:`Judge` with ``walk``.
+
+===============  =====================================================================  ===========================
+judge            rows left out                                                          programs
+===============  =====================================================================  ===========================
+LeaveOneOut      each row in turn, in closed form                                       ridge with the squared loss
+HeldOut          a fifth of the samples, all at once                                    all
+Folds            every sample once, a fold at a time                                    all
+Scored           validation data, by a function of the network                          all
+===============  =====================================================================  ===========================
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..convex import ConvexProblem, Solution, solve, solve_path
+from ..convex.left_out import Validation, deal_rows, ridge_scores, sample_of_row, validation_of
+from ..core.errors import InvalidInputError
+from ..core.seeds import child_generator
+from ..network.reconstruction import reconstruct
+from .program import Point, Program, quadratic_unit
+from .scores import Score, ScoreFunction
+
+Criterion = Literal["loss", "accuracy"]
+
+HELD_OUT = "held out"
+"""Method of a validation with rows that were left out all at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """A point of the grid, judged.
+
+    Parameters
+    ----------
+    point : tuple of two float
+        The strengths, as :meth:`Program.at` reads them.
+    rank : Score
+        The judgement; higher is better.
+    validation : Validation, optional
+        Losses and hits of the rows left out, with standard errors.
+    scores : Tensor of shape (n_judged, n_outputs), optional
+        Outputs for the rows left out.
+    rows : Tensor of shape (n_judged,), dtype int64, optional
+        The rows left out.
+    solution : Solution, optional
+        A solution on the way: of all rows, or of those that were not left out.
+    share : float
+        The share of the rows that were fitted.
+    """
+
+    point: Point
+    rank: Score
+    validation: Validation | None = None
+    scores: Tensor | None = None
+    rows: Tensor | None = None
+    solution: Solution | None = None
+    share: float = 1.0
+
+
+class Judge(Protocol):
+    """Judges points of a grid."""
+
+    solves_in_turn: ClassVar[bool] = True
+    """Whether every point takes a solve of its own, so that stopping early saves time."""
+
+    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
+        """Yield a verdict for each point, in order.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            The program over all rows.
+        program : Program
+            What is minimised.
+        points : sequence of Point
+            Points whose strengths fall.
+
+        Yields
+        ------
+        Verdict
+            One per point.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Leave every row out in turn. Ridge regression has these errors in closed form.
+
+    Parameters
+    ----------
+    by : "loss" or "accuracy"
+        What ranks the points.
+    """
+
+    by: Criterion = "loss"
+    solves_in_turn: ClassVar[bool] = False
+
+    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
+        """Yield a verdict for each point."""
+        unit = quadratic_unit(problem) if program.l2_strength == "auto" else 1.0
+        scores = ridge_scores(problem, [unit * quadratic for _, quadratic in points])
+        validation, rows = validation_of(problem, scores), torch.arange(problem.dictionary.n_rows)
+        ranks = _ranks(validation, self.by)
+        for number, point in enumerate(points):
+            yield Verdict(point, ranks[number], validation.take(number), scores[number], rows)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Leave a part of the samples out, all at once and stratified by class.
+
+    Parameters
+    ----------
+    one_in : int
+        One in this many samples is held out.
+    max_rows : int, optional
+        The most rows that are fitted, and that are held out. A part of many rows is enough to find the strengths.
+    tol : float
+        The relative gap of the solutions, which are only compared.
+    seed : int
+        The seed of the choice of samples.
+    by : "loss" or "accuracy"
+        What ranks the points.
+    """
+
+    one_in: int = 5
+    max_rows: int | None = None
+    tol: float = 1e-4
+    seed: int = 0
+    by: Criterion = "loss"
+    solves_in_turn: ClassVar[bool] = True
+
+    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
+        """Yield a verdict for each point."""
+        held, kept = self._divide(problem)
+        part, left, solution = problem.take_rows(kept), problem.take_rows(held), None
+        for point in points:
+            solution = solve(program.at(part, point), self.tol, start=solution)
+            scores = left.dictionary.matvec(solution.coef) + solution.intercept
+            yield _verdict(left, point, scores, held, self.by, solution, len(kept) / problem.dictionary.n_rows)
+
+    def _divide(self, problem: ConvexProblem) -> tuple[Tensor, Tensor]:
+        """Return the rows that are held out and those that are fitted; too few to divide serve as both."""
+        samples, rng = sample_of_row(problem), child_generator(self.seed, "held out")
+        try:
+            fold = deal_rows(problem, samples, self.one_in, rng)
+        except InvalidInputError:
+            every = torch.arange(problem.dictionary.n_rows, device=problem.row_weight.device)
+            return every, every
+        held, kept = (
+            self._thin(problem, torch.nonzero(part).squeeze(1), samples, rng) for part in (fold == 0, fold != 0)
+        )
+        return held, kept
+
+    def _thin(
+        self, problem: ConvexProblem, rows: Tensor, samples: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> Tensor:
+        """Return at most about ``max_rows`` of some rows, stratified by class: data are often sorted by class."""
+        if self.max_rows is None or len(rows) <= self.max_rows:
+            return rows
+        n_parts = -(-len(rows) // self.max_rows)
+        part = deal_rows(problem.take_rows(rows), samples[rows.cpu().numpy()], n_parts, rng)
+        return rows[part <= 0]  # with the only samples of their classes, which are in no part
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Leave every sample out once, a fold at a time and stratified by class.
+
+    Parameters
+    ----------
+    n_folds : int
+        The number of folds.
+    tol : float
+        The relative gap of the solutions, which are only compared.
+    seed : int
+        The seed of the folds.
+    by : "loss" or "accuracy"
+        What ranks the points.
+    """
+
+    n_folds: int = 5
+    tol: float = 1e-4
+    seed: int = 0
+    by: Criterion = "loss"
+    solves_in_turn: ClassVar[bool] = True
+
+    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
+        """Yield a verdict for each point."""
+        rng = child_generator(self.seed, "folds")
+        fold_of_row = deal_rows(problem, sample_of_row(problem), self.n_folds, rng)
+        folds = [torch.nonzero(fold_of_row == fold).squeeze(1) for fold in range(self.n_folds)]
+        parts = [problem.take_rows(torch.nonzero(fold_of_row != fold).squeeze(1)) for fold in range(self.n_folds)]
+        left = [problem.dictionary.take_rows(rows) for rows in folds]
+        rows = torch.nonzero(fold_of_row >= 0).squeeze(1)
+        judged = problem.take_rows(rows)
+        starts: list[Solution | None] = [None] * self.n_folds
+        for point in points:
+            scores = problem.row_weight.new_zeros(problem.dictionary.n_rows, problem.n_outputs)
+            for fold, part in enumerate(parts):
+                starts[fold] = solution = solve(program.at(part, point), self.tol, start=starts[fold])
+                scores[folds[fold]] = left[fold].matvec(solution.coef) + solution.intercept
+            method, share = f"{self.n_folds} folds", 1 - 1 / self.n_folds
+            yield _verdict(judged, point, scores[rows], rows, self.by, share=share, method=method)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Rank every solution by a function of its network, such as the accuracy on validation data.
+
+    Parameters
+    ----------
+    score : callable
+        The score of a network; higher is better.
+    """
+
+    score: ScoreFunction
+    solves_in_turn: ClassVar[bool] = False
+
+    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
+        """Yield a verdict for each point, with the certified solution of all rows."""
+        # A line of the grid has one norm or one quadratic, so it is one path, whose certificates share passes.
+        at = [program.at(problem, point) for point in points]
+        norms = list(dict.fromkeys(own.l1_strength for own in at))
+        quadratics = list(dict.fromkeys(own.l2_strength for own in at))
+        path = solve_path(problem, norms, l2_strengths=quadratics if program.has_quadratic else None, tol=program.tol)
+        for point, solution in zip(points, path, strict=True):
+            yield Verdict(point, self.score(reconstruct(solution)), solution=solution)
+
+
+def _verdict(
+    problem: ConvexProblem,
+    point: Point,
+    scores: Tensor,
+    rows: Tensor,
+    by: Criterion,
+    solution: Solution | None = None,
+    share: float = 1.0,
+    method: str = HELD_OUT,
+) -> Verdict:
+    validation = validation_of(problem, scores[None], method)
+    return Verdict(point, _ranks(validation, by)[0], validation, scores, rows, solution, share)
+
+
+def _ranks(validation: Validation, by: Criterion) -> list[float]:
+    """Return the rank of each solution: its accuracy, or for real targets and by default minus its loss."""
+    has_hits = by == "accuracy" and validation.accuracy is not None
+    ranks: list[float] = (validation.mean("accuracy") if has_hits else -validation.mean()).tolist()
+    return ranks

@@ -1,0 +1,672 @@
+"""The training methods: where the hidden neurons come from, and how the read-out is trained.
+
+=========  ==============  ===============  ===============
+method     hidden neurons  first stage      second stage
+=========  ==============  ===============  ===============
+sg         sampled         gradient
+cvx        sampled         convex
+sg-cvx     sampled         gradient         convex
+sg-sg      sampled         gradient         gradient
+cvx-sg     sampled         convex           gradient
+r          reservoir       ridge
+r-cvx      reservoir       convex
+=========  ==============  ===============  ===============
+
+"sampled" neurons are given, of one family, or of the family that a search finds (:mod:`cvxsnn.fitting.search`). The
+first five methods are the paper's (appendix "Training Algorithms and Witness Regimes"). A *gradient* stage trains all
+layers by surrogate gradients. A *convex* stage keeps the hidden neurons and finds the optimal read-out, with a
+certificate. A *ridge* stage is a convex stage with the squared loss on the encoded targets. The first stage uses the
+training split, the second the finetuning split.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from ..convex import Certificate, Solution
+from ..convex.objective import Objective
+from ..core.checks import check_choice, check_device, check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.storage import make_folder
+from ..data.sequences import TrainingSet
+from ..data.tasks import Task
+from ..dictionary import build_dictionary
+from ..dictionary.pooled import PoolSpikes
+from ..network.reconstruction import Form, reconstruct
+from ..network.spiking_network import SpikingNetwork
+from ..witnesses import Provenance, WitnessSet
+from ..witnesses.pool import WitnessPool
+from .choosing import choose
+from .engine import Budget, Family, fit, ridge_of, sample, with_heads_of
+from .gradient import GradientPlan, Split, gradient_stage
+from .judges import Scored
+from .pools import PoolSolution, solve_pool
+from .program import Program
+from .reservoir import tune_reservoir
+from .scores import Score, TaskScore
+from .search import Tuned, Tuning, tune_witnesses
+from .surrogate.settings import SurrogateRun, SurrogateSettings, initial_network
+
+ProgressCallback = Callable[[str, int, int], None]
+"""Called as ``callback(stage, done, total)``."""
+
+StageName = Literal["tuning", "gradient", "convex", "ridge"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of the table above.
+
+    Parameters
+    ----------
+    hidden : "sampled" or "reservoir"
+        Where the hidden neurons come from.
+    stages : tuple of str
+        The stages after a search, in order.
+    """
+
+    hidden: Literal["sampled", "reservoir"]
+    stages: tuple[StageName, ...]
+
+
+METHODS = {
+    "sg": Method("sampled", ("gradient",)),
+    "cvx": Method("sampled", ("convex",)),
+    "sg-cvx": Method("sampled", ("gradient", "convex")),
+    "sg-sg": Method("sampled", ("gradient", "gradient")),
+    "cvx-sg": Method("sampled", ("convex", "gradient")),
+    "r": Method("reservoir", ("ridge",)),
+    "r-cvx": Method("reservoir", ("convex",)),
+}
+"""Training methods by name.
+
+Examples
+--------
+>>> from cvxsnn.fitting import METHODS
+>>> METHODS["sg-cvx"].stages
+('gradient', 'convex')
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a method needs to know besides the data.
+
+    Parameters
+    ----------
+    program : Program or Objective
+        The convex program of the read-out. An objective stands for the program with its default penalty; gradient
+        stages minimise the objective alone.
+    family : mapping, WitnessSet or Tuning
+        A family that :func:`cvxsnn.witnesses.sample_witnesses` samples: arguments of
+        :func:`cvxsnn.gaussian_witnesses`, or with a key ``"geometry"`` of :func:`cvxsnn.delayed_witnesses`; or
+        witnesses to use as they are; or how to search for a family.
+    surrogate : SurrogateSettings or sequence of SurrogateSettings, optional
+        The settings of gradient stages. Several are all tried, and the one that validates best is kept.
+    finetuning : SurrogateSettings or sequence of SurrogateSettings, optional
+        The settings of a second gradient stage, or of one after a convex stage; by default ``surrogate`` at a fifth of
+        its learning rate.
+    n_networks : int
+        The number of networks that a first gradient stage trains, each from another sample of the family, by the
+        settings that suit the first of them best. The next stage starts from their average, and a convex one
+        reads the neurons of all.
+    seed : int
+        The seed of the samples.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Settings
+    >>> settings = Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)})
+    >>> settings.program.tol
+    1e-06
+    """
+
+    program: Program
+    family: Family | Tuning
+    surrogate: SurrogateSettings | Sequence[SurrogateSettings] | None = None
+    finetuning: SurrogateSettings | Sequence[SurrogateSettings] | None = None
+    n_networks: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no stage could use, whether the method has that stage or not."""
+        if isinstance(self.program, Objective):
+            object.__setattr__(self, "program", Program(self.program))
+        check_positive_int("n_networks", self.n_networks)
+        if not isinstance(self.family, (Mapping, WitnessSet, Tuning)):
+            raise InvalidInputError(
+                "expected a family as a mapping of arguments of gaussian_witnesses or delayed_witnesses, a WitnessSet, "
+                f"or a Tuning that searches for one, got {type(self.family).__name__}"
+            )
+
+    def candidates(self, stage: int) -> list[SurrogateSettings]:
+        """Return the settings to try in a gradient stage.
+
+        Parameters
+        ----------
+        stage : int
+            The number of the stage; the first is 0.
+
+        Returns
+        -------
+        list of SurrogateSettings
+            At least one.
+        """
+        if stage > 0 and self.finetuning is not None:
+            return _listed(self.finetuning)
+        given = _listed(self.surrogate)
+        return given if stage == 0 else [replace(own, learning_rate=0.2 * own.learning_rate) for own in given]
+
+    @property
+    def objective(self) -> Objective:
+        """Loss and read-out of the program."""
+        return self.program.objective
+
+    @property
+    def sampled_family(self) -> Mapping[str, Any] | None:
+        """Family that further witnesses can be sampled from; None where the witnesses are given."""
+        return self.family if isinstance(self.family, Mapping) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The outcome of one stage.
+
+    Parameters
+    ----------
+    name : "tuning", "gradient", "convex" or "ridge"
+        What kind of stage it was.
+    network : SpikingNetwork or None
+        The network at its end; None after a search, which only chooses a family.
+    score : Score
+        Its validation score.
+    seconds : float
+        How long the stage took.
+    solution : Solution, optional
+        The solution of a convex stage.
+    run : SurrogateRun, optional
+        The run of a gradient stage.
+    tuned : Tuned, optional
+        The outcome of a search.
+    """
+
+    name: StageName
+    network: SpikingNetwork | None
+    score: Score
+    seconds: float
+    solution: Solution | None = None
+    run: SurrogateRun | None = None
+    tuned: Tuned | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained network with its history.
+
+    Parameters
+    ----------
+    method : str
+        The method that trained it.
+    network : SpikingNetwork
+        The network.
+    history : tuple of Stage
+        The stages, in order.
+    settings : Settings
+        The settings, with the family that a search has found.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Settings, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)}))
+    >>> trained.method, trained.certificate.relative_gap <= 1e-6
+    ('cvx', True)
+    """
+
+    method: str
+    network: SpikingNetwork
+    history: tuple[Stage, ...]
+    settings: Settings
+
+    @property
+    def solution(self) -> Solution | None:
+        """Convex solution that the network was rebuilt from; None if the last stage was not convex."""
+        return self.history[-1].solution
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """Certificate of the solution; None after gradients or ridge regression, which prove nothing."""
+        return None if self.solution is None else self.solution.certificate
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that all stages took."""
+        return sum(stage.seconds for stage in self.history)
+
+
+def train(
+    method: str,
+    first: Split,
+    settings: Settings,
+    second: Split | None = None,
+    *,
+    callback: ProgressCallback | None = None,
+    checkpoints: Path | None = None,
+    device: torch.device | str | None = None,
+    n_jobs: int | None = None,
+    budget: Budget | None = None,
+) -> Trained:
+    """Train a spiking network by one of the methods in the table.
+
+    Parameters
+    ----------
+    method : str
+        A key of ``METHODS``.
+    first : Split
+        The data of the first stage.
+    settings : Settings
+        The settings of all stages.
+    second : Split, optional
+        The data of the second stage; by default those of the first.
+    callback : callable, optional
+        Called as ``callback(stage, done, total)``.
+    checkpoints : Path, optional
+        A folder in which gradient stages keep their state, to resume after an interruption.
+    device : torch.device or str, optional
+        Where to compute, "auto" for the GPU if there is one; there, candidates of a gradient stage train side by
+        side. By default where the data are.
+    n_jobs : int, optional
+        The number of workers of a search, as in joblib.
+    budget : Budget, optional
+        The time for all stages, and how many neurons a convex stage reads.
+
+    Returns
+    -------
+    Trained
+        The network, with the outcome of each stage.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Settings, Split, TaskScore
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> settings = Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)})
+    >>> trained = cs.train("cvx", split, settings)
+    >>> trained.certificate.relative_gap <= settings.program.tol
+    True
+    """
+    begin, budget = time.perf_counter(), budget or Budget()
+    deadline = begin + budget.max_seconds
+    device = None if device is None else check_device(device)
+    settings, witnesses, history = prepare(method, first, settings, callback=callback, n_jobs=n_jobs)
+    stages = METHODS[method].stages
+    network: SpikingNetwork | None = None
+    begin += sum(stage.seconds for stage in history)
+    for number, name in enumerate(stages):
+        split = first if number == 0 or second is None else second
+        notify = _labelled(callback, f"{number + 1}. {name}")
+        notify(0, 1)
+        if name == "gradient":
+            if network is None:
+                network = initial_network(witnesses.layers, settings.objective, split.data, settings.seed)
+            plan = gradient_plan(method, number, network, split, settings, checkpoints, device)
+            run = gradient_stage(plan, notify, deadline - time.perf_counter())
+            network = run.network
+            witnesses = trained_witnesses(network)
+            history.append(Stage(name, network, split.score(network), run.seconds, run=run))
+        elif name == "convex":
+            solution = convex_stage(
+                witnesses,
+                split,
+                settings.program,
+                replace(budget, n_neurons=None, max_seconds=deadline - time.perf_counter()),
+                family=settings.sampled_family,
+                seed=settings.seed,
+                device=device,
+            )
+            # A stage that follows trains every sampled neuron, also those that the solution does not use.
+            form: Form = "compact" if number == len(stages) - 1 else "full"
+            network = reconstruct(solution, form).to(split.data.inputs.device)
+            seconds = time.perf_counter() - begin
+            history.append(Stage(name, network, split.score(network), seconds, solution=solution))
+            notify(1, 1)
+        else:
+            network = ridge_stage(witnesses, split, settings.program)
+            seconds = time.perf_counter() - begin
+            history.append(Stage(name, network, split.score(network), seconds))
+            notify(1, 1)
+        begin = time.perf_counter()
+    assert network is not None
+    return Trained(method, network, tuple(history), settings)
+
+
+def prepare(
+    method: str,
+    first: Split,
+    settings: Settings,
+    *,
+    callback: ProgressCallback | None = None,
+    n_jobs: int | None = None,
+) -> tuple[Settings, WitnessSet, list[Stage]]:
+    """Return settings with a family, the witnesses of the first stage, and the search for the family if there was one.
+
+    Parameters
+    ----------
+    method : str
+        A key of ``METHODS``.
+    first : Split
+        The data of the first stage.
+    settings : Settings
+        The settings, whose family may be a search.
+    callback : callable, optional
+        Called as ``callback(stage, done, total)``.
+    n_jobs : int, optional
+        The number of workers of a search, as in joblib.
+
+    Returns
+    -------
+    settings : Settings
+        The settings, with the family and the read-out that were found.
+    witnesses : WitnessSet
+        The hidden neurons to begin with.
+    history : list of Stage
+        The search, or nothing.
+    """
+    check_choice("method", method, tuple(METHODS))
+    if settings.program.pool and method != "cvx":
+        raise InvalidInputError(f"expected method 'cvx' for a pool, which is sampled and not trained, got {method!r}")
+    begin = time.perf_counter()
+    tuned: Tuned | None = None
+    family = settings.family
+    if isinstance(family, Tuning):
+        tuned = tune_witnesses(
+            first.data,
+            settings.objective,
+            first.score,
+            family,
+            seed=settings.seed,
+            callback=_labelled(callback, "0. tuning"),
+            n_jobs=n_jobs,
+        )
+        family = tuned.family
+        settings = replace(settings, family=family, program=settings.program.with_readout(tuned.readout))
+    witnesses = sample(family, first.data, settings.seed)
+    if METHODS[method].hidden == "reservoir":
+        witnesses = tune_reservoir(witnesses, first.data)
+    seconds = time.perf_counter() - begin
+    return settings, witnesses, [] if tuned is None else [Stage("tuning", None, tuned.score, seconds, tuned=tuned)]
+
+
+def convex_stage(
+    witnesses: WitnessSet,
+    split: Split,
+    program: Program,
+    budget: Budget | None = None,
+    *,
+    family: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+) -> Solution:
+    """Return the certified optimum over the spikes of some witnesses, at the strengths that validate best.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet
+        The hidden neurons, which stay as they are.
+    split : Split
+        The training data, and the score that chooses the strengths.
+    program : Program
+        What is minimised.
+    budget : Budget, optional
+        The time, and how many neurons are read.
+    family : mapping, optional
+        The family of a pool, if the program is over one.
+    seed : int
+        The seed of the pool.
+    device : torch.device or str, optional
+        Where to compute; by default where the data are.
+
+    Returns
+    -------
+    Solution
+        The optimum with its certificate.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Program, Split, TaskScore, convex_stage
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> program = Program(cs.convex.Objective("logistic"), l1_strength=0.01)
+    >>> solution = convex_stage(cs.gaussian_witnesses(2, (16,), seed=0), split, program)
+    >>> solution.certificate.relative_gap <= 1e-6
+    True
+    """
+    data = split.data if device is None else split.data.to(check_device(device))
+    witnesses = witnesses.to(data.inputs.device)
+    best = fit(data, witnesses, program, Scored(split.score), budget, seed=seed).solution
+    if program.pool == 0:
+        return best
+    if family is None:
+        raise InvalidInputError("expected a family to draw a pool from, got witnesses or none: pass pool=0")
+    # Many small subnetworks differ more than a few large ones.
+    lower, last = (min(width, 32) for width in witnesses.hidden[:-1]), min(128, program.pool)
+    pooled = {**family, "hidden": (*lower, last)}
+    pool = WitnessPool(witnesses.n_features, pooled, program.pool, seed, inputs=data.sequences)
+    return _best_over_pool(best, pool, replace(split, data=data), program)
+
+
+def _best_over_pool(first: Solution, pool: WitnessPool, split: Split, program: Program) -> Solution:
+    """Return the optimum over a pool, at the strength that validates best near that of a smaller optimum.
+
+    More witnesses fit better at the same price, so weaker penalties may pay. They are halved, at most five times, as
+    long as they do. The strength of a quadratic stays as it is.
+    """
+    spikes = PoolSpikes(pool, split.data.sequences, program.objective.readout)
+    strength = first.problem.l1_strength
+    best: tuple[Score, PoolSolution] | None = None
+    solved: PoolSolution | None = None
+    for _ in range(1 if program.is_fixed else 6):
+        solved = solve_pool(
+            pool,
+            split.data,
+            program.objective,
+            strength,
+            l2_strength=first.problem.l2_strength,
+            penalty=program.penalty,
+            intercept=program.intercept,
+            tol=program.tol,
+            start=solved,
+            spikes=spikes,
+        )
+        score = split.score(reconstruct(solved.solution))
+        if best is not None and score < best[0]:
+            break
+        best = (score, solved)
+        strength *= 0.5
+    assert best is not None
+    return best[1].solution
+
+
+def ridge_stage(witnesses: WitnessSet, split: Split, program: Program) -> SpikingNetwork:
+    """Return a network with a ridge regression on the encoded targets, at the strength that validates best.
+
+    Parameters
+    ----------
+    witnesses : WitnessSet
+        The hidden neurons, which stay as they are.
+    split : Split
+        The training data, and the score that chooses the strength.
+    program : Program
+        The targets, and which spikes are read.
+
+    Returns
+    -------
+    SpikingNetwork
+        The network that validates best.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Program, Split, TaskScore, ridge_stage
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> program = Program(cs.convex.Objective("logistic"))
+    >>> network = ridge_stage(cs.gaussian_witnesses(2, (16,), seed=0), split, program)
+    >>> network.predict(task.test.inputs)["label"].shape
+    (40,)
+    """
+    readout, program = program.objective.readout, replace(program, intercept=True)
+    problem = program.problem(build_dictionary(witnesses, split.data.sequences, readout), split.data)
+    ridge = Program.ridge(Objective("squared", readout))
+    verdict = choose(ridge_of(problem), ridge, Scored(lambda network: split.score(with_heads_of(problem, network))))
+    assert verdict.solution is not None
+    return with_heads_of(problem, reconstruct(verdict.solution))
+
+
+def gradient_plan(
+    method: str,
+    number: int,
+    network: SpikingNetwork,
+    split: Split,
+    settings: Settings,
+    checkpoints: Path | None,
+    device: torch.device | str | None,
+) -> GradientPlan:
+    """Return the plan of a gradient stage of a method.
+
+    Parameters
+    ----------
+    method : str
+        A key of ``METHODS``.
+    number : int
+        The number of the stage; the first is 0.
+    network : SpikingNetwork
+        Where to start.
+    split : Split
+        The data of the stage.
+    settings : Settings
+        The settings of the method.
+    checkpoints : Path or None
+        The folder for the state of training.
+    device : torch.device, str or None
+        Where to compute.
+
+    Returns
+    -------
+    GradientPlan
+        What :func:`cvxsnn.fitting.gradient_stage` carries out.
+    """
+    # A first stage is the same for every method that begins with it, so that they share its file.
+    name = f"{method}-{number}" if number else "gradient"
+    if checkpoints is not None:
+        make_folder(checkpoints, "checkpoints")
+    return GradientPlan(
+        network,
+        split,
+        settings.objective,
+        settings.candidates(number),
+        settings.n_networks if number == 0 else 1,
+        settings.sampled_family,
+        settings.seed,
+        device,
+        None if checkpoints is None else checkpoints / f"{name}.safetensors",
+    )
+
+
+def train_task(
+    method: str,
+    task: Task,
+    settings: Settings,
+    *,
+    callback: ProgressCallback | None = None,
+    checkpoints: Path | None = None,
+    device: torch.device | str | None = None,
+    n_jobs: int | None = None,
+) -> Trained:
+    """Train on a task's own splits; the accuracy on its validation data decides.
+
+    Parameters
+    ----------
+    method : str
+        A key of ``METHODS``.
+    task : Task
+        The task.
+    settings : Settings
+        The settings of all stages.
+    callback : callable, optional
+        Called as ``callback(stage, done, total)``.
+    checkpoints : Path, optional
+        A folder in which gradient stages keep their state, to resume after an interruption.
+    device : torch.device or str, optional
+        Where to compute; by default on the CPU.
+    n_jobs : int, optional
+        The number of workers of a search, as in joblib.
+
+    Returns
+    -------
+    Trained
+        The network, with the outcome of each stage.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Settings, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (16, 32)}))
+    >>> trained.method, trained.certificate.relative_gap <= 1e-6
+    ('cvx', True)
+    """
+    settings, first, second = task_splits(task, settings)
+    return train(
+        method, first, settings, second, callback=callback, checkpoints=checkpoints, device=device, n_jobs=n_jobs
+    )
+
+
+def task_splits(task: Task, settings: Settings) -> tuple[Settings, Split, Split]:
+    """Return settings with an output for every class of a task, and the data of a first and a second stage.
+
+    Parameters
+    ----------
+    task : Task
+        The task.
+    settings : Settings
+        The settings of all stages.
+
+    Returns
+    -------
+    settings : Settings
+        The settings, with the numbers of classes.
+    first : Split
+        The training data, with the accuracy on validation data.
+    second : Split
+        The finetuning data, if the task has them, else the training data.
+    """
+    objective = settings.objective.for_classes(task.n_classes)
+    settings = replace(settings, program=replace(settings.program, objective=objective))
+    first = second = Split(TrainingSet.of(task.train), TaskScore(task, task.val))
+    if task.finetune is not None and task.finetune_val is not None:
+        second = Split(TrainingSet.of(task.finetune), TaskScore(task, task.finetune_val))
+    return settings, first, second
+
+
+def trained_witnesses(network: SpikingNetwork) -> WitnessSet:
+    """Return the hidden neurons of a network that was trained by gradients."""
+    return WitnessSet(network.layers, Provenance("pretrained", {"method": "surrogate gradient"}))
+
+
+def _labelled(callback: ProgressCallback | None, label: str) -> Callable[[int, int], None]:
+    return lambda done, total: None if callback is None else callback(label, done, total)
+
+
+def _listed(settings: SurrogateSettings | Sequence[SurrogateSettings] | None) -> list[SurrogateSettings]:
+    if settings is None:
+        return [SurrogateSettings()]
+    return [settings] if isinstance(settings, SurrogateSettings) else list(settings)

@@ -1,0 +1,453 @@
+"""Optima over pools of witnesses far too large to hold: solve over a few, price all, add those that would help.
+
+Only the columns of a small working set are held, besides as many bits of the pool as the memory budget allows. A
+witness violates the dual point λ when ``|λᵀd| > l1_strength``; when none of the pool does, the optimum over the working
+set is the one over the pool. Until then the largest price bounds how much there is to gain, so the gap is valid
+whenever one stops. Blocks are priced in the workers of joblib, and the result is the same to the bit.
+
+The program is over the distinct atoms of the pool: witnesses with equal spikes are one atom. With a quadratic beside
+the norm, an atom with coefficient w has the price ``l1_strength + l2_strength * |w|`` at the optimum. It is above the
+strength, so witnesses with the spikes of a column of the working set are recognised by these, and not priced.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+import torch
+from torch import Tensor
+
+from ..convex import Certificate, ConvexProblem, Solution, Status, certify_with_bound, solve
+from ..convex.certificate import checked_certificate
+from ..convex.objective import Objective
+from ..convex.penalties import Penalty, check_prices, check_strengths, make_penalty
+from ..core import bits
+from ..core.errors import ConvergenceWarning, InvalidInputError
+from ..core.parallel import one_thread
+from ..data.sequences import TrainingSet
+from ..dictionary import SpikeDictionary
+from ..dictionary.pooled import PoolSpikes
+from ..dictionary.readout import parse_readout
+from ..witnesses.pool import WitnessPool
+
+_GROWTH = 4
+"""Factor between the nested pools on the way to the whole one."""
+
+_ENTERING = 1024
+"""Witnesses that enter the working set at once: the most violating ones."""
+
+_LEAST_COLUMNS = 4096
+"""Columns that the working set may have before idle ones are dropped."""
+
+_IDLE = 0.9
+"""Share of the strength below which a column without a coefficient is idle."""
+
+_PILE = 16
+"""Blocks whose violators may pile up before the best are taken."""
+
+
+@dataclass(frozen=True)
+class PoolRound:
+    """One pass over the pool.
+
+    Parameters
+    ----------
+    n_witnesses : int
+        The size of the part of the pool that was priced.
+    n_columns : int
+        The number of columns of the working set.
+    n_violators : int
+        The number of columns that violate the dual point: of witnesses, or of witnesses in one window of time.
+    primal : float
+        An upper bound on the optimum over that part.
+    dual : float
+        A lower bound on it.
+    seconds : float
+        The time since the start.
+    """
+
+    n_witnesses: int
+    n_columns: int
+    n_violators: int
+    primal: float
+    dual: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class PoolSolution:
+    """An optimum over a pool.
+
+    Parameters
+    ----------
+    solution : Solution
+        The solution over the working set, with the certificate over the pool.
+    pool : WitnessPool
+        The pool; the certificate is about its first ``certificate.n_witnesses`` witnesses.
+    members : Tensor
+        The witnesses of the pool that the atoms come from, in the order of the dictionary's witnesses.
+    rounds : tuple of PoolRound
+        Every pass over the pool.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import solve_pool
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> pool = cs.witnesses.WitnessPool(2, {"hidden": (16,)}, n_witnesses=256, seed=0)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> found = solve_pool(pool, data, cs.convex.Objective("logistic"), 0.01)
+    >>> found.certificate.scope, found.certificate.n_witnesses
+    ('pool', 256)
+    """
+
+    solution: Solution
+    pool: WitnessPool
+    members: Tensor
+    rounds: tuple[PoolRound, ...]
+
+    @property
+    def certificate(self) -> Certificate:
+        """Certificate over the pool."""
+        return self.solution.certificate
+
+
+def solve_pool(
+    pool: WitnessPool,
+    data: TrainingSet,
+    objective: Objective,
+    l1_strength: float,
+    *,
+    l2_strength: float = 0.0,
+    penalty: str = "l1",
+    intercept: bool = False,
+    tol: float = 1e-6,
+    memory_budget: int = 2**30,
+    max_seconds: float = inf,
+    start: PoolSolution | None = None,
+    spikes: PoolSpikes | None = None,
+    callback: Callable[[PoolRound], None] | None = None,
+) -> PoolSolution:
+    """Solve the convex program over every witness of a pool.
+
+    The pool grows: the certified optimum over a small part of it is where that over a larger part begins. A solve that
+    stops early, by ``max_seconds`` or Ctrl-C, returns the last certificate, which says how many witnesses it is about.
+
+    Parameters
+    ----------
+    pool : WitnessPool
+        The witnesses.
+    data : TrainingSet
+        The training data.
+    objective : Objective
+        The loss, and what is read of the spikes.
+    l1_strength : float
+        The number that multiplies the norm, above zero: without it every witness of the pool is active.
+    l2_strength : float
+        The number that multiplies half the sum of squares, for the elastic nets.
+    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
+        The penalty of the coefficients.
+    intercept : bool
+        Whether the read-out has an unpenalised constant.
+    tol : float
+        The relative gap to certify, over the whole pool.
+    memory_budget : int
+        The bytes for spikes of the pool that are kept from one round to the next; the others are drawn again.
+    max_seconds : float
+        The time after which no new round begins.
+    start : PoolSolution, optional
+        A solution over the same pool, at another strength or of other data.
+    spikes : PoolSpikes, optional
+        Spikes of the pool, to share what was drawn between strengths.
+    callback : callable, optional
+        Called with every :class:`PoolRound`.
+
+    Returns
+    -------
+    PoolSolution
+        The optimum with its certificate over the pool.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import solve_pool
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> pool = cs.witnesses.WitnessPool(2, {"hidden": (16,)}, n_witnesses=256, seed=0)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> found = solve_pool(pool, data, cs.convex.Objective("logistic"), 0.01)
+    >>> found.certificate.scope, found.certificate.n_witnesses
+    ('pool', 256)
+    """
+    check_strengths(l1_strength, l2_strength, make_penalty(penalty))
+    check_prices(l1_strength, "a pool of witnesses")
+    if any(given is not None and given.pool != pool for given in (start, spikes)):
+        raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
+    if spikes is not None and (spikes.sequences is not data.sequences or spikes.readout != objective.readout):
+        raise InvalidInputError("expected spikes of the same data and read-out, got those of others")
+    spikes = PoolSpikes(pool, data.sequences, objective.readout, memory_budget) if spikes is None else spikes
+
+    def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
+        return ConvexProblem.of(
+            objective,
+            dictionary,
+            data,
+            l1_strength=l1_strength,
+            l2_strength=l2_strength,
+            penalty=penalty,
+            intercept=intercept,
+        )
+
+    begin = time.monotonic()
+    rounds: list[PoolRound] = []
+    working = _WorkingSet(spikes, problem_of, start)
+    proven: PoolSolution | None = None
+    try:
+        for n_blocks in _growing(pool.n_blocks) if start is None else [pool.n_blocks]:
+            # A part of the pool need not be solved to the end: more witnesses will change it anyway.
+            goal = tol if n_blocks == pool.n_blocks else max(tol, 1e-3)
+            while True:
+                solution = working.solve(0.5 * goal)
+                prices = _price(spikes, n_blocks, solution, working)
+                dual = certify_with_bound(solution.problem, solution.dual_point, prices.largest.tolist())
+                certificate = checked_certificate(
+                    solution.problem, Certificate(solution.certificate.primal, dual, "pool", pool.starts[n_blocks])
+                )
+                rounds.append(
+                    PoolRound(
+                        pool.starts[n_blocks],
+                        working.n_columns,
+                        prices.n_violators,
+                        certificate.primal,
+                        certificate.dual,
+                        time.monotonic() - begin,
+                    )
+                )
+                proven = working.proven(replace(solution, certificate=certificate), rounds)
+                if callback is not None:
+                    callback(rounds[-1])
+                is_late = time.monotonic() - begin >= max_seconds
+                if certificate.relative_gap <= goal or len(prices.members) == 0 or is_late:
+                    break
+                working.exchange(prices)
+            if is_late:
+                break
+    except KeyboardInterrupt:
+        if proven is None:
+            raise
+    assert proven is not None
+    solution = replace(proven.solution, status=_status(proven, tol))
+    proven = replace(proven, solution=solution)
+    if not solution.has_converged:
+        certificate = solution.certificate
+        warnings.warn(
+            f"expected a certified relative gap of {tol:g} over {pool.n_witnesses:,} witnesses, got "
+            f"{certificate.relative_gap:.2e} over {certificate.n_witnesses:,}: {solution.status.value}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return replace(_with_witnesses(proven, spikes, problem_of), rounds=tuple(rounds))
+
+
+def _with_witnesses(
+    found: PoolSolution, spikes: PoolSpikes, problem_of: Callable[[SpikeDictionary], ConvexProblem]
+) -> PoolSolution:
+    """Return a solution over columns of the pool as one over their witnesses, each in every window of time."""
+    n_windows = parse_readout(spikes.readout).n_windows
+    witnesses, window = found.members // n_windows, found.members % n_windows
+    groups = bits.group_equal(witnesses[:, None])
+    dictionary = spikes.of(found.pool.take(witnesses[groups.first]))
+    atoms = dictionary.atom_of_column[groups.inverse * n_windows + window]
+    coef = found.solution.coef.new_zeros(dictionary.n_atoms, found.solution.coef.shape[1])
+    coef.index_add_(0, atoms, found.solution.coef)
+    solution = replace(found.solution, problem=problem_of(dictionary), coef=coef)
+    return replace(found, solution=solution, members=witnesses[groups.first])
+
+
+def _status(proven: PoolSolution, tol: float) -> Status:
+    if proven.certificate.n_witnesses == proven.pool.n_witnesses and proven.certificate.relative_gap <= tol:
+        return Status.CONVERGED
+    was_done = proven.certificate.n_witnesses == proven.pool.n_witnesses and proven.rounds[-1].n_violators == 0
+    return Status.STALLED if was_done else Status.STOPPED
+
+
+@dataclass(frozen=True, eq=False)
+class _Prices:
+    """Prices of some columns at one dual point: witnesses, each in every window of time.
+
+    Parameters
+    ----------
+    largest : Tensor of shape (n_outputs,)
+        A correlation that no column's exceeds in any output, or in norm.
+    n_violators : int
+        The number of violators; equal patterns of one block count once.
+    price : Tensor
+        The prices of the most violating columns, best first, each pattern once.
+    members : Tensor
+        These columns of the pool.
+    packed : Tensor
+        Their spikes.
+    """
+
+    largest: Tensor
+    n_violators: int
+    price: Tensor
+    members: Tensor
+    packed: Tensor
+
+    def take(self, chosen: Tensor) -> "_Prices":
+        return replace(self, price=self.price[chosen], members=self.members[chosen], packed=self.packed[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class _Pricing:
+    """Prices a block of witnesses at a dual point, but for those with given spikes."""
+
+    dual_point: Tensor
+    penalty: Penalty
+    l1_strength: float
+    exempt: Tensor | None = None
+
+    def __call__(self, block: SpikeDictionary, first_witness: int) -> _Prices:
+        with one_thread():  # a price must not depend on where it is computed, not in its last bit
+            correlation = block.rmatvec(self.dual_point)
+        price = self.penalty.atom_norms(correlation)
+        if self.exempt is not None:
+            above = torch.nonzero(price > self.l1_strength).squeeze(1)
+            own = above[bits.are_among(block.patterns[above], self.exempt)]
+            correlation[own], price[own] = 0.0, 0.0
+        if self.penalty.is_separable:
+            largest = correlation.abs().amax(0)
+        else:  # one row whose norm is the largest price
+            unit = torch.eye(1, correlation.shape[1]).to(correlation)
+            largest = (unit * price.max() / self.penalty.atom_norms(unit))[0]
+        chosen = torch.nonzero(price > self.l1_strength * (1 + 1e-12)).squeeze(1)
+        members = block.column_of_atom[chosen] + first_witness * block.n_windows
+        return _best(_Prices(largest, len(chosen), price[chosen], members, block.patterns[chosen]))
+
+
+def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_WorkingSet") -> _Prices:
+    """Return the prices over the first blocks, of patterns that the working set does not have.
+
+    A maximum, a sum and the first of an order without ties: none depends on the order in which blocks are priced.
+    """
+    problem = solution.problem
+    exempt = working.patterns_of_high_price() if problem.l2_strength else None
+    pricing = _Pricing(solution.dual_point, problem.penalty, problem.l1_strength, exempt)
+    found: list[_Prices] = []
+    for prices in spikes.judge_blocks(pricing, n_blocks):
+        found.append(prices)
+        if len(found) >= _PILE:
+            found = [_join(found)]
+    prices = _join(found)
+    return prices.take(working.are_new(prices.packed))
+
+
+def _join(found: list[_Prices]) -> _Prices:
+    return _best(
+        _Prices(
+            torch.stack([prices.largest for prices in found]).amax(0),
+            sum(prices.n_violators for prices in found),
+            torch.cat([prices.price for prices in found]),
+            torch.cat([prices.members for prices in found]),
+            torch.cat([prices.packed for prices in found]),
+        )
+    )
+
+
+def _best(prices: _Prices) -> _Prices:
+    """Return the most violating patterns, each once; of equal ones the first column of the pool."""
+    if len(prices.members) == 0:
+        return prices
+    order = torch.argsort(prices.members)
+    order = order[torch.argsort(prices.price[order], descending=True, stable=True)]
+    ordered = prices.take(order)
+    return ordered.take(bits.group_equal(ordered.packed.view(torch.int64).flatten(1)).first[:_ENTERING])
+
+
+class _WorkingSet:
+    """The columns of the working set, and the solution over them to start from."""
+
+    def __init__(
+        self,
+        spikes: PoolSpikes,
+        problem_of: Callable[[SpikeDictionary], ConvexProblem],
+        start: PoolSolution | None,
+    ) -> None:
+        self._pool, self._problem_of = spikes.pool, problem_of
+        self._solution: Solution | None = None
+        self._limit = _LEAST_COLUMNS
+        if start is None:
+            self._dictionary = spikes.block(0)
+            self._members = self._dictionary.column_of_atom
+        else:
+            # Rolled out again, so that the columns are those of these data, whatever the start was solved on.
+            self._dictionary = spikes.of(spikes.pool.take(start.members))
+            n_windows, column = self._dictionary.n_windows, self._dictionary.column_of_atom
+            self._members = start.members[column // n_windows] * n_windows + column % n_windows
+            atoms = self._dictionary.atom_of_column[start.solution.problem.dictionary.column_of_atom]
+            coef = start.solution.coef.new_zeros(self._dictionary.n_atoms, start.solution.coef.shape[1])
+            coef.index_add_(0, atoms, start.solution.coef)
+            self._solution = replace(start.solution, coef=coef)
+        self._dictionary = _renumbered(self._dictionary)
+
+    @property
+    def n_columns(self) -> int:
+        return self._dictionary.n_atoms
+
+    def solve(self, tol: float) -> Solution:
+        problem = self._problem_of(self._dictionary)
+        begin = None if self._solution is None else replace(self._solution, problem=problem)
+        with warnings.catch_warnings():  # the pool's own gap is what counts
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self._solution = solve(problem, tol, start=begin)
+        return self._solution
+
+    def proven(self, solution: Solution, rounds: list[PoolRound]) -> PoolSolution:
+        return PoolSolution(solution, self._pool, self._members, tuple(rounds))
+
+    def are_new(self, packed: Tensor) -> Tensor:
+        """Return which patterns the working set does not have."""
+        return ~bits.are_among(packed, self._dictionary.patterns)
+
+    def patterns_of_high_price(self) -> Tensor:
+        """Return the patterns with prices above the strength, and some below: rounding must not tell them apart."""
+        return self._dictionary.patterns[self._have_high_prices()]
+
+    def _have_high_prices(self) -> Tensor:
+        """Return which columns have prices that are not idle."""
+        assert self._solution is not None
+        problem = self._solution.problem
+        price = problem.penalty.atom_norms(self._dictionary.rmatvec(self._solution.dual_point))
+        return price > _IDLE * problem.l1_strength
+
+    def exchange(self, prices: _Prices) -> None:
+        """Add violators and, where there are too many columns, drop idle ones."""
+        assert self._solution is not None
+        solution = self._solution
+        kept = torch.ones(self.n_columns, dtype=torch.bool, device=solution.coef.device)
+        if self.n_columns + len(prices.members) > self._limit:
+            self._limit = 3 * self._limit // 2 + 1  # so that no column is dropped and added for ever
+            kept = solution.coef.any(1) | self._have_high_prices()
+        self._members = torch.cat((self._members[kept], prices.members))
+        self._dictionary = _renumbered(
+            replace(self._dictionary, patterns=torch.cat((self._dictionary.patterns[kept], prices.packed)))
+        )
+        coef = torch.cat((solution.coef[kept], solution.coef.new_zeros(len(prices.members), solution.coef.shape[1])))
+        self._solution = replace(solution, coef=coef)
+
+
+def _renumbered(dictionary: SpikeDictionary) -> SpikeDictionary:
+    """Return the dictionary with one column per atom."""
+    each = torch.arange(dictionary.n_atoms, device=dictionary.device)
+    return replace(dictionary, atom_of_column=each, column_of_atom=each, witnesses=None)
+
+
+def _growing(n_blocks: int) -> Iterator[int]:
+    """Yield numbers of blocks on the way to all of them."""
+    size = 1
+    while size < n_blocks:
+        yield size
+        size *= _GROWTH
+    yield n_blocks

@@ -1,0 +1,198 @@
+"""What a read-out minimises: its loss, its penalty, and the strengths to try."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from ..convex import ConvexProblem
+from ..convex.left_out import mean_eigenvalue
+from ..convex.objective import Objective
+from ..convex.penalties import PENALTIES, check_prices, check_strengths, make_penalty
+from ..core.checks import check_choice, check_positive_int
+from ..core.errors import InvalidInputError
+from ..data.sequences import TrainingSet
+from ..dictionary import Dictionary
+
+Strengths = float | Sequence[float] | Literal["auto"]
+"""One strength, several to choose from, or the grid of the library."""
+
+Point = tuple[float, float]
+"""A point of the grid: the strength of the norm and that of the quadratic, as :meth:`Program.at` reads them."""
+
+QUADRATIC_RATIOS: tuple[float, ...] = tuple((10.0 ** np.arange(3, -5.1, -0.5)).tolist())
+"""Strengths of the quadratic, relative to the mean eigenvalue of the products of rows: from no fit to no penalty."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The convex program of a read-out. Several strengths, or "auto", leave the choice to a judge.
+
+    Parameters
+    ----------
+    objective : Objective
+        The loss, and which spikes are read.
+    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
+        The penalty of the coefficients.
+    l1_strength : float, sequence of float, or "auto"
+        The strength of the norm. "auto" is a path of ``n_strengths``. With the elastic nets it may be zero, which is
+        ridge, and "auto" includes that.
+    l2_strength : float, sequence of float, or "auto"
+        The strength of the quadratic. "auto" is a grid for the elastic nets, and zero for penalties without one.
+    n_strengths : int
+        The number of strengths on the path.
+    smallest_ratio : float
+        The end of the path, relative to the strength at which all coefficients vanish.
+    intercept : bool
+        Whether the read-out has an unpenalised constant.
+    tol : float
+        The relative gap to certify.
+    pool : int
+        Solve over a pool of this many witnesses, which are priced and never held at once. With 0, solve over the
+        witnesses that were sampled.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Program
+    >>> objective = cs.convex.Objective("logistic")
+    >>> Program(objective, l1_strength=0.01).is_fixed, Program(objective).is_fixed
+    (True, False)
+    """
+
+    objective: Objective
+    penalty: str = "l1"
+    l1_strength: Strengths = "auto"
+    l2_strength: Strengths = "auto"
+    n_strengths: int = 12
+    smallest_ratio: float = 1e-3
+    intercept: bool = field(default=False, kw_only=True)
+    tol: float = field(default=1e-6, kw_only=True)
+    pool: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what no program could use."""
+        check_choice("penalty", self.penalty, tuple(PENALTIES))
+        check_positive_int("n_strengths", self.n_strengths)
+        if not 0 < self.smallest_ratio < 1:
+            raise InvalidInputError(f"expected smallest_ratio between 0 and 1, got {self.smallest_ratio!r}")
+        norm, quadratic = _given("l1_strength", self.l1_strength), _given("l2_strength", self.l2_strength)
+        for l1_strength in [1.0] if norm is None else norm:
+            for l2_strength in [float(self.has_quadratic)] if quadratic is None else quadratic:
+                check_strengths(l1_strength, l2_strength, make_penalty(self.penalty))
+        if self.pool and norm is not None:
+            check_prices(min(norm), "a pool of witnesses")
+
+    @classmethod
+    def ridge(cls, objective: Objective, *, intercept: bool = True, tol: float = 1e-6) -> Self:
+        """Return ridge regression at the strength that a judge finds best.
+
+        Parameters
+        ----------
+        objective : Objective
+            The squared loss, and which spikes are read.
+        intercept : bool
+            Whether the read-out has an unpenalised constant.
+        tol : float
+            The relative gap to certify.
+
+        Returns
+        -------
+        Program
+            An elastic net without a norm.
+        """
+        return cls(objective, "elastic-net", 0.0, intercept=intercept, tol=tol)
+
+    @property
+    def has_quadratic(self) -> bool:
+        """Whether the penalty is an elastic net."""
+        return make_penalty(self.penalty).has_quadratic
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether there is one pair of strengths and nothing to choose."""
+        return isinstance(self.l1_strength, Real) and (isinstance(self.l2_strength, Real) or not self.has_quadratic)
+
+    def with_readout(self, readout: str) -> Self:
+        """Return the program for another read-out."""
+        return replace(self, objective=replace(self.objective, readout=readout))
+
+    def problem(self, dictionary: Dictionary, data: TrainingSet) -> ConvexProblem:
+        """Return the program over a dictionary, at strengths that still have to be set."""
+        l1_strength, l2_strength = (0.0, 1.0) if self.has_quadratic else (1.0, 0.0)
+        return ConvexProblem.of(
+            self.objective,
+            dictionary,
+            data,
+            l1_strength=l1_strength,
+            l2_strength=l2_strength,
+            penalty=self.penalty,
+            intercept=self.intercept,
+        )
+
+    def norms(self) -> list[float]:
+        """Return the strengths of the norm on the grid, falling: as given, or relative to the critical strength."""
+        given = _given("l1_strength", self.l1_strength)
+        if given is not None:
+            return sorted(set(map(float, given)), reverse=True)
+        path: list[float] = np.geomspace(1.0, self.smallest_ratio, self.n_strengths).tolist()
+        can_vanish = self.has_quadratic and not self.pool and 0 not in self.quadratics()
+        return [*path, 0.0] if can_vanish else path
+
+    def quadratics(self) -> list[float]:
+        """Return the strengths of the quadratic, falling: as given, or relative to the mean eigenvalue."""
+        if not self.has_quadratic:
+            return [0.0]
+        given = _given("l2_strength", self.l2_strength)
+        return list(QUADRATIC_RATIOS) if given is None else sorted(set(map(float, given)), reverse=True)
+
+    def at(self, problem: ConvexProblem, point: Point, share: float = 1.0) -> ConvexProblem:
+        """Return a problem at a point of the grid.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            The program over a dictionary.
+        point : tuple of two float
+            The strengths: absolute where they were given, else relative to the data.
+        share : float
+            The share of the rows on which the point was chosen. The noise in a correlation falls with the square root
+            of the number of rows, and so does the strength of a norm that suppresses it. The quadratic needs no
+            correction: the mean eigenvalue already falls with the number of rows.
+
+        Returns
+        -------
+        ConvexProblem
+            The same problem at these strengths.
+        """
+        norm, quadratic = point
+        if norm and self.l1_strength == "auto":
+            norm *= (problem.critical_strength or 1.0) * share**0.5
+        if quadratic and self.l2_strength == "auto":
+            quadratic *= quadratic_unit(problem)
+        return problem.with_strength(norm, quadratic)
+
+
+CONSTANT = 1e-12
+"""Mean eigenvalue up to which no column varies: what is left is rounding."""
+
+
+def quadratic_unit(problem: ConvexProblem) -> float:
+    """Return the unit of strengths of the quadratic: the mean eigenvalue times the weight of the loss."""
+    unit = mean_eigenvalue(problem)
+    return unit * max(head.weight for head in problem.heads) if unit > CONSTANT else 1.0
+
+
+def _given(name: str, strength: Strengths) -> list[float] | None:
+    """Return the strengths that were given; None for "auto"."""
+    if isinstance(strength, str):
+        check_choice(name, strength, ("auto",))
+        return None
+    given: list[Any] = list(strength) if isinstance(strength, Sequence) else [strength]
+    if len(given) == 0:
+        raise InvalidInputError(f"expected at least one strength, got none: pass {name}='auto'")
+    if not all(isinstance(one, Real) for one in given):
+        raise InvalidInputError(f"expected {name} to be a number, a list of numbers, or 'auto', got {strength!r}")
+    return given

@@ -1,0 +1,65 @@
+"""Validation scores: how networks are compared while they are trained."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..data.tasks import SequenceData, Task
+from ..network.evaluation import accuracy
+from ..network.spiking_network import SpikingNetwork
+
+
+class Score(Protocol):
+    """A value that can be compared with others of its kind; higher is better.
+
+    Usually a number. A tuple, such as (accuracy, -loss), is compared entry by entry, so that the second decides only
+    where the first is equal.
+    """
+
+    def __lt__(self, other: Any, /) -> bool:
+        """Return whether the other score is better."""
+        ...
+
+
+ScoreFunction = Callable[[SpikingNetwork], Score]
+"""The score of a network with exact spikes on validation data."""
+
+
+def main_score(score: Any) -> float:
+    """Return a score as one number: of a tuple the entry that decides first."""
+    return float(score[0] if isinstance(score, tuple) else score)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskScore:
+    """The accuracy of a network on some data of a task.
+
+    Parameters
+    ----------
+    task : Task
+        The task, which says what counts as right.
+    data : SequenceData
+        The data to predict.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import TaskScore
+    >>> task = cs.tasks.first_last_xor(3, n_train=8, n_val=8, n_test=8)
+    >>> score = TaskScore(task, task.val)
+    >>> score.data is task.val
+    True
+    """
+
+    task: Task
+    data: SequenceData
+
+    def __call__(self, network: SpikingNetwork) -> float:
+        """Return the accuracy of a network, as the task defines it."""
+        return accuracy(network, self.task, self.data)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Key that is equal for scores that can be computed simultaneously for several networks."""
+        targets = tuple((head, values.shape) for head, values in self.data.heads.items())
+        return (self.data.inputs.shape, targets, self.task.feedback)

@@ -1,0 +1,409 @@
+"""Choosing the family of witnesses on validation data, by many cheap convex fits.
+
+Which neurons are sampled decides more than anything that is done with them. Families are drawn from a broad prior
+(:mod:`cvxsnn.witnesses.prior`), which knows nothing of the task. Each is sampled with few neurons, read out by ridge
+regression and scored; the better ones are varied and tried with more neurons and data, and the best with all. The fits
+run in the workers of joblib.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..convex import solve
+from ..convex.objective import Objective
+from ..core.checks import check_positive_int
+from ..core.errors import InvalidInputError
+from ..core.parallel import Shared, one_thread, run_tasks
+from ..core.seeds import child_generator, child_seed
+from ..data.sequences import TrainingSet, stratified_order
+from ..dictionary import Readout, build_dictionary
+from ..network.reconstruction import reconstruct
+from ..witnesses import sample_witnesses
+from ..witnesses.families import STEPS_FOR_DELAYS
+from ..witnesses.prior import Draw, draw_family, mutate_family
+from ..witnesses.tap_sampling import has_variation
+from .choosing import choose, judge_for
+from .engine import ridge_of, with_heads_of
+from .program import Program
+from .scores import Score, ScoreFunction
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """How the search proceeds."""
+
+    generations: int = 5
+    """Rounds of variation."""
+
+    parents: int = 8
+    """Families that are varied."""
+
+    finalists: int = 3
+    """Families that are tried at full size."""
+
+    least_width: int = 32
+    """Neurons of a layer below which comparisons are noise."""
+
+    n_subnetworks: int = 4
+    """Subnetworks of two layers or more with ``n_subnetworks="auto"``."""
+
+
+EVOLUTION = Evolution()
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to search for a family.
+
+    Parameters
+    ----------
+    n_witnesses : int
+        The number of neurons in the last hidden layer of one subnetwork, once a family is chosen, or with
+        ``n_subnetworks="auto"`` of all subnetworks; the layers below have a quarter as many.
+    n_layers : int, optional
+        The number of hidden layers; by default one or two, whichever does better.
+    n_trials : int
+        The number of families to try: half of them drawn, half of them variations.
+    max_seconds : float
+        The time after which no new fit begins; the best family so far is taken.
+    readouts : tuple of "last", "mean" and "windows-k"
+        The read-outs to choose from; the objective's own if empty.
+    hidden : tuple of int, optional
+        The widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
+    n_subnetworks : int or "auto"
+        The number of subnetworks. "auto", which excludes ``hidden``, divides the witnesses of two layers or more among
+        four, whose lower layers differ.
+    n_compared : int, optional
+        The number of neurons of the last hidden layers with which families are compared, however many are sampled in
+        the end.
+    shares : tuple of three int
+        Use one in so many of those neurons, and of the sequences beyond ``min_rows``, while families are drawn, varied,
+        finished. Whole subnetworks are left out first.
+    min_rows : int
+        The number of sequences that every trial uses, if there are as many.
+
+    Examples
+    --------
+    >>> from cvxsnn.fitting import Tuning
+    >>> Tuning(n_witnesses=256, n_trials=32).n_layers is None
+    True
+    """
+
+    n_witnesses: int = 1024
+    n_layers: int | None = None
+    n_trials: int = 192
+    max_seconds: float = math.inf
+    readouts: tuple[Readout, ...] = ()
+    hidden: tuple[int, ...] | None = None
+    n_subnetworks: int | Literal["auto"] = 1
+    n_compared: int | None = None
+    shares: tuple[int, int, int] = (16, 4, 1)
+    min_rows: int = 2000
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        for name in ("n_witnesses", "n_trials", "min_rows"):
+            check_positive_int(name, getattr(self, name))
+        if self.n_subnetworks != "auto":
+            check_positive_int("n_subnetworks", self.n_subnetworks)
+        elif self.hidden is not None:
+            raise InvalidInputError("expected a number of subnetworks for the widths in hidden, got 'auto': pass 1")
+        if self.n_compared is not None:
+            check_positive_int("n_compared", self.n_compared)
+        if self.hidden is not None:
+            for width in self.hidden:
+                check_positive_int("hidden", width)
+            object.__setattr__(self, "n_layers", len(self.hidden))
+        if self.n_layers is not None:
+            check_positive_int("n_layers", self.n_layers)
+        if len(self.shares) != 3:
+            raise InvalidInputError(f"expected three shares, for drawing, varying and finishing, got {self.shares!r}")
+        for share in self.shares:
+            check_positive_int("shares", share)
+        if not self.max_seconds > 0:
+            raise InvalidInputError(f"expected max_seconds above zero, got {self.max_seconds!r}")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One family tried once.
+
+    Parameters
+    ----------
+    family : mapping
+        What :func:`cvxsnn.witnesses.sample_witnesses` samples.
+    readout : "last", "all", "mean" or "windows-k"
+        What was read of the spikes.
+    round : "draw", "vary" or "finish"
+        The round of the search.
+    n_rows : int
+        The number of training sequences.
+    score : Score
+        The score on validation data.
+    error : float
+        An estimate of the squared error on new data, from the training data alone; it breaks ties.
+    seconds : float
+        How long the trial took.
+    """
+
+    family: Mapping[str, Any]
+    readout: Readout
+    round: str
+    n_rows: int
+    score: Score
+    error: float
+    seconds: float
+
+    @property
+    def rank(self) -> tuple[Score, float]:
+        """Score and negative error; higher is better."""
+        return (self.score, -self.error)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The outcome of a search.
+
+    Parameters
+    ----------
+    family : mapping
+        The family that did best, which :func:`cvxsnn.witnesses.sample_witnesses` samples.
+    readout : "last", "all", "mean" or "windows-k"
+        The read-out that it did best with.
+    score : Score
+        Its score on validation data.
+    trials : tuple of Trial
+        Everything that was tried, in order.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import TaskScore, Tuning, tune_witnesses
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data, score = cs.data.TrainingSet.of(task.train), TaskScore(task, task.val)
+    >>> tuned = tune_witnesses(data, cs.convex.Objective("logistic"), score, Tuning(n_witnesses=32, n_trials=4))
+    >>> len(tuned.trials), tuned.readout
+    (6, 'last')
+    """
+
+    family: Mapping[str, Any]
+    readout: Readout
+    score: Score
+    trials: tuple[Trial, ...]
+
+
+def tune_witnesses(
+    data: TrainingSet,
+    objective: Objective,
+    score: ScoreFunction | None,
+    tuning: Tuning | None = None,
+    *,
+    seed: int = 0,
+    callback: Callable[[int, int], None] | None = None,
+    n_jobs: int | None = None,
+) -> Tuned:
+    """Search for the family of witnesses whose spikes can be read out best.
+
+    Parameters
+    ----------
+    data : TrainingSet
+        The training data.
+    objective : Objective
+        The loss, and what is read of the spikes unless ``tuning.readouts`` says otherwise.
+    score : callable, optional
+        The score of a network on validation data; higher is better. It is called in the workers. Without it, the
+        errors on rows left out rank the families.
+    tuning : Tuning, optional
+        How to search.
+    seed : int
+        The seed of the search.
+    callback : callable, optional
+        Called as ``callback(done, total)`` after each trial.
+    n_jobs : int, optional
+        The number of workers as in joblib: None is what ``joblib.parallel_config`` says, or one, and -1 one per core.
+        The outcome does not depend on it.
+
+    Returns
+    -------
+    Tuned
+        The best family, and everything that was tried.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import TaskScore, Tuning, tune_witnesses
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data, score = cs.data.TrainingSet.of(task.train), TaskScore(task, task.val)
+    >>> tuned = tune_witnesses(data, cs.convex.Objective("logistic"), score, Tuning(n_witnesses=32, n_trials=4))
+    >>> len(tuned.trials), tuned.readout
+    (6, 'last')
+    """
+    search = _FamilySearch(data, objective, score, tuning or Tuning(), seed, callback, n_jobs)
+    search.draw()
+    for _ in range(EVOLUTION.generations):
+        search.vary()
+    return search.finish()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A family that is searched for, with the read-out for it."""
+
+    family: Draw
+    readout: Readout
+
+
+class _FamilySearch:
+    """What has been tried, and what did best at the size that counts."""
+
+    def __init__(
+        self,
+        data: TrainingSet,
+        objective: Objective,
+        score: ScoreFunction | None,
+        tuning: Tuning,
+        seed: int,
+        callback: Callable[[int, int], None] | None,
+        n_jobs: int | None,
+    ) -> None:
+        self._objective, self._tuning = objective, tuning
+        self._n_features, sequences = data.sequences.n_features, data.sequences
+        can_have_delays = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
+        self._max_delay = sequences.n_steps - 1 if can_have_delays else 0
+        self._n_jobs = n_jobs if data.inputs.device.type == "cpu" else 1
+        labels = _labels(data) if len(data) > tuning.min_rows else None  # else every trial uses all sequences
+        order = stratified_order(labels, child_generator(seed, "tuning", "rows"), len(data))
+        self._bench = Shared(_Bench(data, objective, score, tuning, seed, order))
+        self._notify = callback or (lambda *_: None)
+        self._generator = child_generator(seed, "tuning", "families")
+        self._begin = time.monotonic()
+        self._n_drawn = max(1, tuning.n_trials // 2)
+        self._n_varied = (tuning.n_trials - self._n_drawn) // EVOLUTION.generations
+        self._total = self._n_drawn + EVOLUTION.parents + EVOLUTION.generations * self._n_varied + EVOLUTION.finalists
+        self.trials: list[Trial] = []
+        self._ranked: dict[_Candidate, Trial] = {}
+        """The latest trial of each candidate that is still in the race."""
+
+    def draw(self) -> None:
+        """Try small families from the prior, and the better ones also at the next size."""
+        readouts = self._tuning.readouts or (self._objective.readout,)
+        drawn = []
+        for _ in range(self._n_drawn):
+            n_layers = self._tuning.n_layers or int(self._generator.integers(1, 3))
+            family = draw_family(self._generator, self._n_features, n_layers, self._max_delay)
+            drawn.append(_Candidate(family, readouts[self._generator.integers(len(readouts))]))
+        self._ranked = self._try_all(drawn, "draw", self._tuning.shares[0])
+        self._ranked = self._try_all(self._best(EVOLUTION.parents), "vary", self._tuning.shares[1]) or self._ranked
+
+    def vary(self) -> None:
+        """Try variations of the best."""
+        parents = self._best(EVOLUTION.parents)
+        readouts = self._tuning.readouts or (self._objective.readout,)
+        children = []
+        for _ in range(self._n_varied):
+            parent = parents[self._generator.integers(len(parents))]
+            family = mutate_family(self._generator, parent.family, self._n_features, self._max_delay)
+            is_same = self._generator.random() < 0.8
+            children.append(
+                _Candidate(family, parent.readout if is_same else readouts[self._generator.integers(len(readouts))])
+            )
+        fresh = [child for child in dict.fromkeys(children) if child not in self._ranked]
+        self._ranked |= self._try_all(fresh, "vary", self._tuning.shares[1])
+
+    def finish(self) -> Tuned:
+        """Try the best at full size, and return the best of them."""
+        finalists = self._best(EVOLUTION.finalists)
+        ranked = self._try_all(finalists, "finish", self._tuning.shares[2])
+        # Where time was up, the order of the smaller trials has to do.
+        self._ranked = ranked or {candidate: self._ranked[candidate] for candidate in finalists}
+        (best,) = self._best(1)
+        self._notify(self._total, self._total)
+        score = self._ranked[best].score
+        return Tuned(_sized(best.family, self._tuning), best.readout, score, tuple(self.trials))
+
+    def _best(self, number: int) -> list[_Candidate]:
+        order = sorted(self._ranked, key=lambda candidate: self._ranked[candidate].rank, reverse=True)
+        return order[:number]
+
+    def _try_all(self, candidates: Sequence[_Candidate], name: str, share: int) -> dict[_Candidate, Trial]:
+        found: dict[int, Trial] = {}
+        tasks = [(self._bench, candidate, name, share) for candidate in candidates]
+        for number, trial in run_tasks(_try, tasks, n_jobs=self._n_jobs, should_stop=lambda: self._is_late(found)):
+            found[number] = trial
+            self._notify(len(self.trials) + len(found), self._total)
+        done = sorted(found)
+        self.trials += [found[number] for number in done]
+        return {candidates[number]: found[number] for number in done}
+
+    def _is_late(self, found: Mapping[int, Trial]) -> bool:
+        return bool(self.trials or found) and time.monotonic() - self._begin >= self._tuning.max_seconds
+
+
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """What all trials of a search share."""
+
+    data: TrainingSet
+    objective: Objective
+    score: ScoreFunction | None
+    tuning: Tuning
+    seed: int
+    order: Tensor
+
+    def take(self, share: int) -> TrainingSet:
+        """Return one in so many sequences, but not too few."""
+        n_rows = min(len(self.data), max(self.tuning.min_rows, len(self.data) // share))
+        return self.data if n_rows == len(self.data) else self.data.take(self.order[:n_rows].sort().values)
+
+
+def _labels(data: TrainingSet) -> npt.NDArray[Any] | None:
+    """Return the class of each sequence, that is its targets if many sequences have the same; else None."""
+    targets = [torch.as_tensor(own).cpu().numpy().reshape(len(data), -1) for own in data.targets.values()]
+    values, classes = np.unique(np.concatenate(targets, axis=1), axis=0, return_inverse=True)
+    return classes.ravel() if len(values) <= len(data) // 10 else None
+
+
+def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) -> Trial:
+    begin = time.monotonic()
+    tuning, seed = bench.value.tuning, bench.value.seed
+    data, objective = bench.value.take(share), replace(bench.value.objective, readout=candidate.readout)
+    family = _sized(candidate.family, tuning, share)
+    # Thresholds are taken from all training data, as they will be once the family is chosen.
+    witnesses = sample_witnesses(family, bench.value.data.sequences, child_seed(seed, "tuning", name))
+    witnesses = witnesses.to(data.inputs.device)
+    dictionary = build_dictionary(witnesses, data.sequences, candidate.readout)
+    problem = Program(objective, intercept=True).problem(dictionary, data)
+    ridge = Program.ridge(objective)
+    with one_thread():  # so that the fit is the same wherever it is made
+        verdict = choose(ridge_of(problem), ridge, judge_for(ridge_of(problem), ridge, seed))
+        assert verdict.validation is not None
+        error = float(verdict.validation.mean()[0])
+        score: Score = -error
+        if bench.value.score is not None:
+            solution = solve(ridge.at(ridge_of(problem), verdict.point), ridge.tol)
+            score = bench.value.score(with_heads_of(problem, reconstruct(solution)))
+    return Trial(family, candidate.readout, name, len(data), score, error, time.monotonic() - begin)
+
+
+def _sized(family: Draw, tuning: Tuning, share: int | None = None) -> dict[str, Any]:
+    """Return the family at the widths asked for, or for a comparison at a share of them, but not at too few."""
+    n_subnetworks, last = tuning.n_subnetworks, tuning.n_witnesses
+    if n_subnetworks == "auto":
+        n_subnetworks = 1 if family.n_layers == 1 else EVOLUTION.n_subnetworks
+        last = max(1, last // n_subnetworks)
+    widths = tuning.hidden or (*[max(EVOLUTION.least_width, last // 4)] * (family.n_layers - 1), last)
+    if share is None:
+        return {**family.arguments(), "hidden": widths, "n_subnetworks": n_subnetworks}
+    n_neurons = n_subnetworks * widths[-1]
+    share *= math.ceil(n_neurons / (tuning.n_compared or n_neurons))
+    kept = math.ceil(n_subnetworks / share)
+    small = tuple(max(min(width, EVOLUTION.least_width), width * n_subnetworks // (share * kept)) for width in widths)
+    return {**family.arguments(), "hidden": small, "n_subnetworks": kept}

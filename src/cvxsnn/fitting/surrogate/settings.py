@@ -1,0 +1,188 @@
+"""Surrogate gradients: the settings, the network to start from, and the outcome."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ...convex.objective import Head, Objective
+from ...core.checks import check_choice, check_positive_int
+from ...core.errors import InvalidInputError
+from ...core.seeds import check_seed, child_generator
+from ...data.sequences import TrainingSet
+from ...dictionary.readout import parse_readout
+from ...network.heads import OutputHead
+from ...network.spiking_network import SpikingNetwork
+from ...neurons.layer import HiddenLayer, stack_layers
+from ...neurons.surrogate import SURROGATES, Surrogate
+from ..scores import Score
+
+
+@dataclass(frozen=True)
+class SurrogateSettings:
+    """How to train by surrogate gradients.
+
+    Parameters
+    ----------
+    epochs : int
+        The number of passes over the data.
+    batch_size : int
+        The number of sequences per step.
+    learning_rate : float
+        The learning rate of Adam; it falls to zero along a cosine unless ``schedule="constant"``.
+    weight_decay : float
+        The decay of weights, decoupled from the gradient (AdamW).
+    surrogate : "sigmoid", "fast_sigmoid" or "arctan"
+        The surrogate derivative of the spike.
+    steepness : float
+        How quickly the surrogate derivative falls off around the threshold.
+    clip_norm : float
+        The largest norm of a gradient.
+    dropout : float
+        The share of the hidden neurons that are hidden for a whole sequence at a training step.
+    input_dropout : float
+        The share of the inputs that are hidden at a training step.
+    train_decay : bool
+        Whether the decays are trained.
+    train_threshold : bool
+        Whether the thresholds are trained.
+    train_bias : bool
+        Whether the biases are trained.
+    patience : int, optional
+        The number of epochs without a better validation score after which to stop.
+    schedule : "cosine" or "constant"
+        How the learning rate changes.
+    seed : int
+        The seed of the order of the batches.
+
+    Examples
+    --------
+    >>> from cvxsnn.fitting import SurrogateSettings
+    >>> SurrogateSettings(epochs=20, learning_rate=0.01).surrogate
+    'arctan'
+    """
+
+    epochs: int = 100
+    batch_size: int = 128
+    learning_rate: float = 3e-2
+    weight_decay: float = 0.0
+    surrogate: Surrogate = "arctan"
+    steepness: float = 1.0
+    clip_norm: float = 1.0
+    dropout: float = 0.0
+    input_dropout: float = 0.0
+    train_decay: bool = True
+    train_threshold: bool = True
+    train_bias: bool = True
+    patience: int | None = None
+    schedule: Literal["cosine", "constant"] = "cosine"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that mean nothing."""
+        check_positive_int("epochs", self.epochs)
+        check_positive_int("batch_size", self.batch_size)
+        check_choice("surrogate", self.surrogate, tuple(SURROGATES))
+        check_choice("schedule", self.schedule, ("cosine", "constant"))
+        check_seed(self.seed)
+        for name in ("learning_rate", "steepness", "clip_norm"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InvalidInputError(f"expected {name} above zero, got {getattr(self, name)!r}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InvalidInputError(f"expected weight_decay to be zero or more, got {self.weight_decay!r}")
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InvalidInputError(f"expected {name} from 0 to below 1, got {getattr(self, name)!r}")
+        if self.patience is not None:
+            check_positive_int("patience", self.patience)
+
+    @property
+    def kind(self) -> "SurrogateSettings":
+        """Settings that networks must share to train side by side; the others are set to one value."""
+        alike = replace(self, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
+        return replace(alike, dropout=0.0, input_dropout=0.0)
+
+    @property
+    def dynamics(self) -> frozenset[str]:
+        """Names of the per-neuron parameters that are trained."""
+        return frozenset(name for name in ("decay", "threshold", "bias") if getattr(self, f"train_{name}"))
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of training.
+
+    Parameters
+    ----------
+    epoch : int
+        Its number; 0 is the start.
+    loss : float
+        The mean training loss, each batch before its step.
+    score : Score
+        The score on validation data at the end.
+    """
+
+    epoch: int
+    loss: float
+    score: Score
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateRun:
+    """The outcome of training by surrogate gradients.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network of the best epoch, with exact spikes.
+    history : tuple of Epoch
+        Every epoch.
+    best : Epoch
+        The best epoch.
+    settings : SurrogateSettings
+        The settings.
+    seconds : float
+        The time of training; of jobs that trained side by side, an equal share.
+    """
+
+    network: SpikingNetwork
+    history: tuple[Epoch, ...]
+    best: Epoch
+    settings: SurrogateSettings
+    seconds: float = 0.0
+
+
+def initial_network(
+    layers: tuple[HiddenLayer, ...], objective: Objective, data: TrainingSet, seed: int = 0
+) -> SpikingNetwork:
+    """Return a network with these hidden layers and a Gaussian read-out of the targets' scale."""
+    heads, row_weight = objective.heads(data)
+    n_columns = layers[-1].n_subnetworks * layers[-1].width * parse_readout(objective.readout).n_windows
+    normal = child_generator(seed, "surrogate", "output").standard_normal((n_columns, heads[-1].columns.stop))
+    weight = torch.from_numpy(normal / math.sqrt(n_columns)) * target_scale(heads, row_weight)
+    means = [row_weight @ h.targets if h.loss.is_regression else torch.zeros_like(h.targets[0]) for h in heads]
+    output_heads = [OutputHead(h.name, h.loss.name, h.columns.start, h.columns.stop) for h in heads]
+    return SpikingNetwork(layers, weight, output_heads, torch.cat(means), readout=objective.readout)
+
+
+def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
+    """Return one network whose scores are the mean of those of several of one architecture, now its subnetworks."""
+    first = networks[0]
+    layers = [stack_layers([network.layers[depth] for network in networks]) for depth in range(len(first.layers))]
+    n_neurons = first.n_subnetworks * first.hidden[-1]
+    neurons = torch.cat([network.neurons + number * n_neurons for number, network in enumerate(networks)])
+    weight = torch.cat([network.weight.detach() for network in networks]) / len(networks)
+    intercept = torch.stack([network.intercept.detach() for network in networks]).mean(0)
+    own = [network.windows_read for network in networks if network.windows_read is not None]
+    windows = torch.cat(own) if own else None
+    return SpikingNetwork(layers, weight, first.heads, intercept, neurons, first.readout, windows)
+
+
+def target_scale(heads: Sequence[Head], row_weight: Tensor) -> float:
+    """Return the spread of real targets, which is the scale of the read-out and of its steps; 1 for classes."""
+    real = [head.targets for head in heads if head.loss.is_regression]
+    spreads = [math.sqrt((row_weight @ (y - (row_weight @ y).mean()).square()).mean()) for y in real]
+    return max(spreads, default=1.0) or 1.0

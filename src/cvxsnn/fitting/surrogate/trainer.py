@@ -1,0 +1,505 @@
+"""Surrogate-gradient training: backpropagation through time with a surrogate derivative of the spike.
+
+It is the baseline that certified read-outs are compared with, and a source of witnesses for them. Whatever is scored,
+chosen or returned is the network with exact spikes; only the gradients are approximations.
+
+Jobs of one shape can train side by side, each on its own data: on a GPU many small networks cost little more than one.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...convex.objective import Head, Objective
+from ...core.checks import check_int_at_least, check_number
+from ...core.errors import DataFileError, InvalidInputError, first_line
+from ...core.seeds import child_generator, child_seed
+from ...core.storage import read_tensors, write_tensors
+from ...data.sequences import TrainingSet
+from ...dictionary.fingerprint import fingerprint, fingerprint_layers
+from ...network.spiking_network import SpikingNetwork
+from ...neurons.exact import snap_inputs
+from ..scores import Score, ScoreFunction, TaskScore
+from .dropout import Dropout
+from .networks import TrainableNetworks, architecture
+from .settings import Epoch, SurrogateRun, SurrogateSettings, target_scale
+from .simultaneous import score_simultaneously
+from .single import SingleAdam
+from .stacked import StackedAdam
+
+_SAME_SCORE = 1e-6
+"""Difference of scores that may be rounding: of one network and the same data, on two devices."""
+
+_RESOLUTION = 0.01
+"""Rounding of real targets, relative to their spread, above which gradients would fit it."""
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateJob:
+    """One network to train.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network to start from. It is not changed.
+    data : TrainingSet
+        The training data.
+    objective : Objective
+        What to minimise.
+    settings : SurrogateSettings
+        How to train.
+    score : callable
+        The score of a network with exact spikes, for example its accuracy on validation data; higher is better. The
+        network of the best epoch is returned; the start counts as epoch 0.
+    checkpoint : Path, optional
+        A file that is written during training. If it exists, training resumes from it, with the same result as if it
+        had never been interrupted. A file of another network, other data or other settings is refused.
+    """
+
+    network: SpikingNetwork
+    data: TrainingSet
+    objective: Objective
+    settings: SurrogateSettings
+    score: ScoreFunction
+    checkpoint: Path | None = None
+
+    @cached_property
+    def shape(self) -> tuple[object, ...]:
+        """Key that is equal for jobs that can train side by side."""
+        network, heads = self.network, self.objective.heads(self.data)[0]
+        return (
+            architecture(network),
+            (tuple(network.columns.tolist()), network.weight.device, network.layers[0].weight.dtype),
+            (self.data.inputs.shape, self.data.sequences.lengths is None),
+            tuple((type(head.loss), repr(vars(head.loss)), head.targets.shape) for head in heads),
+            replace(self.settings.kind, seed=0),
+            self.score.shape if isinstance(self.score, TaskScore) else None,
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Memory that one batch keeps of the forward pass: membranes, spikes, drives, past inputs and gradients."""
+        n_steps = min(self.settings.batch_size, len(self.data)) * self.data.inputs.shape[1]
+        past = [layer.n_inputs * (layer.max_delay + 1) for layer in self.network.layers if layer.has_delays]
+        return 4 * n_steps * (6 * sum(self.network.hidden) + 2 * sum(past)) * self.network.n_subnetworks
+
+    @cached_property
+    def origin(self) -> dict[str, str]:
+        """Fingerprints of all that decides how training goes, except for the score, by what they are of."""
+        network, sequences = self.network, self.data.sequences
+        heads, row_weight = self.objective.heads(self.data)
+        read: list[Tensor | str | None]
+        read = [network.weight, network.intercept, network.columns, network.readout, repr(network.heads)]
+        return {
+            "network": fingerprint([fingerprint_layers(network.layers), *read]),
+            "settings": fingerprint([repr(asdict(self.settings))]),
+            "losses": fingerprint(f"{own.name} {own.loss.name} {vars(own.loss)} {own.weight}" for own in heads),
+            "targets": fingerprint(own.targets for own in heads),
+            "sequences": fingerprint([sequences.inputs, sequences.lengths]),
+            "weights of sequences": fingerprint([row_weight]),
+        }
+
+
+def train_surrogate(
+    network: SpikingNetwork,
+    data: TrainingSet,
+    objective: Objective,
+    settings: SurrogateSettings | None = None,
+    *,
+    score: ScoreFunction,
+    callback: Callable[[int, int], None] | None = None,
+    checkpoint: Path | str | None = None,
+) -> SurrogateRun:
+    """Train all layers of a network.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network to start from. It is not changed.
+    data : TrainingSet
+        The training data.
+    objective : Objective
+        What to minimise.
+    settings : SurrogateSettings, optional
+        How to train.
+    score : callable
+        The score of a network with exact spikes, for example its accuracy on validation data; higher is better. The
+        network of the best epoch is returned; the start counts as epoch 0.
+    callback : callable, optional
+        Called as ``callback(done, epochs)`` after each epoch.
+    checkpoint : Path or str, optional
+        A file that is written during training. If it exists, training resumes from it, with the same result as if it
+        had never been interrupted. A file of another network, other data or other settings is refused.
+
+    Returns
+    -------
+    SurrogateRun
+        The network of the best epoch, and every epoch.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import SurrogateSettings, TaskScore, train_surrogate
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (16,), seed=0), task.train.inputs)
+    >>> start = cs.reconstruct(cs.solve(cs.ConvexProblem(dictionary, task.train.targets, "logistic", 0.01)))
+    >>> data, score = cs.data.TrainingSet.of(task.train), TaskScore(task, task.val)
+    >>> run = train_surrogate(start, data, cs.convex.Objective("logistic"), SurrogateSettings(epochs=2), score=score)
+    >>> len(run.history)
+    3
+    """
+    file = None if checkpoint is None else Path(checkpoint)
+    job = SurrogateJob(network, data, objective, settings or SurrogateSettings(), score, file)
+    return train_jobs([job], callback=callback)[0]
+
+
+def train_jobs(
+    jobs: Sequence[SurrogateJob],
+    *,
+    side_by_side: bool = True,
+    callback: Callable[[int, int], None] | None = None,
+    memory: int = 24 * 2**30,
+    seconds_between_saves: float = 60.0,
+    max_seconds: float = inf,
+) -> list[SurrogateRun]:
+    """Train several networks.
+
+    Parameters
+    ----------
+    jobs : sequence of SurrogateJob
+        The networks, with their data and settings.
+    side_by_side : bool
+        Whether jobs of one shape train in one batch, for a GPU, or one after the other.
+    callback : callable, optional
+        Called as ``callback(done, epochs)`` after each epoch; ``epochs`` is at most that many for all batches together.
+    memory : int
+        The bytes that training in one batch may keep of the forward pass.
+    seconds_between_saves : float
+        The least time between two checkpoints of jobs that train side by side, whose files take long to write. A job
+        alone is saved after every epoch.
+    max_seconds : float
+        The time after which no further epoch begins. Every job trains for at least one epoch.
+
+    Returns
+    -------
+    list of SurrogateRun
+        The outcome of each job.
+    """
+    begin = time.perf_counter()
+    saved = [_read_checkpoint(job) for job in jobs]
+    batches: dict[tuple[object, ...], list[int]] = {}
+    for number, (job, state) in enumerate(zip(jobs, saved, strict=True)):
+        shape = (*job.shape, None if state is None else state.epoch)
+        room = max(1, memory // job.bytes) if side_by_side else 1
+        while len(batches.setdefault(shape, [])) >= room:
+            shape = (*shape, "and more")
+        batches[shape].append(number)
+    runs: dict[int, SurrogateRun] = {}
+    total, before = sum(jobs[members[0]].settings.epochs for members in batches.values()), 0
+    for members in batches.values():
+        batch = _TrainingBatch([jobs[number] for number in members])
+        for place, number in enumerate(members):
+            state = saved[number]
+            if state is not None:
+                batch.restore(place, state)
+        for epoch in batch.train(seconds_between_saves):
+            if callback is not None:
+                callback(before + epoch, total)
+            if time.perf_counter() - begin > max_seconds:
+                break
+        before += batch.kind.epochs
+        runs |= dict(zip(members, batch.finish(), strict=True))
+    return [runs[number] for number in range(len(jobs))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Checkpoint:
+    """The contents of a checkpoint file."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    n_steps: int
+    history: list[Epoch]
+    best: Epoch
+    seconds: float
+
+    @property
+    def epoch(self) -> int:
+        return len(self.history) - 1
+
+
+def _read_checkpoint(job: SurrogateJob) -> _Checkpoint | None:
+    if job.checkpoint is None or not job.checkpoint.exists():
+        return None
+    tensors, header = read_tensors(job.checkpoint, "checkpoint")
+    stored = header.get("origin")
+    stored = stored if isinstance(stored, Mapping) else {}
+    others = [name for name, own in job.origin.items() if stored.get(name) != own]
+    if others:
+        raise _refusal(job.checkpoint, f"other {', '.join(others)}")
+    try:
+        history = [
+            Epoch(int(epoch), math.nan if loss is None else float(loss), _from_json(score))
+            for epoch, loss, score in header["history"]
+        ]
+        return _Checkpoint(
+            job.checkpoint,
+            tensors,
+            check_int_at_least("n_steps", header["n_steps"], 0),
+            history,
+            history[check_int_at_least("best", header["best"], 0)],
+            check_number("seconds", header["seconds"]),
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise _incomplete(job.checkpoint, error) from None
+
+
+def _refusal(path: Path, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"expected a checkpoint of the same training, got one with {what}: delete {path} or name another file"
+    )
+
+
+def _incomplete(path: Path, error: Exception) -> DataFileError:
+    return DataFileError(
+        f"expected a complete checkpoint in {path}, got one that does not fit together ({first_line(error)}): delete it"
+    )
+
+
+class _BatchData:
+    """The sequences of all jobs of a batch, ready to be drawn from."""
+
+    def __init__(self, jobs: Sequence[SurrogateJob], device: torch.device, dtype: torch.dtype) -> None:
+        sets = [job.data.to(device) for job in jobs]
+        self.inputs = torch.stack([snap_inputs(own.inputs).to(dtype) for own in sets])
+        lengths = [own.sequences.lengths for own in sets if own.sequences.lengths is not None]
+        self._lengths = torch.stack(lengths) if lengths else None
+        parts = [job.objective.heads(own) for job, own in zip(jobs, sets, strict=True)]
+        self.scales = [target_scale(heads, weight) for heads, weight in parts]
+        for (heads, _), scale in zip(parts, self.scales, strict=True):
+            _check_resolution(heads, scale, dtype)
+        self._heads = parts[0][0]
+        rows = self.inputs.shape[:2]
+        self._row_weight = torch.stack([weight for _, weight in parts]).to(dtype).view(*rows, -1)
+        self._head_weights = torch.tensor(
+            [[head.weight for head in heads] for heads, _ in parts], dtype=dtype, device=device
+        )
+        self._targets = [
+            torch.stack([heads[h].targets for heads, _ in parts]).to(dtype).view(*rows, -1, head.targets.shape[1])
+            for h, head in enumerate(self._heads)
+        ]
+
+    def losses(self, model: TrainableNetworks, samples: Tensor, dropout: Dropout) -> Tensor:
+        """Return the objective of each network on some of its sequences, (n_networks, batch)."""
+        n_networks, n_samples = self.inputs.shape[:2]
+        own = torch.arange(n_networks, device=samples.device)[:, None], samples
+        lengths = None if self._lengths is None else self._lengths[own]
+        scores = model(self.inputs[own], lengths, dropout).flatten(1, -2)
+        # Scaled so that the mean over batches is the objective over all rows.
+        weight = self._row_weight[own].flatten(1) * (n_samples / samples.shape[1])
+        total = torch.zeros(n_networks, dtype=scores.dtype, device=scores.device)
+        for h, head in enumerate(self._heads):
+            values = head.loss.value(scores[..., head.columns].flatten(0, 1), self._targets[h][own].flatten(0, 2))
+            total = total + self._head_weights[:, h] * (values.view(n_networks, -1) * weight).sum(1)
+        return total
+
+
+def _check_resolution(heads: Sequence[Head], scale: float, dtype: torch.dtype) -> None:
+    """Refuse real targets whose differences would be lost in the arithmetic of training."""
+    largest = max((float(head.targets.abs().max()) for head in heads if head.loss.is_regression), default=0.0)
+    if largest * torch.finfo(dtype).eps > _RESOLUTION * scale:
+        raise InvalidInputError(
+            f"expected targets whose differences {dtype} can hold, to train by gradients, got values up to "
+            f"{largest:.3g} with a spread of {scale:.3g}: subtract their mean first"
+        )
+
+
+class _TrainingBatch:
+    """Jobs of one shape in training, with everything that training changes."""
+
+    def __init__(self, jobs: Sequence[SurrogateJob]) -> None:
+        self._jobs, self.kind = list(jobs), jobs[0].settings.kind
+        each = [job.settings for job in jobs]
+        self._model = TrainableNetworks(
+            [job.network for job in jobs], self.kind.surrogate, [own.steepness for own in each], self.kind.dynamics
+        )
+        like = self._model.weight
+        self._data = _BatchData(jobs, like.device, like.dtype)
+        scales = self._data.scales
+        self._scales = torch.tensor(scales, dtype=like.dtype, device=like.device)
+        self._optimiser = (
+            SingleAdam(self._model, each[0], scales[0]) if len(jobs) == 1 else StackedAdam(self._model, each, scales)
+        )
+        self._histories: list[list[Epoch]] = [[] for _ in jobs]
+        self._best: list[Epoch | None] = [None for _ in jobs]
+        self._best_state = {name: value.clone() for name, value in self._model.state_dict().items()}
+        self._seconds, self._saved_at = [0.0 for _ in jobs], time.perf_counter()
+
+    def train(self, seconds_between_saves: float) -> Iterator[int]:
+        """Train until every network has ended; yield the number of each epoch after it."""
+        everyone = range(len(self._jobs))
+        if not self._histories[0]:
+            self._judge(0, [math.nan for _ in everyone])
+        is_over = all(self._has_ended(number) for number in everyone)
+        while not is_over:
+            begin = time.perf_counter()
+            epoch = max(len(history) for history in self._histories)
+            self._judge(epoch, self._train_epoch(epoch))
+            now = time.perf_counter()
+            self._seconds = [seconds + (now - begin) / len(everyone) for seconds in self._seconds]
+            is_over = all(self._has_ended(number) for number in everyone)
+            if is_over or len(everyone) == 1 or now - self._saved_at >= seconds_between_saves:
+                self._save()
+                self._saved_at = time.perf_counter()
+            yield epoch
+
+    @torch.enable_grad()
+    def _train_epoch(self, epoch: int) -> list[float]:
+        n_samples = self._data.inputs.shape[1]
+        orders = [
+            child_generator(job.settings.seed, "surrogate", "batches", epoch).permutation(n_samples)
+            for job in self._jobs
+        ]
+        order = torch.stack([torch.from_numpy(own) for own in orders]).to(self._data.inputs.device)
+        batches = torch.split(order, self.kind.batch_size, dim=1)
+        total = torch.zeros(len(self._jobs), dtype=torch.float64, device=order.device)
+        for number, samples in enumerate(batches):
+            losses = self._data.losses(self._model, samples, self._dropout(epoch, number))
+            (losses / self._scales**2).sum().backward()  # type: ignore[no-untyped-call]
+            self._optimiser.step(_schedule(self.kind, epoch - 1 + number / len(batches)))
+            self._model.project()
+            total += losses.detach() * (samples.shape[1] / n_samples)
+        return total.tolist()
+
+    def _dropout(self, epoch: int, batch: int) -> Dropout:
+        each = [job.settings for job in self._jobs]
+        keys = [child_seed(own.seed, "surrogate", "dropout", epoch, batch) for own in each]
+        return Dropout([own.input_dropout for own in each], [own.dropout for own in each], keys)
+
+    def _has_ended(self, number: int) -> bool:
+        history, settings = self._histories[number], self._jobs[number].settings
+        last = len(history) - 1
+        if last >= settings.epochs or settings.patience is None:
+            return last >= settings.epochs
+        # The first of equal scores: epochs that only keep a score are no progress.
+        reached = max(history, key=lambda moment: moment.score).epoch
+        return last - reached >= settings.patience
+
+    def _judge(self, epoch: int, losses: Sequence[float]) -> None:
+        """Score the networks that still train; of equal scores the later is kept, which has trained for longer."""
+        training = [number for number in range(len(losses)) if not epoch or not self._has_ended(number)]
+        scores = self._scores(training)
+        is_best = torch.zeros(len(losses), dtype=torch.bool)
+        for number in training:
+            moment = Epoch(epoch, losses[number], scores[number])
+            self._histories[number].append(moment)
+            best = self._best[number]
+            if best is None or not moment.score < best.score:
+                self._best[number] = moment
+                is_best[number] = True
+        is_best = is_best.to(self._model.weight.device)
+        for name, value in self._model.state_dict().items():
+            rows = is_best.repeat_interleave(len(value) // len(losses)).view(-1, *[1] * (value.ndim - 1))
+            self._best_state[name] = torch.where(rows, value, self._best_state[name])
+
+    def _scores(self, numbers: Sequence[int]) -> Mapping[int, Score]:
+        """Return the scores of some networks, of all of them if they can be scored simultaneously."""
+        tasks = [job.score for job in self._jobs if isinstance(job.score, TaskScore)]
+        if len(self._jobs) > 1 and len(tasks) == len(self._jobs):
+            return dict(enumerate(score_simultaneously(self._model.freeze_all(), tasks)))
+        return {number: self._jobs[number].score(self._model.freeze(number)) for number in numbers}
+
+    def finish(self) -> list[SurrogateRun]:
+        """Return the networks of the best epochs."""
+        self._model.load_state_dict(self._best_state)
+        runs = []
+        for number, (job, best) in enumerate(zip(self._jobs, self._best, strict=True)):
+            assert best is not None
+            history, network = tuple(self._histories[number]), self._model.freeze(number)
+            runs.append(SurrogateRun(network, history, best, job.settings, self._seconds[number]))
+        return runs
+
+    def _parts(self, number: int) -> dict[str, Tensor]:
+        """Return one network's rows of everything that training changes, by name."""
+        parts: dict[str, Mapping[str, Tensor]] = {
+            "model": self._model.state_dict(),
+            "first": self._optimiser.first,
+            "second": self._optimiser.second,
+            "best": self._best_state,
+        }
+        return {
+            f"{part}.{name}": value.chunk(len(self._jobs))[number]
+            for part, values in parts.items()
+            for name, value in values.items()
+        }
+
+    def _save(self) -> None:
+        for number, (job, best) in enumerate(zip(self._jobs, self._best, strict=True)):
+            if job.checkpoint is None or best is None:
+                continue
+            header = {
+                "origin": job.origin,
+                "n_steps": self._optimiser.n_steps,
+                "history": [
+                    [e.epoch, None if math.isnan(e.loss) else e.loss, _as_json(e.score)]
+                    for e in self._histories[number]
+                ],
+                "best": best.epoch,
+                "seconds": self._seconds[number],
+            }
+            write_tensors(job.checkpoint, "checkpoint", self._parts(number), header)
+
+    @torch.no_grad()
+    def restore(self, number: int, saved: _Checkpoint) -> None:
+        """Continue a network from its checkpoint, if its best epoch has the score that it had."""
+        parts = self._parts(number)
+        try:
+            for name, value in parts.items():
+                if value.shape != saved.tensors[name].shape:
+                    raise InvalidInputError(f"{name} has another shape")
+                value.copy_(saved.tensors[name])
+            score = self._score_of_best(number)
+        except (LookupError, TypeError, ValueError) as error:
+            raise _incomplete(saved.path, error) from None
+        if not _are_close(score, saved.best.score):
+            raise _refusal(saved.path, f"a score of {saved.best.score} for a network that has {score} now")
+        self._optimiser.n_steps = saved.n_steps
+        self._histories[number], self._best[number] = saved.history, saved.best
+        self._seconds[number] = saved.seconds
+
+    def _score_of_best(self, number: int) -> Score:
+        """Return the score of the network of the best epoch."""
+        now = {name: value.clone() for name, value in self._model.state_dict().items()}
+        self._model.load_state_dict(self._best_state)
+        try:
+            return self._jobs[number].score(self._model.freeze(number))
+        finally:
+            self._model.load_state_dict(now)
+
+
+def _schedule(settings: SurrogateSettings, epochs_done: float) -> float:
+    """Return the share of the learning rate that is left."""
+    return 0.5 * (1 + math.cos(math.pi * epochs_done / settings.epochs)) if settings.schedule == "cosine" else 1.0
+
+
+def _are_close(score: Any, other: Any) -> bool:
+    """Return whether scores are equal up to the rounding of another device."""
+    own, others = (np.atleast_1d(np.asarray(one, dtype=float)) for one in (score, other))
+    return own.shape == others.shape and np.allclose(own, others, rtol=_SAME_SCORE, atol=_SAME_SCORE, equal_nan=True)
+
+
+def _from_json(score: Any) -> float | tuple[float, ...]:
+    return tuple(map(float, score)) if isinstance(score, list) else float(score)
+
+
+def _as_json(score: Any) -> float | list[float]:
+    return [float(part) for part in score] if isinstance(score, tuple) else float(score)

@@ -1,0 +1,24 @@
+"""Plots for papers: each function draws on matplotlib axes, new ones if none are given, and returns them."""
+
+from .model_plots import (
+    plot_gaps,
+    plot_health,
+    plot_membranes,
+    plot_path,
+    plot_raster,
+    plot_readout,
+    plot_receptive_field,
+)
+from .result_plots import plot_certificate, plot_confusion
+
+__all__ = [
+    "plot_certificate",
+    "plot_confusion",
+    "plot_gaps",
+    "plot_health",
+    "plot_membranes",
+    "plot_path",
+    "plot_raster",
+    "plot_readout",
+    "plot_receptive_field",
+]

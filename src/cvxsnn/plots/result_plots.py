@@ -1,0 +1,146 @@
+"""Plots of what a model answers, and of what is proven about it."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator
+from sklearn.metrics import confusion_matrix
+from sklearn.pipeline import Pipeline
+
+from ..convex import Solution
+from ..core.errors import InvalidInputError
+from ..core.formatting import format_bound
+from ..estimators import SpikingClassifier, SpikingRegressor
+from ..explore.optimality import approach
+
+_MAX_NUMBERS = 25
+"""Classes up to which the cells of a confusion matrix have room for numbers."""
+
+
+def plot_confusion(model: SpikingClassifier | Pipeline, X: Any, y: Any, axes: Axes | None = None) -> Axes:
+    """Plot how often sequences of each class are given each answer.
+
+    Colours are shares of the sequences of a class, numbers are counts.
+
+    Parameters
+    ----------
+    model : SpikingClassifier, or a pipeline that ends in one
+        The fitted model.
+    X : array or list of arrays
+        Sequences, as for ``predict``.
+    y : array of shape (n_samples,)
+        Their labels.
+    axes : Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.plots import plot_confusion
+    >>> X = np.random.default_rng(0).normal(size=(60, 5, 2))
+    >>> y = np.where(X[:, :, 0].sum(1) > X[:, :, 1].sum(1), "up", "down")
+    >>> model = cs.SpikingClassifier(n_neurons=64, random_state=0).fit(X, y)
+    >>> axes = plot_confusion(model, X, y)
+    >>> plt.close(axes.figure)
+    """
+    if not hasattr(model, "classes_"):
+        raise InvalidInputError(f"expected a fitted classifier, got {type(model).__name__}")
+    predicted, classes = model.predict(X), model.classes_
+    counts = confusion_matrix(np.asarray(y), predicted, labels=classes)
+    n_right, n_samples = int(np.trace(counts)), int(counts.sum())
+    size = min(9.0, 2.5 + 0.4 * len(classes))
+    axes = axes or plt.subplots(figsize=(size + 1, size), layout="constrained")[1]
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="none")
+    axes.figure.colorbar(image, ax=axes, label="share of the true class")
+    if len(classes) <= _MAX_NUMBERS:
+        for (row, column), count in np.ndenumerate(counts):
+            if count:
+                colour = "white" if shares[row, column] > 0.5 else "black"
+                axes.text(column, row, str(count), ha="center", va="center", color=colour, fontsize="small")
+    names = [str(name) for name in classes]
+    axes.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0)
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel="answer", ylabel="true class", title=f"{n_right:,} of {n_samples:,} correct")
+    return axes
+
+
+def plot_certificate(
+    certified: Solution | SpikingClassifier | SpikingRegressor,
+    X: Any = None,
+    y: Any = None,
+    axes: Axes | None = None,
+    *,
+    max_seconds: float = 30.0,
+) -> Axes:
+    """Plot how the objective and the lower bound meet as the solver goes on.
+
+    The problem is solved again, with more and more iterations, and each result is certified on the whole problem.
+
+    Parameters
+    ----------
+    certified : Solution, or a fitted estimator whose read-out is certified
+        What is proven to be optimal.
+    X : array or list of arrays, optional
+        For an estimator, the sequences that it was fitted to.
+    y : array, optional
+        For an estimator, their targets.
+    axes : Axes, optional
+        Where to draw.
+    max_seconds : float
+        The time for solving again.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.plots import plot_certificate
+    >>> X = np.random.default_rng(0).normal(size=(60, 5, 2))
+    >>> y = np.where(X[:, :, 0].sum(1) > X[:, :, 1].sum(1), "up", "down")
+    >>> model = cs.SpikingClassifier(n_neurons=64, random_state=0).fit(X, y)
+    >>> axes = plot_certificate(model, X, y)
+    >>> plt.close(axes.figure)
+    """
+    if isinstance(certified, Solution):
+        problem = certified.problem
+    elif isinstance(certified, SpikingClassifier | SpikingRegressor):
+        if X is None or y is None:
+            raise InvalidInputError("expected the data that the estimator was fitted to, X and y, got none")
+        problem = certified.proof_.problem(certified._same_data(X, y, None))
+    else:
+        raise InvalidInputError(f"expected a Solution or a fitted estimator, got {type(certified).__name__}")
+    moments, solver = approach(problem, max_seconds)
+    iterations = [moment.iterations for moment in moments]
+    primal, dual = [moment.primal for moment in moments], [max(moment.dual, 0.0) for moment in moments]
+    axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
+    axes.fill_between(iterations, dual, primal, color="black", alpha=0.08, label="what may be left to gain")
+    axes.plot(iterations, primal, ".-", color="C3", label="objective")
+    axes.plot(iterations, dual, ".-", color="C0", label="lower bound")
+    axes.set_xscale("function", functions=(np.sqrt, np.square))
+    axes.xaxis.set_major_locator(FixedLocator(iterations))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(0, 1.03 * max(iterations[-1], 1))
+    axes.set_ylim(bottom=0)
+    gap = max((primal[-1] - moments[-1].dual) / primal[-1], 0.0) if primal[-1] > 0 else 0.0
+    axes.set(
+        xlabel=f"iterations of {solver or 'the solver'}",
+        ylabel="objective",
+        title=f"Proven within {format_bound(gap)} of the optimum over these neurons",
+    )
+    axes.legend(fontsize="small")
+    return axes

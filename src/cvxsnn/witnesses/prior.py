@@ -1,0 +1,157 @@
+"""A broad prior over families, for searches: how neurons leak, reset and read.
+
+Half of its families have synaptic delays, if sequences are long enough.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .distributions import Constant, Normal, Uniform
+
+_OPTIONS: Mapping[str, tuple[Any, ...]] = {
+    "decay": (
+        *(Constant(value) for value in (0.0, 0.5, 0.9, 1.0)),
+        *(Uniform(low, 1.0) for low in (0.0, 0.5, 0.8)),
+    ),
+    "threshold": (Constant(0.0), Constant(0.1), Constant(1.0), Uniform(0.0, 2.0)),
+    "bias": (Constant(0.0), Normal(0.0, 0.3), Normal(0.0, 1.0)),
+    "gain": (Constant(0.5), Constant(1.0), Constant(3.0)),
+    "balance": (Constant(0.0), Constant(0.5)),
+    "fan_in": (None, 3, 8),
+}
+_DYNAMICS = ("decay", "threshold", "bias", "gain")
+
+RELAY: Mapping[str, Any] = {
+    "decay": Constant(0.0),
+    "threshold": Constant(0.0),
+    "bias": Constant(0.0),
+    "gain": Constant(1.0),
+    "balance": Constant(0.5),
+    "fan_in": 1,
+}
+"""A layer whose neurons each copy or negate one neuron below, so that a deep stack preserves information."""
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyDraw:
+    """A family before its widths are known: what its first, its middle and its last layers are like.
+
+    A family of one layer has the first only; one of two has no middle.
+    """
+
+    n_layers: int
+    first: Mapping[str, Any]
+    middle: Mapping[str, Any]
+    last: Mapping[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether all layers are drawn alike."""
+        return isinstance(other, FamilyDraw) and self.arguments() == other.arguments()
+
+    def __hash__(self) -> int:
+        """Return the hash of what counts for equality."""
+        return hash(repr(self.arguments()))
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of :func:`cvxsnn.gaussian_witnesses`."""
+        layers = [self.first, *[self.middle] * (self.n_layers - 2), self.last][: self.n_layers]
+        return {name: [layer[name] for layer in layers] for name in _OPTIONS}
+
+
+_DELAYED_OPTIONS: Mapping[str, tuple[Any, ...]] = {
+    "geometry": ("scattered", "box", "dilated"),
+    "fan_in": (9, 25),
+    "max_delay": (4, 16, 64, None),
+    "decay": (0.0, 0.5, 0.9),
+    "weights": ("gaussian", "centred", "two-valued", "differences"),
+    "quantiles": ((0.05, 0.95), (0.5, 0.98)),
+}
+
+
+@dataclass(frozen=True)
+class DelayedDraw:
+    """A family with delays before its widths are known: all layers are alike, but taps above the first are scattered.
+
+    The choices are those of ``_DELAYED_OPTIONS``, in that order.
+    """
+
+    n_layers: int
+    choices: tuple[Any, ...]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of :func:`cvxsnn.delayed_witnesses`."""
+        own = dict(zip(_DELAYED_OPTIONS, self.choices, strict=True))
+        return {**own, "geometry": [own["geometry"], *["scattered"] * (self.n_layers - 1)]}
+
+
+Draw = FamilyDraw | DelayedDraw
+
+
+def draw_family(generator: np.random.Generator, n_features: int, n_layers: int, max_delay: int = 0) -> Draw:
+    """Draw a family from the prior.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+        The source of randomness.
+    n_features : int
+        Number of input features, which decides whether a sparse first layer makes sense.
+    n_layers : int
+        Number of hidden layers.
+    max_delay : int
+        The longest delay that sequences allow; with 0, no family has delays.
+
+    Returns
+    -------
+    FamilyDraw or DelayedDraw
+        The family.
+    """
+    if max_delay and generator.random() < 0.5:
+        return DelayedDraw(n_layers, tuple(_one_of(generator, own) for own in _delayed_options(max_delay).values()))
+    first = {name: _one_of(generator, _OPTIONS[name]) for name in _DYNAMICS}
+    first |= {"balance": Constant(0.0), "fan_in": _one_of(generator, _input_fan_ins(n_features))}
+    last = {name: _one_of(generator, options) for name, options in _OPTIONS.items()}
+    if generator.random() < 0.5:
+        last |= {name: first[name] for name in _DYNAMICS}
+    return FamilyDraw(n_layers, first, RELAY if generator.random() < 0.5 else last, last)
+
+
+def mutate_family(generator: np.random.Generator, family: Draw, n_features: int, max_delay: int = 0) -> Draw:
+    """Return the family with one or two of its choices drawn again, in its first layer, its last, or both alike."""
+    if isinstance(family, DelayedDraw):
+        choices, options = list(family.choices), list(_delayed_options(max_delay).values())
+        for place in generator.integers(len(choices), size=generator.integers(1, 3)):
+            choices[place] = _one_of(generator, options[place])
+        return DelayedDraw(family.n_layers, tuple(choices))
+    first, last, relays = dict(family.first), dict(family.last), family.middle == RELAY
+    for _ in range(generator.integers(1, 3)):
+        where = "first" if family.n_layers == 1 else _one_of(generator, ("first", "last", "both"))
+        name = _one_of(generator, (*_DYNAMICS, "fan_in") if where != "last" else tuple(_OPTIONS))
+        if name == "fan_in" and where != "last":
+            first["fan_in"] = _one_of(generator, _input_fan_ins(n_features))
+            continue
+        value = _one_of(generator, _OPTIONS[name])
+        if where in ("first", "both"):
+            first[name] = value
+        if where in ("last", "both"):
+            last[name] = value
+    if family.n_layers > 2 and generator.random() < 0.25:
+        relays = not relays
+    return FamilyDraw(family.n_layers, first, RELAY if relays else last, last)
+
+
+def _delayed_options(max_delay: int) -> dict[str, tuple[Any, ...]]:
+    """Return the options of families with delays for sequences that allow such delays."""
+    reaches = tuple(own for own in _DELAYED_OPTIONS["max_delay"] if own is None or own < max_delay)
+    return {**_DELAYED_OPTIONS, "max_delay": reaches}
+
+
+def _input_fan_ins(n_features: int) -> tuple[int | None, ...]:
+    return (None, 16) if n_features > 16 else (None,)  # a sparse first layer makes sense with many inputs only
+
+
+def _one_of(generator: np.random.Generator, options: tuple[Any, ...]) -> Any:
+    return options[generator.integers(len(options))]

@@ -1,0 +1,131 @@
+"""Tables as data files of the commands."""
+
+import numpy as np
+import pandas
+import pytest
+from cli.commands import fail, succeed
+from sklearn.pipeline import make_pipeline
+from small_models import classes_of, classifier, make_lists, make_sequences, sums
+
+from cvxsnn import SequenceImputer, load, save
+from cvxsnn.data import sequences_from_table
+
+LISTS = make_lists()
+LABELS = np.array(["low", "high"])[classes_of(LISTS)]
+IDS = [f"{n:03d}" for n in range(len(LISTS))]
+TABLE = pandas.concat(
+    [
+        pandas.DataFrame(sequence, columns=["x", "y", "z"]).assign(case=name, step=range(len(sequence)), kind=label)
+        for sequence, name, label in zip(LISTS, IDS, LABELS, strict=True)
+    ],
+    ignore_index=True,
+)
+QUICK = ["--hidden", "12", "--strength", "0.003", "--decay", "0.8"]
+COLUMNS = ["--id", "case", "--time", "step"]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    TABLE.sample(frac=1, random_state=0).sort_values("case", kind="stable").to_csv("long.csv", index=False)
+    TABLE.to_parquet("long.parquet")
+
+
+def test_a_long_table_is_fitted_predicted_and_certified():
+    fitted = succeed("fit", "long.csv", "-o", "model", *COLUMNS, "--label", "kind", *QUICK).stdout
+    lengths = [len(sequence) for sequence in LISTS]
+    assert f"read: 48 sequences of {min(lengths)} to {max(lengths)} steps with 3 features" in fitted
+    model = load("model")
+    assert model.feature_names_in_.tolist() == ["x", "y", "z"]
+    X = [pandas.DataFrame(sequence, columns=["x", "y", "z"]) for sequence in LISTS]
+    for name in ("long.csv", "long.parquet"):
+        outcome = succeed("predict", "model", name, *COLUMNS, "--label", "kind", "--proba", "-o", "out.csv")
+        assert f"score against y: {model.score(X, LABELS):.4f}" in outcome.stderr
+        found = pandas.read_csv("out.csv", dtype={"case": str}, float_precision="round_trip")
+        assert found.columns.tolist() == ["case", "y", "probability_high", "probability_low"]
+        assert found["case"].tolist() == IDS
+        assert found["y"].tolist() == model.predict(X).tolist()
+        np.testing.assert_array_equal(found.iloc[:, 2:], model.predict_proba(X))
+        assert "proven: no other" in succeed("certify", "model", name, *COLUMNS, "--label", "kind").stdout
+
+
+def test_other_columns_and_their_order_do_not_matter_to_a_model_with_names():
+    succeed("fit", "long.csv", "-o", "model", *COLUMNS, "--label", "kind", *QUICK)
+    expected = succeed("predict", "model", "long.csv", *COLUMNS).stdout
+    TABLE[["z", "kind", "step", "y", "x", "case"]].assign(remark="fine").to_csv("other.csv", index=False)
+    assert succeed("predict", "model", "other.csv", *COLUMNS).stdout == expected
+    assert expected.splitlines()[0] == "case,y"
+    TABLE.drop(columns="x").to_csv("less.csv", index=False)
+    fail("expected a column 'x' in the table", "predict", "model", "less.csv", *COLUMNS)
+    fail("expected --id and --time, or --series, for a model of sequences", "predict", "model", "long.csv")
+
+
+def test_a_model_of_arrays_reads_tables_without_a_warning():
+    np.savez("data.npz", X=make_sequences(), y=classes_of(make_sequences()))
+    succeed("fit", "data.npz", "-o", "model", *QUICK)
+    outcome = succeed("predict", "model", "long.csv", *COLUMNS, "--features", "x,y,z")
+    assert outcome.stderr == ""
+    assert len(outcome.stdout.splitlines()) == len(LISTS) + 1
+
+
+def test_a_table_of_rows_is_fitted_and_predicted():
+    rows = make_sequences()[:, 0]
+    table = pandas.DataFrame(rows, columns=["x", "y", "z"]).assign(name=range(48), kind=classes_of(rows))
+    table.to_csv("rows.csv", index=False)
+    fitted = succeed("fit", "rows.csv", "-o", "model", "--id", "name", "--label", "kind", *QUICK).stdout
+    assert "read: 48 rows, each a step of 3 features" in fitted
+    lines = succeed("predict", "model", "rows.csv", "--id", "name").stdout.splitlines()
+    assert lines[1:] == [f"{n},{y}" for n, y in enumerate(load("model").predict(table[["x", "y", "z"]]))]
+    assert len(succeed("predict", "model", "rows.csv").stdout.split()) == 48
+    assert succeed("predict", "model", "rows.csv", "--proba").stdout.startswith("y,probability_0,probability_1\n")
+
+
+def test_a_table_of_series_is_fitted_and_predicted():
+    rows = make_sequences()[:, :, 0]
+    table = pandas.DataFrame(rows).assign(kind=sums(rows))
+    table.loc[3, 2:3] = np.nan
+    table.to_csv("series.csv", index=False)
+    fitted = succeed("fit", "series.csv", "-o", "model", "--series", "--label", "kind", "--regress", *QUICK).stdout
+    assert "read: 48 sequences of 2 to 4 steps with 1 features" in fitted
+    parts = [row[:2, None] if n == 3 else row[:, None] for n, row in enumerate(rows)]
+    found = succeed("predict", "model", "series.csv", "--series", "--label", "kind").stdout.split()
+    np.testing.assert_allclose(np.array(found, float), load("model").predict(parts))
+
+
+def test_probabilities_and_ids_are_written_to_an_archive():
+    succeed("fit", "long.csv", "-o", "model", *COLUMNS, "--label", "kind", *QUICK)
+    succeed("predict", "model", "long.csv", *COLUMNS, "--proba", "-o", "out.npz")
+    with np.load("out.npz", allow_pickle=False) as archive:
+        assert archive["ids"].tolist() == IDS
+        assert archive["proba"].shape == (len(LISTS), 2)
+
+
+def test_a_pipeline_fills_the_gaps_of_a_table():
+    found = sequences_from_table(TABLE, "case", "step", "kind")
+    save(make_pipeline(SequenceImputer(), classifier(decay=0.8)).fit(found.X, found.y), "model")
+    TABLE.assign(x=TABLE["x"].where(TABLE.index % 7 != 4)).to_csv("gap.csv", index=False)
+    lines = succeed("predict", "model", "gap.csv", *COLUMNS).stdout.splitlines()
+    assert len(lines) == len(LISTS) + 1
+    assert "proven: no other" in succeed("certify", "model", "long.csv", *COLUMNS, "--label", "kind").stdout
+
+
+def test_an_array_with_channels_first_is_fitted_and_predicted():
+    np.savez("data.npz", X=make_sequences().swapaxes(1, 2), y=classes_of(make_sequences()))
+    succeed("fit", "data.npz", "-o", "model", "--layout", "channels-first", *QUICK)
+    assert load("model").n_features_in_ == 3
+    assert len(succeed("predict", "model", "data.npz").stdout.split()) == 48
+
+
+def test_what_cannot_be_read_is_one_sentence():
+    TABLE.assign(x=TABLE["x"].astype(object).where(TABLE.index != 4, "?")).to_csv("text.csv", index=False)
+    TABLE.assign(x=TABLE["x"].where(TABLE.index != 4)).to_csv("gap.csv", index=False)
+    pandas.DataFrame(make_sequences()[:, 0]).assign(y=sums(make_sequences())).to_csv("rows.csv", index=False)
+    np.savez("data.npz", X=make_sequences(), y=sums(make_sequences()))
+    label = ["--label", "kind"]
+    fail("expected a data file at missing.csv", "fit", "missing.csv", "-o", "new", *label)
+    fail(r"expected numbers in column 'x', got '\?' in row 4", "fit", "text.csv", "-o", "new", *COLUMNS, *label)
+    fail("got a gap in column 'x' of sequence '", "fit", "gap.csv", "-o", "new", *COLUMNS, *label)
+    fail("expected --label to name the column to predict", "fit", "long.csv", "-o", "new", *COLUMNS)
+    fail("expected a .csv or .parquet file for --id", "fit", "data.npz", "-o", "new", *COLUMNS)
+    succeed("fit", "data.npz", "-o", "model", "--regress", *QUICK)
+    fail("expected a classifier that predicts probabilities", "predict", "model", "data.npz", "--proba")

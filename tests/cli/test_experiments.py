@@ -1,0 +1,109 @@
+import re
+from pathlib import Path
+
+import pytest
+from experiments.test_files import MINE
+from typer.testing import CliRunner
+
+from cvxsnn import cli
+from cvxsnn.experiments import RecordStore
+
+XOR = ("reproduce", "duality-gap", "-o", "out", "--jobs", "1", "--device", "cpu")
+"""At smoke scale, rows of 2, 16 and 64 subnetworks with one run each."""
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def succeed(*arguments):
+    outcome = CliRunner().invoke(cli.app, arguments)
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.stdout
+
+
+def fail(complaint, *arguments):
+    """Run a command that complains on one line and does nothing."""
+    outcome = CliRunner().invoke(cli.app, arguments)
+    assert outcome.exit_code == 1, outcome.output
+    assert isinstance(outcome.exception, SystemExit)
+    assert re.search(complaint, outcome.stderr), outcome.stderr
+    assert len(outcome.stderr.strip().splitlines()) == 1
+    assert not records()
+
+
+def records():
+    found, damaged = RecordStore(Path("out") / "smoke").read_all()
+    assert not damaged
+    return found
+
+
+def n_subnetworks(found):
+    return sorted(record["config"]["family"]["n_subnetworks"] for record in found.values())
+
+
+def test_a_row_is_run_alone_and_not_again_with_the_others():
+    assert "1 runs done, 0 failed, 0 were there already" in succeed(*XOR, "--row", "K = 16")
+    first = records()
+    assert n_subnetworks(first) == [16]
+    assert "2 runs done, 0 failed, 1 were there already" in succeed(*XOR)
+    everything = records()
+    assert n_subnetworks(everything) == [2, 16, 64]
+    assert everything | first == everything
+
+
+@pytest.mark.parametrize("row", ["K = 17", "T = 6", ""])
+def test_a_row_that_the_experiment_does_not_have_is_one_sentence(row):
+    fail(f"expected a row among 'K = 2', 'K = 16', 'K = 64', got '{row}'$", *XOR, "--row", row)
+
+
+def test_several_rows_are_run():
+    assert "2 runs done, 0 failed" in succeed(*XOR, "--row", "K = 16", "--row", "K = 2")
+    assert n_subnetworks(records()) == [2, 16]
+
+
+def test_a_scheduler_without_dask_is_one_sentence():
+    fail("expected --backend dask beside a --scheduler, got --backend loky", *XOR, "--scheduler", "tcp://127.0.0.1:1")
+
+
+def test_a_backend_that_nobody_registered_is_one_sentence():
+    fail("expected an available joblib backend, got 'nonsense'.*'loky'", *XOR, "--backend", "nonsense")
+
+
+def test_a_scheduler_that_does_not_answer_is_one_sentence():
+    pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    complaint = r"got 'dask': .*tcp://127\.0\.0\.1:1.*name a --scheduler that answers"
+    with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):  # it knocks again until then
+        fail(complaint, *XOR, "--backend", "dask", "--scheduler", "tcp://127.0.0.1:1")
+
+
+def test_an_experiment_of_ones_own_is_run_listed_and_reported():
+    Path("mine.toml").write_text(MINE)
+    options = ("-o", "out", "--jobs", "1", "--device", "cpu")
+    assert "2 runs done, 0 failed" in succeed("reproduce", "mine.toml", *options)
+    assert "Mine" in succeed("reproduce", "mine.toml", "--list")
+    succeed("report", "mine.toml", "--records", "out", "-o", "page.html", "--tables", "tables")
+    page = Path("page.html").read_text()
+    assert "<h1>Experiments</h1>" in page
+    assert '<h2 id="experiment-mine-title">Mine</h2>' in page
+    assert "2 of 2 runs recorded" in page
+    assert "`cvxsnn reproduce mine.toml --scale smoke`" in Path("tables/mine.md").read_text()
+
+
+def test_a_mistake_in_an_experiment_of_ones_own_is_one_sentence_and_runs_nothing():
+    Path("mine.toml").write_text(MINE.replace('"first_last_xor"', '"sums"'))
+    fail(r"expected task to be one of .*, got 'sums' \(in mine\.toml", "reproduce", "mine.toml", "-o", "out")
+
+
+def test_the_list_names_the_data_files_that_experiments_need():
+    assert "MNIST" in succeed("reproduce", "mnist-depth", "--list", "--scale", "paper")
+    assert "MNIST" not in succeed("reproduce", "xor-depth", "--list", "--scale", "paper")
+
+
+def test_the_reason_of_the_first_failure_is_printed():
+    Path("mine.toml").write_text(MINE.replace("decay = 0.9", "decay = -3.0"))
+    outcome = CliRunner().invoke(cli.app, ["reproduce", "mine.toml", "-o", "out", "--jobs", "1", "--device", "cpu"])
+    assert outcome.exit_code == 1
+    assert re.search(r"first failure: \w+Error: expected decay", outcome.stderr), outcome.stderr
