@@ -58,6 +58,18 @@ def choose(
     -------
     Verdict
         The best point.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import LeaveOneOut, Program, choose
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> program = Program.ridge(cs.convex.Objective("squared"))
+    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
+    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
+    >>> choose(problem, program, LeaveOneOut()).point[0]  # ridge has no norm
+    0.0
     """
     norms, quadratics = program.norms(), program.quadratics()
     best: list[Verdict] = []
@@ -101,7 +113,34 @@ def choose(
 
 
 def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
-    """Return the judge for a program: leave-one-out errors where they have a closed form and are cheap."""
+    """Return the judge for a program: leave-one-out errors where they have a closed form and are cheap.
+
+    Parameters
+    ----------
+    problem : ConvexProblem
+        The program over a dictionary.
+    program : Program
+        What is minimised, and the strengths to try.
+    seed : int
+        The seed of a choice of samples.
+
+    Returns
+    -------
+    Judge
+        Leave-one-out for ridge on up to 5,000 rows, else a part of the samples that is held out.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Program, judge_for
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> program = Program.ridge(cs.convex.Objective("squared"))
+    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
+    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
+    >>> judge_for(problem, program)
+    LeaveOneOut(by='loss')
+    """
     (first, *others) = problem.heads
     is_ridge = program.norms() == [0.0] and type(first.loss) is Squared and not others
     if is_ridge and problem.dictionary.n_rows <= GRID.max_left_out and problem.dictionary.readout != "all":

@@ -90,6 +90,12 @@ class Budget:
     sparsity : int or "few", optional
         The most neurons to read, or the fewest whose error is within one standard error of the best. By default all
         neurons are read.
+
+    Examples
+    --------
+    >>> from cvxsnn.fitting import Budget
+    >>> Budget(max_seconds=10, sparsity=64).n_neurons is None
+    True
     """
 
     n_neurons: int | None = None
@@ -160,6 +166,16 @@ class Fitted:
         The number of neurons sampled; the solution may read fewer.
     reason : str
         Why these neurons were chosen, on one line.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Program, fit
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> program = Program.ridge(cs.convex.Objective("squared"))
+    >>> fitted = fit(cs.data.TrainingSet.of(task.train), {"hidden": (32,)}, program)
+    >>> fitted.n_sampled, fitted.chosen.n_rows
+    (32, 40)
     """
 
     solution: Solution

@@ -56,6 +56,12 @@ class Verdict:
         A solution on the way: of all rows, or of those that were not left out.
     share : float
         The share of the rows that were fitted.
+
+    Examples
+    --------
+    >>> from cvxsnn.fitting import Verdict
+    >>> Verdict((0.0, 1.0), rank=0.9).validation is None
+    True
     """
 
     point: Point
@@ -68,7 +74,15 @@ class Verdict:
 
 
 class Judge(Protocol):
-    """Judges points of a grid."""
+    """Judges points of a grid.
+
+    Examples
+    --------
+    >>> from cvxsnn.fitting import HeldOut, Judge
+    >>> judge: Judge = HeldOut(one_in=3)
+    >>> judge.solves_in_turn
+    True
+    """
 
     solves_in_turn: ClassVar[bool] = True
     """Whether every point takes a solve of its own, so that stopping early saves time."""
@@ -101,13 +115,41 @@ class LeaveOneOut:
     ----------
     by : "loss" or "accuracy"
         What ranks the points.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import LeaveOneOut, Program
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> program = Program.ridge(cs.convex.Objective("squared"))
+    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
+    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
+    >>> (verdict,) = LeaveOneOut().walk(problem, program, [(0.0, 1.0)])
+    >>> verdict.scores.shape
+    torch.Size([40, 1])
     """
 
     by: Criterion = "loss"
     solves_in_turn: ClassVar[bool] = False
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
-        """Yield a verdict for each point."""
+        """Yield a verdict for each point.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            The program over all rows.
+        program : Program
+            What is minimised.
+        points : sequence of Point
+            Points whose strengths fall.
+
+        Yields
+        ------
+        Verdict
+            One per point, in order.
+        """
         unit = quadratic_unit(problem) if program.l2_strength == "auto" else 1.0
         scores = ridge_scores(problem, [unit * quadratic for _, quadratic in points])
         validation, rows = validation_of(problem, scores), torch.arange(problem.dictionary.n_rows)
@@ -132,6 +174,19 @@ class HeldOut:
         The seed of the choice of samples.
     by : "loss" or "accuracy"
         What ranks the points.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import HeldOut, Program
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> program = Program.ridge(cs.convex.Objective("squared"))
+    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
+    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
+    >>> (verdict,) = HeldOut(one_in=4).walk(problem, program, [(0.0, 1.0)])
+    >>> len(verdict.rows), verdict.share
+    (10, 0.75)
     """
 
     one_in: int = 5
@@ -142,7 +197,22 @@ class HeldOut:
     solves_in_turn: ClassVar[bool] = True
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
-        """Yield a verdict for each point."""
+        """Yield a verdict for each point.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            The program over all rows.
+        program : Program
+            What is minimised.
+        points : sequence of Point
+            Points whose strengths fall.
+
+        Yields
+        ------
+        Verdict
+            One per point, in order.
+        """
         held, kept = self._divide(problem)
         part, left, solution = problem.take_rows(kept), problem.take_rows(held), None
         for point in points:
@@ -188,6 +258,19 @@ class Folds:
         The seed of the folds.
     by : "loss" or "accuracy"
         What ranks the points.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Folds, Program
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> program = Program.ridge(cs.convex.Objective("squared"))
+    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
+    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
+    >>> (verdict,) = Folds(n_folds=4).walk(problem, program, [(0.0, 1.0)])
+    >>> len(verdict.rows), verdict.share
+    (40, 0.75)
     """
 
     n_folds: int = 5
@@ -197,7 +280,22 @@ class Folds:
     solves_in_turn: ClassVar[bool] = True
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
-        """Yield a verdict for each point."""
+        """Yield a verdict for each point.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            The program over all rows.
+        program : Program
+            What is minimised.
+        points : sequence of Point
+            Points whose strengths fall.
+
+        Yields
+        ------
+        Verdict
+            One per point, in order.
+        """
         rng = child_generator(self.seed, "folds")
         fold_of_row = deal_rows(problem, sample_of_row(problem), self.n_folds, rng)
         folds = [torch.nonzero(fold_of_row == fold).squeeze(1) for fold in range(self.n_folds)]
@@ -223,13 +321,41 @@ class Scored:
     ----------
     score : callable
         The score of a network; higher is better.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Program, Scored, TaskScore
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> program = Program(cs.convex.Objective("logistic"), l1_strength=0.01)
+    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
+    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
+    >>> (verdict,) = Scored(TaskScore(task, task.val)).walk(problem, program, [(0.01, 0.0)])
+    >>> verdict.solution.certificate.relative_gap <= program.tol
+    True
     """
 
     score: ScoreFunction
     solves_in_turn: ClassVar[bool] = False
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
-        """Yield a verdict for each point, with the certified solution of all rows."""
+        """Yield a verdict for each point, with the certified solution of all rows.
+
+        Parameters
+        ----------
+        problem : ConvexProblem
+            The program over all rows.
+        program : Program
+            What is minimised.
+        points : sequence of Point
+            Points whose strengths fall.
+
+        Yields
+        ------
+        Verdict
+            One per point, in order.
+        """
         # A line of the grid has one norm or one quadratic, so it is one path, whose certificates share passes.
         at = [program.at(problem, point) for point in points]
         norms = list(dict.fromkeys(own.l1_strength for own in at))

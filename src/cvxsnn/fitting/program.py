@@ -116,11 +116,35 @@ class Program:
         return isinstance(self.l1_strength, Real) and (isinstance(self.l2_strength, Real) or not self.has_quadratic)
 
     def with_readout(self, readout: str) -> Self:
-        """Return the program for another read-out."""
+        """Return the program for another read-out.
+
+        Parameters
+        ----------
+        readout : str
+            Which spikes are read.
+
+        Returns
+        -------
+        Program
+            The same program with this read-out.
+        """
         return replace(self, objective=replace(self.objective, readout=readout))
 
     def problem(self, dictionary: Dictionary, data: TrainingSet) -> ConvexProblem:
-        """Return the program over a dictionary, at strengths that still have to be set."""
+        """Return the program over a dictionary, at strengths that still have to be set.
+
+        Parameters
+        ----------
+        dictionary : Dictionary
+            The spikes of the witnesses on the data.
+        data : TrainingSet
+            The data, whose targets are encoded as the loss needs them.
+
+        Returns
+        -------
+        ConvexProblem
+            The problem; :meth:`at` sets its strengths.
+        """
         l1_strength, l2_strength = (0.0, 1.0) if self.has_quadratic else (1.0, 0.0)
         return ConvexProblem.of(
             self.objective,
@@ -133,7 +157,13 @@ class Program:
         )
 
     def norms(self) -> list[float]:
-        """Return the strengths of the norm on the grid, falling: as given, or relative to the critical strength."""
+        """Return the strengths of the norm on the grid.
+
+        Returns
+        -------
+        list of float
+            Falling strengths: as given, or relative to the critical strength.
+        """
         given = _given("l1_strength", self.l1_strength)
         if given is not None:
             return sorted(set(map(float, given)), reverse=True)
@@ -142,7 +172,13 @@ class Program:
         return [*path, 0.0] if can_vanish else path
 
     def quadratics(self) -> list[float]:
-        """Return the strengths of the quadratic, falling: as given, or relative to the mean eigenvalue."""
+        """Return the strengths of the quadratic on the grid.
+
+        Returns
+        -------
+        list of float
+            Falling strengths: as given, or relative to the mean eigenvalue.
+        """
         if not self.has_quadratic:
             return [0.0]
         given = _given("l2_strength", self.l2_strength)

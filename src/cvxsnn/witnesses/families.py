@@ -66,6 +66,12 @@ class Family(Mapping[str, Any]):
         Floating-point type of the membranes.
     device : torch.device or str, optional
         Device of the witnesses. Sampling happens on the host, so every device gets the same witnesses.
+
+    Examples
+    --------
+    >>> from cvxsnn.witnesses import Family, Gaussian
+    >>> issubclass(Gaussian, Family), dict(Gaussian(hidden=(8,)))
+    (True, {'hidden': (8,)})
     """
 
     name: ClassVar[str]
