@@ -1,9 +1,11 @@
-"""Registries of named choices."""
+"""Registries of named choices, and checks of settings."""
+
+from dataclasses import dataclass
 
 import pytest
 from small_models import assert_one_sentence
 
-from cvxsnn.core.checks import Registry
+from cvxsnn.core.checks import Registry, check_fields
 from cvxsnn.core.errors import InvalidInputError
 
 
@@ -77,3 +79,25 @@ def test_misuse_is_one_sentence(shapes, call, message):
     with pytest.raises(InvalidInputError, match=message) as caught:
         call(shapes)
     assert_one_sentence(caught.value)
+
+
+@dataclass
+class Settings:
+    n_steps: int = 3
+    patience: int | None = None
+    mode: str = "fast"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (Settings(n_steps=0), "expected n_steps to be a positive integer, got 0"),
+        (Settings(n_steps=None), "expected n_steps to be a positive integer, got None"),
+        (Settings(patience=1.5), "expected patience to be a positive integer, got 1.5"),
+        (Settings(mode="slow"), "expected mode to be one of 'fast', 'exact', got 'slow'"),
+    ],
+)
+def test_fields_of_settings_are_checked_together_and_only_optional_ones_may_be_none(settings, message):
+    check_fields(Settings(), "n_steps", "patience", mode=("fast", "exact"))
+    with pytest.raises(InvalidInputError, match=message):
+        check_fields(settings, "n_steps", "patience", mode=("fast", "exact"))

@@ -1,6 +1,6 @@
 """Checks of arguments that several stages share, and registries of named choices. Each failure is one sentence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import isfinite
 from numbers import Real
@@ -34,6 +34,25 @@ def check_positive_int(name: str, value: Any) -> int:
     if not _is_integer(value) or value < 1:
         raise InvalidInputError(f"expected {name} to be a positive integer, got {value!r}")
     return int(value)
+
+
+def check_fields(settings: object, *counts: str, **choices: Iterable[str]) -> None:
+    """Check several fields of a settings dataclass at once.
+
+    Parameters
+    ----------
+    settings : dataclass instance
+    *counts : str
+        Fields that must be positive integers, or None if that is their default.
+    **choices : iterable of str
+        Fields that must be one of these strings.
+    """
+    for name in counts:
+        value = getattr(settings, name)
+        if value is not None or getattr(type(settings), name, 0) is not None:
+            check_positive_int(name, value)
+    for name, allowed in choices.items():
+        check_choice(name, getattr(settings, name), tuple(allowed))
 
 
 def check_n_jobs(n_jobs: Any) -> None:

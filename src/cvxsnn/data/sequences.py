@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
 
@@ -39,6 +39,15 @@ class Sequences:
     lengths : integer array of shape (n_samples,), optional
         The number of steps of each sequence. None if every sequence has ``n_steps`` steps.
 
+    Attributes
+    ----------
+    n_samples : int
+        Number of sequences.
+    n_steps : int
+        Number of steps of the longest sequence.
+    n_features : int
+        Number of inputs per step.
+
     Examples
     --------
     >>> import numpy as np
@@ -49,12 +58,14 @@ class Sequences:
 
     inputs: Tensor
     lengths: Tensor | None = None
+    n_samples: int = field(init=False)
+    n_steps: int = field(init=False)
+    n_features: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Check both, once."""
         inputs = as_inputs(self.inputs)
-        object.__setattr__(self, "inputs", inputs)
-        object.__setattr__(self, "lengths", _as_lengths(self.lengths, inputs))
+        self._set(inputs, _as_lengths(self.lengths, inputs))
 
     @classmethod
     def of(cls, data: "Sequences | Array") -> "Sequences":
@@ -101,17 +112,7 @@ class Sequences:
 
     def __len__(self) -> int:
         """Return the number of sequences."""
-        return len(self.inputs)
-
-    @property
-    def n_steps(self) -> int:
-        """Number of steps of the longest sequence."""
-        return self.inputs.shape[1]
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs per step."""
-        return self.inputs.shape[2]
+        return self.n_samples
 
     @property
     def device(self) -> torch.device:
@@ -175,10 +176,13 @@ class Sequences:
 
     def _trusted(self, inputs: Tensor, lengths: Tensor | None) -> Self:
         """Return parts of checked sequences without a second check."""
-        other = object.__new__(type(self))
-        object.__setattr__(other, "inputs", inputs)
-        object.__setattr__(other, "lengths", lengths)
-        return other
+        return object.__new__(type(self))._set(inputs, lengths)
+
+    def _set(self, inputs: Tensor, lengths: Tensor | None) -> Self:
+        """Set all attributes; the sizes are read far too often for properties."""
+        sizes = zip(("n_samples", "n_steps", "n_features"), inputs.shape, strict=True)
+        vars(self).update(sizes, inputs=inputs, lengths=lengths)
+        return self
 
     def __repr__(self) -> str:
         """Return the sizes on one line."""

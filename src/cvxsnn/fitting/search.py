@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..convex import solve
 from ..convex.objective import Objective
-from ..core.checks import check_positive_int
+from ..core.checks import check_fields, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.parallel import Shared, one_thread, run_tasks
 from ..core.seeds import child_generator, child_seed
@@ -110,20 +110,15 @@ class Tuning:
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        for name in ("n_witnesses", "n_trials", "min_rows"):
-            check_positive_int(name, getattr(self, name))
         if self.n_subnetworks != "auto":
             check_positive_int("n_subnetworks", self.n_subnetworks)
         elif self.hidden is not None:
             raise InvalidInputError("expected a number of subnetworks for the widths in hidden, got 'auto': pass 1")
-        if self.n_compared is not None:
-            check_positive_int("n_compared", self.n_compared)
         if self.hidden is not None:
             for width in self.hidden:
                 check_positive_int("hidden", width)
             object.__setattr__(self, "n_layers", len(self.hidden))
-        if self.n_layers is not None:
-            check_positive_int("n_layers", self.n_layers)
+        check_fields(self, "n_witnesses", "n_trials", "min_rows", "n_compared", "n_layers")
         if len(self.shares) != 3:
             raise InvalidInputError(f"expected three shares, for drawing, varying and finishing, got {self.shares!r}")
         for share in self.shares:

@@ -70,7 +70,7 @@ def roll_out(
     """
     check_choice("steps", steps, ("last", "all"))
     sequences = Sequences.of(inputs)
-    shape = (len(sequences),) if steps == "last" else (len(sequences), sequences.n_steps)
+    shape = (sequences.n_samples,) if steps == "last" else (sequences.n_samples, sequences.n_steps)
     layers = check_stack(layers, sequences.n_features)
     shape = (*shape, layers[-1].n_subnetworks * layers[-1].width)
     spikes = torch.empty(shape, dtype=torch.bool, device=sequences.device)
@@ -110,7 +110,7 @@ def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_win
     """
     check_positive_int("n_windows", n_windows)
     sequences = Sequences.of(inputs)
-    shape = (len(sequences), layers[-1].n_subnetworks * layers[-1].width * n_windows)
+    shape = (sequences.n_samples, layers[-1].n_subnetworks * layers[-1].width * n_windows)
     counts = torch.empty(shape, dtype=count_dtype(sequences.n_steps, n_windows), device=sequences.device)
     for rows, columns, block in iterate_rollout(layers, sequences, n_windows):
         counts[rows, columns] = block

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, check_choice, check_positive_int
+from ..core.checks import Array, check_choice, check_fields, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator, child_seed
@@ -416,11 +416,7 @@ class Delayed(Family):
     def __post_init__(self) -> None:
         """Check what does not depend on the sequences."""
         self._check_hidden(self.hidden)
-        for name in ("n_subnetworks", "n_calibration"):
-            check_positive_int(name, getattr(self, name))
-        if self.neighbours is not None:
-            check_positive_int("neighbours", self.neighbours)
-        check_choice("steps", self.steps, ("all", "last"))
+        check_fields(self, "n_subnetworks", "n_calibration", "neighbours", steps=("all", "last"))
 
     def sample(self, inputs: Sequences | Array | int, seed: int = 0) -> WitnessSet:
         """Sample witnesses; :func:`cvxsnn.witnesses.regenerate` needs the same sequences to draw them again."""
@@ -652,8 +648,7 @@ class Mixed(Family):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        check_positive_int("n_witnesses", self.n_witnesses)
-        check_choice("mixture", self.mixture, MIXTURES)
+        check_fields(self, "n_witnesses", mixture=MIXTURES)
 
     def sample(self, inputs: Sequences | Array | int, seed: int = 0) -> WitnessSet:
         """Sample witnesses; :func:`cvxsnn.witnesses.regenerate` needs the same sequences to draw them again."""

@@ -49,10 +49,10 @@ class Calibration:
     @classmethod
     def of(cls, sequences: Sequences, n_calibration: int, seed: int) -> "Calibration":
         """Return a seeded subset of at most ``n_calibration`` sequences, in their order."""
-        chosen = np.arange(len(sequences))
-        if len(sequences) > n_calibration:
+        chosen = np.arange(sequences.n_samples)
+        if sequences.n_samples > n_calibration:
             generator = child_generator(seed, "delayed", "calibration")
-            chosen = np.sort(generator.choice(len(sequences), n_calibration, replace=False))
+            chosen = np.sort(generator.choice(sequences.n_samples, n_calibration, replace=False))
         subset = sequences.take(torch.from_numpy(chosen).to(sequences.device)).to("cpu")
         return cls(Sequences(snap_inputs(subset.inputs), subset.lengths))
 
@@ -90,7 +90,7 @@ def has_variation(sequences: Sequences) -> bool:
     """Return whether firing levels and weights can be taken from sequences: there are several, and they vary."""
     inside = sequences.is_inside()
     values = sequences.inputs if inside is None else sequences.inputs[inside]
-    return len(sequences) > 1 and bool((values != values.flatten()[0]).any())
+    return sequences.n_samples > 1 and bool((values != values.flatten()[0]).any())
 
 
 def log_calibration(n_sequences: int, n_calibration: int = N_CALIBRATION) -> None:

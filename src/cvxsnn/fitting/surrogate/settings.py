@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...convex.objective import Head, Objective
-from ...core.checks import check_choice, check_positive_int
+from ...core.checks import check_fields
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed, child_generator
 from ...data.sequences import TrainingSet
@@ -83,10 +83,7 @@ class SurrogateSettings:
 
     def __post_init__(self) -> None:
         """Refuse settings that mean nothing."""
-        check_positive_int("epochs", self.epochs)
-        check_positive_int("batch_size", self.batch_size)
-        check_choice("surrogate", self.surrogate, tuple(SURROGATES))
-        check_choice("schedule", self.schedule, ("cosine", "constant"))
+        check_fields(self, "epochs", "batch_size", "patience", surrogate=SURROGATES, schedule=("cosine", "constant"))
         check_seed(self.seed)
         for name in ("learning_rate", "steepness", "clip_norm"):
             if not 0 < getattr(self, name) < math.inf:
@@ -96,8 +93,6 @@ class SurrogateSettings:
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise InvalidInputError(f"expected {name} from 0 to below 1, got {getattr(self, name)!r}")
-        if self.patience is not None:
-            check_positive_int("patience", self.patience)
 
     @property
     def kind(self) -> "SurrogateSettings":
