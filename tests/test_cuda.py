@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cvxsnn.cli.rates import Rates, measure_rates
 from layers import draw_stack
 from small_models import BRIEF, classes_of, classifier, make_lists, make_sequences
 from tolerances import CERTIFIED_AGAIN, FLOAT64_MEAN, REFITTED, ROUNDING
@@ -13,6 +12,7 @@ from torch import nn
 
 import cvxsnn as cs
 import cvxsnn.exchange.readout.data
+from cvxsnn.cli.planning import measure_rates
 from cvxsnn.convex import gram
 from cvxsnn.convex.linear import solve_semidefinite
 from cvxsnn.convex.solvers import ridge
@@ -507,7 +507,6 @@ def test_tuning_on_cuda_tries_and_scores_the_families_that_the_cpu_does():
         assert (there.family, there.readout) == (here.family, here.readout)
 
 
-@pytest.mark.parametrize("readout", ["last", "mean", "windows-2"])
 def test_memory_in_use_is_not_available():
     before = memory.available_bytes(DEVICE)
     held = torch.ones(2**28, dtype=torch.uint8, device=DEVICE)
@@ -571,10 +570,9 @@ def test_streamed_columns_give_the_optimum_of_those_in_memory(loss):
 
 
 def test_rates_are_measured_on_cuda():
-    rates = measure_rates(DEVICE, seconds=0.01)
-    assert isinstance(rates, Rates)
-    assert rates.device == DEVICE
-    assert all(value > 0 for name, value in vars(rates).items() if name != "device")
+    rates = measure_rates(torch.device(DEVICE))
+    assert rates.roll_out > 0
+    assert rates.dense > 0
 
 
 def test_sums_of_sums_are_rounded_as_often_as_certificates_allow_for():
