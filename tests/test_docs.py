@@ -64,7 +64,7 @@ PAGES = {
     "docs/explore.md": 1,
     "docs/global-optimum.md": 2,
     "docs/plots.md": 8,
-    "docs/scaling.md": 2,
+    "docs/scaling.md": 1,
     "docs/readouts.md": 2,
     "docs/time-series.md": 3,
 }

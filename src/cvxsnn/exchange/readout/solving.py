@@ -22,7 +22,7 @@ def solve_readout(data: ReadoutData, has_bias: bool, loss_before: float, options
         problem.penalty.name,
         options.l1_strength,
         l2_strength,
-        n_strengths=7,
+        n_strengths=9,
         smallest_ratio=1e-4,
         intercept=has_bias,
     )
