@@ -25,7 +25,7 @@ from cvxsnn.exchange import (
     to_snntorch,
     to_spikingjelly,
 )
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 from cvxsnn.neurons.exact import snap_inputs
 
 from .measure import console, make_table

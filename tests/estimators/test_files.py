@@ -45,7 +45,7 @@ from cvxsnn.core import storage
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.estimators import model_parts
 from cvxsnn.fitting import SurrogateSettings
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 from cvxsnn.witnesses import LogUniform, Normal, Provenance, Uniform
 
 SEQUENCES = make_sequences()

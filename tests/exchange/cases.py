@@ -16,7 +16,7 @@ from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.fitting import Program, Settings, train_task
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 
 logging.getLogger("torch._library.triton").setLevel(logging.ERROR)  # SpikingJelly asks for a GPU's compiler
 

@@ -28,8 +28,8 @@ from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import mackey_glass, smape
 from cvxsnn.exchange.neurobench import LeaderboardRow, NeuroBenchForecaster, NeuroBenchNetwork, leaderboard_row
 from cvxsnn.exchange.neurobench_modules import Leaky, Synapses
+from cvxsnn.network import OutputHead
 from cvxsnn.network.energy import count_operations
-from cvxsnn.network.heads import OutputHead
 from cvxsnn.network.summary import summarise
 
 Benchmark = import_library("neurobench.benchmarks", "neurobench").Benchmark

@@ -6,8 +6,8 @@ import torch
 import cvxsnn as cs
 from cvxsnn.fitting import TaskScore
 from cvxsnn.fitting.scores import main_score
+from cvxsnn.network import OutputHead
 from cvxsnn.network.evaluation import accuracy
-from cvxsnn.network.heads import OutputHead
 from cvxsnn.network.spiking_network import SpikingNetwork
 
 XOR = cs.tasks.first_last_xor(4, n_train=8, n_val=30, n_test=30)

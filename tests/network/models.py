@@ -6,7 +6,7 @@ from layers import draw_stack
 from networks import Case
 
 import cvxsnn as cs
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 from cvxsnn.network.spiking_network import SpikingNetwork
 
 

@@ -8,8 +8,8 @@ from tolerances import FLOAT64_MEAN
 
 from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer, reconstruct, roll_out
 from cvxsnn.data.sequences import Sequences
+from cvxsnn.network import OutputHead
 from cvxsnn.network.energy import Joules, LayerOperations, Operations, count_operations
-from cvxsnn.network.heads import OutputHead
 
 LENGTHS = torch.tensor([5, 1, 3, 5, 2, 4])
 

@@ -5,7 +5,7 @@ from network.models import draw_network, solved
 from networks import draw_inputs
 
 import cvxsnn as cs
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 from cvxsnn.network.spiking_network import SpikingNetwork
 
 

@@ -14,7 +14,7 @@ from tolerances import ROUNDING
 
 import cvxsnn as cs
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 from cvxsnn.network.spiking_network import SpikingNetwork
 
 SEQUENCE_READOUTS = ("last", "mean")

@@ -12,7 +12,7 @@ from networks import CASES, NEURONS, READOUTS, Case, draw_inputs
 
 import cvxsnn as cs
 from cvxsnn.exchange import quantise
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 from cvxsnn.network.spiking_network import SpikingNetwork
 
 

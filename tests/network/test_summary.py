@@ -4,7 +4,7 @@ from networks import NEURONS, Case
 
 from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, reconstruct
 from cvxsnn.exchange import quantise, quantise_readout
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 from cvxsnn.network.summary import summarise
 
 

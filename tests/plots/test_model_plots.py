@@ -24,7 +24,7 @@ from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.dictionary import DictionaryHealth
 from cvxsnn.estimators.pipelines import as_the_network_reads
-from cvxsnn.network.heads import OutputHead
+from cvxsnn.network import OutputHead
 from cvxsnn.neurons import roll_out
 from cvxsnn.plots.model_plots import (
     plot_gaps,

@@ -29,6 +29,12 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def check_type(value: Any, kinds: type | tuple[type, ...], expected: str, advice: str = "") -> None:
+    """Refuse a value of another type, with what was expected and, if there is some, advice."""
+    if not isinstance(value, kinds):
+        raise InvalidInputError(f"expected {expected}, got {type(value).__name__}" + (f": {advice}" if advice else ""))
+
+
 def check_positive_int(name: str, value: Any) -> int:
     """Return ``value`` if it is an integer above zero."""
     if not _is_integer(value) or value < 1:

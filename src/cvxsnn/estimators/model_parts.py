@@ -21,9 +21,8 @@ from ..convex.penalties import check_strengths, make_penalty, name_of_penalty
 from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..dictionary.readout import parse_readout
-from ..network.heads import OutputHead
 from ..network.reconstruction import Proof
-from ..network.spiking_network import SpikingNetwork
+from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..witnesses import Provenance, WitnessSet, regenerate

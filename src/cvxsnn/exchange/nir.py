@@ -37,8 +37,7 @@ from torch import Tensor, nn
 from ..core.errors import DataFileError, InvalidInputError, LossyExchangeWarning, first_line
 from ..core.libraries import import_library
 from ..core.storage import write_atomically
-from ..network.heads import OutputHead
-from ..network.spiking_network import SpikingNetwork
+from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import LIFLayer
 from .library import silent_start, tilt
 from .merging import check_size, lif_layers, merge_subnetworks, with_delays, without_delays

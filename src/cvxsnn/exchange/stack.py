@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from ..core.errors import InvalidInputError
 from ..dictionary import Readout
-from ..network.heads import OutputHead
-from ..network.spiking_network import SpikingNetwork
+from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import LIFLayer
 from ..witnesses import Provenance, WitnessSet
 from . import norse, snntorch, spikingjelly

@@ -29,8 +29,7 @@ from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
 from ..dictionary import DenseDictionary, Readout, build_dictionary
-from ..network.heads import OutputHead
-from ..network.spiking_network import SpikingNetwork
+from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.families import Mixture, family_kind, mixed_witnesses
 from ..witnesses.tap_sampling import N_CALIBRATION, log_calibration

@@ -2,9 +2,8 @@
 
 from .energy import Joules, Operations, count_operations
 from .evaluation import accuracy, label_accuracy
-from .heads import OutputHead
 from .reconstruction import Proof, reconstruct
-from .spiking_network import SpikingNetwork
+from .spiking_network import OutputHead, SpikingNetwork
 from .state import NetworkState
 from .summary import summarise
 from .weight_decay import rescale_hidden, weight_decay_objective

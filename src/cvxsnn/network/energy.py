@@ -12,7 +12,7 @@ from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_inputs
 from ..neurons.layer import check_stack
-from ..neurons.rollout import iterate_rollout
+from ..neurons.rollout import count_spikes, iterate_rollout
 from .spiking_network import SpikingNetwork, check_network
 from .summary import connected_neurons
 
@@ -74,11 +74,11 @@ class LayerOperations:
 
     name: str
     n_neurons: int
-    n_spikes: int
-    n_accumulates: int
-    n_multiply_accumulates: int
-    n_membrane_updates: int
-    n_dense: int
+    n_spikes: int = 0
+    n_accumulates: int = 0
+    n_multiply_accumulates: int = 0
+    n_membrane_updates: int = 0
+    n_dense: int = 0
 
     @property
     def n_synaptic(self) -> int:
@@ -98,11 +98,8 @@ class LayerOperations:
         tuple of two floats
             Joules.
         """
-        spiking = (
-            self.n_accumulates * joules.accumulate
-            + self.n_multiply_accumulates * joules.multiply_accumulate
-            + self.n_membrane_updates * joules.membrane_update
-        )
+        counts = (self.n_accumulates, self.n_multiply_accumulates, self.n_membrane_updates)
+        spiking = sum(count * energy for count, energy in zip(counts, astuple(joules), strict=True))
         return spiking, self.n_dense * joules.multiply_accumulate
 
 
@@ -188,15 +185,13 @@ class Operations:
         header = ("per sample", "neurons", "spikes", "AC", "MAC", "updates", "energy", "dense MAC", "dense energy")
         rows = []
         for layer in (*self.layers, self.total):
-            name, n_neurons, *counts, n_dense = astuple(layer)
+            name, n_neurons, *counts = astuple(layer)
             spiking, dense = (f"{1e9 * joules / self.n_samples:,.3f} nJ" for joules in layer.energies())
-            *shown, shown_dense = (f"{count / self.n_samples:,.1f}" for count in (*counts, n_dense))
+            *shown, shown_dense = (f"{count / self.n_samples:,.1f}" for count in counts)
             rows.append((name, str(n_neurons), *shown, spiking, shown_dense, dense))
-        return (
-            f"{align(header, rows)}\n"
-            f"{self.synaptic_per_sample:,.1f} synaptic operations per sample, {self.synaptic_per_step:,.1f} per step "
-            f"({self.n_samples} samples, {self.n_steps / self.n_samples:.4g} steps each)"
-        )
+        sums = f"{self.synaptic_per_sample:,.1f} synaptic operations per sample, {self.synaptic_per_step:,.1f} per step"
+        sizes = f"({self.n_samples} samples, {self.n_steps / self.n_samples:.4g} steps each)"
+        return f"{align(header, rows)}\n{sums} {sizes}"
 
 
 def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Operations:
@@ -236,14 +231,12 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     check_network(network)
     sequences = Sequences.of(inputs).to(network.weight.device)
     check_stack(network.layers, sequences.n_features)
-    inside, n_samples = sequences.is_inside(), len(sequences)
+    values, inside, n_samples = snap_inputs(sequences.inputs), sequences.is_inside(), len(sequences)
+    values = values if inside is None else values * inside[:, :, None]
     n_steps = n_samples * sequences.n_steps if inside is None else int(inside.sum())
-    values = snap_inputs(sequences.inputs)
-    if inside is not None:
-        values = values * inside[:, :, None]
     has_numbers = bool(((values != 0) & (values != 1)).any())
 
-    # What arrives after each delay; neurons that read each other do so after one step.
+    # Longest delay at which arrivals are counted: at least one step, after which recurrent neurons read each other.
     reach = [max(1, min(layer.max_delay, sequences.n_steps)) for layer in network.layers]
     arrivals = _arrivals([(slice(None), slice(None), values != 0)], sequences, network.n_features, reach[0])
     arrivals = arrivals[:, None].expand(-1, network.n_subnetworks, -1)
@@ -261,35 +254,25 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
             fed_back = spikes[1] + n_samples * layer.initial_spikes.to(torch.int64)
             feedback = int((fed_back * (layer.recurrence != 0).sum(2)).sum())
             n_dense += int((neurons * neurons).sum())
-        layers.append(
-            LayerOperations(
-                f"hidden {depth + 1}",
-                n_neurons=int(neurons.sum()),
-                n_spikes=int(spikes[0].sum()),
-                n_accumulates=feedback + (0 if are_numbers else synaptic),
-                n_multiply_accumulates=synaptic if are_numbers else 0,
-                n_membrane_updates=int(neurons.sum()) * n_steps if NEURON_MODELS.of(layer).keeps_membrane else 0,
-                n_dense=n_dense * n_steps,
-            )
+        counts = LayerOperations(
+            f"hidden {depth + 1}",
+            n_neurons=int(neurons.sum()),
+            n_spikes=int(spikes[0].sum()),
+            n_accumulates=feedback + (0 if are_numbers else synaptic),
+            n_multiply_accumulates=synaptic if are_numbers else 0,
+            n_membrane_updates=int(neurons.sum()) * n_steps if NEURON_MODELS.of(layer).keeps_membrane else 0,
+            n_dense=n_dense * n_steps,
         )
+        layers.append(counts)
         arrivals, senders = spikes, neurons
-    # What does not arrive one step later was sent in the last step.
-    read = arrivals[0] - arrivals[1] if network.readout == "last" else arrivals[0]
     if network.n_windows > 1:
-        read = _window_counts(network, sequences)
-    fan_out = (network.weight != 0).sum(1)
-    layers.append(
-        LayerOperations(
-            "read-out",
-            n_neurons=network.n_outputs,
-            n_spikes=0,
-            n_accumulates=int((read.flatten()[network.columns] * fan_out).sum()),
-            n_multiply_accumulates=0,
-            n_membrane_updates=0,
-            # A mean is linear: a network that does not spike takes it first and multiplies once.
-            n_dense=network.weight.numel() * (n_steps if network.readout == "all" else n_samples),
-        )
-    )
+        n_fired = count_spikes(network.layers, sequences, network.n_windows).sum(0)
+    else:  # what does not arrive one step later was sent in the last step
+        n_fired = (arrivals[0] - arrivals[1] if network.readout == "last" else arrivals[0]).flatten()
+    n_additions = int((n_fired[network.columns] * (network.weight != 0).sum(1)).sum())
+    # A mean is linear: a network that does not spike takes it first and multiplies once.
+    n_dense = network.weight.numel() * (n_steps if network.readout == "all" else n_samples)
+    layers.append(LayerOperations("read-out", network.n_outputs, n_accumulates=n_additions, n_dense=n_dense))
     return Operations(tuple(layers), n_samples, n_steps)
 
 
@@ -318,12 +301,3 @@ def _n_additions(layer: HiddenLayer, arrivals: Tensor) -> int:
     subnetworks = torch.arange(layer.n_subnetworks, device=arrivals.device)[:, None, None]
     delays = layer.delay.long().clamp(max=len(arrivals) - 1)
     return int((arrivals[delays, subnetworks, layer.source.long()] * (layer.weight != 0)).sum())
-
-
-def _window_counts(network: SpikingNetwork, sequences: Sequences) -> Tensor:
-    """Return how often each neuron of the last layer fired in each window, shape (n_neurons * n_windows,)."""
-    n_columns = network.n_subnetworks * network.hidden[-1] * network.n_windows
-    counts = torch.zeros(n_columns, dtype=torch.int64, device=sequences.device)
-    for _, columns, block in iterate_rollout(network.layers, sequences, network.n_windows):
-        counts[columns] += block.sum(0, dtype=torch.int64)
-    return counts

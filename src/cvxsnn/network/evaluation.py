@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..core.checks import check_type
 from ..core.errors import InvalidInputError
 from ..data.tasks import Feedback, SequenceData, Task
 from .spiking_network import SpikingNetwork
 
 Predictions = Mapping[str, npt.NDArray[np.int64]]
+_SPLIT = "a split of a task, such as task.test, to judge a model on"
 
 
 def predict_autoregressive(model: Any, data: SequenceData, feedback: Feedback) -> dict[str, npt.NDArray[np.int64]]:
@@ -33,7 +35,7 @@ def predict_autoregressive(model: Any, data: SequenceData, feedback: Feedback) -
         The classes of each head.
     """
     _check_model(model, ("start", "step", "decide"))
-    _check_data(data)
+    check_type(data, SequenceData, _SPLIT)
     feedback.check(data)
     predictions = {head: np.empty((data.n_samples, data.n_steps), dtype=np.int64) for head in data.heads}
     # A spiking network may read windows of the steps to come.
@@ -60,17 +62,9 @@ def _check_model(model: object, methods: tuple[str, ...]) -> None:
         )
 
 
-def _check_data(data: object) -> None:
-    if not isinstance(data, SequenceData):
-        raise InvalidInputError(
-            f"expected a split of a task, such as task.test, to judge a model on, got {type(data).__name__}"
-        )
-
-
 def _check_heads(predictions: Predictions, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:
     """Refuse predictions that are not integer classes of these heads and shapes."""
-    if not isinstance(predictions, Mapping):
-        raise InvalidInputError(f"expected {what} as a mapping from head to classes, got {type(predictions).__name__}")
+    check_type(predictions, Mapping, f"{what} as a mapping from head to classes")
     if predictions.keys() != shapes.keys():
         raise InvalidInputError(f"expected {what} for heads {sorted(shapes)}, got heads {sorted(predictions)}")
     for head, shape in shapes.items():
@@ -124,13 +118,11 @@ def score_tokens(predictions: Predictions, data: SequenceData) -> TokenScores:
     TokenScores
         The shares that are right.
     """
-    _check_data(data)
-    for head, targets in data.heads.items():
-        if targets.ndim != 2:
-            raise InvalidInputError(
-                f"expected one target per step, got one per sequence for head {head!r}: use label_accuracy"
-            )
-    _check_heads(predictions, {head: targets.shape for head, targets in data.heads.items()}, "predictions")
+    check_type(data, SequenceData, _SPLIT)
+    shapes = {head: targets.shape for head, targets in data.heads.items()}
+    if any(len(shape) != 2 for shape in shapes.values()):
+        raise InvalidInputError(f"expected one target per step, got targets of shapes {shapes}: use label_accuracy")
+    _check_heads(predictions, shapes, "predictions")
     is_right = {head: predictions[head] == targets for head, targets in data.heads.items()}
     token_is_right = np.logical_and.reduce(list(is_right.values()))
     sequence_is_right = token_is_right.all(axis=1)
@@ -164,7 +156,7 @@ def label_accuracy(predicted: npt.NDArray[np.int64], data: SequenceData) -> floa
     >>> cs.network.label_accuracy(task.test.targets, task.test)
     1.0
     """
-    _check_data(data)
+    check_type(data, SequenceData, _SPLIT)
     shapes = {head: targets.shape for head, targets in data.heads.items()}
     if list(shapes.values()) != [(data.n_samples,)]:
         raise InvalidInputError(
@@ -205,9 +197,8 @@ def accuracy(model: Any, task: Task, data: SequenceData) -> float:
     >>> cs.network.accuracy(trained.network, task, task.test) > 0.5
     True
     """
-    if not isinstance(task, Task):
-        raise InvalidInputError(f"expected a task, such as cvxsnn.tasks.addition(), got {type(task).__name__}")
-    _check_data(data)
+    check_type(task, Task, "a task, such as cvxsnn.tasks.addition()")
+    check_type(data, SequenceData, _SPLIT)
     if task.feedback is not None:
         return score_tokens(predict_autoregressive(model, data, task.feedback), data).joint_token
     _check_model(model, ("predict",))

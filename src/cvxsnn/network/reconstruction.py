@@ -9,15 +9,14 @@ from torch import Tensor
 from ..convex import Certificate, ConvexProblem, Solution, certify
 from ..convex.objective import Objective
 from ..convex.penalties import Penalty
-from ..core.checks import check_choice, check_positive_int
+from ..core.checks import check_choice, check_positive_int, check_type
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import build_dictionary
 from ..dictionary.readout import parse_readout
 from ..neurons import HiddenLayer
 from ..witnesses import WitnessSet
-from .heads import OutputHead
-from .spiking_network import SpikingNetwork
+from .spiking_network import OutputHead, SpikingNetwork
 
 Form = Literal["compact", "parallel", "full"]
 
@@ -62,8 +61,7 @@ def reconstruct(
     >>> len(network.neurons) == len(solution.support)
     True
     """
-    if not isinstance(solution, Solution):
-        raise InvalidInputError(f"expected what solve returns, to rebuild its network, got {type(solution).__name__}")
+    check_type(solution, Solution, "what solve returns, to rebuild its network")
     check_choice("form", form, ("compact", "parallel", "full"))
     width = check_positive_int("width", width)
     if form != "parallel" and width != 1:
@@ -80,9 +78,8 @@ def reconstruct(
         support, coef = torch.zeros(1, dtype=torch.int64), solution.coef.new_zeros(1, solution.coef.shape[1])
     columns = dictionary.column_of_atom[support.to(dictionary.column_of_atom.device)]
     n_windows = parse_readout(dictionary.readout).n_windows
-    heads = [
-        OutputHead(head.name, head.loss.name, head.columns.start, head.columns.stop) for head in solution.problem.heads
-    ]
+    parts = ((head.name, head.loss.name, head.columns) for head in solution.problem.heads)
+    heads = [OutputHead(name, loss, columns.start, columns.stop) for name, loss, columns in parts]
     if form == "full":
         weight = coef.new_zeros(witnesses.n_witnesses * n_windows, coef.shape[1])
         weight.index_copy_(0, columns.to(weight.device), coef)
@@ -91,8 +88,7 @@ def reconstruct(
     if form == "compact":
         layers, read = _compact(witnesses, subnetworks, neurons)
     else:
-        _check_size(witnesses, len(subnetworks), width, max_weights)
-        layers, read = _parallel(witnesses, subnetworks, neurons, width)
+        layers, read = _parallel(witnesses, subnetworks, neurons, width, max_weights)
     weight = coef.repeat_interleave(width, 0) / width
     windows = (columns % n_windows).repeat_interleave(width) if n_windows > 1 else None
     return SpikingNetwork(layers, weight, heads, intercept, read, dictionary.readout, windows)
@@ -257,43 +253,35 @@ class Proof:
 
 
 def _parallel(
-    witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int
+    witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int, max_weights: int
 ) -> tuple[list[HiddenLayer], Tensor]:
     """Return one subnetwork per atom: its lower layers, and ``width`` copies of its last neuron."""
     *lower, last = witnesses.layers
-    device = last.weight.device
-    subnetworks, neurons = subnetworks.to(device), neurons.to(device)
-    if last.recurrence is not None:
-        # All neurons of a recurrent layer take part in the atom's spikes. The copies read what the neuron reads, and
-        # no neuron reads them.
-        everyone = torch.arange(last.width, device=device).expand(len(neurons), -1)
-        chosen = torch.cat((everyone, neurons[:, None].expand(-1, width - 1)), dim=1)
-        top = _choose_neurons(last.take(subnetworks), chosen)
-        recurrent = top.tensors()["recurrent_weight"].clone()
-        recurrent[:, last.width :] = 0
-        top = top.with_tensors({"recurrent_weight": recurrent})
-        copies = torch.arange(last.width, last.width + width - 1, device=device).expand(len(neurons), -1)
-        positions = torch.cat((neurons[:, None], copies), dim=1)
-    else:
-        single = {name: value[subnetworks, ..., neurons] for name, value in last.tensors().items()}
-        top = last.with_tensors({name: value[..., None].repeat_interleave(width, -1) for name, value in single.items()})
-        positions = torch.arange(width, device=device).expand(len(neurons), -1)
-    read = torch.arange(len(neurons), device=device)[:, None] * top.width + positions
-    return [*(layer.take(subnetworks) for layer in lower), top], read.flatten()
-
-
-def _check_size(witnesses: WitnessSet, count: int, width: int, max_weights: int) -> None:
-    *lower, last = witnesses.layers
-    # Copies of a recurrent neuron stand beside the rest of its layer.
-    copies = width if last.recurrence is None else last.width + width - 1
-    each = last.n_taps * copies + sum(layer.n_taps * layer.width for layer in lower)
-    if last.recurrence is not None:
-        each += copies**2 + sum(layer.width**2 for layer in lower)
-    if count * each > max_weights:
+    is_recurrent, device, n_atoms = last.recurrence is not None, last.weight.device, len(neurons)
+    # Copies of a recurrent neuron stand beside the rest of its layer, which takes part in the atom's spikes.
+    top_width = last.width + width - 1 if is_recurrent else width
+    sizes = [(layer.n_taps, layer.width) for layer in lower] + [(last.n_taps, top_width)]
+    n_weights = n_atoms * sum(size * (n_taps + is_recurrent * size) for n_taps, size in sizes)
+    if n_weights > max_weights:
         raise BudgetError(
-            f"expected a network of at most {max_weights:,} hidden weights, but {count} subnetworks with their own "
-            f"lower layers need {count * each:,}: use form='compact', which shares them"
+            f"expected a network of at most {max_weights:,} hidden weights, but {n_atoms} subnetworks with their own "
+            f"lower layers need {n_weights:,}: use form='compact', which shares them"
         )
+    subnetworks, neurons = subnetworks.to(device), neurons.to(device)[:, None]
+    if is_recurrent:
+        everyone = torch.arange(last.width, device=device).expand(n_atoms, -1)
+        top = _choose_neurons(last.take(subnetworks), torch.cat((everyone, neurons.expand(-1, width - 1)), dim=1))
+        recurrent = top.tensors()["recurrent_weight"].clone()
+        recurrent[:, last.width :] = 0  # the copies read what the neuron reads, and no neuron reads them
+        top = top.with_tensors({"recurrent_weight": recurrent})
+        copies = torch.arange(last.width, top_width, device=device).expand(n_atoms, -1)
+        positions = torch.cat((neurons, copies), dim=1)
+    else:
+        single = last.take_neuron(neurons[:, 0], subnetworks).tensors()
+        top = last.with_tensors({name: value.repeat_interleave(width, -1) for name, value in single.items()})
+        positions = torch.arange(width, device=device).expand(n_atoms, -1)
+    read = torch.arange(n_atoms, device=device)[:, None] * top_width + positions
+    return [*(layer.take(subnetworks) for layer in lower), top], read.flatten()
 
 
 def _compact(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor) -> tuple[list[HiddenLayer], Tensor]:
@@ -328,20 +316,9 @@ def _compact(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor) -> tup
 
 def _choose_neurons(layer: HiddenLayer, chosen: Tensor) -> HiddenLayer:
     """Return the layer with neurons ``chosen`` (n_subnetworks, n_chosen), in that order and as often as named."""
-    tensors = {}
+    chosen, tensors = chosen.to(layer.weight.device), {}
+    each = torch.arange(len(chosen), device=chosen.device)[:, None]
     for name, value in layer.tensors().items():
-        tensors[name] = _gather(value, chosen, value.ndim - 1)
-        if name == "recurrent_weight":
-            tensors[name] = _gather(tensors[name], chosen, 1)
+        senders = value[each, chosen] if name == "recurrent_weight" else value
+        tensors[name] = senders.movedim(-1, 1)[each, chosen].movedim(1, -1).contiguous()
     return layer.with_tensors(tensors)
-
-
-def _gather(value: Tensor, chosen: Tensor, axis: int) -> Tensor:
-    """Return ``value`` with the chosen entries along an axis, different ones for each subnetwork (the first axis)."""
-    chosen = chosen.to(value.device)
-    if value.ndim == 2:
-        return torch.gather(value, 1, chosen)
-    shape = list(value.shape)
-    shape[axis] = chosen.shape[1]
-    index = chosen[:, None, :] if axis == 2 else chosen[:, :, None]
-    return torch.gather(value, axis, index.expand(shape))

@@ -1,6 +1,7 @@
 """The spiking network: hidden layers whose spikes are exact, read out by a linear layer."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -8,16 +9,70 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..core.checks import Array
+from ..convex.losses import LOSSES
+from ..core.checks import Array, check_type
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from ..dictionary import Readout
 from ..dictionary.readout import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer, Stepper, roll_out
-from ..neurons.layer import check_stack
+from ..neurons.layer import check_stack, check_whole
 from ..neurons.rollout import count_spikes
-from .heads import OutputHead, check_heads, decide
 from .state import NetworkState
+
+
+@dataclass(frozen=True)
+class OutputHead:
+    """Some of a network's outputs, and the loss that they were trained for.
+
+    Parameters
+    ----------
+    name : str
+        The name of the head.
+    loss : str
+        A key of :data:`cvxsnn.convex.losses.LOSSES`.
+    start : int
+        The first output column.
+    stop : int
+        The column after the last.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+    >>> targets = np.where(inputs.sum((1, 2)) > 0, 1.0, -1.0)
+    >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
+    >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
+    >>> network = cs.reconstruct(cs.solve(problem))
+    >>> [head.name for head in network.heads]
+    ['label']
+    """
+
+    name: str
+    loss: str
+    start: int
+    stop: int
+
+    @property
+    def columns(self) -> slice:
+        """The outputs of this head."""
+        return slice(self.start, self.stop)
+
+
+def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
+    """Return the class that each head decides for, from scores of shape (..., n_outputs)."""
+    decisions = {}
+    for head in heads:
+        kind = LOSSES.get(head.loss)
+        if kind is not None and kind.is_regression:
+            raise InvalidInputError(
+                f"expected a loss for classes, got head {head.name!r} with {head.loss!r}: call the network for scores"
+            )
+        columns = scores[..., head.columns]
+        # Several binary columns are one class against the rest each.
+        decisions[head.name] = columns.argmax(-1) if columns.shape[-1] > 1 else (columns[..., 0] >= 0).to(torch.int64)
+    return decisions
 
 
 class _HeldLayer(nn.Module):
@@ -102,8 +157,7 @@ class SpikingNetwork(nn.Module):
         windows_read: Tensor | None = None,
     ) -> None:
         super().__init__()
-        parsed = parse_readout(readout)
-        layers = check_stack(layers)
+        parsed, layers = parse_readout(readout), check_stack(layers)
         for layer in layers:
             NEURON_MODELS.of(layer)  # refuses unregistered neuron models
         self.stack = nn.ModuleList(_HeldLayer(layer) for layer in layers)
@@ -116,30 +170,25 @@ class SpikingNetwork(nn.Module):
                 f"expected one row of output weights for each of {len(neurons)} neurons that are read, got shape "
                 f"{tuple(weight.shape)}"
             )
-        neurons = _as_indices("neurons", neurons, n_neurons)
-        if (windows_read is None) != (n_windows == 1) or (
-            windows_read is not None and len(windows_read) != len(weight)
-        ):
+        n_listed = None if windows_read is None else len(windows_read)
+        if n_listed != (len(weight) if n_windows > 1 else None):
             raise InvalidInputError(
                 f"expected windows_read with the window of each of {len(neurons)} neurons for readout 'windows-k', and "
-                f"None for others, got {None if windows_read is None else len(windows_read)} for {parsed}"
+                f"None for others, got {n_listed} for {parsed}"
             )
-        windows_read = None if windows_read is None else _as_indices("windows_read", windows_read, n_windows)
-        check_heads(heads, weight.shape[1])
-        self.heads = tuple(heads)
-        self.readout: Readout = str(parsed)
-        device = layers[0].weight.device
-        self.weight = nn.Parameter(
-            weight.detach().to(device, torch.float64, copy=True, memory_format=torch.contiguous_format)
-        )
+        _check_heads(heads, weight.shape[1])
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept
         if tuple(intercept.shape) != (weight.shape[1],):
             raise InvalidInputError(
                 f"expected an intercept for each of {weight.shape[1]} outputs, got shape {tuple(intercept.shape)}"
             )
+        self.heads, self.readout = tuple(heads), str(parsed)
+        device, order = layers[0].weight.device, torch.contiguous_format
+        self.weight = nn.Parameter(weight.detach().to(device, torch.float64, copy=True, memory_format=order))
         self.intercept = nn.Parameter(intercept.detach().to(device, torch.float64, copy=True))
-        self.register_buffer("neurons", neurons.to(device))
-        self.register_buffer("windows_read", None if windows_read is None else windows_read.to(device))
+        for name, index, limit in (("neurons", neurons, n_neurons), ("windows_read", windows_read, n_windows)):
+            checked = None if index is None else check_whole(name, index, weight.shape[:1], limit)
+            self.register_buffer(name, None if checked is None else checked.to(device, torch.int64))
 
     @property
     def layers(self) -> tuple[HiddenLayer, ...]:
@@ -194,7 +243,13 @@ class SpikingNetwork(nn.Module):
         Tensor of shape (n_samples, n_read) or (n_samples, n_steps, n_read), dtype float64
             The spikes of the last step, their mean, or those of every step.
         """
-        return read_spikes(self.layers, Sequences.of(inputs).to(self.weight.device), self.readout, self.columns)
+        sequences, parsed = Sequences.of(inputs).to(self.weight.device), parse_readout(self.readout)
+        if parsed.kind != "mean":
+            return roll_out(self.layers, sequences, parsed.kind)[..., self.columns].to(torch.float64)
+        counts = count_spikes(self.layers, sequences, parsed.n_windows)[:, self.columns].to(torch.float64)
+        steps = sequences.n_steps if sequences.lengths is None else sequences.lengths[:, None].to(torch.float64)
+        # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
+        return counts.mul_(parsed.scale(steps))
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.
@@ -314,9 +369,8 @@ class SpikingNetwork(nn.Module):
         SpikingNetwork
             A new network.
         """
-        return type(self)(
-            layers, self.weight, self.heads, self.intercept, self.neurons, self.readout, self.windows_read
-        )
+        read = (self.neurons, self.readout, self.windows_read)
+        return type(self)(layers, self.weight, self.heads, self.intercept, *read)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move and convert the membranes as torch asks for; scores stay in float64."""
@@ -339,35 +393,19 @@ class SpikingNetwork(nn.Module):
         return f"{type(self).__name__}({sizes})"
 
 
-def read_spikes(
-    layers: Sequence[HiddenLayer], sequences: Sequences, readout: Readout, columns: Tensor | slice = slice(None)
-) -> Tensor:
-    """Return the spikes of the last layer for a read-out, float64 of shape (n_samples, [n_steps,] n_chosen)."""
-    parsed = parse_readout(readout)
-    if parsed.kind != "mean":
-        return roll_out(layers, sequences, parsed.kind)[..., columns].to(torch.float64)
-    counts = count_spikes(layers, sequences, parsed.n_windows)[:, columns].to(torch.float64)
-    steps = sequences.n_steps if sequences.lengths is None else sequences.lengths[:, None].to(torch.float64)
-    # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
-    return counts.mul_(parsed.scale(steps))
-
-
-def _as_indices(name: str, value: Tensor, limit: int) -> Tensor:
-    """Return integers from 0 to ``limit - 1`` along one axis as int64, and refuse others."""
-    if value.ndim != 1 or value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
-        raise InvalidInputError(
-            f"expected {name} to be whole numbers of shape (n_read,), got {value.dtype} of shape {tuple(value.shape)}"
-        )
-    low, high = (int(value.min()), int(value.max())) if len(value) else (0, 0)
-    if len(value) and not 0 <= low <= high < limit:
-        raise InvalidInputError(f"expected {name} from 0 to {limit - 1}, got values from {low} to {high}")
-    return value.to(torch.int64)
-
-
 def check_network(network: object) -> None:
     """Refuse anything but a :class:`SpikingNetwork`."""
-    if not isinstance(network, SpikingNetwork):
-        raise InvalidInputError(
-            f"expected a SpikingNetwork, such as the network_ of a fitted estimator, got {type(network).__name__}: "
-            "convert networks of other libraries with cvxsnn.exchange first"
-        )
+    advice = "convert networks of other libraries with cvxsnn.exchange first"
+    check_type(network, SpikingNetwork, "a SpikingNetwork, such as the network_ of a fitted estimator", advice)
+
+
+def _check_heads(heads: Sequence[OutputHead], n_outputs: int) -> None:
+    """Refuse heads that do not divide the outputs in order, or whose names are not distinct."""
+    bounds = [0, *(head.stop for head in heads)]
+    are_adjacent = [*(head.start for head in heads), n_outputs] == bounds == sorted(set(bounds))
+    are_plain = all(  # a file may hold anything
+        isinstance(head.name, str) and isinstance(head.loss, str) and type(head.start) is type(head.stop) is int
+        for head in heads
+    )
+    if not are_plain or not are_adjacent or len({head.name for head in heads}) < len(heads):
+        raise InvalidInputError(f"expected heads that share out {n_outputs} outputs, got {list(heads)}")

@@ -1,11 +1,12 @@
 """Layers, neurons, weights and bytes of a network, as a table."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from ..core.formatting import align
+from ..core.formatting import NOTHING, align
 from ..neurons.exact import snap_weights
 from .spiking_network import SpikingNetwork, check_network
 
@@ -89,24 +90,18 @@ class NetworkSummary:
 
     def __str__(self) -> str:
         """Return a line on the whole, and one for each layer; delays are shown if there are any."""
-        columns = {
-            "layer": [layer.name for layer in self.layers],
-            "neurons": [f"{layer.n_neurons:,}" for layer in self.layers],
-            "weights": [f"{layer.n_weights:,}" for layer in self.layers],
-            "non-zero": [f"{layer.n_nonzero:,}" for layer in self.layers],
-            "sparsity": [f"{layer.sparsity:.1%}" for layer in self.layers],
-            "bits": [str(layer.weight_bits) for layer in self.layers],
-            "decay": [_text(layer.decay) for layer in self.layers],
-            "threshold": [_text(layer.threshold) for layer in self.layers],
-            "bias": [_text(layer.bias) for layer in self.layers],
-            "bytes": [f"{layer.n_bytes:,}" for layer in self.layers],
-        }
-        title = f"{self.title}, {self.n_bytes:,} bytes"
+        header = ["layer", "neurons", "weights", "non-zero", "sparsity", "bits", "decay", "threshold", "bias", "bytes"]
+        title, rows = f"{self.title}, {self.n_bytes:,} bytes", []
         if self.buffer_bytes:
-            columns["max delay"] = [f"{layer.max_delay:,}" for layer in self.layers]
-            columns["buffer"] = [f"{layer.buffer_bytes:,}" for layer in self.layers]
+            header += ["max delay", "buffer"]
             title += f" and {self.buffer_bytes:,} bytes of past inputs"
-        return f"{title}\n{align(tuple(columns), list(zip(*columns.values(), strict=True)))}"
+        for layer in self.layers:
+            sizes = [f"{size:,}" for size in (layer.n_neurons, layer.n_weights, layer.n_nonzero)]
+            ranges = [_text(values) for values in (layer.decay, layer.threshold, layer.bias)]
+            row = [layer.name, *sizes, f"{layer.sparsity:.1%}", str(layer.weight_bits), *ranges]
+            row += [f"{size:,}" for size in (layer.n_bytes, layer.max_delay, layer.buffer_bytes)]
+            rows.append(row[: len(header)])
+        return f"{title}\n{align(header, rows)}"
 
 
 def summarise(network: SpikingNetwork) -> NetworkSummary:
@@ -137,52 +132,40 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
     check_network(network)
     layers, senders = [], torch.full((network.n_subnetworks,), network.n_features, device=network.weight.device)
     for depth, (layer, is_connected) in enumerate(zip(network.layers, connected_neurons(network), strict=True), 1):
-        neurons = is_connected.sum(1)
-        weights, n_weights = [layer.weight], int((neurons * (layer.n_taps if layer.has_delays else senders)).sum())
-        tap_bits = (
-            n_weights * ((layer.n_inputs - 1).bit_length() + layer.max_delay.bit_length()) if layer.has_delays else 0
-        )
-        held = 32 * layer.n_inputs if depth == 1 else int(senders.sum())
+        neurons, weights, address_bits = is_connected.sum(1), [layer.weight], 0
+        n_weights = int((neurons * (layer.n_taps if layer.has_delays else senders)).sum())
+        if layer.has_delays:
+            address_bits = n_weights * ((layer.n_inputs - 1).bit_length() + layer.max_delay.bit_length())
         if layer.recurrence is not None and bool(layer.recurrence.any()):
             weights, n_weights = [*weights, layer.recurrence], n_weights + int(neurons.square().sum())
-        ranges = {
-            name: _range(value[is_connected])
-            for name, value in layer.tensors().items()
-            if value.ndim == 2 and name != "initial_spikes"
-        }
-        bits = max(_bits(weight) for weight in weights)
-        layers.append(
-            LayerSummary(
-                f"hidden {depth}",
-                int(neurons.sum()),
-                n_weights,
-                sum(int(weight.count_nonzero()) for weight in weights),
-                bits,
-                ranges.get("decay"),
-                ranges.get("threshold"),
-                ranges["bias"],
-                _bytes(n_weights * bits + tap_bits + int(neurons.sum()) * len(ranges) * 32),
-                layer.max_delay,
-                _bytes(layer.max_delay * held),
-            )
-        )
+        parameters = {name: value[is_connected] for name, value in layer.tensors().items() if value.ndim == 2}
+        del parameters["initial_spikes"]  # a bit, where the others are numbers
+        buffer_bits = layer.max_delay * (32 * layer.n_inputs if depth == 1 else int(senders.sum()))
+        part = _summarise_layer(f"hidden {depth}", int(neurons.sum()), n_weights, weights, parameters, address_bits)
+        layers.append(replace(part, max_delay=layer.max_delay, buffer_bytes=_bytes(buffer_bits)))
         senders = neurons
-    weight, intercept = network.weight.detach(), network.intercept.detach()
-    bits = _bits(weight)
-    layers.append(
-        LayerSummary(
-            f"read-out ({network.readout})",
-            network.n_outputs,
-            weight.numel(),
-            int(weight.count_nonzero()),
-            bits,
-            None,
-            None,
-            _range(intercept),
-            _bytes(weight.numel() * bits + network.n_outputs * 32),
-        )
-    )
+    weight, parameters = network.weight.detach(), {"bias": network.intercept.detach()}
+    name = f"read-out ({network.readout})"
+    layers.append(_summarise_layer(name, network.n_outputs, weight.numel(), [weight], parameters))
     return NetworkSummary(str(network), tuple(layers))
+
+
+def _summarise_layer(
+    name: str,
+    n_neurons: int,
+    n_weights: int,
+    weights: Sequence[Tensor],
+    parameters: Mapping[str, Tensor],
+    address_bits: int = 0,
+) -> LayerSummary:
+    ranges = {
+        key: (float(values.min()), float(values.max())) if values.numel() else (0.0, 0.0)
+        for key, values in parameters.items()
+    }
+    bits, n_nonzero = max(map(_bits, weights)), sum(int(weight.count_nonzero()) for weight in weights)
+    n_bytes = _bytes(n_weights * bits + address_bits + 32 * n_neurons * len(parameters))
+    decay, threshold, bias = map(ranges.get, ("decay", "threshold", "bias"))
+    return LayerSummary(name, n_neurons, n_weights, n_nonzero, bits, decay, threshold, bias, n_bytes)
 
 
 def connected_neurons(network: SpikingNetwork) -> list[Tensor]:
@@ -218,12 +201,6 @@ def _bytes(n_bits: int) -> int:
     return -(-n_bits // 8)
 
 
-def _range(values: Tensor) -> Range:
-    return (float(values.min()), float(values.max())) if values.numel() else (0.0, 0.0)
-
-
 def _text(values: Range | None) -> str:
-    if values is None:
-        return "–"
-    low, high = (f"{value:.3g}" for value in values)
-    return low if low == high else f"{low} … {high}"
+    """Return a range as text, and as one number if both ends look the same."""
+    return NOTHING if values is None else " … ".join(dict.fromkeys(f"{value:.3g}" for value in values))

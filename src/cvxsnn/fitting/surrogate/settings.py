@@ -14,8 +14,7 @@ from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed, child_generator
 from ...data.sequences import TrainingSet
 from ...dictionary.readout import parse_readout
-from ...network.heads import OutputHead
-from ...network.spiking_network import SpikingNetwork
+from ...network.spiking_network import OutputHead, SpikingNetwork
 from ...neurons.layer import HiddenLayer, stack_layers
 from ...neurons.surrogate import SURROGATES, Surrogate
 from ..scores import Score

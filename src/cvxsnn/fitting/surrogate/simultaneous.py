@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...dictionary import Readout
-from ...network.heads import OutputHead, decide
+from ...network.spiking_network import OutputHead, decide
 from ...network.state import NetworkState
 from ...neurons import HiddenLayer, Stepper
 from ..scores import TaskScore
