@@ -280,7 +280,7 @@ def test_the_command_says_what_is_proven_over_all_neurons_and_what_is_not():
     bounds = re.search(r"over all: +objective (\S+), proven within (\S+) .* of the optimum over all witnesses", text)
     assert bounds
     assert "no other read-out of these sampled neurons" in text
-    neurons = "LIF neurons with decay 0.5, with bias and with thresholds of at least zero"
+    neurons = "LIF neurons with decay 0.5, without bias and with thresholds of at least zero"
     assert f"proven: no read-out of any {neurons}, however many" in text
     assert "not proven: anything about other decays or delays, deeper networks, or new data" in text
     assert "see --complete" not in text
@@ -301,7 +301,7 @@ def test_the_command_names_the_taps_that_it_covers():
 
 @pytest.mark.usefixtures("in_a_folder_of_its_own")
 def test_the_command_says_when_its_time_was_up_and_refuses_what_cannot_be_priced():
-    sequences = make_sequences(40, 5, 3)
+    sequences = make_sequences(80, 6, 4)
     np.savez("data.npz", X=sequences, y=classes_of(sequences))
     options = ["--hidden", 6, "--strength", 0.01]
     assert run("fit", "data.npz", "-o", "model", *options, "--decay", 0.5).exit_code == 0
