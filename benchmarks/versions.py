@@ -3,7 +3,8 @@
     git worktree add /tmp/before HEAD~20
     python -m benchmarks versions --before /tmp/before
 
-Each version runs in a process of its own with one thread. The cases use names that both versions have.
+Each version runs in a process of its own with one thread, or ``--threads``. The cases use names that both versions
+have. ``--busy 3`` times the default fit of OSULeaf alone and beside three processes that fit without a pause.
 """
 
 import argparse
@@ -16,7 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .measure import console, make_table
+from .memory import data_directory
 
 HERE = Path(__file__).parents[1]
 LEAST_RATIO = 0.95
@@ -85,14 +89,36 @@ def fitting(task: str, **options: Any) -> Case:
     def prepare() -> Callable[[], object]:
         import cvxsnn as cs
 
-        tasks = {
-            "xor": lambda: cs.tasks.first_last_xor(8, n_train=1000, n_val=8, n_test=8),
-            "digits": lambda: cs.tasks.digits_seq(8),
-        }
-        train = tasks[task]().train
-        return lambda: cs.SpikingClassifier(random_state=0, **options).fit(train.inputs, train.targets)
+        X, y = TASKS[task]()
+        return lambda: cs.SpikingClassifier(random_state=0, **options).fit(X, y)
 
     return prepare
+
+
+def make_task(name: str, *arguments: int, **options: Any) -> Callable[[], Any]:
+    """Return sequences and classes of a task."""
+
+    def make() -> Any:
+        import cvxsnn as cs
+
+        train = getattr(cs.tasks, name)(*arguments, **options).train
+        return train.inputs, train.targets
+
+    return make
+
+
+def make_osuleaf() -> Any:
+    """Return the training data of OSULeaf."""
+    with np.load(data_directory() / "ucr" / "OSULeaf.npz") as file:
+        return file["X_train"][:, :, None], file["y_train"]
+
+
+TASKS: dict[str, Callable[[], Any]] = {
+    "xor": make_task("first_last_xor", 8, n_train=1000, n_val=8, n_test=8),
+    "digits": make_task("digits_seq", 8),
+    "mnist": make_task("mnist_seq", 28, n_train=2000, n_val=8, n_test=8, directory=data_directory()),
+    "osuleaf": make_osuleaf,
+}
 
 
 def make_addition() -> Any:
@@ -132,8 +158,10 @@ CASES: dict[str, Case] = {
     "softmax, critical / 100": solving("addition", "softmax", 100),
     "hinge, critical / 100": solving("xor", "hinge", 100),
     "softmax with groups, critical / 30": solving("xor", "softmax", 30, penalty="group"),
-    "default classifier, XOR": fitting("xor", n_trials=64),
-    "default classifier, digits": fitting("digits", n_trials=64),
+    "default classifier, XOR": fitting("xor"),
+    "default classifier, digits": fitting("digits"),
+    "default classifier, OSULeaf": fitting("osuleaf"),
+    "default classifier, MNIST-Seq": fitting("mnist"),
     "classifier, paper's family": fitting("xor", witnesses="gaussian", hidden=(512,)),
 }
 
@@ -141,8 +169,8 @@ CASES: dict[str, Case] = {
 class Worker:
     """A process that runs cases with one version of the library."""
 
-    def __init__(self, tree: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{HERE}", "OMP_NUM_THREADS": "1"}
+    def __init__(self, tree: Path, n_threads: int = 1) -> None:
+        environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{HERE}", "OMP_NUM_THREADS": str(n_threads)}
         command = [sys.executable, "-m", "benchmarks.versions", "--worker"]
         self._process = subprocess.Popen(
             command, env=environment, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -150,13 +178,22 @@ class Worker:
 
     def run(self, case: str) -> float:
         """Return the seconds that a case takes once; it is prepared the first time."""
-        assert self._process.stdin is not None
+        self.begin(case)
         assert self._process.stdout is not None
-        print(case, file=self._process.stdin, flush=True)
         return float(json.loads(self._process.stdout.readline()))
 
+    def begin(self, *cases: str) -> None:
+        """Begin cases, one after the other."""
+        assert self._process.stdin is not None
+        print(*cases, sep="\n", file=self._process.stdin, flush=True)
+
     def stop(self) -> None:
-        """End the process."""
+        """End the process after what it has begun."""
+        self._process.communicate()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
         self._process.communicate()
 
 
@@ -174,14 +211,36 @@ def serve() -> None:
         print(json.dumps(time.perf_counter() - begin), flush=True)
 
 
+def compare_busy(before: Path, n_busy: int, n_threads: int) -> None:
+    """Time the default fit of OSULeaf alone and beside others, with both versions."""
+    case = "default classifier, OSULeaf"
+    table = make_table(f"{case}, beside {n_busy} others", "version", "alone, s", "beside others, s", "ratio")
+    for name, tree in {"before": before, "now": HERE}.items():
+        worker = Worker(tree, n_threads)
+        alone = min(worker.run(case) for _ in range(3))
+        others = [Worker(tree, n_threads) for _ in range(n_busy)]
+        for other in others:
+            other.run(case)
+            other.begin(*[case] * 1000)
+        busy = [worker.run(case) for _ in range(3)]
+        for process in (worker, *others):
+            process.kill()
+        table.add_row(name, f"{alone:.2f}", f"{np.median(busy):.2f}", f"{np.median(busy) / alone:.1f}")
+    console.print(table)
+
+
 def main(arguments: list[str]) -> None:
     """Time every case with both versions in turns, and print the ratios of the best times."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks versions", description=__doc__)
     parser.add_argument("--before", type=Path, required=True, help="a work tree of the version to compare with")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per process")
     parser.add_argument("--processes", type=int, default=3, help="fresh processes of each version, one after the other")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each process")
+    parser.add_argument("--busy", type=int, default=0, help="processes that fit at the same time")
     parser.add_argument("cases", nargs="*", help="parts of the names of cases; all by default")
     options = parser.parse_args(arguments)
+    if options.busy:
+        return compare_busy(options.before, options.busy, options.threads)
     table = make_table("Two versions, best of rounds in turns", "case", "before, ms", "now, ms", "before / now")
     for case in CASES:
         if options.cases and not any(part in case for part in options.cases):
@@ -189,7 +248,7 @@ def main(arguments: list[str]) -> None:
         best = {"before": float("inf"), "now": float("inf")}
         # Where the arrays of a process lie in memory changes its times by as much as a third.
         for _ in range(options.processes):
-            workers = {"before": Worker(options.before), "now": Worker(HERE)}
+            workers = {"before": Worker(options.before, options.threads), "now": Worker(HERE, options.threads)}
             for _ in range(options.rounds):
                 for name, worker in workers.items():
                     best[name] = min(best[name], worker.run(case))
