@@ -63,7 +63,7 @@ def test_objective_and_bound_close_around_the_optimum(model, found):
 def test_other_data_show_the_certificate_alone_and_say_so(model):
     alone = view(model, OTHER, OTHER_LABELS, max_seconds=60)
     assert alone.optimality.certificate == model.certificate_
-    assert alone.optimality.moments == alone.path.points == ()
+    assert alone.optimality.moments == alone.path.points == []
     assert "training data are not at hand" in alone.optimality.source
     assert "training data are not at hand" in alone.path.note
 
@@ -144,7 +144,7 @@ def test_a_path_does_not_begin_what_takes_longer_than_its_time(monkeypatch):
 def test_without_time_nothing_is_solved_again(model, monkeypatch):
     monkeypatch.setattr(optimality, "solve", None)
     found = view(model)
-    assert found.optimality.moments == found.path.points == ()
+    assert found.optimality.moments == found.path.points == []
     assert "no time" in found.optimality.source
     assert "no time" in found.path.note
 
@@ -154,5 +154,5 @@ def test_gradient_descent_proves_nothing():
     found = view(trained)
     assert found.optimality.certificate is None
     assert found.optimality.proven.startswith("Nothing is proven")
-    assert found.path.points == ()
+    assert found.path.points == []
     assert np.isfinite(found.costs.synaptic)

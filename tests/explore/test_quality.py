@@ -17,7 +17,7 @@ from sklearn.metrics import confusion_matrix
 from small_models import sums
 
 from cvxsnn.explore import quality
-from cvxsnn.explore.quality import Calibration
+from cvxsnn.explore.quality import calibrate
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_many_steps_are_shrunk_to_their_means():
 
 
 def test_calibration_compares_confidence_with_accuracy():
-    found = Calibration.of(np.array([0.55, 0.58, 0.9, 1.0]), np.array([True, False, True, True]))
-    assert found.count == (2, 2)
+    found = calibrate(np.array([0.55, 0.58, 0.9, 1.0]), np.array([True, False, True, True]))
+    assert found.count == [2, 2]
     np.testing.assert_allclose(found.confidence, (0.565, 0.95))
-    assert found.accuracy == (0.5, 1.0)
+    assert found.accuracy == [0.5, 1.0]
     assert found.error == pytest.approx((0.065 + 0.05) / 2)
 
 

@@ -112,4 +112,4 @@ def test_regressors_and_neurons_without_membranes_are_shown():
     shown = view(fitted_regressor(), SEQUENCES, sums(SEQUENCES)).sequences[0]
     assert shown.settled is None
     assert shown.evidence.shape == (6, 1)
-    assert view(sparse_classifier(neuron="threshold")).sequences[0].membranes is None
+    assert view(sparse_classifier(witnesses={"neuron": "threshold"})).sequences[0].membranes is None

@@ -1,5 +1,6 @@
 """One self-contained page about all experiments: our numbers beside the paper's, made from records alone."""
 
+import base64
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..core.formatting import NOTHING, format_seconds, format_value, plural
-from ..explore.pages import Picture, Table, render_page, write_page
+from ..explore.pages import Table, render_page, write_page
 from .experiment import Cell, Experiment, Scale
 from .figures import draw_panels, panels_of
 from .metrics import finite, format_difference, format_number
@@ -25,14 +26,14 @@ class ExperimentView:
     experiment : Experiment
     summary : ExperimentSummary
     anchor : str, the name that links lead to
-    panels : list of Picture, of a figure; a table has none
+    panels : list of pairs, descriptions of a figure's pictures and their addresses; a table has none
     without_result, finished : Table, of runs
     """
 
     experiment: Experiment
     summary: ExperimentSummary
     anchor: str
-    panels: list[Picture]
+    panels: list[tuple[str, str]]
     without_result: Table
     finished: Table
 
@@ -125,13 +126,14 @@ def _period(stamps: Iterable[object]) -> str:
     return f"{first} UTC" if first == last else f"{first} to {last} UTC"
 
 
-def _panels(experiment: Experiment, summary: ExperimentSummary) -> list[Picture]:
+def _panels(experiment: Experiment, summary: ExperimentSummary) -> list[tuple[str, str]]:
     """Return one picture per panel, so that panels fit a narrow window."""
     panels = []
     for title, curves in panels_of(summary).items():
         names = ", ".join(curves.values())
         alt = f"{summary.quantity}{f', {title}' if title else ''}: curves of {names}; the numbers follow as a table"
-        panels.append(Picture.from_png(alt, draw_panels(experiment, summary, {title: curves})))
+        png = base64.b64encode(draw_panels(experiment, summary, {title: curves})).decode()
+        panels.append((alt, f"data:image/png;base64,{png}"))
     return panels
 
 

@@ -89,15 +89,15 @@ def explore_both(
         The page.
     """
     subjects = [Subject.of_estimator(model, X, y, training, name) for model, name in zip(models, names, strict=True)]
-    answers = [Answers.of(subject, subject.outputs()) for subject in subjects]
+    answers = [Answers.of(subject) for subject in subjects]
     comparison = compare((subjects[0], subjects[1]), (answers[0], answers[1]))
     chosen = []
-    for subject, given in zip(subjects, answers, strict=True):
-        neurons = list_neurons(subject, given, Activity.of(subject, given))
-        chosen.append(choose_sequences(subject, given, measure_quality(subject, given), neurons))
+    for subject, own in zip(subjects, answers, strict=True):
+        neurons = list_neurons(subject, own, Activity.of(subject, own))
+        chosen.append(choose_sequences(subject, own, measure_quality(subject, own), neurons))
     samples = shown_samples(comparison, *chosen)
     views = [
-        view_model(subject, max_seconds=max_seconds / 2, samples=samples, answers=given, callback=callback)
-        for subject, given in zip(subjects, answers, strict=True)
+        view_model(subject, max_seconds=max_seconds / 2, samples=samples, answers=own, callback=callback)
+        for subject, own in zip(subjects, answers, strict=True)
     ]
     return Exploration(*views, comparison=comparison)

@@ -1,8 +1,6 @@
 """What an answer costs: spikes, synaptic operations, bytes, and the energy of several kinds of arithmetic."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 import torch
 
@@ -14,54 +12,37 @@ from .subject import IntArray, Subject, evenly
 
 ARITHMETIC = {
     "32-bit floating point": (32, Joules()),
-    "32-bit integers": (32, Joules(accumulate=0.1e-12, multiply_accumulate=3.2e-12, membrane_update=3.2e-12)),
-    "8-bit weights, 32-bit sums": (
-        8,
-        Joules(accumulate=0.1e-12, multiply_accumulate=0.3e-12, membrane_update=3.2e-12),
-    ),
+    "32-bit integers": (32, Joules(0.1e-12, 3.2e-12, 3.2e-12)),
+    "8-bit weights, 32-bit sums": (8, Joules(0.1e-12, 0.3e-12, 3.2e-12)),
 }
-"""Bits of a weight, and energies in 45 nm CMOS (M. Horowitz, ISSCC 2014), for the arithmetic alone."""
-
-Line = Mapping[str, Any]
-"""A line of a table on the page: values by the names of the columns."""
+"""Bits of a weight, and energies in 45 nm CMOS (M. Horowitz, ISSCC 2014): of an addition, of a multiplication with an
+addition, and of the update of a membrane. Memory is left out."""
 
 
-@dataclass(frozen=True)
-class Costs:
-    """What an answer costs.
+def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> SimpleNamespace:
+    """Count what an answer costs on some of the sequences.
 
     Parameters
     ----------
-    n_samples : int
-        Sequences that were counted.
-    spikes, synaptic, synaptic_per_step : float
-        Per sequence, on average, and per step.
-    n_bytes, buffer_bytes : int
-        Bytes of the network, and of the past inputs that delays need.
-    layers : tuple of Line
-        For each layer, the read-out last: ``name``, ``n_neurons``, ``n_bytes``, ``bits`` of a weight; per sequence
-        ``spikes`` fired, ``accumulates`` (weights added for spikes), ``multiplications`` (weights times numbers), and
-        ``updates`` of membranes.
-    targets : tuple of Line
-        For each kind of arithmetic: ``name``, ``energy`` (joules per sequence), ``dense`` (joules of a network of the
-        same shape that does not spike), and ``n_bytes`` of the network with weights of that many bits.
-    groups : tuple of Line
-        For each class: ``name``, ``n_samples`` that were counted, ``spikes`` and ``synaptic`` operations per sequence.
+    subject : Subject
+        The model with its data.
+    answers : Answers
+        Its answers, for the groups of the sequences.
+    rows : array of int
+        The sequences.
+
+    Returns
+    -------
+    SimpleNamespace
+        ``n_samples`` that were counted; ``spikes`` and ``synaptic`` operations per sequence, and
+        ``synaptic_per_step``; ``n_bytes`` of the network, and ``buffer_bytes`` of the past inputs that delays need.
+        ``layers``, the read-out last, each with ``name``, ``n_neurons``, ``n_bytes``, ``bits`` of a weight, and per
+        sequence ``spikes`` fired, ``accumulates`` (weights added for spikes), ``multiplications`` (weights times
+        numbers) and ``updates`` of membranes. ``targets``, kinds of arithmetic, each with ``name``, ``energy`` (joules
+        per sequence), ``dense`` (joules of a network of the same shape that does not spike), and ``n_bytes`` of the
+        network with weights of that many bits. ``groups``, each with ``name``, ``n_samples``, and ``spikes`` and
+        ``synaptic`` operations per sequence.
     """
-
-    n_samples: int
-    spikes: float
-    synaptic: float
-    synaptic_per_step: float
-    n_bytes: int
-    buffer_bytes: int
-    layers: tuple[Line, ...]
-    targets: tuple[Line, ...]
-    groups: tuple[Line, ...]
-
-
-def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> Costs:
-    """Return the costs on some of the sequences."""
     counted, parts = _count(subject, evenly(rows, LIMITS.counted)), summarise(subject.network)
     layers = [
         {
@@ -88,16 +69,16 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> Costs:
             one = _count(subject, members)
             per_sample = {"spikes": one.total.n_spikes / one.n_samples, "synaptic": one.synaptic_per_sample}
             groups.append({"name": name, "n_samples": one.n_samples, **per_sample})
-    return Costs(
+    return SimpleNamespace(
         n_samples=counted.n_samples,
         spikes=counted.total.n_spikes / counted.n_samples,
         synaptic=counted.synaptic_per_sample,
         synaptic_per_step=counted.synaptic_per_step,
         n_bytes=parts.n_bytes,
         buffer_bytes=parts.buffer_bytes,
-        layers=tuple(layers),
-        targets=tuple(targets),
-        groups=tuple(groups),
+        layers=layers,
+        targets=targets,
+        groups=groups,
     )
 
 

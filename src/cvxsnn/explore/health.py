@@ -1,6 +1,6 @@
 """How many of the hidden neurons are of use, layer by layer."""
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 
@@ -11,53 +11,25 @@ from .limits import LIMITS
 from .subject import IntArray, Subject, evenly
 
 
-@dataclass(frozen=True)
-class LayerHealth:
-    """How many neurons of a layer are of use on some sequences.
+def examine(subject: Subject, rows: IntArray) -> SimpleNamespace:
+    """Examine the sampled neurons, or the network's neurons if the sampled ones are not known.
 
     Parameters
     ----------
-    layer : int
-        The number of the layer, from 1.
-    n_neurons : int
-        Its neurons, of all subnetworks.
-    n_samples : int
-        Sequences on which they were judged.
-    what : str
-        What was compared: "the spikes of every step", or what is read.
-    shares : dict of str to float
-        Shares of what was compared: "dead" (never active), "saturated" (active in every step), "duplicate" (equal to
-        another) and "distinct".
-    density : float
-        Mean activity.
+    subject : Subject
+        The model with its data.
+    rows : array of int
+        Sequences on which to examine them.
+
+    Returns
+    -------
+    SimpleNamespace
+        ``is_sampled``: whether all sampled neurons were examined, or only those that the network has kept. ``layers``,
+        from the inputs up, without those that do not fit into memory, each with ``layer`` (its number, from 1),
+        ``n_neurons`` of all subnetworks, ``n_samples``, ``what`` was compared, the ``shares`` of neurons that are
+        "dead" (never active), "saturated" (active in every step), "duplicate" (equal to another) and "distinct", and
+        the mean activity ``density``.
     """
-
-    layer: int
-    n_neurons: int
-    n_samples: int
-    what: str
-    shares: dict[str, float]
-    density: float
-
-
-@dataclass(frozen=True)
-class Health:
-    """The health of all layers.
-
-    Parameters
-    ----------
-    layers : tuple of LayerHealth
-        The layers, from the inputs up.
-    is_sampled : bool
-        Whether all sampled neurons were judged, or only those that the network has kept.
-    """
-
-    layers: tuple[LayerHealth, ...]
-    is_sampled: bool
-
-
-def examine(subject: Subject, rows: IntArray) -> Health:
-    """Return the health of the sampled neurons, or of the network's neurons if the sampled ones are not known."""
     layers = subject.network.layers if subject.proof is None else subject.proof.witnesses.layers
     examined = []
     for depth, layer in enumerate(layers, 1):
@@ -74,5 +46,6 @@ def examine(subject: Subject, rows: IntArray) -> Health:
             continue
         what = {"all": "spikes of every step", "last": "spikes of the last step"}.get(readout, "rates")
         shares = {name.replace("other duplicates", "duplicate"): share for name, share in health.shares.items()}
-        examined.append(LayerHealth(depth, n_neurons, len(chosen), what, shares, health.density))
-    return Health(tuple(examined), subject.proof is not None)
+        values = {"layer": depth, "n_neurons": n_neurons, "n_samples": len(chosen), "what": what, "shares": shares}
+        examined.append(SimpleNamespace(**values, density=health.density))
+    return SimpleNamespace(layers=examined, is_sampled=subject.proof is not None)

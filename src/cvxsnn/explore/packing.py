@@ -4,11 +4,11 @@ import base64
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.formatting import printable
 
@@ -21,7 +21,7 @@ def to_json(value: Any) -> str:
 
     Parameters
     ----------
-    value : dataclass, mapping, list, tuple, array, number, str, bool or None
+    value : dataclass, namespace, mapping, list, tuple, array, number, str, bool or None
         Arrays must have one of the types of typed arrays in JavaScript, and become objects with ``type``, ``shape`` and
         ``data``. Numbers that are not finite become null.
 
@@ -37,12 +37,14 @@ def to_json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if is_dataclass(value) or isinstance(value, SimpleNamespace):
+        value = vars(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray):
-        return _pack(value)
+        little = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
+        data = base64.b64encode(little.tobytes()).decode()
+        return {"type": _TYPES[value.dtype.name], "shape": list(value.shape), "data": data}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     if isinstance(value, np.generic):
@@ -50,9 +52,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return printable(value) if isinstance(value, str) else value
-
-
-def _pack(array: npt.NDArray[Any]) -> dict[str, Any]:
-    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    data = base64.b64encode(little.tobytes()).decode()
-    return {"type": _TYPES[array.dtype.name], "shape": list(array.shape), "data": data}

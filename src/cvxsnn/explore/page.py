@@ -3,11 +3,11 @@
 import html
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 from markupsafe import Markup
 
 from ..core.formatting import format_bound, plural
-from .comparison import Comparison
 from .limits import LIMITS
 from .packing import to_json
 from .pages import Fact, render_page, write_page
@@ -38,11 +38,11 @@ class Exploration:
     ----------
     views : sequence of ModelView
         One or two summaries.
-    comparison : Comparison, optional
-        How the answers of two models differ.
+    comparison : SimpleNamespace, optional
+        How the answers of two models differ, as :func:`~cvxsnn.explore.comparison.compare` returns it.
     """
 
-    def __init__(self, *views: ModelView, comparison: Comparison | None = None) -> None:
+    def __init__(self, *views: ModelView, comparison: SimpleNamespace | None = None) -> None:
         self.views = views
         self.comparison = comparison
 
@@ -50,18 +50,14 @@ class Exploration:
     def html(self) -> str:
         """The page as text."""
         first, *others = self.views
-        names = " and ".join(view.name for view in self.views)
-        return render_page(
-            "explore.html",
-            {
-                "title": names if others else f"{first.name}: a look inside",
-                "subtitle": " ".join([*([] if others else [_describe(first)]), _describe_data(first)]),
-                "facts": _facts(first) if not others else [],
-                "sections": (_COMPARISON, *SECTIONS) if others else SECTIONS,
-                "data": Markup(to_json({"models": self.views, "comparison": self.comparison})),
-                "scripts": _scripts(),
-            },
-        )
+        texts = {
+            "title": " and ".join(view.name for view in self.views) if others else f"{first.name}: a look inside",
+            "subtitle": _describe_data(first) if others else f"{_describe(first)} {_describe_data(first)}",
+            "facts": [] if others else _facts(first),
+            "sections": (_COMPARISON, *SECTIONS) if others else SECTIONS,
+        }
+        data = Markup(to_json({"models": self.views, "comparison": self.comparison}))
+        return render_page("explore.html", {**texts, "data": data, "scripts": _scripts()})
 
     def save(self, path: Path | str) -> Path:
         """Write the page to a file.
@@ -100,34 +96,30 @@ def _describe(view: ModelView) -> str:
 def _describe_data(view: ModelView) -> str:
     """Return the data in one sentence."""
     about = ", on which it was trained" if view.is_training else ""
-    steps = plural(view.n_steps, "step")
-    return f"Shown on {plural(view.quality.n_samples, 'sequence')} of up to {steps}{about}."
+    return f"Shown on {plural(view.quality.n_samples, 'sequence')} of up to {plural(view.n_steps, 'step')}{about}."
 
 
 def _facts(view: ModelView) -> list[Fact]:
     """Return the answers at the top of the page."""
-    quality, neurons, costs = view.quality, view.neurons, view.costs
-    score = f"{quality.score:.1%}" if view.is_classifier else f"{quality.score:.3f}"
-    mistakes = [cell for cell in quality.cells if cell.truth != cell.predicted]
-    note = "training data: expect less on new data" if view.is_training else ""
-    facts = [Fact("quality", score, "accuracy" if view.is_classifier else "R²", note)]
-    if mistakes:
-        worst = mistakes[0]
-        truth, predicted = view.columns[worst.truth], view.columns[worst.predicted]
-        facts.append(
-            Fact("quality", f"{truth} → {predicted}", "most common mistake", f"{plural(worst.count, 'sequence')}")
-        )
+    quality, neurons, costs, gap = view.quality, view.neurons, view.costs, view.optimality.relative_gap
+    score, measure = f"{quality.score:.3f}", "R²"
+    if view.is_classifier:
+        score, measure = f"{quality.score:.1%}", "accuracy"
+    facts = [Fact("quality", score, measure, "training data: expect less on new data" if view.is_training else "")]
+    for worst in [cell for cell in quality.cells if cell.truth != cell.predicted][:1]:
+        mistake = f"{view.columns[worst.truth]} → {view.columns[worst.predicted]}"
+        facts.append(Fact("quality", mistake, "most common mistake", plural(worst.count, "sequence")))
     share = "of its answers" if view.is_classifier else "of the variance of its outputs"
     enough = f"the {neurons.n_enough:,} that matter most give 95 % {share}"
-    enough = enough if neurons.n_enough < neurons.n_read else "nearly all of them matter"
-    facts.append(Fact("neurons", f"{neurons.n_read:,}", "neurons are read", enough))
-    gap = view.optimality.relative_gap
+    if neurons.n_enough == neurons.n_read:
+        enough = "nearly all of them matter"
     proven = "none" if gap is None else format_bound(gap)
-    facts.append(Fact("optimality", proven, "proven gap to the optimum", "of the read-out, on the training data"))
-    facts.append(
-        Fact("costs", f"{costs.synaptic:,.0f}", "synaptic operations per answer", f"{costs.spikes:,.0f} spikes")
-    )
-    return facts
+    return [
+        *facts,
+        Fact("neurons", f"{neurons.n_read:,}", "neurons are read", enough),
+        Fact("optimality", proven, "proven gap to the optimum", "of the read-out, on the training data"),
+        Fact("costs", f"{costs.synaptic:,.0f}", "synaptic operations per answer", f"{costs.spikes:,.0f} spikes"),
+    ]
 
 
 def _scripts() -> list[Markup]:

@@ -1,6 +1,5 @@
 """Self-contained HTML pages: jinja2 templates that escape every value, one stylesheet, pictures inside the page."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,19 +28,6 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     prose: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture inside the page, with a description."""
-
-    alt: str
-    data: str
-
-    @classmethod
-    def from_png(cls, alt: str, png: bytes) -> "Picture":
-        """Return a picture whose bytes are part of the page."""
-        return cls(alt, f"data:image/png;base64,{base64.b64encode(png).decode()}")
 
 
 @dataclass(frozen=True)
@@ -81,7 +67,7 @@ def render_page(template: str, values: Mapping[str, Any], filters: Mapping[str, 
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_printable,
+        finalize=lambda value: value if isinstance(value, Markup) else printable(str(value)),
     )
     environment.filters |= {"plural": plural, **(filters or {})}
     environment.globals |= values
@@ -93,7 +79,3 @@ def write_page(path: Path, page: str, remedy: str = "choose another place") -> P
     make_folder(path.parent, "the report", remedy)
     write_atomically(path, page.encode())
     return path
-
-
-def _printable(value: Any) -> Any:
-    return value if isinstance(value, Markup) else printable(str(value))

@@ -1,6 +1,8 @@
 """What a model does: how often it is right, what it confuses, how well it knows, and where it fails."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +42,9 @@ class Answers:
     groups: tuple[str, ...]
 
     @classmethod
-    def of(cls, subject: Subject, outputs: FloatArray) -> "Answers":
-        """Return the answers that outputs of the network stand for."""
+    def of(cls, subject: Subject) -> "Answers":
+        """Return the answers of a model on its sequences."""
+        outputs = subject.outputs()
         evidence = subject.evidence(outputs)
         if subject.classes is None:
             truth = subject.targets.reshape(evidence.shape)
@@ -65,157 +68,108 @@ class Answers:
         return right
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """How often a model is right, for answers that it gives with similar confidence.
+def calibrate(confidence: FloatArray, is_right: npt.NDArray[np.bool_]) -> SimpleNamespace:
+    """Compare how confident a model is with how often it is right, in bins of equal width.
 
     Parameters
     ----------
-    confidence : tuple of float
-        The mean confidence in each bin that is not empty.
-    accuracy : tuple of float
-        The share of right answers.
-    count : tuple of int
-        The number of answers.
-    error : float
-        The mean distance between the two, over all answers.
+    confidence : array of shape (n_samples,)
+        The probability of each answer.
+    is_right : array of shape (n_samples,), bool
+        Whether it is right.
+
+    Returns
+    -------
+    SimpleNamespace
+        For each bin that is not empty, the mean ``confidence``, the ``accuracy``, and the ``count`` of answers; and the
+        ``error``, the mean distance between the first two over all answers.
     """
-
-    confidence: tuple[float, ...]
-    accuracy: tuple[float, ...]
-    count: tuple[int, ...]
-    error: float
-
-    @classmethod
-    def of(cls, confidence: FloatArray, is_right: npt.NDArray[np.bool_]) -> "Calibration":
-        """Return the calibration of some answers, in bins of equal width."""
-        n_bins = LIMITS.calibration_bins
-        bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
-        _, places, count = np.unique(bins, return_inverse=True, return_counts=True)
-        mean, right = (np.bincount(places, values) / count for values in (confidence, is_right))
-        error = float(np.abs(mean - right) @ count / len(confidence))
-        return cls(tuple(mean.tolist()), tuple(right.tolist()), tuple(count.tolist()), error)
+    n_bins = LIMITS.calibration_bins
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    _, places, count = np.unique(bins, return_inverse=True, return_counts=True)
+    mean, right = (np.bincount(places, values) / count for values in (confidence, is_right))
+    error = float(np.abs(mean - right) @ count / len(confidence))
+    return SimpleNamespace(confidence=mean.tolist(), accuracy=right.tolist(), count=count.tolist(), error=error)
 
 
-@dataclass(frozen=True, eq=False)
-class ConfusionCell:
-    """One cell of the confusion matrix.
+def measure_quality(subject: Subject, answers: Answers) -> SimpleNamespace:
+    """Measure how good the answers are.
 
     Parameters
     ----------
-    truth, predicted : int
-        Numbers of the classes.
-    count : int
-        The number of sequences in it.
-    samples : tuple of int
-        Some of them; of mistakes, the worst.
-    drivers : tuple of (int, float)
-        Neurons that push these sequences away from their class, by their place in the list of neurons, and how much
-        evidence each of them moves, compared with sequences of that class that are answered correctly.
-    average : array of shape (n_bins, n_rows), uint8, or None
-        Their inputs on average, from the lowest to the highest value of all averages.
+    subject : Subject
+        The model with its data.
+    answers : Answers
+        Its answers.
+
+    Returns
+    -------
+    SimpleNamespace
+        ``n_samples``; ``score``, the accuracy or R²; ``baseline``, the score of always answering with the largest
+        class; ``confusion``, counts of sequences of each class (rows) by answer (columns); ``calibration`` where the
+        model has probabilities; ``hardest``, the sequences with the most evidence for a wrong answer or the largest
+        errors; ``truth`` and ``predicted``, the first output of a regressor on some sequences. ``cells`` are those of
+        the confusion matrix, all on the diagonal and the largest others: ``truth`` and ``predicted`` class, ``count``,
+        and some ``samples``, of mistakes the worst; ``drivers`` and ``average`` are set by
+        :func:`~cvxsnn.explore.neurons.explain_mistakes` and :func:`average_cells`.
     """
-
-    truth: int
-    predicted: int
-    count: int
-    samples: tuple[int, ...]
-    drivers: tuple[tuple[int, float], ...] = ()
-    average: npt.NDArray[np.uint8] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Quality:
-    """What a model does on the data.
-
-    Parameters
-    ----------
-    n_samples : int
-        Number of sequences.
-    score : float
-        The share of right answers, or R² of a regressor.
-    baseline : float
-        The score of always answering with the largest class; 0 for R².
-    confusion : list of lists of int
-        Sequences of each class (rows) that are given each answer (columns); empty for a regressor.
-    cells : tuple of ConfusionCell
-        What is behind the cells: all on the diagonal, and the largest others.
-    calibration : Calibration or None
-        Where the model has probabilities.
-    hardest : tuple of int
-        The sequences with the most evidence for a wrong answer, or with the largest errors.
-    truth, predicted : tuple of float
-        For a regressor, the first output of some sequences, and what was predicted.
-    """
-
-    n_samples: int
-    score: float
-    baseline: float
-    confusion: list[list[int]]
-    cells: tuple[ConfusionCell, ...]
-    calibration: Calibration | None
-    hardest: tuple[int, ...]
-    truth: tuple[float, ...] = ()
-    predicted: tuple[float, ...] = ()
-
-
-def measure_quality(subject: Subject, answers: Answers) -> Quality:
-    """Return how good the answers are; cells have no drivers and averages yet."""
     everything = np.arange(subject.n_samples)
-    score = subject.score(answers.evidence, everything)
-    hardest = _distinct(subject, np.argsort(-answers.difficulty, kind="stable"), LIMITS.hardest)
+    quality = SimpleNamespace(
+        n_samples=subject.n_samples,
+        score=subject.score(answers.evidence, everything),
+        baseline=0.0,
+        confusion=[],
+        cells=[],
+        calibration=None,
+        hardest=_distinct(subject, np.argsort(-answers.difficulty, kind="stable"), LIMITS.hardest),
+        truth=[],
+        predicted=[],
+    )
     if subject.classes is None:
         shown = evenly(everything, LIMITS.points)
-        truth = subject.targets.reshape(answers.evidence.shape)[shown, 0]
-        points = tuple(truth.tolist()), tuple(answers.evidence[shown, 0].tolist())
-        return Quality(subject.n_samples, score, 0.0, [], (), None, hardest, *points)
-    numbers = range(len(subject.classes))
-    confusion = confusion_matrix(answers.group, answers.predicted, labels=list(numbers))
-    mistakes = [(truth, other) for truth in numbers for other in numbers if truth != other and confusion[truth, other]]
-    mistakes.sort(key=lambda pair: -confusion[pair])
-    cells = []
-    for truth, other in [*((k, k) for k in numbers if confusion[k, k]), *mistakes[: LIMITS.cells]]:
-        members = np.flatnonzero((answers.group == truth) & (answers.predicted == other))
+        quality.truth = subject.targets.reshape(answers.evidence.shape)[shown, 0].tolist()
+        quality.predicted = answers.evidence[shown, 0].tolist()
+        return quality
+    confusion = confusion_matrix(answers.group, answers.predicted, labels=range(len(subject.classes)))
+    pairs = list(zip(*map(np.ndarray.tolist, np.nonzero(confusion)), strict=True))
+    mistakes = sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda pair: -confusion[pair])
+    for truth, predicted in [*(pair for pair in pairs if pair[0] == pair[1]), *mistakes[: LIMITS.cells]]:
+        members = np.flatnonzero((answers.group == truth) & (answers.predicted == predicted))
         ordered = members[np.argsort(-answers.difficulty[members], kind="stable")]
-        cells.append(ConfusionCell(truth, other, len(members), _distinct(subject, ordered, LIMITS.per_cell)))
-    return Quality(
-        n_samples=subject.n_samples,
-        score=score,
-        baseline=float(np.bincount(answers.group).max() / subject.n_samples),
-        confusion=confusion.tolist(),
-        cells=tuple(cells),
-        calibration=None if answers.confidence is None else Calibration.of(answers.confidence, answers.is_right()),
-        hardest=hardest,
-    )
+        cell = {"truth": truth, "predicted": predicted, "count": len(members)}
+        samples = _distinct(subject, ordered, LIMITS.per_cell)
+        quality.cells.append(SimpleNamespace(**cell, samples=samples, drivers=[], average=None))
+    quality.baseline = float(np.bincount(answers.group).max() / subject.n_samples)
+    quality.confusion = confusion.tolist()
+    if answers.confidence is not None:
+        quality.calibration = calibrate(answers.confidence, answers.is_right())
+    return quality
 
 
-def _distinct(subject: Subject, samples: IntArray, count: int) -> tuple[int, ...]:
-    """Return the first of some sequences, as many as asked for, leaving out repetitions of the same inputs."""
+def _distinct(subject: Subject, samples: IntArray, count: int) -> list[int]:
+    """Return the first ``count`` of some sequences, each input once."""
     chosen: dict[bytes, int] = {}
     for sample in samples[: LIMITS.looked_at * count].tolist():
         chosen.setdefault(subject.sequences.inputs[sample].cpu().numpy().tobytes(), sample)
         if len(chosen) == count:
             break
-    return tuple(chosen.values())
+    return list(chosen.values())
 
 
-def average_cells(subject: Subject, answers: Answers, quality: Quality) -> Quality:
-    """Return the quality with the average inputs of each cell, all on one scale; without them if cells are many."""
+def average_cells(subject: Subject, answers: Answers, cells: Sequence[SimpleNamespace]) -> None:
+    """Set the ``average`` inputs of cells, of shape (n_bins, n_rows), all on one scale; not if there are too many."""
     n_rows, n_steps = min(subject.sequences.n_features, LIMITS.average_rows), subject.sequences.n_steps
-    n_bins = min(n_steps, LIMITS.average_bins, LIMITS.average_bytes // max(1, len(quality.cells) * n_rows))
-    if n_bins < min(LIMITS.fewest_bins, n_steps) or not quality.cells:
-        return quality
+    n_bins = min(n_steps, LIMITS.average_bins, LIMITS.average_bytes // max(1, len(cells) * n_rows))
+    if n_bins < min(LIMITS.fewest_bins, n_steps) or not cells:
+        return
     means = []
-    for cell in quality.cells:
+    for cell in cells:
         members = np.flatnonzero((answers.group == cell.truth) & (answers.predicted == cell.predicted))
         inputs = _mean_inputs(subject, evenly(members, LIMITS.average_members))
         means.append(shrink(shrink(inputs, n_bins).T, n_rows).T)
     low, high = min(float(mean.min()) for mean in means), max(float(mean.max()) for mean in means)
-    cells = [
-        replace(cell, average=np.round(255 * (mean - low) / ((high - low) or 1.0)).astype(np.uint8))
-        for cell, mean in zip(quality.cells, means, strict=True)
-    ]
-    return replace(quality, cells=tuple(cells))
+    for cell, mean in zip(cells, means, strict=True):
+        cell.average = np.round(255 * (mean - low) / ((high - low) or 1.0)).astype(np.uint8)
 
 
 def shrink(values: npt.NDArray[np.floating], n_rows: int) -> FloatArray:

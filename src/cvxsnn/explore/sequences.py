@@ -2,7 +2,8 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,64 +11,15 @@ import torch
 
 from ..network.tracing import Trace, trace
 from .limits import LIMITS
-from .neurons import Activity, NeuronList
-from .quality import Answers, Quality, bin_means, shrink
+from .neurons import Activity
+from .quality import Answers, bin_means, shrink
 from .subject import FloatArray, IntArray, Subject, evenly
 
 
-@dataclass(frozen=True, eq=False)
-class SequenceView:
-    """One sequence, with what the network does on it. Long ones are shown in bins of several steps.
-
-    Parameters
-    ----------
-    sample : int
-        Its number in the data.
-    truth, predicted : float
-        The number of its class and of the answer; of a regressor, its target and the output.
-    confidence : float or None
-        The probability of the answer.
-    rival : int
-        The class that the answer is compared with: the right one if the answer is wrong, else the second best.
-    n_steps : int
-        Its steps.
-    settled : int or None
-        The step, from 1, from which on the answer does not change any more; None for a regressor.
-    bin : int
-        Steps per bin.
-    inputs : array of shape (n_bins, n_rows), uint8
-        Its inputs, from the lowest to the highest value of the data; means over bins, and over groups of inputs if
-        there are many.
-    evidence : array of shape (n_bins, n_columns), float32
-        The evidence so far, at the end of each bin.
-    neurons : array of shape (n_shown,), int32
-        The neurons that decide, by their place in the list of neurons.
-    push : array of shape (n_shown,), float32
-        How much each of them favours the answer over its rival, compared with an average sequence.
-    spikes : array of shape (n_bins, n_shown), uint8
-        How many spikes each fires.
-    membranes : array of shape (n_bins, n_membranes), float32, or None
-        Membranes of the first of them, centred at the threshold; the highest of each bin.
-    """
-
-    sample: int
-    truth: float
-    predicted: float
-    confidence: float | None
-    rival: int
-    n_steps: int
-    settled: int | None
-    bin: int
-    inputs: npt.NDArray[np.uint8]
-    evidence: npt.NDArray[np.float32]
-    neurons: npt.NDArray[np.int32]
-    push: npt.NDArray[np.float32]
-    spikes: npt.NDArray[np.uint8]
-    membranes: npt.NDArray[np.float32] | None
-
-
-def choose_sequences(subject: Subject, answers: Answers, quality: Quality, neurons: NeuronList) -> IntArray:
-    """Return which sequences to show: mistakes first, then what is behind each cell and what excites neurons."""
+def choose_sequences(
+    subject: Subject, answers: Answers, quality: SimpleNamespace, neurons: SimpleNamespace
+) -> IntArray:
+    """Return which sequences to show: one of each group, the hardest, then some of each cell and for each neuron."""
     n_bins = min(subject.sequences.n_steps, LIMITS.steps)
     n_rows = min(subject.sequences.n_features, LIMITS.features)
     each = n_bins * (n_rows + LIMITS.neurons + 4 * (LIMITS.membranes + len(subject.columns)))
@@ -86,41 +38,63 @@ def choose_sequences(subject: Subject, answers: Answers, quality: Quality, neuro
     return np.array(list(dict.fromkeys(wanted))[:n_shown], dtype=np.int64)
 
 
-def view_sequences(
-    subject: Subject, answers: Answers, activity: Activity, samples: IntArray
-) -> tuple[SequenceView, ...]:
-    """Return the sequences with what the network does on them."""
-    views: dict[int, SequenceView] = {}
+def view_sequences(subject: Subject, answers: Answers, activity: Activity, samples: IntArray) -> list[SimpleNamespace]:
+    """Return what the network does on some sequences. Long ones are shown in bins of several steps.
+
+    Parameters
+    ----------
+    subject : Subject
+        The model with its data.
+    answers : Answers
+        Its answers.
+    activity : Activity
+        What was read of the neurons.
+    samples : array of int
+        The sequences.
+
+    Returns
+    -------
+    list of SimpleNamespace
+        For each sequence, ``sample``, its number in the data; ``truth`` and ``predicted``, its class and the answer, or
+        target and output of a regressor; ``confidence``, the probability of the answer, or None; ``rival``, the class
+        that the answer is compared with: the right one if the answer is wrong, else the second best; ``n_steps``;
+        ``settled``, the step, from 1, after which the answer does not change any more, None for a regressor; and
+        ``bin``, the number of steps per bin. By bin: ``inputs``, from the lowest to the highest value of the data,
+        means over bins and, if there are many inputs, over groups of them; ``evidence`` at the end of the bin;
+        ``spikes`` of each neuron shown; ``membranes`` of the first neurons, centred at the threshold, the highest of
+        the bin, or None. ``neurons`` are those that decide, by their place in the list of neurons, and ``push`` is how
+        much each favours the answer over its rival, compared with an average sequence.
+    """
+    views: dict[int, SimpleNamespace] = {}
     lengths = subject.lengths
     last = subject.network.layers[-1]
     low, high = _limits(subject)
-    for n_steps in np.unique(lengths[samples]):
+    for n_steps in np.unique(lengths[samples]).tolist():
         equal = samples[lengths[samples] == n_steps]
-        size = max(1, LIMITS.traced // int(n_steps * last.n_subnetworks * last.width))
+        size = max(1, LIMITS.traced // (n_steps * last.n_subnetworks * last.width))
         for start in range(0, len(equal), size):
             rows = equal[start : start + size]
-            inputs = subject.sequences.inputs[torch.from_numpy(rows), : int(n_steps)]
-            traced = trace(subject.network, inputs)
+            inputs = subject.sequences.inputs[torch.from_numpy(rows), :n_steps]
+            traced, features = trace(subject.network, inputs), subject.features_of(rows)
             shown = (subject.in_units(inputs) - low) / (high - low)
-            features = subject.features_of(rows)
             for place, sample in enumerate(rows.tolist()):
                 push, rival = _push(subject, answers, activity, features[place], sample)
-                views[sample] = _view(subject, answers, activity, sample, rival, push, shown[place], traced, place)
-    return tuple(views[sample] for sample in samples.tolist())
+                views[sample] = SimpleNamespace(
+                    sample=sample,
+                    truth=float(np.ravel(subject.targets[sample])[0]),
+                    predicted=float(answers.predicted[sample]),
+                    confidence=None if answers.confidence is None else float(answers.confidence[sample]),
+                    rival=rival,
+                    n_steps=n_steps,
+                    **_bins(subject, activity, push, shown[place], traced, place),
+                )
+    return [views[sample] for sample in samples.tolist()]
 
 
-def _view(
-    subject: Subject,
-    answers: Answers,
-    activity: Activity,
-    sample: int,
-    rival: int,
-    push: FloatArray,
-    inputs: FloatArray,
-    traced: Trace,
-    place: int,
-) -> SequenceView:
-    """Return one sequence; ``place`` is its place among those that were traced."""
+def _bins(
+    subject: Subject, activity: Activity, push: FloatArray, inputs: FloatArray, traced: Trace, place: int
+) -> dict[str, Any]:
+    """Return what varies over the steps of a sequence; ``place`` is its index among those that were traced."""
     n_steps = len(inputs)
     size = -(-n_steps // LIMITS.steps)
     starts = np.arange(0, n_steps, size)
@@ -133,26 +107,21 @@ def _view(
     if traced.membranes is not None:
         membranes = traced.membranes[place].numpy()[:, numbers[: LIMITS.membranes]]
         membranes = np.maximum.reduceat(membranes, starts, 0).astype(np.float32)
-    return SequenceView(
-        sample=sample,
-        truth=float(np.ravel(subject.targets[sample])[0]),
-        predicted=float(answers.predicted[sample]),
-        confidence=None if answers.confidence is None else float(answers.confidence[sample]),
-        rival=rival,
-        n_steps=n_steps,
-        settled=None if subject.classes is None else settled_step(subject.decide(evidence)),
-        bin=size,
-        inputs=np.clip(np.round(255 * shrink(bin_means(inputs, starts).T, LIMITS.features).T), 0, 255).astype(np.uint8),
-        evidence=evidence[np.minimum(starts + size, n_steps) - 1].astype(np.float32),
-        neurons=shown.astype(np.int32),
-        push=push[shown].astype(np.float32),
-        spikes=np.minimum(counts, 255).astype(np.uint8),
-        membranes=membranes,
-    )
+    means = shrink(bin_means(inputs, starts).T, LIMITS.features).T
+    return {
+        "settled": None if subject.classes is None else settled_step(subject.decide(evidence)),
+        "bin": size,
+        "inputs": np.clip(np.round(255 * means), 0, 255).astype(np.uint8),
+        "evidence": evidence[np.minimum(starts + size, n_steps) - 1].astype(np.float32),
+        "neurons": shown.astype(np.int32),
+        "push": push[shown].astype(np.float32),
+        "spikes": np.minimum(counts, 255).astype(np.uint8),
+        "membranes": membranes,
+    }
 
 
 def settled_step(decisions: IntArray) -> int:
-    """Return the step, from 1, from which on decisions stay as they are at the end."""
+    """Return the first step, counted from 1, after which the decision no longer changes."""
     others = np.flatnonzero(decisions != decisions[-1])
     return int(others[-1]) + 2 if len(others) else 1
 

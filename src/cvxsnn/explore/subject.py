@@ -1,7 +1,7 @@
 """What a page is about: a network, the sequences that it is shown on, and what is known of its training."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 from ..convex import ConvexProblem
 from ..core.errors import InvalidInputError
 from ..data.sequences import DataFingerprint, Sequences, TrainingSet
-from ..data.tasks.task import UNNAMED_HEAD, Task
+from ..data.tasks.task import Task
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import split_pipeline
 from ..fitting.methods import Trained
@@ -111,21 +111,24 @@ class Subject:
                 f"expected a SpikingClassifier or SpikingRegressor, or a pipeline that ends in one, got "
                 f"{type(estimator).__name__}"
             )
-        state = estimator._state()
-        given = _through(transformers, X)
-        data = estimator._training_set(given, y, None)
-        targets = estimator._read_targets(y)
-        is_classifier = isinstance(estimator, SpikingClassifier)
-        if is_classifier:
-            targets = np.searchsorted(estimator.classes_, targets)
-        if len(data) < len(targets):  # classes of weight zero are no part of training
-            data = TrainingSet(estimator._inputs(given, reset=False), {UNNAMED_HEAD: targets})
+
+        def transform(data: Any) -> Any:
+            for step in transformers:
+                data = step.transform(data)
+            return data
+
+        state, X, targets = estimator._state(), transform(X), estimator._read_targets(y)
+        data = estimator._training_set(X, y, None)
+        # Training leaves out classes of weight zero, the page does not.
+        sequences = data.sequences if len(data) == len(targets) else estimator._inputs(X, reset=False)
+        classes = None
+        if state.classes is not None:
+            classes, targets = tuple(map(str, state.classes)), np.searchsorted(state.classes, targets)
         fitted = None
-        if state.proof is not None and training is None:
-            fitted = _training_data(estimator, given, y)
-        elif state.proof is not None:
-            fitted = _training_data(estimator, _through(transformers, training[0]), *training[1:])
-            if fitted is None:
+        if state.proof is not None:
+            of_fit = (X, y) if training is None else (transform(training[0]), *training[1:])
+            fitted = _training_data(estimator, *of_fit)
+            if fitted is None and training is not None:
                 raise InvalidInputError(
                     "expected the data that the model was fitted to as training data, got others; leave training data "
                     "out to see the rest"
@@ -134,10 +137,10 @@ class Subject:
         return cls(
             name=name or type(estimator).__name__,
             network=state.network,
-            sequences=data.sequences,
-            targets=np.asarray(targets),
-            classes=tuple(map(str, estimator.classes_)) if is_classifier else None,
-            features=tuple(map(str, names)) if names is not None else _numbered(state.network.n_features),
+            sequences=sequences,
+            targets=targets,
+            classes=classes,
+            features=_numbered(state.network.n_features) if names is None else tuple(map(str, names)),
             mean=state.mean,
             scale=state.scale,
             proof=state.proof,
@@ -205,14 +208,14 @@ class Subject:
 
     @cached_property
     def to_classes(self) -> FloatArray:
-        """What maps outputs to evidence for each of ``columns``: one output for two classes is shared by both."""
+        """Matrix that maps outputs to evidence for each of ``columns``; two classes share one output, half each."""
         if len(self.columns) == 2 and self.network.n_outputs == 1:
             return np.array([[-0.5, 0.5]])
         return np.eye(self.network.n_outputs)
 
     @cached_property
     def weight(self) -> FloatArray:
-        """Weights of what is read, for each of ``columns``, shape (n_read, n_columns)."""
+        """Output weights for each of ``columns``, shape (n_read, n_columns)."""
         return self.network.weight.detach().cpu().numpy() @ self.to_classes
 
     def in_units(self, inputs: Tensor) -> FloatArray:
@@ -240,22 +243,20 @@ class Subject:
 
     def features_of(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """Return what is read of the neurons on some sequences, shape (n_rows, n_read)."""
-        parts = [self._read(part).astype(np.float32) for part in self._blocks(rows)]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.network.neurons)), dtype=np.float32)
+        return np.concatenate([features.astype(np.float32) for features in self._features(rows)])
 
     def outputs(self) -> FloatArray:
         """Return the outputs of the network on all sequences, shape (n_samples, n_outputs)."""
         weight, intercept = (value.detach().cpu().numpy() for value in (self.network.weight, self.network.intercept))
         rows = np.arange(self.n_samples)
-        return np.concatenate([self._read(part) @ weight + intercept for part in self._blocks(rows)])
+        return np.concatenate([features @ weight + intercept for features in self._features(rows)])
 
-    def _read(self, rows: IntArray) -> FloatArray:
-        with torch.no_grad():
-            return self.network.features(self.sequences.take(torch.from_numpy(rows))).cpu().numpy()
-
-    def _blocks(self, rows: IntArray) -> list[IntArray]:
+    @torch.no_grad()
+    def _features(self, rows: IntArray) -> Iterator[FloatArray]:
         size = max(1, LIMITS.block_bytes // (8 * max(1, len(self.network.neurons))))
-        return [rows[start : start + size] for start in range(0, len(rows), size)]
+        for start in range(0, len(rows), size):
+            block = self.sequences.take(torch.from_numpy(rows[start : start + size]))
+            yield self.network.features(block).cpu().numpy()
 
 
 def evenly(values: IntArray, count: int) -> IntArray:
@@ -278,19 +279,14 @@ def _numbered(n_features: int) -> tuple[str, ...]:
     return tuple(f"input {number}" for number in range(n_features))
 
 
-def _through(transformers: list[Any], X: Any) -> Any:
-    for step in transformers:
-        X = step.transform(X)
-    return X
-
-
 def _training_data(estimator: Any, X: Any, y: Any, weight: Any = None) -> TrainingSet | None:
-    """Return the data if they are those of the fit, else None."""
+    """Return the data if the model was fitted to them, else None."""
     data: TrainingSet = estimator._training_set(X, y, weight)
-    known = estimator._state().fingerprint
-    if known is not None:
-        return None if known.differences(DataFingerprint.of(data)) else data
+    fingerprint = estimator._state().fingerprint
+    if fingerprint is not None:
+        return None if fingerprint.differences(DataFingerprint.of(data)) else data
+    # Models of version 0.1.0 have no fingerprint: equal data give an equal objective.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found, stated = estimator._proof.certify(data).primal, estimator.certificate_.primal
-    return data if abs(found - stated) <= 1e-9 * max(1.0, abs(stated)) else None
+        again, stated = estimator._proof.certify(data).primal, estimator.certificate_.primal
+    return data if abs(again - stated) <= 1e-9 * max(1.0, abs(stated)) else None

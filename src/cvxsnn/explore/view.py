@@ -1,27 +1,27 @@
 """Everything that a page shows of a model, as plain values: the page computes nothing."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 
 from ..convex import ConvexProblem
 from ..core.errors import BudgetError
-from .costs import Costs, count_costs
-from .health import Health, examine
+from .costs import count_costs
+from .health import examine
 from .limits import LIMITS
-from .neurons import Activity, NeuronList, explain_mistakes, list_neurons
-from .optimality import Optimality, Path, find_path, prove
-from .quality import Answers, Quality, average_cells, measure_quality
-from .sequences import SequenceView, choose_sequences, view_sequences
+from .neurons import Activity, explain_mistakes, list_neurons
+from .optimality import find_path, prove
+from .quality import Answers, average_cells, measure_quality
+from .sequences import choose_sequences, view_sequences
 from .subject import IntArray, Subject, evenly
 
 
-@dataclass(frozen=True, eq=False)
-class ModelView:
+class ModelView(SimpleNamespace):
     """A summary of a model and of what it does on data, for a page.
 
-    Parameters
+    Attributes
     ----------
     name : str
         The name of the model.
@@ -41,38 +41,14 @@ class ModelView:
         Names of the inputs.
     n_steps : int
         Steps of the longest sequence.
-    quality : Quality
-        What it does.
-    optimality : Optimality
-        Why it is optimal.
-    path : Path
-        Other strengths.
-    neurons : NeuronList
-        Its neurons.
-    sequences : tuple of SequenceView
-        Some sequences.
-    health : Health
-        Neurons that are of no use.
-    costs : Costs
-        What an answer costs.
+    quality, optimality, path, neurons, health, costs : SimpleNamespace
+        The sections of the page. :func:`~cvxsnn.explore.quality.measure_quality`,
+        :func:`~cvxsnn.explore.optimality.prove`, :func:`~cvxsnn.explore.optimality.find_path`,
+        :func:`~cvxsnn.explore.neurons.list_neurons`, :func:`~cvxsnn.explore.health.examine` and
+        :func:`~cvxsnn.explore.costs.count_costs` list their values.
+    sequences : list of SimpleNamespace
+        Some sequences, as :func:`~cvxsnn.explore.sequences.view_sequences` returns them.
     """
-
-    name: str
-    network: str
-    is_training: bool
-    is_classifier: bool
-    readout: str
-    columns: tuple[str, ...]
-    groups: tuple[str, ...]
-    features: tuple[str, ...]
-    n_steps: int
-    quality: Quality
-    optimality: Optimality
-    path: Path
-    neurons: NeuronList
-    sequences: tuple[SequenceView, ...]
-    health: Health
-    costs: Costs
 
 
 def view_model(
@@ -105,26 +81,8 @@ def view_model(
     """
     notify = callback or (lambda name, done, total: None)
     notify("page", 0, 6)
-    answers = answers or Answers.of(subject, subject.outputs())
-    quality = measure_quality(subject, answers)
-    notify("page", 1, 6)
-    activity = Activity.of(subject, answers)
-    neurons = list_neurons(subject, answers, activity)
-    if subject.classes is not None:
-        quality = average_cells(subject, answers, explain_mistakes(subject, answers, activity, quality))
-    notify("page", 2, 6)
-    chosen = choose_sequences(subject, answers, quality, neurons) if samples is None else samples
-    sequences = view_sequences(subject, answers, activity, chosen)
-    notify("page", 3, 6)
-    health, costs = examine(subject, activity.rows), count_costs(subject, answers, activity.rows)
-    notify("page", 4, 6)
-    problem = _problem(subject)
-    optimality = prove(subject, problem, max_seconds / 3)
-    notify("page", 5, 6)
-    scored = evenly(np.arange(subject.n_samples), LIMITS.scored)
-    path = find_path(subject, problem, scored, 2 * max_seconds / 3)
-    notify("page", 6, 6)
-    return ModelView(
+    answers = answers or Answers.of(subject)
+    view = ModelView(
         name=subject.name,
         network=str(subject.network),
         is_training=subject.is_training,
@@ -134,20 +92,32 @@ def view_model(
         groups=answers.groups,
         features=subject.features,
         n_steps=subject.sequences.n_steps,
-        quality=quality,
-        optimality=optimality,
-        path=path,
-        neurons=neurons,
-        sequences=sequences,
-        health=health,
-        costs=costs,
+        quality=measure_quality(subject, answers),
     )
+    notify("page", 1, 6)
+    activity = Activity.of(subject, answers)
+    view.neurons = list_neurons(subject, answers, activity)
+    explain_mistakes(subject, answers, activity, view.quality.cells)
+    average_cells(subject, answers, view.quality.cells)
+    notify("page", 2, 6)
+    if samples is None:
+        samples = choose_sequences(subject, answers, view.quality, view.neurons)
+    view.sequences = view_sequences(subject, answers, activity, samples)
+    notify("page", 3, 6)
+    view.health, view.costs = examine(subject, activity.rows), count_costs(subject, answers, activity.rows)
+    notify("page", 4, 6)
+    problem = _problem(subject)
+    view.optimality = prove(subject, problem, max_seconds / 3)
+    notify("page", 5, 6)
+    scored = evenly(np.arange(subject.n_samples), LIMITS.scored)
+    view.path = find_path(subject, problem, scored, 2 * max_seconds / 3)
+    notify("page", 6, 6)
+    return view
 
 
 def _problem(subject: Subject) -> ConvexProblem | None:
-    if subject.problem is not None or subject.proof is None or subject.training is None:
-        return subject.problem
-    try:
-        return subject.proof.problem(subject.training)
-    except BudgetError:
-        return None
+    """Return the problem that the model solves, if it is known or fits into memory."""
+    if subject.problem is None and subject.proof is not None and subject.training is not None:
+        with suppress(BudgetError):
+            return subject.proof.problem(subject.training)
+    return subject.problem
