@@ -202,11 +202,11 @@ _FAMILIES: tuple[Mapping[str, Any], ...] = (
     *[{}] * 6,
     *[{"witnesses": "gaussian"}] * 4,
     *[{"witnesses": "delayed"}] * 4,
-    {"witnesses": "gaussian", "decay": 0.5},
-    {"witnesses": "gaussian", "neuron": "threshold"},
+    {"witnesses": {"decay": 0.5}},
+    {"witnesses": {"neuron": "threshold"}},
     {"witnesses": {"decay": 0.8, "threshold": 0.5}},
     {"witnesses": Tuning(n_trials=1)},
-    {"witnesses": "gaussian", "n_neurons": "auto", "hidden": (6, 8), "n_subnetworks": 2},
+    {"witnesses": {"n_subnetworks": 2}, "n_neurons": "auto", "hidden": (6, 8)},
     {"witnesses": "gaussian", "method": "sg", "surrogate": _BRIEF},
 )
 _MIXED: tuple[Mapping[str, Any], ...] = ({}, {}, {}, {"sparsity": 5}, {"sparsity": "few"}, {"intercept": False})
@@ -223,7 +223,7 @@ _LOSSES: tuple[Mapping[str, Any], ...] = (
     *({"loss": loss} for loss in ("hinge", "squared_hinge", "logistic", "softmax", "squared")),
     {"class_weight": "balanced"},
 )
-_READOUTS: tuple[Mapping[str, Any], ...] = (*[{}] * 4, {"readout": "last"}, {"readout": "mean"}, {"windows": 2})
+_READOUTS: tuple[Mapping[str, Any], ...] = (*[{}] * 4, {"readout": "last"}, {"readout": "mean"}, {"readout": "windows-2"})
 _STEPS: tuple[tuple[Any, ...], ...] = (
     (cs.SequenceScaler(),),
     (cs.SequenceScaler("common", per_sequence=True, floor=0.01),),

@@ -36,7 +36,7 @@ import numpy as np
 import torch
 
 import cvxsnn as cs
-from cvxsnn.fitting import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings, Tuning
 
 from .harness import Finding, Hunt
 
@@ -133,19 +133,19 @@ _MODELS: tuple[tuple[Mapping[str, Any], frozenset[str]], ...] = tuple(
     for parameters, traits in (
         ({}, "convex ridge"),
         ({"readout": "last"}, "convex ridge"),
-        ({"windows": 2}, "convex ridge many-steps"),
+        ({"readout": "windows-2"}, "convex ridge many-steps"),
         ({"sparsity": 4}, "convex held-out"),
         ({"sparsity": "few"}, "convex held-out"),
         ({"witnesses": "gaussian", **_L1}, "convex gaussian"),
         ({"witnesses": "gaussian", **_RIDGE}, "convex gaussian ridge"),
-        ({"witnesses": "gaussian", "readout": "last", "decay": 0.7, **_L1}, "convex gaussian"),
+        ({"witnesses": {"decay": 0.7}, "readout": "last", **_L1}, "convex gaussian"),
         ({"witnesses": "gaussian", **_L1, "intercept": False}, "convex gaussian through-zero"),
         ({"witnesses": "gaussian", "method": "r-cvx", **_L1}, "convex many-steps"),
         ({"witnesses": "gaussian", "l1_strength": 0.01, "penalty": "group"}, "convex gaussian"),
         ({"witnesses": "gaussian"}, "convex held-out"),
         ({"witnesses": "delayed", **_L1}, "convex"),
         ({"witnesses": "delayed", **_RIDGE}, "convex ridge"),
-        ({"witnesses": "search", "n_trials": 1, **_L1}, "convex held-out"),
+        ({"witnesses": Tuning(n_trials=1), **_L1}, "convex held-out"),
         ({**_L1}, "convex"),
         ({"witnesses": "gaussian", "method": "sg", "surrogate": _BRIEF}, "gradient"),
         ({"witnesses": "gaussian", "method": "sg-cvx", "surrogate": _BRIEF, **_L1}, "gradient"),

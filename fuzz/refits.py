@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import cvxsnn as cs
 from cvxsnn.core.errors import CvxsnnError
-from cvxsnn.fitting import SurrogateSettings
+from cvxsnn.fitting import SurrogateSettings, Tuning
 
 from .harness import Finding, Hunt
 
@@ -241,7 +241,7 @@ _SETTINGS: tuple[Mapping[str, Any], ...] = (
     {**_TINY, "l1_strength": 0.01},
     {**_TINY, "readout": "last"},
     {**_TINY, "witnesses": "delayed", "l1_strength": 0.01},
-    {**_TINY, "witnesses": "search", "n_trials": 1, "l1_strength": 0.01},
+    {**_TINY, "witnesses": Tuning(n_trials=1), "l1_strength": 0.01},
     {**_TINY, "witnesses": "gaussian", "l1_strength": 0.0, "l2_strength": 0.1, "penalty": "elastic-net"},
     *({**_GAUSSIAN, "method": method} for method in ("cvx", "sg", "sg-cvx", "sg-sg", "cvx-sg", "r", "r-cvx")),
 )

@@ -40,6 +40,8 @@ def choose(
 ) -> Verdict:
     """Return the best point of a program's grid; of equally good ones that with the larger strengths.
 
+    A program with one point has nothing to choose, and is not judged.
+
     Parameters
     ----------
     problem : ConvexProblem
@@ -72,6 +74,8 @@ def choose(
     0.0
     """
     norms, quadratics = program.norms(), program.quadratics()
+    if program.is_fixed:
+        return Verdict((norms[0], quadratics[0]), 0.0)
     best: list[Verdict] = []
     n_done = 0
 

@@ -450,9 +450,7 @@ class _Engine:
         return trial
 
     def _choose(self, program: Program, problem: ConvexProblem) -> Verdict:
-        """Return the best point of the grid; strengths that are given are not judged."""
-        if program.is_fixed:
-            return Verdict((program.norms()[0], program.quadratics()[0]), 0.0)
+        """Return the best point of the grid."""
         judge = self._judge or judge_for(problem, program, self._seed)
         return choose(problem, program, judge, is_late=self._is_late, notify=self._while_choosing)
 
