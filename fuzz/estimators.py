@@ -223,7 +223,12 @@ _LOSSES: tuple[Mapping[str, Any], ...] = (
     *({"loss": loss} for loss in ("hinge", "squared_hinge", "logistic", "softmax", "squared")),
     {"class_weight": "balanced"},
 )
-_READOUTS: tuple[Mapping[str, Any], ...] = (*[{}] * 4, {"readout": "last"}, {"readout": "mean"}, {"readout": "windows-2"})
+_READOUTS: tuple[Mapping[str, Any], ...] = (
+    *[{}] * 4,
+    {"readout": "last"},
+    {"readout": "mean"},
+    {"readout": "windows-2"},
+)
 _STEPS: tuple[tuple[Any, ...], ...] = (
     (cs.SequenceScaler(),),
     (cs.SequenceScaler("common", per_sequence=True, floor=0.01),),

@@ -1,7 +1,7 @@
 """Judges of a program on rows that it was not fitted to.
 
-Every judge walks over points of the grid of a :class:`Program` and returns a :class:`Verdict` for each. A judge is
-added by writing a subclass of :class:`Judge` with ``walk``.
+Every judge walks over points of the grid of a :class:`Program` and yields a :class:`Verdict` for each, with standard
+errors if it leaves rows out. To add a judge, write a subclass of :class:`Judge` with ``walk``.
 
 ===============  =====================================================================  ===========================
 judge            rows left out                                                          programs
@@ -13,9 +13,10 @@ Scored           validation data, by a function of the network                  
 ===============  =====================================================================  ===========================
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,7 @@ class Verdict:
     rows : Tensor of shape (n_judged,), dtype int64, optional
         The rows left out.
     solution : Solution, optional
-        A solution on the way: of all rows, or of those that were not left out.
+        The solution that was judged: of all rows, or of those that were not left out.
     share : float
         The share of the rows that were fitted.
 
@@ -73,20 +74,27 @@ class Verdict:
     share: float = 1.0
 
 
-class Judge(Protocol):
+class Judge(ABC):
     """Judges points of a grid.
 
     Examples
     --------
-    >>> from cvxsnn.fitting import HeldOut, Judge
-    >>> judge: Judge = HeldOut(one_in=3)
-    >>> judge.solves_in_turn
-    True
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import HeldOut, Program
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> data = cs.data.TrainingSet.of(task.train)
+    >>> program = Program.ridge(cs.convex.Objective("squared"))
+    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
+    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
+    >>> (verdict,) = HeldOut(one_in=4).walk(problem, program, [(0.0, 1.0)])
+    >>> len(verdict.rows), verdict.share
+    (10, 0.75)
     """
 
     solves_in_turn: ClassVar[bool] = True
     """Whether every point takes a solve of its own, so that stopping early saves time."""
 
+    @abstractmethod
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
         """Yield a verdict for each point, in order.
 
@@ -104,11 +112,10 @@ class Judge(Protocol):
         Verdict
             One per point.
         """
-        ...
 
 
 @dataclass(frozen=True)
-class LeaveOneOut:
+class LeaveOneOut(Judge):
     """Leave every row out in turn. Ridge regression has these errors in closed form.
 
     Parameters
@@ -118,48 +125,55 @@ class LeaveOneOut:
 
     Examples
     --------
-    >>> import cvxsnn as cs
-    >>> from cvxsnn.fitting import LeaveOneOut, Program
-    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
-    >>> data = cs.data.TrainingSet.of(task.train)
-    >>> program = Program.ridge(cs.convex.Objective("squared"))
-    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
-    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
-    >>> (verdict,) = LeaveOneOut().walk(problem, program, [(0.0, 1.0)])
-    >>> verdict.scores.shape
-    torch.Size([40, 1])
+    >>> from cvxsnn.fitting import LeaveOneOut
+    >>> LeaveOneOut("accuracy").solves_in_turn  # one decomposition serves all points
+    False
     """
 
     by: Criterion = "loss"
     solves_in_turn: ClassVar[bool] = False
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
-        """Yield a verdict for each point.
-
-        Parameters
-        ----------
-        problem : ConvexProblem
-            The program over all rows.
-        program : Program
-            What is minimised.
-        points : sequence of Point
-            Points whose strengths fall.
-
-        Yields
-        ------
-        Verdict
-            One per point, in order.
-        """
+        """Yield a verdict for each point, all from one decomposition."""
         unit = quadratic_unit(problem) if program.l2_strength == "auto" else 1.0
         scores = ridge_scores(problem, [unit * quadratic for _, quadratic in points])
         validation, rows = validation_of(problem, scores), torch.arange(problem.dictionary.n_rows)
-        ranks = _ranks(validation, self.by)
-        for number, point in enumerate(points):
-            yield Verdict(point, ranks[number], validation.take(number), scores[number], rows)
+        for number, (point, rank) in enumerate(zip(points, _ranks(validation, self.by), strict=True)):
+            yield Verdict(point, rank, validation.take(number), scores[number], rows)
+
+
+class _FitsWithoutRows(Judge):
+    """Fits to a part of the rows, each of which starts from the fit at the point before."""
+
+    tol: float
+    by: Criterion
+
+    @abstractmethod
+    def _splits(self, problem: ConvexProblem) -> list[tuple[Tensor, Tensor]]:
+        """Return pairs of rows to leave out and rows to fit."""
+
+    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
+        """Yield a verdict for each point."""
+        splits = self._splits(problem)
+        parts = [problem.take_rows(kept) for _, kept in splits]
+        dictionaries = [problem.dictionary.take_rows(held) for held, _ in splits]
+        rows = torch.cat([held for held, _ in splits]).sort().values
+        judged, is_single = problem.take_rows(rows), len(splits) == 1
+        method = HELD_OUT if is_single else f"{len(splits)} folds"
+        share = len(splits[0][1]) / problem.dictionary.n_rows if is_single else 1 - 1 / len(splits)
+        starts: list[Solution | None] = [None] * len(splits)
+        for point in points:
+            scores = problem.row_weight.new_zeros(problem.dictionary.n_rows, problem.n_outputs)
+            for number, (held, _) in enumerate(splits):
+                starts[number] = solution = solve(program.at(parts[number], point), self.tol, start=starts[number])
+                scores[held] = dictionaries[number].matvec(solution.coef) + solution.intercept
+            validation = validation_of(judged, scores[rows][None], method)
+            (rank,) = _ranks(validation, self.by)
+            yield Verdict(point, rank, validation, scores[rows], rows, starts[0] if is_single else None, share)
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOut(_FitsWithoutRows):
     """Leave a part of the samples out, all at once and stratified by class.
 
     Parameters
@@ -177,16 +191,9 @@ class HeldOut:
 
     Examples
     --------
-    >>> import cvxsnn as cs
-    >>> from cvxsnn.fitting import HeldOut, Program
-    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
-    >>> data = cs.data.TrainingSet.of(task.train)
-    >>> program = Program.ridge(cs.convex.Objective("squared"))
-    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
-    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
-    >>> (verdict,) = HeldOut(one_in=4).walk(problem, program, [(0.0, 1.0)])
-    >>> len(verdict.rows), verdict.share
-    (10, 0.75)
+    >>> from cvxsnn.fitting import HeldOut
+    >>> HeldOut(one_in=4, max_rows=10_000).by
+    'loss'
     """
 
     one_in: int = 5
@@ -194,44 +201,17 @@ class HeldOut:
     tol: float = 1e-4
     seed: int = 0
     by: Criterion = "loss"
-    solves_in_turn: ClassVar[bool] = True
 
-    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
-        """Yield a verdict for each point.
-
-        Parameters
-        ----------
-        problem : ConvexProblem
-            The program over all rows.
-        program : Program
-            What is minimised.
-        points : sequence of Point
-            Points whose strengths fall.
-
-        Yields
-        ------
-        Verdict
-            One per point, in order.
-        """
-        held, kept = self._divide(problem)
-        part, left, solution = problem.take_rows(kept), problem.take_rows(held), None
-        for point in points:
-            solution = solve(program.at(part, point), self.tol, start=solution)
-            scores = left.dictionary.matvec(solution.coef) + solution.intercept
-            yield _verdict(left, point, scores, held, self.by, solution, len(kept) / problem.dictionary.n_rows)
-
-    def _divide(self, problem: ConvexProblem) -> tuple[Tensor, Tensor]:
+    def _splits(self, problem: ConvexProblem) -> list[tuple[Tensor, Tensor]]:
         """Return the rows that are held out and those that are fitted; too few to divide serve as both."""
         samples, rng = sample_of_row(problem), child_generator(self.seed, "held out")
         try:
             fold = deal_rows(problem, samples, self.one_in, rng)
         except InvalidInputError:
             every = torch.arange(problem.dictionary.n_rows, device=problem.row_weight.device)
-            return every, every
-        held, kept = (
-            self._thin(problem, torch.nonzero(part).squeeze(1), samples, rng) for part in (fold == 0, fold != 0)
-        )
-        return held, kept
+            return [(every, every)]
+        held = self._thin(problem, torch.nonzero(fold == 0).squeeze(1), samples, rng)
+        return [(held, self._thin(problem, torch.nonzero(fold != 0).squeeze(1), samples, rng))]
 
     def _thin(
         self, problem: ConvexProblem, rows: Tensor, samples: npt.NDArray[np.int64], rng: np.random.Generator
@@ -245,7 +225,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Folds:
+class Folds(_FitsWithoutRows):
     """Leave every sample out once, a fold at a time and stratified by class.
 
     Parameters
@@ -261,60 +241,24 @@ class Folds:
 
     Examples
     --------
-    >>> import cvxsnn as cs
-    >>> from cvxsnn.fitting import Folds, Program
-    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
-    >>> data = cs.data.TrainingSet.of(task.train)
-    >>> program = Program.ridge(cs.convex.Objective("squared"))
-    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
-    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
-    >>> (verdict,) = Folds(n_folds=4).walk(problem, program, [(0.0, 1.0)])
-    >>> len(verdict.rows), verdict.share
-    (40, 0.75)
+    >>> from cvxsnn.fitting import Folds
+    >>> Folds(n_folds=4).seed
+    0
     """
 
     n_folds: int = 5
     tol: float = 1e-4
     seed: int = 0
     by: Criterion = "loss"
-    solves_in_turn: ClassVar[bool] = True
 
-    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
-        """Yield a verdict for each point.
-
-        Parameters
-        ----------
-        problem : ConvexProblem
-            The program over all rows.
-        program : Program
-            What is minimised.
-        points : sequence of Point
-            Points whose strengths fall.
-
-        Yields
-        ------
-        Verdict
-            One per point, in order.
-        """
-        rng = child_generator(self.seed, "folds")
-        fold_of_row = deal_rows(problem, sample_of_row(problem), self.n_folds, rng)
-        folds = [torch.nonzero(fold_of_row == fold).squeeze(1) for fold in range(self.n_folds)]
-        parts = [problem.take_rows(torch.nonzero(fold_of_row != fold).squeeze(1)) for fold in range(self.n_folds)]
-        left = [problem.dictionary.take_rows(rows) for rows in folds]
-        rows = torch.nonzero(fold_of_row >= 0).squeeze(1)
-        judged = problem.take_rows(rows)
-        starts: list[Solution | None] = [None] * self.n_folds
-        for point in points:
-            scores = problem.row_weight.new_zeros(problem.dictionary.n_rows, problem.n_outputs)
-            for fold, part in enumerate(parts):
-                starts[fold] = solution = solve(program.at(part, point), self.tol, start=starts[fold])
-                scores[folds[fold]] = left[fold].matvec(solution.coef) + solution.intercept
-            method, share = f"{self.n_folds} folds", 1 - 1 / self.n_folds
-            yield _verdict(judged, point, scores[rows], rows, self.by, share=share, method=method)
+    def _splits(self, problem: ConvexProblem) -> list[tuple[Tensor, Tensor]]:
+        fold_of_row = deal_rows(problem, sample_of_row(problem), self.n_folds, child_generator(self.seed, "folds"))
+        masks = [fold_of_row == fold for fold in range(self.n_folds)]
+        return [(torch.nonzero(mask).squeeze(1), torch.nonzero(~mask).squeeze(1)) for mask in masks]
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class Scored(Judge):
     """Rank every solution by a function of its network, such as the accuracy on validation data.
 
     Parameters
@@ -325,58 +269,24 @@ class Scored:
     Examples
     --------
     >>> import cvxsnn as cs
-    >>> from cvxsnn.fitting import Program, Scored, TaskScore
-    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
-    >>> data = cs.data.TrainingSet.of(task.train)
-    >>> program = Program(cs.convex.Objective("logistic"), l1_strength=0.01)
-    >>> witnesses = cs.gaussian_witnesses(2, (32,), seed=0)
-    >>> problem = program.problem(cs.build_dictionary(witnesses, data.sequences), data)
-    >>> (verdict,) = Scored(TaskScore(task, task.val)).walk(problem, program, [(0.01, 0.0)])
-    >>> verdict.solution.certificate.relative_gap <= program.tol
-    True
+    >>> from cvxsnn.fitting import Scored, TaskScore
+    >>> task = cs.tasks.first_last_xor(3, n_train=8, n_val=8, n_test=8)
+    >>> Scored(TaskScore(task, task.val)).solves_in_turn  # a path shares its passes over the data
+    False
     """
 
     score: ScoreFunction
     solves_in_turn: ClassVar[bool] = False
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
-        """Yield a verdict for each point, with the certified solution of all rows.
-
-        Parameters
-        ----------
-        problem : ConvexProblem
-            The program over all rows.
-        program : Program
-            What is minimised.
-        points : sequence of Point
-            Points whose strengths fall.
-
-        Yields
-        ------
-        Verdict
-            One per point, in order.
-        """
+        """Yield a verdict for each point, with the certified solution of all rows."""
         # A line of the grid has one norm or one quadratic, so it is one path, whose certificates share passes.
         at = [program.at(problem, point) for point in points]
-        norms = list(dict.fromkeys(own.l1_strength for own in at))
-        quadratics = list(dict.fromkeys(own.l2_strength for own in at))
+        norms = list(dict.fromkeys(one.l1_strength for one in at))
+        quadratics = list(dict.fromkeys(one.l2_strength for one in at))
         path = solve_path(problem, norms, l2_strengths=quadratics if program.has_quadratic else None, tol=program.tol)
         for point, solution in zip(points, path, strict=True):
             yield Verdict(point, self.score(reconstruct(solution)), solution=solution)
-
-
-def _verdict(
-    problem: ConvexProblem,
-    point: Point,
-    scores: Tensor,
-    rows: Tensor,
-    by: Criterion,
-    solution: Solution | None = None,
-    share: float = 1.0,
-    method: str = HELD_OUT,
-) -> Verdict:
-    validation = validation_of(problem, scores[None], method)
-    return Verdict(point, _ranks(validation, by)[0], validation, scores, rows, solution, share)
 
 
 def _ranks(validation: Validation, by: Criterion) -> list[float]:
