@@ -270,7 +270,8 @@ def test_nothing_is_begun_that_would_end_too_late(monkeypatch, max_seconds, read
 
 def test_strengths_that_had_no_time_are_those_of_the_choice_that_is_fitted(monkeypatch):
     set_sizes(monkeypatch, n_compared=30, clearly=1e9)  # whatever else is tried, the default stays
-    monkeypatch.setattr(engine._Engine, "_has_time", lambda own, n_neurons, n_rows: len(own._trials) < 4)
+    answers = iter([True, True, True])  # for the other read-out and mixtures, and for nothing after them
+    monkeypatch.setattr(engine.Clock, "has_time", lambda own, n_neurons, n_rows: next(answers, False))
     fitted = fit_mixed(training_set())
     assert len(fitted.trials) == 4
     assert fitted.chosen is fitted.trials[0]

@@ -15,8 +15,7 @@ from cvxsnn.core.seeds import child_seed
 from cvxsnn.data import TrainingSet
 from cvxsnn.fitting import search
 from cvxsnn.fitting.choosing import choose, judge_for
-from cvxsnn.fitting.engine import ridge_of, with_heads_of
-from cvxsnn.fitting.program import Program
+from cvxsnn.fitting.program import Program, ridge_of, with_heads_of
 from cvxsnn.fitting.search import EVOLUTION, Tuning, tune_witnesses
 from cvxsnn.network.evaluation import accuracy
 

@@ -146,7 +146,7 @@ def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
     LeaveOneOut(by='loss')
     """
     (first, *others) = problem.heads
-    is_ridge = program.norms() == [0.0] and type(first.loss) is Squared and not others
+    is_ridge = program.is_ridge and type(first.loss) is Squared and not others
     if is_ridge and problem.dictionary.n_rows <= GRID.max_left_out and problem.dictionary.readout != "all":
         return LeaveOneOut()
     return HeldOut(seed=seed)

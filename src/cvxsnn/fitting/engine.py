@@ -23,20 +23,19 @@ from torch import Tensor
 
 from ..convex import ConvexProblem, Solution, solve
 from ..convex.left_out import Validation, paired_difference, ridge_scores, validation_of
-from ..convex.losses import Squared
 from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
 from ..dictionary import DenseDictionary, Readout, build_dictionary
-from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.families import Mixture, family_kind, mixed_witnesses
 from ..witnesses.tap_sampling import N_CALIBRATION, log_calibration
 from .choosing import choose, judge_for
+from .clock import Clock
 from .few import Sparsity, select_neurons
 from .judges import Judge, LeaveOneOut, Verdict
-from .program import Point, Program, quadratic_unit
+from .program import Program, quadratic_unit, ridge_of
 
 _LOGGER = logging.getLogger("cvxsnn")
 
@@ -66,9 +65,6 @@ class Sizes:
 
     clearly: float = 1.0
     """Standard errors by which another family or read-out must be better than the first."""
-
-    solve_share: float = 0.4
-    """Upper bound on the time of the final solve, relative to the judgement of the same neurons and rows."""
 
 
 SIZES = Sizes()
@@ -235,8 +231,8 @@ def fit(
     """
     listed = [families] if isinstance(families, (str, Mapping, WitnessSet)) else list(families)
     notify = callback or (lambda done, total: None)
-    engine = _Engine(data, listed, program, judge, budget or Budget(), tuple(readouts), seed, notify)
-    return engine.run()
+    readouts = tuple(readouts) or (program.objective.readout,)
+    return _Engine(data, listed, program, judge, budget or Budget(), readouts, seed, notify).run()
 
 
 def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None = None) -> WitnessSet:
@@ -275,61 +271,23 @@ def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None =
             )
         return family.to(sequences.device)
     if isinstance(family, str):
-        own_seed = child_seed(seed, "mixture", family)
-        return mixed_witnesses(
-            sequences, n_neurons or SIZES.n_neurons[0], family, seed=own_seed, device=sequences.device
-        )
+        n_neurons, seed = n_neurons or SIZES.n_neurons[0], child_seed(seed, "mixture", family)
+        return mixed_witnesses(sequences, n_neurons, family, seed=seed, device=sequences.device)
     return sample_witnesses(family, sequences, seed).to(sequences.device)
 
 
-def ridge_of(problem: ConvexProblem) -> ConvexProblem:
-    """Return ridge regression on the encoded targets of a problem; a problem with the squared loss as it is.
+class _Judged(NamedTuple):
+    """A trial, and what was judged."""
 
-    It ranks families and selects neurons for every loss, because its errors on rows left out have a closed form.
-    """
-    is_squared = len(problem.heads) == 1 and type(problem.heads[0].loss) is Squared and problem.penalty.has_l1_norm
-    if is_squared and problem.penalty.has_quadratic:
-        return problem
-    return ConvexProblem(
-        problem.dictionary,
-        torch.cat([head.targets for head in problem.heads], dim=1),
-        "squared",
-        0.0,
-        l2_strength=1.0,
-        penalty="elastic-net",
-        intercept=problem.intercept,
-        row_weight=problem.row_weight,
-    )
-
-
-def with_heads_of(problem: ConvexProblem, network: SpikingNetwork) -> SpikingNetwork:
-    """Return a network that ridge regression has read with the heads of the problem that it stands for."""
-    network.heads = tuple(
-        OutputHead(head.name, head.loss.name, head.columns.start, head.columns.stop) for head in problem.heads
-    )
-    return network
-
-
-class _Cost(NamedTuple):
-    """The seconds of a trial: of the spikes of its neurons, and of its judgement."""
-
-    n_neurons: int
-    n_rows: int
-    spikes: float
-    judgement: float
-
-    def of(self, n_neurons: int, n_rows: int) -> "_Cost":
-        """Forecast another trial, rather too high than too low.
-
-        Spikes take time in proportion to neurons and rows; the judgement in proportion to products of rows or columns,
-        of whichever there are fewer, and their eigenvalues.
-        """
-        work = n_neurons / self.n_neurons * n_rows / self.n_rows
-        size = min(n_neurons, n_rows) / min(self.n_neurons, self.n_rows)
-        return _Cost(n_neurons, n_rows, self.spikes * work, self.judgement * max(work * size, size**3))
+    trial: Trial
+    program: Program
+    problem: ConvexProblem
+    witnesses: WitnessSet
 
 
 class _Engine:
+    """One fit. Its steps share the data and the time, and note what they try and why they choose it."""
+
     def __init__(
         self,
         data: TrainingSet,
@@ -341,222 +299,196 @@ class _Engine:
         seed: int,
         notify: Callable[[int, int], None],
     ) -> None:
-        self._data, self._families, self._program, self._judge = data, families, program, judge
-        self._budget, self._readouts, self._seed = budget, readouts or (program.objective.readout,), seed
-        self._notify, self._begin, self._progress = notify, time.perf_counter(), 0.0
+        self._data, self._families, self._readouts, self._seed = data, families, readouts, seed
+        self._program, self._judge, self._budget = program, judge, budget
+        self._ridge = Program.ridge(Objective("squared"), intercept=program.intercept)
+        self._is_mixed = isinstance(families[0], str)
+        self._clock = Clock(budget.max_seconds, len(data), budget.n_neurons or 0)
+        self._notify, self._progress = notify, 0.0
         self._trials: list[Trial] = []
         self._reasons: list[str] = []
-        self._cost: _Cost | None = None
-        self._ridge = Program.ridge(Objective("squared"), intercept=program.intercept)
 
     def run(self) -> Fitted:
-        """Compare, size, choose, select, solve."""
         self._report(0)
-        first = self._families[0]
-        if isinstance(first, str) or (isinstance(first, Mapping) and family_kind(first).needs_inputs):
-            n_calibration = N_CALIBRATION if isinstance(first, str) else first.get("n_calibration", N_CALIBRATION)
-            log_calibration(len(self._data), n_calibration)
-        family, readout, n_neurons, compared = self._compare()
-        program = self._program.with_readout(readout)
-        if compared is not None and self._decides(compared, program, n_neurons):
-            trial, problem = compared
-        else:
-            problem = self._problem(program, self._sample(family, n_neurons), self._data)
-            self._report(50)
-            trial = self._judge_all(program, problem, family, None if compared is None else compared[0])
-        witnesses = problem.dictionary.witnesses
-        assert witnesses is not None
-        n_sampled = witnesses.n_witnesses
+        self._log_calibration()
+        compared = self._compare()
+        n_neurons = self._size(compared)
+        judged = self._choose(compared, n_neurons)
+        n_sampled = judged.witnesses.n_witnesses
         if self._budget.sparsity is not None:
-            program, problem, trial = self._select(program, problem, trial, self._budget.sparsity)
-        verdict = trial.verdict
-        solution = verdict.solution
-        if solution is None or verdict.share < 1 or solution.certificate.relative_gap > program.tol:
-            solution = solve(program.at(problem, verdict.point, verdict.share), program.tol, start=solution)
+            judged = self._few(judged, self._budget.sparsity)
+        solution = self._solve(judged)
         self._report(100)
-        return Fitted(solution, program, tuple(self._trials), trial, n_sampled, "; ".join(self._reasons))
+        return Fitted(solution, judged.program, tuple(self._trials), judged.trial, n_sampled, "; ".join(self._reasons))
 
-    def _decides(self, compared: tuple[Trial, ConvexProblem], program: Program, n_neurons: int | None) -> bool:
-        """Return whether the comparison was on all rows, with all neurons, of the program itself."""
-        trial, problem = compared
-        is_whole = trial.n_rows == len(self._data) and trial.n_neurons == n_neurons
-        is_same = program.norms() == [0.0] and type(problem.heads[0].loss) is Squared and self._judge is None
-        return is_whole and is_same and problem.intercept == program.intercept and program.l2_strength == "auto"
-
-    def _compare(self) -> tuple[Family, Readout, int | None, tuple[Trial, ConvexProblem] | None]:
-        """Return family, read-out, number of neurons and the trial that chose them."""
+    def _compare(self) -> _Judged | None:
+        """Return the best family and read-out on a part of the rows; None if there is nothing to choose."""
         families, readouts, given = self._families, self._readouts, self._budget.n_neurons
-        is_mixed = isinstance(families[0], str)
         has_choice = len(families) + len(readouts) > 2
-        if is_mixed and not has_choice:
+        if self._is_mixed and not has_choice:
             self._reasons.append(f"mixture {families[0]!r} and read-out {readouts[0]!r}: no choice was left open")
-        if not has_choice and (given is not None or not is_mixed):
-            if is_mixed:
-                self._reasons.append(f"{given:,} neurons: as given")
-            return families[0], readouts[0], given, None
-        n_neurons = min(given or SIZES.n_compared, SIZES.n_compared) if is_mixed else None
-        data, is_late = self._subset(), False
-        best, problem = first, _ = self._try(data, families[0], readouts[0], n_neurons)
+        if not has_choice and (given is not None or not self._is_mixed):
+            return None
+        n_neurons = min(given or SIZES.n_compared, SIZES.n_compared) if self._is_mixed else None
+        rows, is_late = self._rows_compared(), False
+        best = first = self._try(rows, families[0], readouts[0], n_neurons)
         others = [(None, readout) for readout in readouts[1:]] + [(family, None) for family in families[1:]]
         for number, (family, readout) in enumerate(others, 2):
-            is_late = not self._has_time(best.n_neurons, len(data))
+            is_late = not self._clock.has_time(best.trial.n_neurons, len(rows))
             if is_late:
                 break
-            trial, other = self._try(data, family or best.family, readout or best.readout, n_neurons)
-            if trial.is_clearly_better(best):
-                best, problem = trial, other
+            tried = self._try(rows, family or best.trial.family, readout or best.trial.readout, n_neurons)
+            best = tried if tried.trial.is_clearly_better(best.trial) else best
             self._report(40 * number / (len(others) + 1))
         if has_choice:
             is_default = "the default, and nothing else that was tried was clearly better"
             why = is_default if best is first else "clearly better than the default"
             why = f"{why}, and no time was left to try more" if is_late else why
-            what = f"mixture {best.family!r} and read-out" if is_mixed else "read-out"
-            self._reasons.append(f"{what} {best.readout!r}: {why}")
-        n_neurons = self._size(best, problem) if is_mixed else None
-        return best.family, best.readout, n_neurons, (best, problem)
+            subject = f"mixture {best.trial.family!r} and read-out" if self._is_mixed else "read-out"
+            self._reasons.append(f"{subject} {best.trial.readout!r}: {why}")
+        return best
 
-    def _size(self, compared: Trial, problem: ConvexProblem) -> int:
-        """Return the number of neurons."""
+    def _size(self, compared: _Judged | None) -> int | None:
+        """Return the number of neurons of a mixture."""
+        if not self._is_mixed:
+            return None
         n_rows, (fewer, more) = len(self._data), SIZES.n_neurons
-        if self._budget.n_neurons is not None:
-            n_neurons, why = self._budget.n_neurons, "as given"
-        elif not self._has_time(fewer, n_rows):
-            n_neurons, why = compared.n_neurons, "no time was left to try more"
+        if self._budget.n_neurons is not None or compared is None:
+            n_neurons, why = self._budget.n_neurons or fewer, "as given"
+        elif not self._clock.has_time(fewer, n_rows):
+            n_neurons, why = compared.trial.n_neurons, "no time was left to try more"
         elif n_rows > SIZES.max_rows:
             n_neurons, why = fewer, f"for more than {SIZES.max_rows:,} samples"
-        elif _fall_by_half(problem, compared) < SIZES.worth:
+        elif _fall_by_half(compared.problem, compared.trial) < SIZES.worth:
             n_neurons, why = fewer, f"{more:,} do not promise a noticeably lower error"
-        elif not self._has_time(more, n_rows):
+        elif not self._clock.has_time(more, n_rows):
             n_neurons, why = fewer, "no time was left to try more"
         else:
             n_neurons, why = more, "the errors still fall with the number of neurons"
         self._reasons.append(f"{n_neurons:,} neurons: {why}")
         return n_neurons
 
-    def _judge_all(self, program: Program, problem: ConvexProblem, family: Family, compared: Trial | None) -> Trial:
-        """Return the trial on all rows; where there is no time for it, that of the comparison."""
-        n_rows, begin = len(self._data), time.perf_counter()
-        assert problem.dictionary.witnesses is not None
-        n_neurons = problem.dictionary.witnesses.n_witnesses
-        if compared is not None and self._budget.n_neurons is None and not self._has_time(n_neurons, n_rows):
-            self._reasons.append(f"strength judged on {compared.n_rows:,} samples: no time was left for all of them")
-            if program.norms() == [0.0]:
-                return compared
-            return replace(compared, verdict=Verdict(_middle(program), compared.verdict.rank))
-        verdict = self._choose(program, problem)
-        n_left = n_rows if verdict.rows is None else len(verdict.rows)
-        trial = Trial(family, program.objective.readout, n_neurons, n_left, verdict, time.perf_counter() - begin)
-        self._trials.append(trial)
-        return trial
+    def _choose(self, compared: _Judged | None, n_neurons: int | None) -> _Judged:
+        """Return the program over all neurons and rows, at its best point."""
+        family, readout = self._families[0], self._readouts[0]
+        if compared is not None:
+            family, readout = compared.trial.family, compared.trial.readout
+        program = self._program.with_readout(readout)
+        if compared is not None and self._is_final(compared, program, n_neurons):
+            return compared
+        witnesses = sample(family, self._data, self._seed, n_neurons)
+        problem = self._problem(program, witnesses, self._data)
+        self._report(50)
+        begin, is_open = time.perf_counter(), compared is not None and self._budget.n_neurons is None
+        if compared is None or not is_open or self._clock.has_time(witnesses.n_witnesses, len(self._data)):
+            verdict = self._best_point(program, problem)
+            return _Judged(self._note(begin, family, readout, witnesses, verdict), program, problem, witnesses)
+        trial, norms, quadratics = compared.trial, program.norms(), program.quadratics()
+        self._reasons.append(f"strength judged on {trial.n_rows:,} samples: no time was left for all of them")
+        if not program.is_ridge:  # nothing is known of its strengths: take the middle of the grid
+            middle = norms[len(norms) // 2], quadratics[len(quadratics) // 2]
+            trial = replace(trial, verdict=Verdict(middle, trial.verdict.rank))
+        return _Judged(trial, program, problem, witnesses)
 
-    def _choose(self, program: Program, problem: ConvexProblem) -> Verdict:
-        """Return the best point of the grid."""
-        judge = self._judge or judge_for(problem, program, self._seed)
-        return choose(problem, program, judge, is_late=self._is_late, notify=self._while_choosing)
+    def _is_final(self, compared: _Judged, program: Program, n_neurons: int | None) -> bool:
+        """Return whether the comparison was of the program itself, on all rows and with all neurons."""
+        is_whole = compared.trial.n_rows == len(self._data) and compared.trial.n_neurons == n_neurons
+        is_same = compared.program == program and program.is_ridge and program.l2_strength == "auto"
+        return is_whole and is_same and self._judge is None
 
-    def _select(
-        self, program: Program, problem: ConvexProblem, trial: Trial, sparsity: Sparsity
-    ) -> tuple[Program, ConvexProblem, Trial]:
-        """Return program, problem and trial over few neurons, or as they are if all are to be read."""
-        begin, witnesses = time.perf_counter(), problem.dictionary.witnesses
-        assert witnesses is not None
+    def _few(self, judged: _Judged, sparsity: Sparsity) -> _Judged:
+        """Return the program over few neurons, or over all if these are to be read."""
+        begin, (trial, program, problem, witnesses) = time.perf_counter(), judged
         ridge, dense = ridge_of(problem), trial.verdict
-        is_ridge = ridge is problem and program.norms() == [0.0] and program.l2_strength == "auto"
+        is_ridge = ridge is problem and program.is_ridge and program.l2_strength == "auto"
         if not is_ridge:  # the strengths of another program say nothing about ridge
             dense = choose(ridge, self._ridge, judge_for(ridge, self._ridge, self._seed))
         selection = select_neurons(ridge, sparsity, dense, seed=self._seed)
         if selection is None:
             why = "fewer have a clearly higher error" if sparsity == "few" else f"no more than {sparsity:,} differ"
             self._reasons.append(f"all neurons are read: {why}")
-            return program, problem, trial
-        n_chosen = len(selection.neurons)
+            return judged
         why = "the fewest within one standard error of the best" if sparsity == "few" else "as given"
-        self._reasons.append(f"{n_chosen:,} neurons are read: {why}")
-        chosen = witnesses.take_neurons(selection.neurons)
-        problem, verdict = self._problem(program, chosen, self._data), selection.verdict
-        if not is_ridge:
-            verdict = self._choose(program, problem)
-        n_left = len(self._data) if verdict.rows is None else len(verdict.rows)
-        few = replace(trial, n_neurons=n_chosen, n_rows=n_left, verdict=verdict, seconds=time.perf_counter() - begin)
-        self._trials.append(few)
-        return program, problem, few
+        self._reasons.append(f"{len(selection.neurons):,} neurons are read: {why}")
+        witnesses = witnesses.take_neurons(selection.neurons)
+        problem = self._problem(program, witnesses, self._data)
+        verdict = selection.verdict if is_ridge else self._best_point(program, problem)
+        trial = self._note(begin, trial.family, trial.readout, witnesses, verdict)
+        return _Judged(trial, program, problem, witnesses)
 
-    def _try(
-        self, data: TrainingSet, family: Family, readout: Readout, n_neurons: int | None
-    ) -> tuple[Trial, ConvexProblem]:
-        """Return the leave-one-out errors of ridge over a family, and the problem."""
-        begin = time.perf_counter()
-        witnesses = self._sample(family, n_neurons)
-        problem = ridge_of(self._problem(self._program.with_readout(readout), witnesses, data))
-        spikes = time.perf_counter() - begin
-        verdict = choose(problem, self._ridge, LeaveOneOut())
-        n_steps = problem.dictionary.n_rows // len(data)  # more than one if every step is a row
-        rows = (self._rows(len(data))[:, None] * n_steps + torch.arange(n_steps)).flatten()
-        verdict = replace(verdict, rows=rows)
-        seconds = time.perf_counter() - begin
-        trial = Trial(family, readout, witnesses.n_witnesses, len(data), verdict, seconds)
+    def _solve(self, judged: _Judged) -> Solution:
+        """Return the certified optimum on all rows at the point that was chosen."""
+        verdict, program = judged.trial.verdict, judged.program
+        solution = verdict.solution
+        if solution is None or verdict.share < 1 or solution.certificate.relative_gap > program.tol:
+            solution = solve(program.at(judged.problem, verdict.point, verdict.share), program.tol, start=solution)
+        return solution
+
+    def _try(self, rows: Tensor, family: Family, readout: Readout, n_neurons: int | None) -> _Judged:
+        """Judge ridge over a family by its leave-one-out errors on some of the data."""
+        data = self._data if len(rows) == len(self._data) else self._data.take(rows)
+        begin, program = time.perf_counter(), self._program.with_readout(readout)
+        witnesses = sample(family, self._data, self._seed, n_neurons)
+        problem = self._problem(program, witnesses, data)
+        ridge = ridge_of(problem)
+        rolled_out = time.perf_counter()
+        n_steps = ridge.dictionary.n_rows // len(data)  # more than one if every step is a row
+        rows = (rows[:, None] * n_steps + torch.arange(n_steps)).flatten()
+        verdict = replace(choose(ridge, self._ridge, LeaveOneOut()), rows=rows)
+        trial = self._note(begin, family, readout, witnesses, verdict, len(data))
+        spikes = rolled_out - begin
+        self._clock.note(trial.n_neurons, trial.n_rows, spikes, trial.seconds - spikes)
+        return _Judged(trial, program if ridge is problem else self._ridge, ridge, witnesses)
+
+    def _note(
+        self,
+        begin: float,
+        family: Family,
+        readout: Readout,
+        witnesses: WitnessSet,
+        verdict: Verdict,
+        n_rows: int | None = None,
+    ) -> Trial:
+        n_left = n_rows or (len(self._data) if verdict.rows is None else len(verdict.rows))
+        trial = Trial(family, readout, witnesses.n_witnesses, n_left, verdict, time.perf_counter() - begin)
         self._trials.append(trial)
-        self._cost = max(self._cost or _Cost(0, 0, 0, 0), _Cost(trial.n_neurons, len(data), spikes, seconds - spikes))
-        return trial, problem
+        return trial
 
-    def _sample(self, family: Family, n_neurons: int | None) -> WitnessSet:
-        return sample(family, self._data, self._seed, n_neurons)
+    def _best_point(self, program: Program, problem: ConvexProblem) -> Verdict:
+        def notify(done: int, total: int) -> None:
+            self._report(50 + 45 * done / total)
+
+        judge = self._judge or judge_for(problem, program, self._seed)
+        return choose(problem, program, judge, is_late=self._clock.is_late, notify=notify)
 
     def _problem(self, program: Program, witnesses: WitnessSet, data: TrainingSet) -> ConvexProblem:
         return program.problem(build_dictionary(witnesses, data.sequences, program.objective.readout), data)
 
-    def _subset(self) -> TrainingSet:
-        """Return a random part of the data, on which families are compared."""
-        if len(self._data) <= SIZES.rows_compared:
-            return self._data
-        _LOGGER.info("neurons are compared on %d of %d samples", SIZES.rows_compared, len(self._data))
-        return self._data.take(self._rows(SIZES.rows_compared))
-
-    def _rows(self, n_chosen: int) -> Tensor:
-        """Return the rows of a random part of the data."""
-        chosen = child_generator(self._seed, "fit", "rows").choice(len(self._data), n_chosen, replace=False)
+    def _rows_compared(self) -> Tensor:
+        """Return the samples on which families are compared, a random part of many."""
+        n_samples, n_compared = len(self._data), min(len(self._data), SIZES.rows_compared)
+        if n_compared < n_samples:
+            _LOGGER.info("neurons are compared on %d of %d samples", n_compared, n_samples)
+        chosen = child_generator(self._seed, "fit", "rows").choice(n_samples, n_compared, replace=False)
         return torch.from_numpy(np.sort(chosen))
 
-    def _while_choosing(self, done: int, total: int) -> None:
-        self._report(50 + 45 * done / total)
+    def _log_calibration(self) -> None:
+        first = self._families[0]
+        if self._is_mixed:
+            log_calibration(len(self._data))
+        elif isinstance(first, Mapping) and family_kind(first).needs_inputs:
+            log_calibration(len(self._data), first.get("n_calibration", N_CALIBRATION))
 
     def _report(self, per_cent: float) -> None:
         self._progress = max(self._progress, per_cent)
         self._notify(int(self._progress), 100)
 
-    def _is_late(self) -> bool:
-        return time.perf_counter() - self._begin > self._budget.max_seconds
-
-    def _has_time(self, n_neurons: int, n_rows: int) -> bool:
-        """Return whether a trial, and the fit of these neurons to all rows after it, is likely to end in time."""
-        if self._budget.max_seconds == inf or self._cost is None:
-            return True
-        trial = self._cost.of(n_neurons, n_rows)
-        last = self._cost.of(max(n_neurons, self._budget.n_neurons or 0), len(self._data))
-        after = SIZES.solve_share * last.judgement + last.spikes * (n_rows < len(self._data))
-        needed = trial.spikes + trial.judgement + after
-        return time.perf_counter() - self._begin + needed <= self._budget.max_seconds
-
-
-def _middle(program: Program) -> Point:
-    """Return the middle of the grid, for a program of which nothing was judged."""
-    norms, quadratics = program.norms(), program.quadratics()
-    return norms[len(norms) // 2], quadratics[len(quadratics) // 2]
-
 
 def _fall_by_half(problem: ConvexProblem, trial: Trial) -> float:
     """Return how much the second half of the neurons lowers the loss, as a share of that of the best constant."""
     (head,) = problem.heads
-    half = ConvexProblem(
-        DenseDictionary(problem.dictionary.columns(torch.arange(0, problem.dictionary.n_atoms, 2))),
-        head.targets,
-        "squared",
-        0.0,
-        l2_strength=1.0,
-        penalty="elastic-net",
-        intercept=problem.intercept,
-        row_weight=problem.row_weight,
-    )
+    every_other = torch.arange(0, problem.dictionary.n_atoms, 2)
+    half = ridge_of(problem, DenseDictionary(problem.dictionary.columns(every_other)))
     scores = ridge_scores(half, [trial.verdict.point[1] * quadratic_unit(half)])
     mean = problem.row_weight @ head.targets
     constant = head.weight * float(problem.row_weight @ head.loss.value(mean.expand_as(head.targets), head.targets))

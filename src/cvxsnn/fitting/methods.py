@@ -41,11 +41,11 @@ from ..network.spiking_network import SpikingNetwork
 from ..witnesses import Provenance, WitnessSet
 from ..witnesses.pool import WitnessPool
 from .choosing import choose
-from .engine import Budget, Family, fit, ridge_of, sample, with_heads_of
+from .engine import Budget, Family, fit, sample
 from .gradient import GradientPlan, Split, gradient_stage
 from .judges import Scored
 from .pools import PoolSolution, solve_pool
-from .program import Program
+from .program import Program, ridge_of, with_heads_of
 from .reservoir import tune_reservoir
 from .scores import Score, TaskScore
 from .search import Tuned, Tuning, tune_witnesses

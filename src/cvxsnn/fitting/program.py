@@ -6,15 +6,18 @@ from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 
 from ..convex import ConvexProblem
 from ..convex.left_out import mean_eigenvalue
+from ..convex.losses import Squared
 from ..convex.objective import Objective
 from ..convex.penalties import PENALTIES, check_prices, check_strengths, make_penalty
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary
+from ..network.spiking_network import OutputHead, SpikingNetwork
 
 Strengths = float | Sequence[float] | Literal["auto"]
 """One strength, several to choose from, or the grid of the library."""
@@ -114,6 +117,11 @@ class Program:
     def is_fixed(self) -> bool:
         """Whether there is one pair of strengths and nothing to choose."""
         return isinstance(self.l1_strength, Real) and (isinstance(self.l2_strength, Real) or not self.has_quadratic)
+
+    @property
+    def is_ridge(self) -> bool:
+        """Whether there is no norm."""
+        return self.norms() == [0.0]
 
     def with_readout(self, readout: str) -> Self:
         """Return the program for another read-out.
@@ -219,6 +227,36 @@ def quadratic_unit(problem: ConvexProblem) -> float:
     """Return the unit of strengths of the quadratic: the mean eigenvalue times the weight of the loss."""
     unit = mean_eigenvalue(problem)
     return unit * max(head.weight for head in problem.heads) if unit > CONSTANT else 1.0
+
+
+def ridge_of(problem: ConvexProblem, dictionary: Dictionary | None = None) -> ConvexProblem:
+    """Return ridge regression on the encoded targets of a problem, with its own dictionary or another one.
+
+    A problem with the squared loss and its own dictionary stays as it is.
+
+    It ranks families and selects neurons for every loss, because its errors on rows left out have a closed form.
+    """
+    is_squared = len(problem.heads) == 1 and type(problem.heads[0].loss) is Squared and problem.penalty.has_l1_norm
+    if is_squared and problem.penalty.has_quadratic and dictionary is None:
+        return problem
+    return ConvexProblem(
+        problem.dictionary if dictionary is None else dictionary,
+        torch.cat([head.targets for head in problem.heads], dim=1),
+        "squared",
+        0.0,
+        l2_strength=1.0,
+        penalty="elastic-net",
+        intercept=problem.intercept,
+        row_weight=problem.row_weight,
+    )
+
+
+def with_heads_of(problem: ConvexProblem, network: SpikingNetwork) -> SpikingNetwork:
+    """Return a network that ridge regression has read with the heads of the problem that it stands for."""
+    network.heads = tuple(
+        OutputHead(head.name, head.loss.name, head.columns.start, head.columns.stop) for head in problem.heads
+    )
+    return network
 
 
 def _given(name: str, strength: Strengths) -> list[float] | None:

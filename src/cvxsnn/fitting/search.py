@@ -31,8 +31,7 @@ from ..witnesses.families import STEPS_FOR_DELAYS
 from ..witnesses.prior import Draw, draw_family, mutate_family
 from ..witnesses.tap_sampling import has_variation
 from .choosing import choose, judge_for
-from .engine import ridge_of, with_heads_of
-from .program import Program
+from .program import Program, ridge_of, with_heads_of
 from .scores import Score, ScoreFunction
 
 
