@@ -13,7 +13,7 @@ from torch import nn
 import cvxsnn as cs
 import cvxsnn.exchange.readout.data
 from cvxsnn.cli.planning import measure_rates
-from cvxsnn.convex import gram
+from cvxsnn.convex import linear
 from cvxsnn.convex.linear import solve_semidefinite
 from cvxsnn.convex.solvers import ridge
 from cvxsnn.core import memory
@@ -552,7 +552,7 @@ def test_what_has_no_room_for_a_gram_matrix_on_cuda_is_solved_without_one(monkey
     problems = [cs.ConvexProblem(random_dictionary(), targets, "squared") for _ in range(2)]
     strength = 0.05 * problems[0].critical_strength
     expected = cs.solve(problems[0].with_strength(strength))
-    monkeypatch.setattr(gram, "available_bytes", lambda device: 2**10)
+    monkeypatch.setattr(linear, "available_bytes", lambda device: 2**10)
     monkeypatch.setattr(ridge, "MAX_ATOMS", 0)
     solution = cs.solve(problems[1].with_strength(strength))
     assert (expected.solver, solution.solver) == ("l1", "l1")

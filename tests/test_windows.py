@@ -23,7 +23,7 @@ from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences, window_of_step, window_shares
 from cvxsnn.dictionary import open_dictionary, stream_dictionary
-from cvxsnn.dictionary.readout import parse_readout
+from cvxsnn.dictionary.base import parse_readout
 from cvxsnn.exchange import quantise, quantise_and_solve, to_nir
 from cvxsnn.exchange.merging import merge_subnetworks
 from cvxsnn.fitting import SurrogateSettings, train_surrogate

@@ -10,7 +10,7 @@ from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, RegularizationPath, Solution, Status, solve, solve_path
 from cvxsnn.convex import Validation
-from cvxsnn.convex.gram import has_gram, weighted_gram
+from cvxsnn.convex.linear import has_gram, weighted_gram
 from cvxsnn.convex.path import l2_strengths_of
 from cvxsnn.core.errors import ConvergenceWarning, InvalidInputError
 from cvxsnn.dictionary import DenseDictionary, SpikeDictionary

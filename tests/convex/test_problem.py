@@ -9,7 +9,7 @@ from convex.problems import LOSSES, PENALTIES, TWO_HEADS, Kind, draw_scores
 from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, certify, solve
-from cvxsnn.convex.gram import weighted_gram
+from cvxsnn.convex.linear import weighted_gram
 from cvxsnn.convex.losses import make_loss
 from cvxsnn.core.errors import InvalidInputError
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, solve
-from cvxsnn.convex.gram import GRAM_COPIES, gram_bytes
+from cvxsnn.convex.linear import GRAM_COPIES, gram_bytes
 from cvxsnn.convex.solvers.newton import HESSIAN_COPIES, hessian_bytes, loss_hessian
 from cvxsnn.core import memory
 from cvxsnn.core.errors import BudgetError

@@ -38,6 +38,9 @@ def test_a_dictionary_keeps_the_contract(kind, holds_spikes, is_in_memory, reado
     assert isinstance(some, Dictionary)
     assert torch.equal(some.columns(), dictionary.columns()[[7, 2]])
     assert not dictionary.is_complete
+    few = dictionary.take_atoms(torch.tensor([3, 0]))
+    assert torch.equal(few.columns(), dictionary.columns()[:, [3, 0]])
+    assert few.atom_of_column[few.column_of_atom].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("other", [np.eye(3), torch.eye(3), None, "dictionary"])

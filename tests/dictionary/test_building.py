@@ -150,7 +150,7 @@ WITNESSES = draw_witnesses()
         (lambda: build_dictionary(np.eye(3) * np.nan), "0/1 array, got other values"),
         (lambda: build_dictionary(np.ones(3)), r"\(n_rows, n_columns\), got shape \(3,\)"),
         (lambda: build_dictionary(np.ones((3, 0))), r"non-empty 0/1 array .* got shape \(3, 0\)"),
-        (lambda: build_dictionary([[0, 1], [0]]), "got rows of unequal length or no numbers"),
+        (lambda: build_dictionary([[0, 1], [0]]), "columns to be numbers in rows of equal length"),
     ],
 )
 def test_misuse_is_refused_in_one_sentence(call, message):

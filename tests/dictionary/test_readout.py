@@ -3,7 +3,7 @@ import pytest
 from small_models import assert_one_sentence
 
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.dictionary.readout import ParsedReadout, parse_readout
+from cvxsnn.dictionary.base import ParsedReadout, parse_readout
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small_models import assert_one_sentence
 
-from cvxsnn.convex.gram import weighted_gram
+from cvxsnn.convex.linear import weighted_gram
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.tasks import digits_seq, first_last_xor
 from cvxsnn.experiments import ridge

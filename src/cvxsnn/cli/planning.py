@@ -15,7 +15,7 @@ from ..core.checks import check_choice, check_device, check_divides, check_posit
 from ..core.errors import InvalidInputError
 from ..core.formatting import align, format_seconds
 from ..core.memory import available_bytes, dense_bytes, format_bytes, parse_bytes, symmetric_bytes
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..dictionary.spikes import GROUPING_COPIES, dictionary_bytes
 from ..neurons import roll_out
 from ..witnesses import gaussian_witnesses

@@ -11,7 +11,7 @@ constraint, so the shrunk candidate, for which it is zero, is tried as well, and
 
 Both numbers of a certificate account for the rounding of their own evaluation: the primal one is never below the
 objective in exact arithmetic, and the dual one never above the optimum, so that no gap is negative, and the true one is
-at most the one stated. With γ_n = nu / (1 − nu), u = 2⁻⁵³, of :func:`.losses.base.gamma`:
+at most the one stated. With γ_n = nu / (1 − nu), u = 2⁻⁵³, of :func:`.losses.gamma`:
 
 * A score is a sum over the k active atoms and an intercept, wrong by at most γ_{k+8} (max|D| ‖w‖₁ + |b|). The loss
   says what this does to it (:meth:`.losses.Loss.value_error`). What is left are sums of non-negative numbers.
@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import CertificateError, CvxsnnError, InvalidInputError
-from .losses.base import SMALLEST, UNIT, gamma
+from .losses import SMALLEST, UNIT, gamma
 from .objective import Head
 from .problem import ConvexProblem
 
@@ -332,6 +332,11 @@ def _each(product: Callable[[Tensor], Tensor], matrices: Sequence[Tensor]) -> li
     """Return a product with each of several matrices, computed in one pass."""
     joined = product(torch.cat(list(matrices), dim=1))
     return list(torch.split(joined, [matrix.shape[1] for matrix in matrices], dim=1))
+
+
+def relative_gap(primal: float, bound: float) -> float:
+    """Return the gap that a solver sees, as a share of its objective."""
+    return (primal - bound) / max(primal, 1e-300)
 
 
 def lower_bound(problem: ConvexProblem, unit_dual: Tensor) -> tuple[float, Tensor]:

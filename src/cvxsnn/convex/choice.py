@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInputError
 from ..dictionary.dense import DenseDictionary
-from .gram import is_gram_worthwhile
+from .linear import is_gram_worthwhile
 from .losses import Hinge, Squared
 from .penalties import GroupElasticNet, GroupL2
 from .problem import ConvexProblem, Workspace

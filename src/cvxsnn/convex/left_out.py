@@ -24,8 +24,7 @@ from ..core.checks import Array, check_int_at_least, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..core.seeds import child_generator
-from .gram import column_means, gram_bytes, row_products, weighted_gram
-from .linear import factorise
+from .linear import column_means, factorise, gram_bytes, row_products, weighted_gram
 from .losses import Squared
 from .objective import Head
 from .path import RegularizationPath, solve_path

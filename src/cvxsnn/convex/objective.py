@@ -7,12 +7,12 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, as_real, check_choice, relative_weights
+from ..core.checks import Array, as_real, as_tensor, check_choice, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
-from ..dictionary.readout import parse_readout
-from .losses import Loss, Softmax, as_numbers, make_loss
+from ..dictionary.base import parse_readout
+from .losses import Loss, Softmax, make_loss
 
 TimestepWeighting = Literal["uniform", "ramped"]
 
@@ -97,7 +97,7 @@ def make_heads(
 
 def _one_per_row(name: str, values: Array, rows: Rows) -> Tensor:
     """Return targets with one entry per row; (n_samples, n_steps) is flattened where each step has a row."""
-    values = as_numbers(values)
+    values = as_tensor("targets", values)
     shape = tuple(values.shape)
     if rows.n_steps > 1 and shape[:2] == (rows.n_rows // rows.n_steps, rows.n_steps):
         values = values.reshape(rows.n_rows, *shape[2:])

@@ -232,6 +232,22 @@ class ConvexProblem:
             row_workspace=Workspace(),
         )
 
+    def take_atoms(self, atoms: Tensor) -> Self:
+        """Return the problem over some of the atoms.
+
+        Parameters
+        ----------
+        atoms : Tensor of shape (n_chosen,), dtype int64
+            The atoms to keep, in this order.
+
+        Returns
+        -------
+        ConvexProblem
+            The other problem.
+        """
+        taken = self.dictionary.take_atoms(atoms)
+        return self._replace(dictionary=taken, workspace=Workspace(), row_workspace=Workspace())
+
     def simplified(self) -> Self:
         """Return the problem with the simplest penalty that is equal to its own.
 

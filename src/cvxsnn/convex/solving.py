@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ..core.checks import check_positive_int
 from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
-from .certificate import Candidate, Certificate, certify_all, check_scale
+from .certificate import Candidate, Certificate, certify_all, check_scale, relative_gap
 from .choice import check_solver, condition, plan
 from .problem import ConvexProblem
-from .solvers.base import Budget, Progress, Solver, Status, relative_gap
+from .solvers.base import Budget, Progress, Solver, Status
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,10 +1,9 @@
 """Spike dictionaries: the spikes of witnesses on the data, as 0/1 columns."""
 
-from .base import Dictionary
+from .base import Dictionary, Readout
 from .building import build_dictionary, count_dictionary, stack_health
 from .dense import DenseDictionary
 from .pooled import PoolSpikes
-from .readout import Readout
 from .sharded import ShardedDictionary
 from .spikes import DictionaryHealth, SpikeDictionary
 from .streaming import open_dictionary, stream_dictionary

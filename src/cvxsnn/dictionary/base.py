@@ -1,16 +1,115 @@
-"""The contract of a dictionary: all that a convex program, a certificate and a reconstruction need from one."""
+"""The contract of a dictionary: what its rows contain, and all that programs, certificates and networks ask of it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
 from ..core import bits
+from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..witnesses import WitnessSet
-from .readout import Readout
+from .products import self_product
+
+Readout = str
+"""What a row contains: the spikes of a sequence's last step ("last"), of one of its steps ("all"), their mean over the
+steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4").
+:func:`parse_readout` checks it.
+
+Examples
+--------
+>>> import numpy as np
+>>> import cvxsnn as cs
+>>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
+>>> witnesses = cs.gaussian_witnesses(2, (16,), seed=0)
+>>> cs.build_dictionary(witnesses, inputs, readout="windows-2").n_columns
+32
+"""
+
+
+@dataclass(frozen=True)
+class ParsedReadout:
+    """A checked read-out; as a string, its :data:`~cvxsnn.dictionary.Readout`.
+
+    Parameters
+    ----------
+    kind : "last", "all" or "mean"
+        Spikes of the last step, of every step, or means.
+    n_windows : int
+        The equal windows of time in which means are taken; 1 for all steps together, and for spikes.
+    """
+
+    kind: Literal["last", "all", "mean"]
+    n_windows: int = 1
+
+    def __str__(self) -> str:
+        """Return the read-out as one string."""
+        return self.kind if self.n_windows == 1 else f"windows-{self.n_windows}"
+
+    def n_rows(self, n_samples: int, n_steps: int) -> int:
+        """Return the rows of a dictionary: one per sample or, with readout "all", one per sample and step."""
+        return n_samples * n_steps if self.kind == "all" else n_samples
+
+    def most(self, n_steps: int) -> int:
+        """Return the largest entry before scaling: 1 for spikes, the steps of the longest window for counts."""
+        return -(-int(n_steps) // self.n_windows) if self.kind == "mean" else 1
+
+    def dtype(self, n_steps: int) -> torch.dtype:
+        """Return the type in which a dictionary stores entries: bytes of eight spikes, or the narrowest for counts."""
+        most = self.most(n_steps)
+        return torch.uint8 if most < 2**8 else torch.int16 if most < 2**15 else torch.int32
+
+    def column_bytes(self, n_rows: int, n_steps: int) -> int:
+        """Return the bytes of a stored column, padded to whole 64-bit words."""
+        return bits.packed_bytes(n_rows * (8 * self.dtype(n_steps).itemsize if self.kind == "mean" else 1))
+
+    def scale(self, n_steps: int | Tensor) -> Tensor | float:
+        """Return the factor k/n that turns counts into means, for k windows of n steps: rounded once, everywhere."""
+        # A number over a tensor would be rounded twice, as the number times the tensor's inverse.
+        above = torch.full_like(n_steps, self.n_windows) if isinstance(n_steps, Tensor) else self.n_windows
+        return above / n_steps
+
+    def check_length(self, n_steps: int) -> None:
+        """Refuse more windows than the longest sequence has steps."""
+        if self.n_windows > n_steps:
+            raise InvalidInputError(
+                f"expected at most {n_steps} windows, the steps of the longest sequence, got {self.n_windows} windows"
+            )
+
+
+def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
+    """Return a checked read-out.
+
+    Parameters
+    ----------
+    readout : "last", "all", "mean", or a string such as "windows-4"
+        The read-out.
+    windows : int, optional
+        The number of windows, in place of the number in the string; for readout "mean".
+
+    Returns
+    -------
+    ParsedReadout
+        The read-out; one window is "mean".
+    """
+    name, _, number = readout.partition("-") if isinstance(readout, str) else ("", "", "")
+    has_number = name == "windows" and number.isdecimal() and int(number) > 0
+    if not has_number and (not isinstance(readout, str) or readout not in ("last", "all", "mean")):
+        raise InvalidInputError(
+            f"expected readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got {readout!r}"
+        )
+    if windows is None:
+        return ParsedReadout("mean", int(number)) if has_number else ParsedReadout(readout)
+    n_windows = check_positive_int("windows", windows)
+    if has_number and n_windows != int(number):
+        raise InvalidInputError(f"expected one number of windows, got readout={readout!r} and windows={windows!r}")
+    if readout in ("last", "all"):
+        raise InvalidInputError(f"expected readout='mean' with windows={n_windows}, got {readout!r}: drop one of them")
+    return ParsedReadout("mean", n_windows)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,6 +152,9 @@ class Dictionary(ABC):
     witnesses: WitnessSet | None = None
     is_complete: bool = False
 
+    is_in_memory: ClassVar[bool] = True
+    """Whether the rows are in memory, so that equal rows can be merged."""
+
     @property
     def n_atoms(self) -> int:
         """Number of columns without duplicates."""
@@ -73,22 +175,24 @@ class Dictionary(ABC):
         """Device on which products are computed."""
         return self.column_of_atom.device
 
+    @cached_property
+    def _read(self) -> ParsedReadout:
+        return parse_readout(self.readout)
+
     @property
-    @abstractmethod
     def is_binary(self) -> bool:
         """Whether every entry is 0 or 1, so that products of columns are counts without rounding."""
+        return self._read.kind != "mean"
 
     @property
     @abstractmethod
     def largest_entry(self) -> float:
         """A bound on the absolute value of every entry."""
 
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether the rows are in memory, so that equal rows can be merged."""
-        return True
-
     @abstractmethod
+    def _numbers(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype) -> Tensor:
+        """Return a block of entries, of shape (rows, atoms); slices of rows start at multiples of 8."""
+
     def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
         """Return columns as numbers.
 
@@ -104,8 +208,8 @@ class Dictionary(ABC):
         Tensor of shape (n_rows, n_chosen)
             The columns.
         """
+        return self._numbers(atoms, slice(0, self.n_rows), dtype)
 
-    @abstractmethod
     def iterate_rows(
         self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
@@ -127,6 +231,10 @@ class Dictionary(ABC):
         block : Tensor of shape (n_rows_of_block, n_chosen)
             Their entries.
         """
+        step = max(8, check_positive_int("n_rows", n_rows) // 8 * 8)
+        for start in range(0, self.n_rows, step):
+            rows = slice(start, min(start + step, self.n_rows))
+            yield rows, self._numbers(slice(None) if atoms is None else atoms, rows, dtype)
 
     @abstractmethod
     def matvec(self, coef: Tensor) -> Tensor:
@@ -208,16 +316,28 @@ class Dictionary(ABC):
         Tensor of shape (n_rows, n_rows), dtype float64
             The products of all pairs of rows.
         """
-        n_at_once = 4096
-        total = torch.zeros(self.n_rows, self.n_rows, dtype=torch.float64, device=self.device)
-        for start in range(0, self.n_atoms, n_at_once):
-            block = self.columns(slice(start, start + n_at_once))
-            if block.device.type == "cpu":
-                numbers = block.numpy()
-                total += torch.from_numpy(numbers @ numbers.T)  # NumPy does half the work of a symmetric product
-            else:
-                total.addmm_(block, block.T)
-        return total
+        return self_product(self.columns().T)
+
+    @abstractmethod
+    def take_atoms(self, atoms: Tensor) -> Self:
+        """Return the dictionary of some atoms, which get new numbers.
+
+        Parameters
+        ----------
+        atoms : Tensor of shape (n_chosen,), dtype int64
+            The atoms to keep, in this order.
+
+        Returns
+        -------
+        Dictionary
+            The columns of the witnesses stay; those of other atoms have ``atom_of_column`` −1.
+        """
+
+    def _renumbered(self, atoms: Tensor) -> dict[str, Any]:
+        """Return ``atom_of_column`` and ``column_of_atom`` of some atoms."""
+        new = torch.full_like(self.column_of_atom, -1)
+        new[atoms] = torch.arange(len(atoms), device=new.device)
+        return {"atom_of_column": new[self.atom_of_column], "column_of_atom": self.column_of_atom[atoms]}
 
     @abstractmethod
     def take_rows(self, rows: Tensor) -> "Dictionary":

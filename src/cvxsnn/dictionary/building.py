@@ -3,19 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..core import bits
-from ..core.checks import Array, as_array, check_positive_int
+from ..core.checks import Array, as_tensor, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
 from ..core.memory import check_fits
 from ..data.sequences import Sequences
 from ..neurons.exact import INPUT_UNIT
 from ..neurons.rollout import iterate_rollout
 from ..witnesses import WitnessSet
-from .readout import Readout, parse_readout
+from .base import Readout, parse_readout
 from .spikes import GROUPING_COPIES, DictionaryHealth, SpikeDictionary, dictionary_bytes, pad_words
 
 MEMORY_BUDGET = 4 * 2**30
@@ -58,8 +57,7 @@ def build_dictionary(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from cvxsnn import build_dictionary, gaussian_witnesses
+    >>>     >>> from cvxsnn import build_dictionary, gaussian_witnesses
     >>> inputs = np.random.default_rng(0).normal(size=(50, 10, 3))
     >>> dictionary = build_dictionary(gaussian_witnesses(n_features=3, hidden=(64,), seed=0), inputs)
     >>> dictionary.n_rows, dictionary.n_columns
@@ -88,13 +86,22 @@ def roll_dictionary(
 ) -> SpikeDictionary:
     """Build a dictionary of a part of the data, whose sequences may all have fewer steps than there are windows."""
     parsed = parse_readout(readout)
-    _check_resolution(sequences.inputs)
+    largest = float(sequences.inputs.abs().max())
+    if 0 < largest < 2**6 * INPUT_UNIT:
+        raise InvalidInputError(
+            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are rounded to multiples of "
+            f"{INPUT_UNIT:.3g}: scale them first, unless their variation is only rounding"
+        )
     if sequences.lengths is not None and parsed.kind == "all":
         raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
     n_steps, n_columns = sequences.n_steps, witnesses.n_witnesses * parsed.n_windows
     n_rows, dtype = parsed.n_rows(len(sequences), n_steps), parsed.dtype(n_steps)
     needed = dictionary_bytes(n_rows, n_columns, readout, n_steps)
-    _check_budget(needed, n_rows, n_columns, memory_budget)
+    if needed > memory_budget:
+        raise BudgetError(
+            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {n_rows:,} rows × {n_columns:,} "
+            f"columns need {needed / 2**20:,.0f} MiB: raise memory_budget, or use fewer rows or witnesses"
+        )
     purpose = f"a dictionary of {n_rows:,} rows × {n_columns:,} columns, while its duplicates are found,"
     check_fits(GROUPING_COPIES * needed, sequences.device, purpose)
     width = parsed.column_bytes(n_rows, n_steps) // dtype.itemsize
@@ -168,8 +175,7 @@ def stack_health(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import cvxsnn as cs
+    >>>     >>> import cvxsnn as cs
     >>> from cvxsnn.dictionary import stack_health
     >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
     >>> [health.n_columns for health in stack_health(cs.gaussian_witnesses(2, (16, 32), seed=0), inputs)]
@@ -191,16 +197,7 @@ def _pack_columns(spikes: Tensor) -> Tensor:
 
 
 def _checked_binary(columns: Array) -> Tensor:
-    if not isinstance(columns, Tensor):
-        try:
-            columns = torch.from_numpy(np.require(as_array("columns", columns), requirements=["C", "W"]))
-        except InvalidInputError:
-            raise
-        except (TypeError, ValueError):  # torch knows no arrays of objects, and NumPy makes none of ragged lists
-            raise InvalidInputError(
-                "expected a WitnessSet or a 0/1 array of shape (n_rows, n_columns), got rows of unequal length or no "
-                "numbers: make the rows equally long"
-            ) from None
+    columns = as_tensor("columns", columns)
     if columns.ndim != 2 or 0 in columns.shape:
         raise InvalidInputError(
             f"expected a non-empty 0/1 array of shape (n_rows, n_columns), got shape {tuple(columns.shape)}"
@@ -211,20 +208,3 @@ def _checked_binary(columns: Array) -> Tensor:
     if not bool((ones | (columns == 0)).all()):
         raise InvalidInputError("expected a 0/1 array, got other values: threshold them first, for example X >= 0")
     return ones
-
-
-def _check_budget(needed: int, n_rows: int, n_columns: int, memory_budget: int) -> None:
-    if needed > memory_budget:
-        raise BudgetError(
-            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {n_rows:,} rows × {n_columns:,} "
-            f"columns need {needed / 2**20:,.0f} MiB: raise memory_budget, or use fewer rows or witnesses"
-        )
-
-
-def _check_resolution(inputs: Tensor) -> None:
-    largest = float(inputs.abs().max())
-    if 0 < largest < 2**6 * INPUT_UNIT:
-        raise InvalidInputError(
-            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are rounded to multiples of "
-            f"{INPUT_UNIT:.3g}: scale them first, unless their variation is only rounding"
-        )

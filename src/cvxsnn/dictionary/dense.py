@@ -1,17 +1,17 @@
 """A dictionary of real columns, for features that are not spikes."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from ..core import bits
-from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits, dense_bytes
 from .base import Dictionary, group_labelled
+from .products import self_product
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +60,8 @@ class DenseDictionary(Dictionary):
     def largest_entry(self) -> float:
         return float(self.values.abs().max())
 
-    def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
-        return self.values[:, atoms].to(dtype)
-
-    def iterate_rows(
-        self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
-    ) -> Iterator[tuple[slice, Tensor]]:
-        step = check_positive_int("n_rows", n_rows)
-        for start in range(0, self.n_rows, step):
-            rows = slice(start, min(start + step, self.n_rows))
-            block = self.values[rows] if atoms is None else self.values[rows][:, atoms]
-            yield rows, block.to(dtype)
+    def _numbers(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype) -> Tensor:
+        return self.values[rows][:, atoms].to(dtype)
 
     def matvec(self, coef: Tensor) -> Tensor:
         active = torch.nonzero(coef.any(1)).squeeze(1)
@@ -80,12 +71,12 @@ class DenseDictionary(Dictionary):
         return self.values.T @ rows
 
     def gram(self) -> Tensor:
-        if self.device.type != "cpu":
-            return self.values.T @ self.values
-        numbers = self.values.numpy()
-        return torch.from_numpy(numbers.T @ numbers)  # NumPy does half the work of a symmetric product
+        return self_product(self.values)
 
-    def take_rows(self, rows: Tensor) -> "DenseDictionary":
+    def take_atoms(self, atoms: Tensor) -> Self:
+        return replace(self, values=self.values[:, atoms])
+
+    def take_rows(self, rows: Tensor) -> Self:
         return replace(self, values=self.values[rows])
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:

@@ -12,8 +12,8 @@ from ..core.parallel import Shared, run_tasks
 from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
 from ..witnesses.pool import WitnessPool
+from .base import Readout, parse_readout
 from .building import build_dictionary
-from .readout import Readout, parse_readout
 from .spikes import SpikeDictionary, dictionary_bytes
 
 Verdict = TypeVar("Verdict")

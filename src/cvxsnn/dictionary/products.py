@@ -109,6 +109,20 @@ def iterate_column_products(entries: Entries) -> Iterator[tuple[slice, Tensor]]:
         yield slice(top, bottom), total
 
 
+def self_product(factor: Tensor) -> Tensor:
+    """Return ``factorᵀ factor``, at little more than half the work of a general product."""
+    if factor.device.type == "cpu":
+        numbers = factor.numpy()
+        return torch.from_numpy(numbers.T @ numbers)  # NumPy calls BLAS's symmetric product; torch does not
+    size = factor.shape[1]
+    product = factor.new_empty(size, size)
+    n_blocks = 6 if size > 128 else 1  # one product is faster for a small matrix
+    for top, bottom in pairwise(size * k // n_blocks for k in range(n_blocks + 1)):
+        product[top:bottom, top:] = factor[:, top:bottom].T @ factor[:, top:]
+        product[bottom:, top:bottom] = product[top:bottom, bottom:].T
+    return product
+
+
 def row_products(entries: Entries) -> Tensor:
     """Return the products of all pairs of rows, of shape (n_rows, n_rows) and dtype float64: whole numbers."""
     n_rows, edges = entries.n_rows, _edges(entries.n_rows)
@@ -116,8 +130,7 @@ def row_products(entries: Entries) -> Tensor:
     for atoms in _slices(entries.n_atoms, entries.n_at_once(n_rows)):
         columns = entries.read(atoms, slice(0, n_rows), entries.dtype)
         if columns.dtype != torch.uint8 and not columns.is_cuda:
-            numbers = columns.numpy()
-            total += torch.from_numpy(numbers.T @ numbers)  # NumPy does half the work of a symmetric product
+            total += self_product(columns)
             continue
         rows = _padded_rows(columns) if columns.is_cuda else columns.T
         for top, bottom in pairwise(edges):

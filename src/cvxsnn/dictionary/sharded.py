@@ -6,9 +6,10 @@ written whole or not at all, and ``dictionary.safetensors``, which is written la
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +19,6 @@ from ..core import bits
 from ..core.errors import DataFileError, first_line
 from ..core.storage import check_memory, utf8_name
 from .base import Dictionary
-from .readout import parse_readout
 from .spikes import SpikeDictionary, pad_words
 
 INDEX = "dictionary.safetensors"
@@ -65,30 +65,18 @@ class ShardedDictionary(Dictionary):
     shard_rows: tuple[int, ...]
     n_rows: int = field(init=False)
 
+    is_in_memory = False
+
     def __post_init__(self) -> None:
         """Add the rows up."""
         object.__setattr__(self, "n_rows", sum(self.shard_rows))
 
-    @property
-    def is_binary(self) -> bool:
-        return parse_readout(self.readout).kind != "mean"
-
     @cached_property
     def largest_entry(self) -> float:
-        has_windows = parse_readout(self.readout).n_windows > 1
-        return max(shard.largest_entry for _, shard in self.iterate_shards()) if has_windows else 1.0
+        return max(shard.largest_entry for _, shard in self.iterate_shards()) if self._read.n_windows > 1 else 1.0
 
-    @property
-    def is_in_memory(self) -> bool:
-        return False
-
-    def iterate_shards(self, atoms: Tensor | None = None) -> Iterator[tuple[slice, SpikeDictionary]]:
+    def iterate_shards(self) -> Iterator[tuple[slice, SpikeDictionary]]:
         """Iterate over the shards.
-
-        Parameters
-        ----------
-        atoms : Tensor, optional
-            The columns to return; all of them by default.
 
         Yields
         ------
@@ -99,20 +87,20 @@ class ShardedDictionary(Dictionary):
         """
         start = 0
         for number, n_rows in enumerate(self.shard_rows):
-            yield slice(start, start + n_rows), self._open(number, atoms)
+            yield slice(start, start + n_rows), self._open(number)
             start += n_rows
 
-    def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
+    def _numbers(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype) -> Tensor:
         chosen = torch.arange(self.n_atoms)[atoms]
-        columns = torch.empty(self.n_rows, len(chosen), dtype=dtype)
-        for rows, block in self.iterate_rows(dtype=dtype, atoms=chosen):
-            columns[rows] = block
-        return columns
+        numbers = torch.empty(self.n_rows, len(chosen), dtype=dtype)
+        for shard_rows, block in self.iterate_rows(dtype=dtype, atoms=chosen):
+            numbers[shard_rows] = block
+        return numbers[rows]
 
     def iterate_rows(
         self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
-        for all_rows, shard in self.iterate_shards(atoms):
+        for all_rows, shard in (self if atoms is None else self.take_atoms(atoms)).iterate_shards():
             for rows, block in shard.iterate_rows(n_rows, dtype):
                 yield slice(all_rows.start + rows.start, all_rows.start + rows.stop), block
 
@@ -120,7 +108,7 @@ class ShardedDictionary(Dictionary):
         scores = coef.new_zeros(self.n_rows, coef.shape[1])
         active = torch.nonzero(coef.any(1)).squeeze(1)
         if len(active) > 0:
-            for rows, shard in self.iterate_shards(active):
+            for rows, shard in self.take_atoms(active).iterate_shards():
                 scores[rows] = shard.matvec(coef[active])
         return scores
 
@@ -143,23 +131,28 @@ class ShardedDictionary(Dictionary):
             total += shard.gram()
         return total
 
+    def take_atoms(self, atoms: Tensor) -> Self:
+        return replace(self, **self._renumbered(atoms))
+
     def take_rows(self, rows: Tensor) -> SpikeDictionary:
-        if self.is_binary:
-            taken = torch.zeros(len(rows), bits.packed_bytes(self.n_atoms), dtype=torch.uint8)
-        else:
-            taken = torch.zeros(len(rows), self.n_atoms, dtype=parse_readout(self.readout).dtype(self.n_steps))
-        lengths = torch.zeros(len(rows), dtype=torch.int64)
+        words: list[Tensor] = []
+        places: list[Tensor] = []
         for shard_rows, shard in self.iterate_shards():
-            here = torch.nonzero((rows >= shard_rows.start) & (rows < shard_rows.stop)).squeeze(1)
-            chosen = rows[here] - shard_rows.start
-            if shard.lengths is None:
-                taken[here] = bits.transpose(shard.patterns.contiguous(), shard.n_rows)[chosen]
-            else:
-                taken[here], lengths[here] = shard.patterns[:, chosen].T, shard.lengths[chosen]
+            inside = torch.nonzero((rows >= shard_rows.start) & (rows < shard_rows.stop)).squeeze(1)
+            words.append(shard.row_words()[rows[inside] - shard_rows.start])
+            places.append(inside)
+        taken = torch.cat(words)[torch.argsort(torch.cat(places))]
+        if self.is_binary:
+            return self._spikes(bits.transpose(taken.view(torch.uint8), self.n_atoms), None, len(rows))
+        counts = taken[:, 1:].contiguous().view(self._read.dtype(self.n_steps))[:, : self.n_atoms]
+        return self._spikes(pad_words(counts.T), taken[:, 0], len(rows))
+
+    def _spikes(self, patterns: Tensor, lengths: Tensor | None, n_rows: int) -> SpikeDictionary:
+        """Return spikes of these atoms as a dictionary in memory."""
         return SpikeDictionary(
-            bits.transpose(taken, self.n_atoms) if self.is_binary else pad_words(taken.T),
-            None if self.is_binary else lengths,
-            n_rows=len(rows),
+            patterns,
+            lengths,
+            n_rows=n_rows,
             atom_of_column=self.atom_of_column,
             column_of_atom=self.column_of_atom,
             witnesses=self.witnesses,
@@ -172,7 +165,7 @@ class ShardedDictionary(Dictionary):
         each = torch.arange(self.n_rows)
         return bits.Groups(each, each, torch.ones_like(each))
 
-    def _open(self, number: int, atoms: Tensor | None) -> SpikeDictionary:
+    def _open(self, number: int) -> SpikeDictionary:
         path, n_rows = shard_path(self.folder, number), self.shard_rows[number]
         check_memory(0)
         try:
@@ -188,22 +181,13 @@ class ShardedDictionary(Dictionary):
         n_bits = n_rows * (1 if self.is_binary else 8 * patterns.element_size())
         if patterns[0].nbytes != bits.packed_bytes(n_bits) or len(atom_of_column) != self.n_columns:
             raise DataFileError(f"expected {n_rows} rows in {path}, got others: the folder was written anew")
-        dtype = parse_readout(self.readout).dtype(self.n_steps)
+        dtype = self._read.dtype(self.n_steps)
         if patterns.dtype != dtype:  # sequences of this shard are shorter, and their counts needed fewer bits
             patterns = pad_words(patterns[:, :n_rows].to(dtype))
-        column = self.column_of_atom if atoms is None else self.column_of_atom[atoms]
-        chosen = atom_of_column[column]
-        if not torch.equal(chosen, torch.arange(len(patterns))):
-            patterns = patterns[chosen]
-        return SpikeDictionary(
-            patterns,
-            lengths,
-            n_rows=n_rows,
-            atom_of_column=self.atom_of_column if atoms is None else torch.arange(len(column)),
-            column_of_atom=column,
-            readout=self.readout,
-            n_steps=self.n_steps,
-        )
+        atoms = atom_of_column[self.column_of_atom]
+        if not torch.equal(atoms, torch.arange(len(patterns))):
+            patterns = patterns[atoms]
+        return self._spikes(patterns, lengths, n_rows)
 
     def __repr__(self) -> str:
         """Return sizes and folder on one line."""

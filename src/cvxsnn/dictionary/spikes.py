@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core import bits
-from ..core.checks import check_positive_int
-from .base import Dictionary, group_labelled
+from .base import Dictionary, Readout, group_labelled, parse_readout
 from .products import (
     TUNING,
     Entries,
@@ -21,7 +21,6 @@ from .products import (
     row_products,
     sum_in_levels,
 )
-from .readout import ParsedReadout, Readout, parse_readout
 
 PRODUCT_BLOCK, PRODUCT_BLOCK_GPU = 2**18, 2**27
 """Numbers converted at once for a product: 2 MiB of float64, which stays in cache; a GiB on a GPU, to keep it busy."""
@@ -137,22 +136,6 @@ class SpikeDictionary(Dictionary):
     lengths: Tensor | None = None
 
     @property
-    def n_atoms(self) -> int:
-        return self.patterns.shape[0]
-
-    @property
-    def device(self) -> torch.device:
-        return self.patterns.device
-
-    @cached_property
-    def _read(self) -> ParsedReadout:
-        return parse_readout(self.readout)
-
-    @property
-    def is_binary(self) -> bool:
-        return self._read.kind != "mean"
-
-    @property
     def n_windows(self) -> int:
         """Number of windows of time in which each witness is read."""
         return self._read.n_windows
@@ -178,27 +161,14 @@ class SpikeDictionary(Dictionary):
     def _entries(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype, buffer: Tensor | None = None) -> Tensor:
         """Return spikes or counts, of shape (atoms, rows); slices of rows start at multiples of 8."""
         if self.is_binary:
-            packed = self.patterns[atoms][:, rows.start // 8 : (rows.stop + 7) // 8]
+            packed = self.patterns[:, rows.start // 8 : (rows.stop + 7) // 8][atoms]
             return bits.unpack(packed, rows.stop - rows.start, dtype, buffer)
-        counts = self.patterns[atoms][:, rows]
+        counts = self.patterns[:, rows][atoms]
         return counts.to(dtype) if buffer is None else buffer[: counts.numel()].view(counts.shape).copy_(counts)
 
     def _numbers(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype) -> Tensor:
-        """Return entries as they are in the matrix, of shape (rows, atoms)."""
         entries = self._entries(atoms, rows, dtype)
         return (entries.mul_(self._scale(rows, dtype)) if self._has_scale else entries).T
-
-    def columns(self, atoms: Tensor | slice = slice(None), dtype: torch.dtype = torch.float64) -> Tensor:
-        return self._numbers(atoms, slice(0, self.n_rows), dtype)
-
-    def iterate_rows(
-        self, n_rows: int = 4096, dtype: torch.dtype = torch.float64, atoms: Tensor | None = None
-    ) -> Iterator[tuple[slice, Tensor]]:
-        step = max(8, check_positive_int("n_rows", n_rows) // 8 * 8)
-        chosen = self if atoms is None else replace(self, patterns=self.patterns[atoms])
-        for start in range(0, self.n_rows, step):
-            rows = slice(start, min(start + step, self.n_rows))
-            yield rows, chosen._numbers(slice(None), rows, dtype)
 
     def matvec(self, coef: Tensor) -> Tensor:
         # Narrow matrices are stored as rows: BLAS is up to four times as fast on them as on columns.
@@ -237,9 +207,13 @@ class SpikeDictionary(Dictionary):
         return (level_roundings(self.n_rows) if self.patterns.is_cuda else self.n_rows) + 2 * self._has_scale
 
     @property
+    def _n_padded(self) -> int:
+        """Number of rows with those that pad the last word."""
+        return self.patterns.shape[1] * (8 if self.is_binary else 1)
+
+    @property
     def _atoms_at_once(self) -> int:
-        n_numbers = self.patterns.shape[1] * (8 if self.is_binary else 1)
-        return max(1, (PRODUCT_BLOCK_GPU if self.patterns.is_cuda else PRODUCT_BLOCK) // n_numbers)
+        return max(1, (PRODUCT_BLOCK_GPU if self.patterns.is_cuda else PRODUCT_BLOCK) // self._n_padded)
 
     def _iterate_atoms(self, atoms: Tensor | None = None) -> Iterator[tuple[Tensor | slice, Tensor]]:
         """Yield atoms and their spikes or counts as rows of a float64 matrix, in blocks that stay in cache.
@@ -248,8 +222,7 @@ class SpikeDictionary(Dictionary):
         """
         n_atoms, step = self.n_atoms if atoms is None else len(atoms), self._atoms_at_once
         is_all = n_atoms == self.n_atoms
-        n_numbers = self.patterns.shape[1] * (8 if self.is_binary else 1)
-        buffer = torch.empty(min(step, n_atoms) * n_numbers, dtype=torch.float64, device=self.device)
+        buffer = torch.empty(min(step, n_atoms) * self._n_padded, dtype=torch.float64, device=self.device)
         for start in range(0, n_atoms, step):
             part = slice(start, start + step)
             chosen = part if is_all or atoms is None else atoms[part]
@@ -295,7 +268,10 @@ class SpikeDictionary(Dictionary):
         # Divided by an array: by a number, a GPU would multiply with its inverse, which rounds otherwise.
         return products.div_(torch.full((1, 1), float(steps**2), dtype=torch.float64, device=self.device))
 
-    def take_rows(self, rows: Tensor) -> "SpikeDictionary":
+    def take_atoms(self, atoms: Tensor) -> Self:
+        return replace(self, patterns=self.patterns[atoms], **self._renumbered(atoms))
+
+    def take_rows(self, rows: Tensor) -> Self:
         if self.is_binary:
             patterns = bits.transpose(bits.transpose(self.patterns, self.n_rows)[rows], self.n_atoms)
         else:

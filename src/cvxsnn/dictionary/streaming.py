@@ -20,9 +20,9 @@ from ..core.parallel import run_tasks
 from ..core.storage import make_folder, read_tensors, write_tensors
 from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
+from .base import Readout, parse_readout
 from .building import roll_dictionary
 from .fingerprint import fingerprint, fingerprint_witnesses
-from .readout import Readout, parse_readout
 from .sharded import ATOMS, COLUMNS, INDEX, ShardedDictionary, shard_path
 
 Batch = tuple[Array, Array] | tuple[Array, Array, Array] | Sequence[Array]

@@ -23,7 +23,7 @@ from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
 from ..data.sequences import DataFingerprint, Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..fitting.engine import Family, Fitted, fit
 from ..fitting.gradient import Split
 from ..fitting.judges import HeldOut

@@ -17,7 +17,7 @@ from ..core.checks import check_bool, check_choice, check_number, check_positive
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..fitting.engine import Budget, Family
 from ..fitting.few import Sparsity
 from ..fitting.methods import METHODS

@@ -20,7 +20,7 @@ from ..convex.objective import Objective
 from ..convex.penalties import check_strengths, make_penalty, name_of_penalty
 from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
 from ..core.errors import InvalidInputError
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..network.reconstruction import Proof
 from ..network.spiking_network import OutputHead, SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer

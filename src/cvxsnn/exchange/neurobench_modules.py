@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..core.errors import InvalidInputError
 from ..core.libraries import import_library
 from ..data.sequences import as_inputs, window_of_step
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import HiddenLayer, LayerState, LIFLayer
 from ..neurons.exact import snap_inputs

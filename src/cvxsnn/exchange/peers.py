@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..core.checks import Array
 from ..core.errors import LossyExchangeWarning
 from ..data.sequences import as_inputs, window_shares
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..network.spiking_network import SpikingNetwork
 from ..neurons.exact import snap_inputs
 from . import norse, snntorch, spikingjelly

@@ -27,7 +27,7 @@ from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
-from ..dictionary import DenseDictionary, Readout, build_dictionary
+from ..dictionary import Readout, build_dictionary
 from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.families import Mixture, family_kind, mixed_witnesses
 from ..witnesses.tap_sampling import N_CALIBRATION, log_calibration
@@ -487,10 +487,9 @@ class _Engine:
 def _fall_by_half(problem: ConvexProblem, trial: Trial) -> float:
     """Return how much the second half of the neurons lowers the loss, as a share of that of the best constant."""
     (head,) = problem.heads
-    every_other = torch.arange(0, problem.dictionary.n_atoms, 2)
-    half = ridge_of(problem, DenseDictionary(problem.dictionary.columns(every_other)))
+    half = problem.take_atoms(torch.arange(0, problem.dictionary.n_atoms, 2, device=problem.dictionary.device))
     scores = ridge_scores(half, [trial.verdict.point[1] * quadratic_unit(half)])
     mean = problem.row_weight @ head.targets
     constant = head.weight * float(problem.row_weight @ head.loss.value(mean.expand_as(head.targets), head.targets))
-    fall = head.weight * float(validation_of(half, scores).mean()[0]) - trial.loss
+    fall = float(validation_of(half, scores).mean()[0]) - trial.loss
     return fall / constant if constant > 0 else 0.0

@@ -22,13 +22,12 @@ import torch
 from torch import Tensor
 
 from ..convex import ConvexProblem
-from ..convex.gram import column_means, weighted_gram
 from ..convex.left_out import Validation, deal_rows, paired_difference, ridge_fold_scores, sample_of_row, validation_of
-from ..convex.linear import factorise
+from ..convex.linear import column_means, factorise, weighted_gram
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
 from ..dictionary import Dictionary
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from .choosing import GRID
 from .judges import HELD_OUT, Verdict
 from .program import CONSTANT, QUADRATIC_RATIOS, quadratic_unit

@@ -28,8 +28,8 @@ from ..core.errors import ConvergenceWarning, InvalidInputError
 from ..core.parallel import one_thread
 from ..data.sequences import TrainingSet
 from ..dictionary import SpikeDictionary
+from ..dictionary.base import parse_readout
 from ..dictionary.pooled import PoolSpikes
-from ..dictionary.readout import parse_readout
 from ..witnesses.pool import WitnessPool
 
 _GROWTH = 4

@@ -229,18 +229,16 @@ def quadratic_unit(problem: ConvexProblem) -> float:
     return unit * max(head.weight for head in problem.heads) if unit > CONSTANT else 1.0
 
 
-def ridge_of(problem: ConvexProblem, dictionary: Dictionary | None = None) -> ConvexProblem:
-    """Return ridge regression on the encoded targets of a problem, with its own dictionary or another one.
-
-    A problem with the squared loss and its own dictionary stays as it is.
+def ridge_of(problem: ConvexProblem) -> ConvexProblem:
+    """Return ridge regression on the encoded targets of a problem; a problem with the squared loss as it is.
 
     It ranks families and selects neurons for every loss, because its errors on rows left out have a closed form.
     """
     is_squared = len(problem.heads) == 1 and type(problem.heads[0].loss) is Squared and problem.penalty.has_l1_norm
-    if is_squared and problem.penalty.has_quadratic and dictionary is None:
+    if is_squared and problem.penalty.has_quadratic:
         return problem
     return ConvexProblem(
-        problem.dictionary if dictionary is None else dictionary,
+        problem.dictionary,
         torch.cat([head.targets for head in problem.heads], dim=1),
         "squared",
         0.0,

@@ -13,7 +13,7 @@ from ..core.checks import check_choice, check_positive_int, check_type
 from ..core.errors import BudgetError, InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import build_dictionary
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..neurons import HiddenLayer
 from ..witnesses import WitnessSet
 from .spiking_network import OutputHead, SpikingNetwork

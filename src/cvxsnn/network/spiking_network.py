@@ -14,7 +14,7 @@ from ..core.checks import Array, check_type
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from ..dictionary import Readout
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer, Stepper, roll_out
 from ..neurons.layer import check_stack, check_whole
 from ..neurons.rollout import count_spikes

@@ -8,7 +8,7 @@ from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import window_of_step
 from ..dictionary import Readout
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..neurons import LayerState, Stepper
 
 

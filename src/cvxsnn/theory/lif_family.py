@@ -21,7 +21,7 @@ from torch import Tensor
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import as_inputs
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from ..neurons import LIFLayer, Taps
 from ..neurons.exact import snap_inputs
 from .cones import WALL, Cone, Vector

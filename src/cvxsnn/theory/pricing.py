@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..core.errors import InvalidInputError
 from ..dictionary import Dictionary
-from ..dictionary.readout import parse_readout
+from ..dictionary.base import parse_readout
 from .box_search import BoxSearch
 from .cone_search import search_cones
 from .family_union import UnionEvents

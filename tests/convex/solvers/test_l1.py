@@ -8,7 +8,7 @@ from convex.problems import COLUMNS, Columns, Kind
 from tolerances import FACTORED, ROUNDING
 
 from cvxsnn import ConvexProblem, solve
-from cvxsnn.convex.gram import weighted_gram
+from cvxsnn.convex.linear import weighted_gram
 from cvxsnn.convex.solvers import ActiveSet, l1
 from cvxsnn.convex.solvers.l1 import minimise_quadratic
 from cvxsnn.convex.solvers.quadratic import follow

@@ -10,11 +10,11 @@ from tolerances import FINITE_DIFFERENCE, NEWTON_HISTORY, ROUNDING, SINGLE_PRECI
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, solve
-from cvxsnn.convex.linear import self_product
 from cvxsnn.convex.losses import Softmax
 from cvxsnn.convex.solvers import ActiveSet, Newton, Status
 from cvxsnn.convex.solvers import newton as module
 from cvxsnn.convex.solvers.newton import loss_hessian
+from cvxsnn.dictionary.products import self_product
 
 
 @pytest.mark.parametrize("intercept", [False, True])

@@ -199,11 +199,6 @@ class Progress:
     n_active: int
 
 
-def relative_gap(primal: float, bound: float) -> float:
-    """Return the gap as a share of the objective."""
-    return (primal - bound) / max(primal, 1e-300)
-
-
 def check_dense(problem: ConvexProblem, purpose: str) -> None:
     """Refuse work that needs the whole matrix as numbers if it does not fit into 4 GiB and the memory."""
     n_rows, n_atoms = problem.dictionary.shape

@@ -12,10 +12,10 @@ from math import inf
 import torch
 from torch import Tensor
 
-from ..certificate import lower_bound
+from ..certificate import lower_bound, relative_gap
 from ..linear import solve_semidefinite
 from ..problem import ConvexProblem
-from .base import NARROWEST, Budget, Solver, SolverResult, Status, relative_gap
+from .base import NARROWEST, Budget, Solver, SolverResult, Status
 from .newton import backtrack, loss_hessian
 
 

@@ -22,8 +22,8 @@ from math import inf
 import torch
 from torch import Tensor
 
+from ...dictionary.products import self_product
 from ..certificate import lower_bound
-from ..linear import self_product
 from ..problem import ConvexProblem
 from .base import Budget, Solver, SolverResult, Status, check_dense
 

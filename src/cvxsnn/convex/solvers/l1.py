@@ -23,7 +23,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from ..gram import has_gram, weighted_gram
+from ..linear import has_gram, weighted_gram
 from ..problem import ConvexProblem
 from .base import Budget, Solver, SolverResult, Status, is_late
 from .newton import Newton

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ...core import memory
-from ..certificate import bound_at, lower_bound
-from ..linear import self_product
+from ...dictionary.products import self_product
+from ..certificate import bound_at, lower_bound, relative_gap
 from ..problem import ConvexProblem
-from .base import Budget, Solver, SolverResult, Status, relative_gap
+from .base import Budget, Solver, SolverResult, Status
 from .quadratic import minimise_l1_quadratic
 
 HESSIAN_COPIES = 5

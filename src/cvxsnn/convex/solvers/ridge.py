@@ -28,12 +28,21 @@ import torch
 from torch import Tensor
 
 from ...core.memory import available_bytes, check_fits, dense_bytes, symmetric_bytes
-from ...dictionary.products import assemble
-from ..certificate import bound_at, lower_bound
-from ..gram import MAX_ATOMS, has_gram, has_room_for_copies, is_gram_worthwhile, row_products, weighted_gram
-from ..linear import FactorInPlace, factorise, self_product, solve_in_place
+from ...dictionary.products import assemble, self_product
+from ..certificate import bound_at, lower_bound, relative_gap
+from ..linear import (
+    MAX_ATOMS,
+    FactorInPlace,
+    factorise,
+    has_gram,
+    has_room_for_copies,
+    is_gram_worthwhile,
+    row_products,
+    solve_in_place,
+    weighted_gram,
+)
 from ..problem import ConvexProblem
-from .base import Budget, Solver, SolverResult, Status, is_late, relative_gap
+from .base import Budget, Solver, SolverResult, Status, is_late
 
 
 def is_direct(problem: ConvexProblem) -> bool:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ...core.errors import InvalidInputError
 from ...data.sequences import window_shares
-from ...dictionary.readout import parse_readout
+from ...dictionary.base import parse_readout
 from ...network.spiking_network import SpikingNetwork
 from ...neurons.layer import stack_layers
 from ...neurons.registry import make_trainable

@@ -13,7 +13,7 @@ from ...core.checks import check_fields
 from ...core.errors import InvalidInputError
 from ...core.seeds import check_seed, child_generator
 from ...data.sequences import TrainingSet
-from ...dictionary.readout import parse_readout
+from ...dictionary.base import parse_readout
 from ...network.spiking_network import OutputHead, SpikingNetwork
 from ...neurons.layer import HiddenLayer, stack_layers
 from ...neurons.surrogate import SURROGATES, Surrogate
