@@ -70,7 +70,7 @@ def test_spikes_that_are_no_step_are_refused():
     "other", [lambda: snntorch.Synaptic(0.9, 0.8), lambda: snntorch.RLeaky(0.9, linear_features=6)]
 )
 def test_other_snntorch_neurons_are_refused(other):
-    refuse("expected snntorch.Leaky neurons, got", from_snntorch, [nn.Linear(*SIZES), other()])
+    refuse("expected Leaky, got", from_snntorch, [nn.Linear(*SIZES), other()])
 
 
 def test_spikingjelly_neurons_that_reset_to_a_value_are_refused():

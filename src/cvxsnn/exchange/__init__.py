@@ -2,11 +2,10 @@
 
 from .nir import from_nir, to_nir, write_nir
 from .nir_network import NIRNetwork, nirtorch_node_map
-from .peers import to_norse, to_snntorch, to_spikingjelly
+from .peers import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
 from .quantisation import BitsComparison, BitsRow, Quantised, compare_bits, quantise_and_solve, quantise_estimator
 from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
 from .rounding import quantise, quantise_readout
-from .stack import from_norse, from_snntorch, from_spikingjelly
 
 __all__ = [
     "BitsComparison",

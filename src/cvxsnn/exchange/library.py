@@ -4,7 +4,7 @@ Other libraries measure the membrane from another zero, or reset it within the s
 numbers and is in the module of its library.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,11 +18,11 @@ from .merging import DelayLine, without_delays
 
 
 class PeerLayer(NamedTuple):
-    """A hidden layer of another library, and its membranes (width,) before the first step."""
+    """A hidden layer of another library, and its membranes (width,) before the first step, if they are known."""
 
     linear: nn.Linear
     neuron: nn.Module
-    initial_membrane: Tensor
+    initial_membrane: Tensor | None
     delay_line: DelayLine | None = None
 
 
@@ -36,6 +36,8 @@ class Library:
         Name of the library.
     neuron_type : type
         Base class of its neurons.
+    neurons : tuple of type
+        The neurons that ``read`` can convert; subclasses and others may have other dynamics.
     read : callable
         Converts ``(weight (fan_in, width), bias (width,), neuron, initial membrane or None)`` to the arguments of a LIF
         layer, in float64, and refuses other dynamics.
@@ -50,18 +52,18 @@ class Library:
 
     name: str
     neuron_type: type
-    read: Callable[[Tensor, Tensor, Any, Tensor | None], Mapping[str, Any]]
+    neurons: tuple[type, ...]
+    read: Callable[[Tensor, Tensor, Any, Tensor | None], dict[str, Any]]
     write: Callable[[LIFLayer, int, torch.dtype], PeerLayer]
     scan: Callable[[Any, Tensor, Tensor], Tensor]
     linear_type: type[nn.Linear] = nn.Linear
 
     def convert(self, layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
         """Convert a layer of a merged network."""
-        layer = layer.to(dtype=torch.float64)
-        if not layer.has_delays:
-            return self.write(layer, depth, dtype)
-        line = DelayLine(layer.n_inputs, layer.max_delay)
-        return self.write(without_delays(layer), depth, dtype)._replace(delay_line=line)
+        layer, line = layer.to(dtype=torch.float64), None
+        if layer.has_delays:
+            layer, line = without_delays(layer), DelayLine(layer.n_inputs, layer.max_delay)
+        return self.write(layer, depth, dtype)._replace(delay_line=line)
 
 
 def step_through(neuron: Any, drive: Tensor, state: Any) -> Tensor:

@@ -6,7 +6,6 @@ membrane can be measured from the threshold as ours is: :math:`v_{th} = v_{leak}
 subtracted.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -38,7 +37,9 @@ def subtract_v_reset(spikes: Tensor, membrane: Tensor, v_reset: Tensor, v_th: Te
 
 def library() -> Library:
     """Return the description of Norse."""
-    return Library("Norse", import_library("norse.torch.module.snn", "norse").SNNCell, _read, _write, _scan)
+    base = import_library("norse.torch.module.snn", "norse").SNNCell
+    cell = import_library("norse.torch.module.lif_box", "norse").LIFBoxCell
+    return Library("Norse", base, (cell,), _read, _write, _scan)
 
 
 def _scan(cell: Any, drive: Tensor, membrane: Tensor) -> Tensor:
@@ -59,12 +60,11 @@ def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
         reset_method=subtract_v_reset,
     )
     cell = import_library("norse.torch.module.lif_box", "norse").LIFBoxCell(parameters, dt=DT)
-    return PeerLayer(make_linear(layer.weight[0] / rate, layer.bias[0] / rate, dtype), cell, silent_start(layer))
+    linear = make_linear(layer.weight[0] / rate, layer.bias[0] / rate, dtype)
+    return PeerLayer(linear, cell, silent_start(layer).to(dtype))
 
 
-def _read(weight: Tensor, bias: Tensor, cell: Any, membrane: Tensor | None) -> Mapping[str, Any]:
-    if type(cell) is not import_library("norse.torch.module.lif_box", "norse").LIFBoxCell:
-        raise InvalidInputError(f"expected LIFBoxCell, got {type(cell).__name__}: its dynamics differ from ours")
+def _read(weight: Tensor, bias: Tensor, cell: Any, membrane: Tensor | None) -> dict[str, Any]:
     p = cell.p
     reset_subtract = import_library("norse.torch.functional.reset", "norse").reset_subtract
     resets = {reset_subtract: p.v_th, subtract_v_reset: p.v_reset}

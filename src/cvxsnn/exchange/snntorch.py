@@ -9,7 +9,6 @@ Its membrane V is measured from rest and ours from the threshold; both subtract 
 so that the neurons are the same up to a bias and the tie.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -24,7 +23,8 @@ from .library import Library, PeerLayer, consistent_start, make_linear, probe_ti
 
 def library() -> Library:
     """Return the description of snnTorch."""
-    return Library("snnTorch", import_library("snntorch", "snntorch").SpikingNeuron, _read, _write, step_through)
+    snntorch = import_library("snntorch", "snntorch")
+    return Library("snnTorch", snntorch.SpikingNeuron, (snntorch.Leaky,), _read, _write, step_through)
 
 
 def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
@@ -33,12 +33,10 @@ def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
     linear = make_linear(layer.weight[0], layer.bias[0] + (1 - decay) * threshold, dtype)
     firing_at = tilt(threshold.to(dtype), layer.tie)
     neuron = leaky(beta=shared(decay.to(dtype)), threshold=shared(firing_at), reset_mechanism="subtract")
-    return PeerLayer(linear, neuron, consistent_start(layer) + threshold)
+    return PeerLayer(linear, neuron, (consistent_start(layer) + threshold).to(dtype))
 
 
-def _read(weight: Tensor, bias: Tensor, neuron: Any, membrane: Tensor | None) -> Mapping[str, Any]:
-    if type(neuron) is not import_library("snntorch", "snntorch").Leaky:
-        raise InvalidInputError(f"expected snntorch.Leaky neurons, got {type(neuron).__name__}: their dynamics differ")
+def _read(weight: Tensor, bias: Tensor, neuron: Any, membrane: Tensor | None) -> dict[str, Any]:
     if neuron.reset_mechanism != "subtract":
         raise InvalidInputError(f"expected reset_mechanism='subtract', got {neuron.reset_mechanism!r}")
     if not neuron.reset_delay or neuron.inhibition or neuron.state_quant:

@@ -10,7 +10,6 @@ A layer has one time constant :math:`\tau = 1 / (1 - \beta)` and one threshold. 
 by scaling each neuron's drive; decays cannot. Neurons without leak are ``IFNode``.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -27,9 +26,13 @@ from .merging import lif_layers, merge_subnetworks
 
 def library() -> Library:
     """Return the description of SpikingJelly."""
-    neurons = import_library("spikingjelly.activation_based.base", "spikingjelly").MemoryModule
-    linear = import_library("spikingjelly.activation_based.layer", "spikingjelly").Linear
-    return Library("SpikingJelly", neurons, _read, _write, _scan, linear)
+    base, layer, neuron = map(_module, ("base", "layer", "neuron"))
+    neurons = (neuron.LIFNode, neuron.IFNode)
+    return Library("SpikingJelly", base.MemoryModule, neurons, _read, _write, _scan, layer.Linear)
+
+
+def _module(name: str) -> Any:
+    return import_library(f"spikingjelly.activation_based.{name}", "spikingjelly")
 
 
 def _scan(node: Any, drive: Tensor, membrane: Tensor) -> Tensor:
@@ -52,7 +55,9 @@ def with_mean_decays(network: SpikingNetwork) -> tuple[SpikingNetwork, str]:
 
 
 def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
-    decay, threshold = layer.decay[0], layer.threshold[0]
+    decay, threshold, leak = layer.decay[0], layer.threshold[0], 1 - float(layer.decay[0, 0])
+    if leak == 1:
+        raise InvalidInputError("expected decays above 0, got 0: SpikingJelly's tau = 1 / (1 − decay) must be above 1")
     if bool((decay != decay[0]).any()):
         raise InvalidInputError(
             f"expected one decay for all neurons of layer {depth}, got {decay.min():g} to {decay.max():g}: pass "
@@ -66,30 +71,18 @@ def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
     # Dividing a neuron's membrane by its threshold leaves its spikes as they are, and makes the thresholds equal.
     scale = torch.ones_like(threshold) if is_shared else threshold
     reset = reset_within_step(layer)
-    linear_type = import_library("spikingjelly.activation_based.layer", "spikingjelly").Linear
     bias = (layer.bias[0] + (1 - decay) * reset) / scale
-    linear = make_linear(layer.weight[0] / scale, bias, dtype, partial(linear_type, step_mode="m"))
-    node = _node(float(decay[0]), float(tilt((reset / scale).to(dtype), layer.tie)[0]))
-    return PeerLayer(linear, node, (silent_start(layer) + reset) / scale)
+    linear = make_linear(layer.weight[0] / scale, bias, dtype, partial(_module("layer").Linear, step_mode="m"))
+    firing_at = float(tilt((reset / scale).to(dtype), layer.tie)[0])
+    neuron, settings = _module("neuron"), {"v_threshold": firing_at, "v_reset": None, "step_mode": "m"}
+    node = neuron.IFNode(**settings) if leak == 0 else neuron.LIFNode(tau=1 / leak, decay_input=False, **settings)
+    return PeerLayer(linear, node, ((silent_start(layer) + reset) / scale).to(dtype))
 
 
-def _node(decay: float, threshold: float) -> Any:
-    neuron = import_library("spikingjelly.activation_based.neuron", "spikingjelly")
-    settings: dict[str, Any] = {"v_threshold": threshold, "v_reset": None, "step_mode": "m"}
-    if decay == 0:
-        raise InvalidInputError("expected decays above 0, got 0: SpikingJelly's tau = 1 / (1 − decay) must be above 1")
-    if decay == 1:
-        return neuron.IFNode(**settings)
-    return neuron.LIFNode(tau=1 / (1 - decay), decay_input=False, **settings)
-
-
-def _read(weight: Tensor, bias: Tensor, node: Any, membrane: Tensor | None) -> Mapping[str, Any]:
-    neuron = import_library("spikingjelly.activation_based.neuron", "spikingjelly")
-    if type(node) not in (neuron.LIFNode, neuron.IFNode):
-        raise InvalidInputError(f"expected LIFNode or IFNode, got {type(node).__name__}: its dynamics differ from ours")
+def _read(weight: Tensor, bias: Tensor, node: Any, membrane: Tensor | None) -> dict[str, Any]:
     if node.v_reset is not None:
         raise InvalidInputError(f"expected soft reset, v_reset=None, got a hard reset to {node.v_reset:g}")
-    leaks = type(node) is neuron.LIFNode
+    leaks = type(node) is _module("neuron").LIFNode
     decay = 1 - 1 / node.tau if leaks else 1.0
     scale = 1 / node.tau if leaks and node.decay_input else 1.0
     threshold, tie = untilt(bias.new_tensor(node.v_threshold), probe_tie(node.surrogate_function))

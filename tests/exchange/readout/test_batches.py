@@ -132,7 +132,6 @@ def bad_calls():
         "strength that is not a number": ((inputs, classes), {"l1_strength": float("nan")}, "expected l1_strength"),
         "strength in words": ((inputs, classes), {"l1_strength": "strong"}, "expected l1_strength"),
         "no strength": ((inputs, classes), {"l1_strength": None}, "expected l1_strength"),
-        "several strengths": ((inputs, classes), {"l1_strength": [0.1, 0.2]}, "expected l1_strength"),
         "zero strength": ((inputs, classes), {"l1_strength": 0}, "expected l1_strength to be a finite number above"),
         "squares of the L1 norm": ((inputs, classes), {"l2_strength": 0.1}, "expected l2_strength=0 for the penalty"),
         "squares below zero": ((inputs, classes), {**NET, "l2_strength": -1.0}, "expected l2_strength"),

@@ -1,24 +1,177 @@
-"""The data of a read-out's program: one pass over the batches records the layer's inputs and the model's decisions."""
+"""The data of a read-out's program: batches of a user's data, their targets, and the inputs of the layer for them.
 
+A model accepts inputs of any shape, in batches as its user makes them, and they are read several times. That is unlike
+:mod:`cvxsnn.dictionary.streaming`, which reads sequences once and cuts them into blocks of equal size.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
+from operator import length_hint
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from ...convex import ConvexProblem, Solution
+from ...convex.losses import LOSSES, Loss, Softmax
+from ...core.checks import Array
 from ...core.errors import InvalidInputError
 from ...dictionary import DenseDictionary, Dictionary, count_dictionary
-from .batches import Batches, Targets, check_targets
 from .layers import LinearLayer
-from .options import ProgressCallback
 from .result import ReadoutScore
 from .runner import ModelRunner, largest
 
+Batch = tuple[Tensor, npt.NDArray[Any]]
+ProgressCallback = Callable[[str, int, int], None]
+
 DENSE_BYTES = 2**30
 """Spike counts are float64 up to this size: several times as fast as unpacking bits for every product."""
+
+
+class Batches:
+    """Batches of inputs and targets, from arrays or from a loader.
+
+    Parameters
+    ----------
+    inputs : array of shape (n_samples, ...), or an iterable of batches ``(inputs, targets)``
+        The inputs, or a loader that yields them with their targets.
+    targets : array of shape (n_samples, ...), optional
+        The targets of an array of inputs.
+    batch_size : int
+        Batch size for an array of inputs.
+    """
+
+    def __init__(self, inputs: Any, targets: Array | None, batch_size: int) -> None:
+        kind = type(inputs).__name__
+        if isinstance(inputs, (np.ndarray, Tensor)):
+            if targets is None:
+                raise InvalidInputError("expected targets y with an array of inputs, got none")
+            _check_lengths(inputs, targets)
+            parts = [slice(start, start + batch_size) for start in range(0, len(inputs), batch_size)]
+            inputs = [(inputs[part], targets[part]) for part in parts]
+        elif targets is not None:
+            raise InvalidInputError(f"expected an array or a tensor with targets y, got {kind}: leave y out")
+        elif not isinstance(inputs, Iterable) or isinstance(inputs, Iterator):
+            raise InvalidInputError(f"expected an array, or batches that can be read more than once, got {kind}")
+        self._batches = inputs
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield pairs of inputs and targets."""
+        for batch in self._batches:
+            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+                raise InvalidInputError(f"expected batches (inputs, targets), got {type(batch).__name__}")
+            _check_lengths(*batch)
+            yield _as_inputs(batch[0]), _as_array(batch[1])
+
+    def __len__(self) -> int:
+        """Return the number of batches; 0 if it is unknown."""
+        return length_hint(self._batches)  # loaders of streams have a len() that raises
+
+    def opening(self) -> Tensor:
+        """Return a few samples for trial runs."""
+        for inputs, _ in self:
+            return inputs[:7]
+        raise InvalidInputError("expected at least one batch, got an empty loader")
+
+    def first(self, n_samples: int) -> list[Batch]:
+        """Return the batches that contain about the first ``n_samples`` samples."""
+        size = len(next(iter(self))[0])
+        return list(islice(self, -(-n_samples // size)))
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Targets in the form that a convex program needs.
+
+    Parameters
+    ----------
+    values : Tensor of shape (n_samples,) or (n_samples, n_outputs)
+        The targets.
+    loss : str or Loss
+        The loss for them.
+    classes : Tensor of shape (n_samples,), or None
+        The classes; None for real targets.
+    notes : tuple of str
+        Remarks for readers of the result.
+    """
+
+    values: Tensor
+    loss: str | Loss
+    classes: Tensor | None
+    notes: tuple[str, ...] = ()
+
+
+def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
+    """Return the targets for a layer with ``n_outputs`` outputs; ``loss="auto"`` depends on their type."""
+    n_classes = max(n_outputs, 2)
+    if given.dtype.kind in "OSU":
+        raise InvalidInputError(
+            f"expected classes from 0 to {n_classes - 1}, got {given.flat[0]!r}: use sklearn's LabelEncoder"
+        )
+    are_classes = given.dtype.kind in "iub" and given.ndim == 1
+    if loss == "auto":
+        loss = "squared" if not are_classes else "softmax" if n_outputs > 1 else "logistic"
+    is_regression = LOSSES[loss].is_regression
+    if not are_classes:
+        return _real_targets(given, n_outputs, loss)
+    classes = torch.from_numpy(given.astype(np.int64))
+    lowest, highest, n_seen = int(classes.min()), int(classes.max()), len(np.unique(given))
+    if lowest < 0 or highest >= n_classes:
+        raise InvalidInputError(f"expected classes from 0 to {n_classes - 1}, got {lowest} to {highest}")
+    if n_seen < 2:
+        raise InvalidInputError("expected samples of at least two classes, got one class only")
+    if n_outputs > 1 and n_seen < n_classes and loss != "softmax" and not is_regression:
+        raise InvalidInputError(f"expected all {n_classes} classes for loss {loss!r}, got {n_seen}: use loss='softmax'")
+    notes = () if n_seen == n_classes else (f"only {n_seen} of {n_classes} classes occur in the targets",)
+    if loss == "softmax":
+        return Targets(classes, Softmax(n_classes), classes, notes)
+    # One class against the rest for each of several outputs.
+    values = classes if n_outputs == 1 else one_hot(classes, n_outputs)
+    return Targets(values.to(torch.float64) if is_regression else values, loss, classes, notes)
+
+
+def _real_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
+    shape = given.shape
+    if not LOSSES[loss].is_regression:
+        raise InvalidInputError(
+            f"expected one integer per sample for loss {loss!r}, got {given.dtype} of shape {shape}"
+        )
+    values = torch.from_numpy(given.astype(np.float64)).reshape(len(given), -1)
+    if values.shape[1] != n_outputs or not bool(torch.isfinite(values).all()):
+        raise InvalidInputError(f"expected {n_outputs} finite targets per sample, one per output, got shape {shape}")
+    return Targets(values, loss, None)
+
+
+def _check_lengths(inputs: Any, targets: Any) -> None:
+    n_inputs, n_targets = (len(values) if np.ndim(values) else 0 for values in (inputs, targets))
+    if n_inputs == 0 or n_inputs != n_targets:
+        raise InvalidInputError(
+            f"expected one target per sample and at least one sample, got {n_inputs} samples and {n_targets} targets"
+        )
+
+
+def _as_inputs(values: Any) -> Tensor:
+    try:
+        # Copies arrays that torch cannot view: read-only ones, and those with negative strides.
+        inputs = values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, None, ["C", "W"]))
+    except (TypeError, ValueError):
+        kind = getattr(values, "dtype", type(values).__name__)
+        raise InvalidInputError(f"expected inputs as an array of numbers, got {kind}: encode them first") from None
+    if inputs.is_floating_point() and not bool(torch.isfinite(inputs).all()):
+        raise InvalidInputError("expected finite inputs, got NaN or infinite values: impute or drop them first")
+    return inputs
+
+
+def _as_array(values: Any) -> npt.NDArray[Any]:
+    if not isinstance(values, Tensor):
+        return np.asarray(values)
+    values = values.detach().cpu()
+    return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)  # NumPy has no bfloat16
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +195,11 @@ class ReadoutData:
     model_accuracy: float | None
     notes: tuple[str, ...]
 
-    def problem(self, penalty: Any, intercept: bool, rows: Tensor | None = None) -> ConvexProblem:
-        """Build the convex program over all rows, or over some of them."""
-        dictionary = self.dictionary if rows is None else self.dictionary.take_rows(rows)
-        values = self.targets.values if rows is None else self.targets.values[rows]
-        return ConvexProblem(dictionary, values, self.targets.loss, penalty=penalty, intercept=intercept)
+    def problem(self, penalty: str, intercept: bool) -> ConvexProblem:
+        """Build the convex program over all rows, at strengths that still have to be set."""
+        return ConvexProblem(
+            self.dictionary, self.targets.values, self.targets.loss, penalty=penalty, intercept=intercept
+        )
 
     def outputs(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return the layer's output for every row."""
@@ -65,11 +218,6 @@ class ReadoutData:
         if self.targets.classes is None:
             return None
         return float((largest(outputs).cpu() == self.targets.classes).double().mean())
-
-    def has_contrast(self, rows: Tensor) -> bool:
-        """Return whether the targets of every output differ in these rows."""
-        values = self.targets.values[rows]
-        return self.targets.classes is None or bool((values.amin(0) != values.amax(0)).all())
 
     def layer_weights(self, solution: Solution) -> tuple[Tensor, Tensor]:
         """Return a solution as weights and bias of the layer; of neurons with equal spikes, the first is read."""

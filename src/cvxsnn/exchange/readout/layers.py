@@ -1,7 +1,9 @@
 """Finding the linear layer that reads a network out."""
 
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,9 +75,9 @@ def find_readout(model: nn.Module, trial: Callable[[], Any], name: str | None = 
     if name not in linear:
         raise InvalidInputError(f"expected layer to name a linear layer of the model ({choices}), got {name!r}")
     layer = linear[name]
-    parameters = {id(layer.weight), id(layer.bias)} - {id(None)}
+    parameters = {id(layer.weight), id(layer.bias)}
     for other, module in model.named_modules():
-        if module is not layer.module and any(id(value) in parameters for value in module.parameters(recurse=False)):
+        if module is not layer.module and parameters & {id(value) for value in module.parameters(recurse=False)}:
             raise InvalidInputError(
                 f"expected layer {name!r} to have weights of its own, but it shares them with {other!r}"
             )
@@ -100,19 +102,14 @@ def _last_layer(model: nn.Module, linear: Collection[str], trial: Callable[[], A
         raise InvalidInputError("expected a model with a linear last layer, got one without any torch.nn.Linear")
     calls: list[tuple[str, nn.Module, Any]] = []
 
-    def watch(name: str, module: nn.Module) -> Any:
-        return module.register_forward_pre_hook(
-            lambda _, arguments, named: calls.append((name, module, first_argument(arguments, named))),
-            with_kwargs=True,
-        )
+    def keep(name: str, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        calls.append((name, module, first_argument(arguments, named)))
 
-    modules = model.named_modules()
-    hooks = [watch(name, module) for name, module in modules if name in linear or _has_weights(name, module)]
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if name in linear or _has_weights(name, module):
+                hooks.enter_context(module.register_forward_pre_hook(partial(keep, name), with_kwargs=True))
         trial()
-    finally:
-        for hook in hooks:
-            hook.remove()
     last, module, read = calls[-1] if calls else ("", model, None)
     if calls:
         _refuse_computed(last, module)

@@ -110,11 +110,8 @@ def _check_linear(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> N
     def keep(_: nn.Module, arguments: Any, named: Any, output: Any) -> None:
         pairs.append((first_argument(arguments, named).detach().clone(), output.detach().clone()))
 
-    hook = layer.module.register_forward_hook(keep, with_kwargs=True)
-    try:
+    with layer.module.register_forward_hook(keep, with_kwargs=True):
         runner.replay(opening)
-    finally:
-        hook.remove()
     for entered, left in pairs:
         expected = nn.functional.linear(entered.to(weight), weight, bias)
         rounding = max(SAME, 16 * torch.finfo(left.dtype).eps) * (1 + float(expected.abs().max().nan_to_num()))

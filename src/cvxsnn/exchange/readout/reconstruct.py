@@ -15,18 +15,19 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from ...convex.losses import LOSSES
-from ...core.checks import Array, check_choice, check_positive_int
+from ...convex.objective import Objective
+from ...core.checks import Array, check_choice, check_positive_int, check_type
 from ...core.errors import InvalidInputError, first_line
-from .batches import Batches
-from .data import record
+from ...core.seeds import check_seed
+from ...fitting.program import Program, Strengths
+from .data import Batches, ProgressCallback, record
 from .guard import untouched
 from .layers import find_readout
-from .options import ProgressCallback, ReadoutOptions
 from .probe import probe
 from .result import ReadoutResult
 from .runner import Decide, Layout, ModelRunner, RunModel
 from .solving import solve_readout
-from .writing import OutputRange, fit_output_range
+from .writing import fit_output_range
 
 
 def reconstruct_readout(
@@ -35,8 +36,8 @@ def reconstruct_readout(
     y: Array | None = None,
     *,
     loss: str = "auto",
-    l1_strength: float | Literal["auto"] = "auto",
-    l2_strength: float | Literal["auto"] = "auto",
+    l1_strength: Strengths = "auto",
+    l2_strength: Strengths = "auto",
     layer: str | None = None,
     layout: Layout = "batch",
     readout: Literal["mean", "last"] = "mean",
@@ -63,11 +64,11 @@ def reconstruct_readout(
     loss : str
         "softmax", "logistic", "squared", "hinge" or "squared_hinge". With "auto", classes have the softmax loss for
         several outputs and the logistic loss for one, and real targets the squared loss.
-    l1_strength : float or "auto"
-        Strength of the penalty's norm. With "auto", several strengths are compared on a held-out tenth of the samples,
-        and the best is used on all of them; it is lowered where the training loss would otherwise be above the model's
-        own. For the elastic nets it may be zero, which is ridge.
-    l2_strength : float or "auto"
+    l1_strength : float, sequence of float, or "auto"
+        Strength of the penalty's norm. Several strengths, or those of "auto", are compared on a held-out tenth of the
+        samples, and the best is used on all of them; "auto" lowers it where the training loss would otherwise be above
+        the model's own. For the elastic nets it may be zero, which is ridge.
+    l2_strength : float, sequence of float, or "auto"
         Strength of the sum of squares of the elastic nets, chosen in the same way; other penalties have none.
     layer : str, optional
         Name of the layer in the model; by default the linear layer that runs last.
@@ -119,42 +120,46 @@ def reconstruct_readout(
     >>> result.certificate.relative_gap <= 1e-6
     True
     """
-    options = ReadoutOptions(l1_strength, l2_strength, penalty, tol, seed, callback)
+    program = Program(Objective("squared"), penalty, l1_strength, l2_strength, tol=tol)  # the loss follows below
+    check_seed(seed)
     check_choice("layout", layout, get_args(Layout))
     check_choice("readout", readout, ("mean", "last"))
     check_choice("loss", loss, ("auto", *LOSSES))
-    _check_model(model)
+    check_type(model, nn.Module, "a torch.nn.Module")
+    if any(is_lazy(parameter) or parameter.is_meta for parameter in model.parameters()):
+        raise InvalidInputError("expected parameters with values, got lazy layers or the meta device: load weights")
     batches = Batches(X, y, check_positive_int("batch_size", batch_size))
     model = _copied(model) if copy_model else model
-    begin = time.perf_counter()
+    begin, notify = time.perf_counter(), callback or (lambda *news: None)
     runner = ModelRunner(model, layout, run, reset, decide)
     with untouched(model, seed):
         opening = batches.opening()
         last_layer = find_readout(model, lambda: runner.replay(opening), layer)
         runner, notes = probe(runner, last_layer, opening, seed, is_named=layer is not None)
-        data = record(runner, last_layer, batches, readout, loss, options.notify)
+        data = record(runner, last_layer, batches, readout, loss, notify)
     notes += data.notes
     before = replace(data.score(*last_layer.read()), model_accuracy=data.model_accuracy)
 
-    solution = solve_readout(data, last_layer.bias is not None, before.loss, options)
+    program = replace(program, intercept=last_layer.bias is not None)
+    solution = solve_readout(data, program, before.loss, seed, notify)
     solved = data.layer_weights(solution)
     after = data.score(*last_layer.rounded(*solved))
 
-    has_changed, fitted = after.loss <= before.loss, OutputRange()
+    has_changed, scale, shift = after.loss <= before.loss, 1.0, 0.0
     if has_changed:
         with untouched(model, seed):
-            fitted = fit_output_range(runner, last_layer, batches, data, solved, options.notify)
-        last_layer.write(*solved, fitted.scale, fitted.shift)
-        after = replace(after, model_accuracy=fitted.model_accuracy)
+            scale, shift, accuracy = fit_output_range(runner, last_layer, batches, data, solved, notify)
+        last_layer.write(*solved, scale, shift)
+        after = replace(after, model_accuracy=accuracy)
     else:
         after = before
         notes.append(
             "the optimum at this strength has a higher training loss than the model's own weights, which are kept"
         )
-    if (fitted.scale, fitted.shift) != (1.0, 0.0):
+    if (scale, shift) != (1.0, 0.0):
         notes.append(
-            f"output neurons follow the layer: it holds {fitted.scale:.3g} times the solution plus {fitted.shift:.3g} "
-            "for all outputs, a range in which they distinguish classes"
+            f"output neurons follow the layer: it holds {scale:.3g} times the solution plus {shift:.3g} for all "
+            "outputs, a range in which they distinguish classes"
         )
     return ReadoutResult(
         model=model,
@@ -163,20 +168,13 @@ def reconstruct_readout(
         before=before,
         after=after,
         has_changed=has_changed,
-        scale=fitted.scale,
-        shift=fitted.shift,
+        scale=scale,
+        shift=shift,
         notes=tuple(notes),
         seconds=time.perf_counter() - begin,
         readout=readout,
         example=(opening, data.outputs(*(solved if has_changed else last_layer.read()))[: len(opening)]),
     )
-
-
-def _check_model(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise InvalidInputError(f"expected a torch.nn.Module, got {type(model).__name__}")
-    if any(is_lazy(parameter) or parameter.is_meta for parameter in model.parameters()):
-        raise InvalidInputError("expected parameters with values, got lazy layers or the meta device: load weights")
 
 
 def _copied(model: nn.Module) -> nn.Module:

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from ...convex import Certificate, Solution
 from ...core.errors import InvalidInputError
 from ...network.spiking_network import SpikingNetwork
-from ..peers import PeerNetwork
-from ..stack import LIBRARIES, read_stack, stack_up_to
+from ..peers import LIBRARIES, PeerNetwork, read_stack, stack_up_to
 from .probe import SAME
 
 

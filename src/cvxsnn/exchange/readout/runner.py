@@ -79,11 +79,8 @@ class ModelRunner:
         def keep(_: nn.Module, arguments: Any, named: Any) -> None:
             calls.append(first_argument(arguments, named).detach().clone())  # models may reuse its memory
 
-        hook = layer.module.register_forward_pre_hook(keep, with_kwargs=True)
-        try:
+        with layer.module.register_forward_pre_hook(keep, with_kwargs=True):
             output = self.replay(batch)
-        finally:
-            hook.remove()
         if not calls:
             raise InvalidInputError(f"expected layer {layer.name!r} to run on every batch, got a batch without it")
         return output, calls

@@ -1,29 +1,13 @@
 """Writing a read-out back into its layer, in the range that output neurons need."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
-from .batches import Batches
-from .data import ReadoutData
+from .data import Batch, Batches, ProgressCallback, ReadoutData
 from .layers import LinearLayer
-from .options import ProgressCallback
 from .runner import ModelRunner
-
-Batch = tuple[Tensor, npt.NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class OutputRange:
-    """Scale and shift of the solution in the layer, and the accuracy of the model's decisions with them."""
-
-    scale: float = 1.0
-    shift: float = 0.0
-    model_accuracy: float | None = None
 
 
 def fit_output_range(
@@ -33,7 +17,7 @@ def fit_output_range(
     data: ReadoutData,
     solved: tuple[Tensor, Tensor],
     notify: ProgressCallback,
-) -> OutputRange:
+) -> tuple[float, float, float | None]:
     """Return the scale and shift, the same for all outputs, with which the model decides best.
 
     If the layer's outputs are the model's, both are left alone. If output neurons follow, the order of the layer's
@@ -57,8 +41,10 @@ def fit_output_range(
 
     Returns
     -------
-    OutputRange
-        Scale, shift and the accuracy with them.
+    scale, shift : float
+        What to multiply weights and bias by, and what to add to every output.
+    accuracy : float or None
+        Accuracy of the model's decisions with them; None if they are unknown.
     """
     before, after = data.outputs(*layer.read()), data.outputs(*solved)
 
@@ -78,7 +64,7 @@ def fit_output_range(
 
     unscaled, layer_accuracy = accuracy_with(1.0, 0.0, batches), data.accuracy(after)
     if runner.is_direct or unscaled is None or layer_accuracy is None or unscaled >= layer_accuracy:
-        return OutputRange(model_accuracy=unscaled)
+        return 1.0, 0.0, unscaled
     spread, ratio = float(before.std()), float(before.std() / after.std().clamp_min(1e-300))
     few = batches.first(1000)
 
@@ -97,4 +83,4 @@ def fit_output_range(
     scale, shift = best_of([(1.0, 0.0), *(centred(relative * ratio) for relative in (0.25, 0.5, 1.0, 2.0, 4.0))])
     if layer.bias is not None:
         scale, shift = best_of([(scale, shift + move * spread) for move in (0.0, -1.0, -0.5, 0.5, 1.0)])
-    return OutputRange(scale, shift, accuracy_with(scale, shift, batches))
+    return scale, shift, accuracy_with(scale, shift, batches)
