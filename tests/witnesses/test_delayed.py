@@ -366,7 +366,7 @@ def test_large_draws_on_several_threads_in_blocks_are_the_same(monkeypatch):
 @pytest.mark.parametrize("decay", [0.0, 0.75, Uniform(0.0, 1.0)])
 def test_thresholds_cost_the_steps_that_are_looked_at_and_no_padding(monkeypatch, decay, steps):
     rng, looked = np.random.default_rng(0), []
-    lengths = np.array([1] * 20 + [700, 400, 6, 7])
+    lengths = np.array([1] * 20 + [700, 500, 6, 7])
     inputs = rng.normal(size=(len(lengths), 700, 2))
     family = {"decay": decay, "steps": steps, "quantiles": (0.2, 0.8)}
 
