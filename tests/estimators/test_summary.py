@@ -17,7 +17,7 @@ from cvxsnn.core import progress
 from cvxsnn.data import Sequences
 from cvxsnn.fitting import choosing, engine
 from cvxsnn.network.energy import count_operations
-from cvxsnn.witnesses.families import MIXTURES
+from cvxsnn.witnesses.mixed import MIXTURES
 
 LONGER = np.random.default_rng(0).normal(size=(40, 10, 2))
 ABOVE = (LONGER.sum((1, 2)) > 0).astype(int)

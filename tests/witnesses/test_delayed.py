@@ -12,7 +12,7 @@ from cvxsnn import InvalidInputError, delayed_witnesses, roll_out
 from cvxsnn.data import Sequences
 from cvxsnn.neurons.exact import snap_inputs
 from cvxsnn.neurons.tap_kernel import integrate_taps
-from cvxsnn.witnesses import Uniform, tap_sampling
+from cvxsnn.witnesses import Uniform
 from cvxsnn.witnesses.tap_sampling import Calibration
 
 N_STEPS, N_FEATURES = 12, 6
@@ -374,7 +374,7 @@ def test_thresholds_cost_the_steps_that_are_looked_at_and_no_padding(monkeypatch
         looked.append(values[:, 0].numel() if own.any() else len(places))
         return integrate_taps(table, values, own, places)
 
-    monkeypatch.setattr(tap_sampling, "integrate_taps", integrate)
+    monkeypatch.setattr("cvxsnn.neurons.tap_kernel.integrate_taps", integrate)
     layer = draw(Sequences(inputs, lengths), **family).layers[0]
     assert sum(looked) <= (1024 if decay == 0.0 else 1.25 * lengths.sum())
     whole = [undriven(layer, exact(own[None, :n]))[0] for own, n in zip(inputs, lengths, strict=True)]
@@ -435,7 +435,7 @@ def test_digests_tell_sequences_apart_but_not_their_zeros():
         ({"max_delay": -1}, "max_delay to be a whole number of steps from 0, got -1"),
         ({"max_delay": 2.5}, "max_delay to be a whole number of steps from 0, got 2.5"),
         ({"max_delay": True}, "max_delay to be a whole number of steps from 0, got True"),
-        ({"max_delay": (1, 2)}, "one max_delay for each of 1 layers, got 2"),
+        ({"max_delay": (1, 2)}, "expected max_delay for each of 1 layers, got 2"),
         ({"differenced": True, "max_delay": 0}, "max_delay of at least 1 for first differences"),
         ({"geometry": "ring"}, "geometry to be one of 'scattered', 'box', 'dilated', 'correlated', got 'ring'"),
         ({"weights": "zero"}, "weights to be one of 'gaussian', 'centred', 'two-valued', 'differences', got 'zero'"),
@@ -461,13 +461,13 @@ def test_digests_tell_sequences_apart_but_not_their_zeros():
         ({"quantiles": 0.5}, "two quantiles between 0 and 1"),
         ({"quantiles": ("a", "b")}, "two quantiles between 0 and 1"),
         ({"quantiles": (float("nan"), 0.5)}, "two quantiles between 0 and 1"),
-        ({"quantiles": ((0.1, 0.9), (0.1, 0.9))}, "one range of quantiles for each of 1 layers, got 2"),
+        ({"quantiles": ((0.1, 0.9), (0.1, 0.9))}, "expected quantiles for each of 1 layers, got 2"),
         ({"quantiles": ((0.9, 0.1),)}, r"two quantiles between 0 and 1 in increasing order, got \(0.9, 0.1\)"),
         ({"neighbours": 0}, "neighbours to be a positive integer, got 0"),
         ({"steps": "first"}, "steps to be one of 'all', 'last', got 'first'"),
         ({"hidden": (3, 3), "geometry": "correlated"}, "correlated taps in the first layer only"),
         ({"hidden": (3, 3), "box": (None, (2, 2, 2))}, "box to be positive numbers of delays and features"),
-        ({"hidden": (3, 3), "period": (2, 2, 2)}, "one period for each of 2 layers, got 3"),
+        ({"hidden": (3, 3), "period": (2, 2, 2)}, "expected period for each of 2 layers, got 3"),
         ({"bias": 0.5}, "no bias beside quantiles"),
         ({"decay": "fast"}, "decay to be a number or a distribution"),
         ({"neuron": "smart"}, "neuron to be one of 'lif', 'threshold', got 'smart'"),

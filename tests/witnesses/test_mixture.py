@@ -10,7 +10,7 @@ from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data import Sequences
 from cvxsnn.neurons import count_spikes
 from cvxsnn.witnesses import mixed_witnesses, regenerate
-from cvxsnn.witnesses.families import MIXTURES, mixture_families
+from cvxsnn.witnesses.mixed import MIXTURES, mixture_parts
 
 INPUTS = np.random.default_rng(0).normal(size=(40, 20, 3))
 
@@ -28,17 +28,15 @@ def test_there_are_as_many_neurons_as_asked_for_whatever_the_shape(n_witnesses, 
     assert count_spikes(witnesses.layers, inputs).shape == (shape[0], n_witnesses)
 
 
-def test_each_family_has_an_equal_share():
-    families = mixture_families("all", 20, 3)
-    (layer,) = mixed_witnesses(INPUTS, 10 * len(families)).layers
-    n_taps = (layer.weight[0] != 0).sum(0).view(len(families), 10)
-    n_places = [3 * (1 + own.get("max_delay", 19)) for own in families]
-    expected = [
-        min(own["fan_in"], most) * (1 + own.get("differenced", 0)) for own, most in zip(families, n_places, strict=True)
-    ]
+def test_each_part_has_an_equal_share():
+    parts = mixture_parts("all", 20, 3)
+    (layer,) = mixed_witnesses(INPUTS, 10 * len(parts)).layers
+    n_taps = (layer.weight[0] != 0).sum(0).view(len(parts), 10)
+    n_places = [3 * (20 if own.max_delay is None else 1 + own.max_delay) for own in parts]
+    expected = [min(own.fan_in, most) * (1 + own.differenced) for own, most in zip(parts, n_places, strict=True)]
     assert n_taps.max(1).values.tolist() == expected
-    has_leak = (layer.decay[0] > 0).view(len(families), 10)
-    assert has_leak.all(1).tolist() == ["decay" in own for own in families]
+    has_leak = (layer.decay[0] > 0).view(len(parts), 10)
+    assert has_leak.all(1).tolist() == [own.decay != 0 for own in parts]
 
 
 def test_the_same_inputs_and_seed_give_the_same_neurons_and_others_do_not():

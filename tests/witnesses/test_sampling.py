@@ -20,7 +20,7 @@ from cvxsnn.witnesses import (
     mixed_witnesses,
     regenerate,
 )
-from cvxsnn.witnesses.distributions import as_distribution
+from cvxsnn.witnesses.settings import as_distribution
 
 SPREAD = {
     "decay": Uniform(0.2, 0.8),
@@ -347,9 +347,9 @@ def test_balanced_neurons_of_fan_in_one_relay_or_negate_the_neuron_that_they_rea
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"decay": [0.5, 0.5]}, "one decay for each of 3 layers, got 2"),
-        ({"balance": [0.5] * 4}, "one balance for each of 3 layers, got 4"),
-        ({"fan_in": [1, 2]}, "one fan_in for each of 3 layers, got 2"),
+        ({"decay": [0.5, 0.5]}, "expected decay for each of 3 layers, got 2"),
+        ({"balance": [0.5] * 4}, "expected balance for each of 3 layers, got 4"),
+        ({"fan_in": [1, 2]}, "expected fan_in for each of 3 layers, got 2"),
         ({"fan_in": [1, 0, 2]}, "fan_in to be a positive integer, got 0"),
         ({"fan_in": [1, 2.5, 2]}, "fan_in to be a positive integer, got 2.5"),
         ({"gain": [1.0, "large", 1.0]}, "gain to be a number or a distribution"),

@@ -25,7 +25,7 @@ from ..fitting.program import Program
 from ..fitting.search import Tuning
 from ..fitting.surrogate.settings import SurrogateSettings
 from ..witnesses import Normal, Uniform, WitnessSet
-from ..witnesses.families import mixtures_for
+from ..witnesses.mixed import mixtures_for
 
 
 @dataclass(frozen=True)

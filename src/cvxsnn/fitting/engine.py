@@ -29,7 +29,8 @@ from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout, build_dictionary
 from ..witnesses import WitnessSet, sample_witnesses
-from ..witnesses.families import Mixture, family_kind, mixed_witnesses
+from ..witnesses.families import family_kind
+from ..witnesses.mixed import Mixture, mixed_witnesses
 from ..witnesses.tap_sampling import N_CALIBRATION, log_calibration
 from .choosing import choose, judge_for
 from .clock import Clock

@@ -27,7 +27,7 @@ from ..data.sequences import TrainingSet, stratified_order
 from ..dictionary import Readout, build_dictionary
 from ..network.reconstruction import reconstruct
 from ..witnesses import sample_witnesses
-from ..witnesses.families import STEPS_FOR_DELAYS
+from ..witnesses.mixed import STEPS_FOR_DELAYS
 from ..witnesses.prior import Draw, draw_family, mutate_family
 from ..witnesses.tap_sampling import has_variation
 from .choosing import choose, judge_for

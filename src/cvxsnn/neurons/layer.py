@@ -221,7 +221,7 @@ class HiddenLayer(ABC):
         HiddenLayer
             A layer of the same neuron model.
         """
-        return self._with_valid(lambda value: value[subnetworks])
+        return self.with_valid(lambda value: value[subnetworks])
 
     def take_neuron(self, number: int | Tensor, subnetworks: Tensor | None = None) -> Self:
         """Return the layer with a single neuron per subnetwork; not for layers whose neurons read each other.
@@ -243,7 +243,7 @@ class HiddenLayer(ABC):
         each = torch.arange(self.n_subnetworks, device=self.weight.device) if subnetworks is None else subnetworks
         numbers = torch.as_tensor(number, device=self.weight.device).expand(len(each))
         # Indices on both sides of a slice bring their axis to the front.
-        return self._with_valid(lambda value: value[each, ..., numbers][..., None])
+        return self.with_valid(lambda value: value[each, ..., numbers][..., None])
 
     def fan_out(self) -> Tensor:
         """Return the number of synapses that read each input and whose weight is not zero.
@@ -320,7 +320,7 @@ class HiddenLayer(ABC):
             A layer of the same neuron model.
         """
         if dtype is None or dtype == self.weight.dtype:
-            return self._with_valid(lambda value: value.to(device=device))
+            return self.with_valid(lambda value: value.to(device=device))
         own = {name: value.to(device) for name, value in self.tensors().items()}
         return self.with_tensors({name: x.to(dtype) if x.is_floating_point() else x for name, x in own.items()})
 
@@ -384,10 +384,20 @@ class HiddenLayer(ABC):
             object.__setattr__(layer, name, value)
         return layer
 
-    def _with_valid(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """Return the layer after a function that selects or moves subnetworks or neurons and changes no value."""
-        tensors = {name: function(value) for name, value in self.tensors().items()}
-        layer = self.from_valid(tensors, self.settings())
+    def with_valid(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Return the layer after a function that selects or moves subnetworks or neurons and changes no value.
+
+        Parameters
+        ----------
+        function : callable
+            Takes and returns one parameter tensor.
+
+        Returns
+        -------
+        HiddenLayer
+            A layer of the same neuron model, not checked again.
+        """
+        layer = self.from_valid({name: function(value) for name, value in self.tensors().items()}, self.settings())
         layer._check_weight_shape()
         return layer
 

@@ -6,7 +6,7 @@ The equation is that of :func:`cvxsnn.neurons.lif.lif_membrane`, each operation 
 the same to the bit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -68,17 +68,18 @@ class TapTable:
         """
         n_subnetworks, n_taps, width = layer.weight.shape
         offset = torch.arange(n_subnetworks, device=layer.weight.device) * (0 if inputs_are_shared else layer.n_inputs)
-        row = layer.source.long() + offset[:, None, None]
+        rows = (layer.source.long() + offset[:, None, None], layer.delay.long(), layer.weight.to(dtype))
+        return cls.of_rows(*(value.transpose(1, 2).reshape(n_subnetworks * width, n_taps) for value in rows))
 
-        def by_neuron(value: Tensor) -> Tensor:
-            return value.transpose(1, 2).reshape(n_subnetworks * width, n_taps)
-
-        delay, order = by_neuron(layer.delay.long()).sort(dim=1, stable=True)
-        weight = by_neuron(layer.weight.to(dtype)).gather(1, order)
+    @classmethod
+    def of_rows(cls, row: Tensor, delay: Tensor, weight: Tensor) -> "TapTable":
+        """Return the taps of neurons whose rows of values, delays and weights have shape (n_neurons, n_taps)."""
+        delay, order = delay.sort(dim=1, stable=True)
+        weight = weight.gather(1, order)
         kept = weight != 0
         starts = torch.zeros(len(kept) + 1, dtype=torch.int64, device=kept.device)
         torch.cumsum(kept.sum(1), 0, out=starts[1:])
-        return cls(starts, by_neuron(row).gather(1, order)[kept], delay[kept], weight[kept])
+        return cls(starts, row.gather(1, order)[kept], delay[kept], weight[kept])
 
 
 def _compiled(function: Callable[..., None], **options: Any) -> Any:
@@ -275,6 +276,31 @@ def integrate_taps(table: TapTable, values: Tensor, decay: Tensor, places: Tenso
     work = len(table.weight) * (values[:, 0].numel() if bool(decay.any()) else len(places))
     arguments = (rows, values.shape[2], *taps, _array(decay), _array(places), membranes.numpy())
     in_threads(partial(_integrate, *arguments), len(decay), work)
+    return membranes
+
+
+def sorted_membranes(
+    row: Tensor, delay: Tensor, weight: Tensor, decay: Tensor, looks: Sequence[tuple[Tensor, Tensor]]
+) -> npt.NDArray[np.float64]:
+    """Return the membranes of neurons that never fire at all places of several groups of sequences, in rising order.
+
+    Parameters
+    ----------
+    row, delay, weight : Tensors of shape (n_neurons, n_taps)
+        The row of values, the delay and the weight of each tap.
+    decay : Tensor of shape (n_neurons,), dtype float64
+        The leak of each neuron.
+    looks : sequence of tuple of Tensor
+        The values and the places of each group, as in :func:`integrate_taps`.
+
+    Returns
+    -------
+    array of shape (n_neurons, n_places), dtype float64
+        The membranes of each neuron, sorted.
+    """
+    table = TapTable.of_rows(row, delay, weight)
+    membranes = torch.cat([integrate_taps(table, values, decay, places) for values, places in looks], dim=1).numpy()
+    in_threads(lambda first, last: membranes[first:last].sort(axis=1), len(membranes), 4 * membranes.size)
     return membranes
 
 

@@ -1,20 +1,11 @@
 """Witnesses: the hidden dynamics whose spikes make the dictionary."""
 
-from .distributions import Constant, Distribution, LogUniform, Normal, Uniform, parse_distribution
-from .families import (
-    Delayed,
-    Family,
-    Gaussian,
-    Mixed,
-    as_family,
-    delayed_witnesses,
-    describe_family,
-    gaussian_witnesses,
-    mixed_witnesses,
-    regenerate,
-    sample_witnesses,
-)
+from .delayed import Delayed, delayed_witnesses
+from .families import as_family, regenerate, sample_witnesses
+from .gaussian import Gaussian, gaussian_witnesses
+from .mixed import Mixed, mixed_witnesses
 from .pool import WitnessPool
+from .settings import Constant, Distribution, Family, LogUniform, Normal, Uniform, describe_family, parse_distribution
 from .witness_set import Provenance, WitnessSet, join_witnesses, single_out
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .distributions import Constant, Normal, Uniform
+from .settings import Constant, Normal, Uniform
 
 _OPTIONS: Mapping[str, tuple[Any, ...]] = {
     "decay": (

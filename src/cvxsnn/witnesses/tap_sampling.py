@@ -6,7 +6,7 @@ Inside this file, the neurons of all subnetworks are rows, subnetwork by subnetw
 import hashlib
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -15,15 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..core.seeds import child_generator
 from ..data.sequences import Sequences, similar_lengths
-from ..neurons import HiddenLayer, roll_out
-from ..neurons.exact import snap_inputs
-from ..neurons.tap_kernel import TapTable, in_threads, integrate_taps
+from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
+from ..neurons.exact import snap_inputs, snap_weights
+from ..neurons.layer import MAX_DELAY
+from ..neurons.tap_kernel import sorted_membranes
 from ..neurons.taps import last_window
+from .settings import Distribution, Family
+from .witness_set import Provenance
 
 Geometry = Literal["scattered", "box", "dilated", "correlated"]
 Weights = Literal["gaussian", "centred", "two-valued", "differences"]
@@ -49,10 +54,11 @@ class Calibration:
     @classmethod
     def of(cls, sequences: Sequences, n_calibration: int, seed: int) -> "Calibration":
         """Return a seeded subset of at most ``n_calibration`` sequences, in their order."""
-        chosen = np.arange(sequences.n_samples)
-        if sequences.n_samples > n_calibration:
+        n_samples = len(sequences)
+        chosen = np.arange(n_samples)
+        if n_samples > n_calibration:
             generator = child_generator(seed, "delayed", "calibration")
-            chosen = np.sort(generator.choice(sequences.n_samples, n_calibration, replace=False))
+            chosen = np.sort(generator.choice(n_samples, n_calibration, replace=False))
         subset = sequences.take(torch.from_numpy(chosen).to(sequences.device)).to("cpu")
         return cls(Sequences(snap_inputs(subset.inputs), subset.lengths))
 
@@ -77,6 +83,10 @@ class Calibration:
         digest.update(np.ascontiguousarray(self.lengths).tobytes())
         return digest.hexdigest()
 
+    def provenance(self, family: Family, seed: int) -> Provenance:
+        """Return a recipe that draws witnesses again, given the same sequences."""
+        return Provenance("sampled", {**family.describe(), "seed": seed, "inputs": self.digest})
+
     def values_above(self, layers: list[HiddenLayer]) -> Tensor:
         """Return what a layer above others reads, (n_steps, n_rows, n_samples): the inputs, or spikes."""
         return _time_major(roll_out(layers, self.sequences, "all")) if layers else self.values
@@ -84,6 +94,13 @@ class Calibration:
 
 def _time_major(block: Tensor) -> Tensor:
     return block.permute(1, 2, 0).to(torch.float64).contiguous()
+
+
+def as_sequences(inputs: Sequences | Array | int) -> Sequences:
+    """Return training sequences; refuse the number of features alone."""
+    if isinstance(inputs, int):
+        raise InvalidInputError("expected training inputs to sample neurons with delays from, got none")
+    return Sequences.of(inputs)
 
 
 def has_variation(sequences: Sequences) -> bool:
@@ -104,17 +121,20 @@ def log_calibration(n_sequences: int, n_calibration: int = N_CALIBRATION) -> Non
 class LayerPlan:
     """The settings of one layer, as :class:`cvxsnn.witnesses.Delayed` describes them."""
 
-    geometry: Geometry
-    fan_in: int | None
-    max_delay: int
-    box: tuple[int, ...] | None
-    feature_shape: tuple[int, ...] | None
-    period: int | None
-    neighbours: int | None
-    weights: Weights
-    is_differenced: bool
-    quantiles: tuple[float, float] | None
-    is_last: bool
+    geometry: Geometry = "scattered"
+    fan_in: int | None = 25
+    max_delay: int | None = None
+    box: tuple[int, ...] | None = None
+    feature_shape: tuple[int, ...] | None = None
+    period: int | None = None
+    neighbours: int | None = None
+    weights: Weights = "gaussian"
+    differenced: bool = False
+    quantiles: tuple[float, float] | None = (0.05, 0.95)
+    steps: Literal["all", "last"] = "all"
+    decay: Distribution | float = 0.0
+    threshold: Distribution | float = 0.0
+    bias: Distribution | float = 0.0
 
     @property
     def needs_values(self) -> bool:
@@ -122,8 +142,35 @@ class LayerPlan:
         return self.quantiles is not None or self.weights == "differences" or self.geometry == "correlated"
 
 
+Neurons = dict[str, Tensor]
+"""Parameters of neurons by name: (n_neurons, n_taps) for source, delay and weight, and (n_neurons,) for the others."""
+
+
+def as_layer(
+    neuron: str, parts: Sequence[Neurons], n_subnetworks: int, n_inputs: int, dtype: torch.dtype
+) -> HiddenLayer:
+    """Return a layer with the neurons of all parts; further taps of those with fewer taps have weight zero."""
+    model, n_taps, tensors = (
+        NEURON_MODELS.find(neuron),
+        max(part["weight"].shape[1] for part in parts),
+        dict[str, Any](),
+    )
+    for name, first in parts[0].items():
+        each = [part[name] for part in parts]
+        rows = torch.cat([pad(own, (0, n_taps - own.shape[1])) for own in each] if first.ndim == 2 else each)
+        rows = rows.to(dtype) if rows.is_floating_point() else rows
+        tensors[name] = rows.view(n_subnetworks, -1, *rows.shape[1:]).movedim(1, -1)
+    if not model.keeps_membrane:
+        del tensors["initial_membrane"]
+        if bool(tensors.pop("decay").any() | tensors.pop("threshold").any()):
+            raise InvalidInputError(
+                f"expected decay 0 and threshold 0 for {neuron} neurons, which keep no membrane, got others"
+            )
+    return model.layer(**tensors, n_sources=n_inputs)
+
+
 class TapSampler:
-    """Draws the taps of one layer.
+    """Draws the neurons of one layer.
 
     Parameters
     ----------
@@ -154,23 +201,39 @@ class TapSampler:
         generator: Callable[[str], np.random.Generator],
     ) -> None:
         self.plan, self.n_inputs, self.generator = plan, n_inputs, generator
-        (self.n_subnetworks, self.width), self.n_neurons = shape, math.prod(shape)
-        self.values, self.lengths, self.n_samples = values, calibration.lengths, len(calibration.sequences)
-        self.max_delay = plan.max_delay - int(plan.is_differenced)
+        self.n_neurons, self.values, self.lengths = math.prod(shape), values, calibration.lengths
+        n_steps, n_rows, self.n_samples = values.shape
+        longest = min(n_steps - 1, MAX_DELAY) if plan.max_delay is None else plan.max_delay
+        self.max_delay = longest - int(plan.differenced)
+        # Above the first layer, each subnetwork reads its own rows of values.
+        self.first_row = np.arange(self.n_neurons) // shape[1] * (0 if n_rows == n_inputs else n_inputs)
 
-    def by_layer(self, value: npt.NDArray[Any]) -> Tensor:
-        """Return rows, one per neuron, in the shape of a layer's parameters."""
-        rows = torch.from_numpy(np.ascontiguousarray(value))
-        return rows.view(self.n_subnetworks, self.width, *value.shape[1:]).movedim(1, -1)
-
-    def taps(self) -> tuple[Integers, Integers, Floats]:
-        """Return the source, the delay and the weight of all taps, (n_neurons, n_taps) each."""
-        source, delay = GEOMETRIES[self.plan.geometry](self)
+    def draw(self, dtype: torch.dtype) -> Neurons:
+        """Return the neurons of all subnetworks, with weights on the grid of a dtype."""
+        plan = self.plan
+        source, delay = GEOMETRIES[plan.geometry](self)
         weight = self._weights(source, delay)
-        if self.plan.is_differenced:
+        if plan.differenced:
             source, delay = np.concatenate((source, source), axis=1), np.concatenate((delay, delay + 1), axis=1)
             weight = np.concatenate((weight, -weight), axis=1)
-        return source, delay, weight
+        # Rounded to float32 first, so that weights are the same in every dtype.
+        snapped = snap_weights(torch.from_numpy(weight).to(torch.float32).to(dtype).T).T
+        decay, reset, bias = (self._per_neuron(name) for name in ("decay", "threshold", "bias"))
+        start = np.zeros_like(bias)
+        if plan.quantiles is not None:
+            level, spread = self._levels(plan.quantiles, source, delay, snapped.double(), decay)
+            # The membrane is measured from its firing level: it starts there below zero, and leaks towards it.
+            bias, start, reset = -level * (1 - decay), -level, reset * spread
+        arrays = {"source": source, "delay": delay, "bias": bias, "decay": decay, "threshold": reset}
+        arrays["initial_membrane"] = start
+        return {"weight": snapped, **{name: torch.from_numpy(value) for name, value in arrays.items()}}
+
+    def _per_neuron(self, name: str) -> Floats:
+        """Draw a parameter of each neuron."""
+        value: Distribution | float = getattr(self.plan, name)
+        if isinstance(value, Distribution):
+            return value.sample(self.generator(name), (self.n_neurons,))
+        return np.full(self.n_neurons, float(value))
 
     def _weights(self, source: Integers, delay: Integers) -> Floats:
         generator, (n_neurons, n_taps), kind = self.generator("weight"), source.shape, self.plan.weights
@@ -199,44 +262,28 @@ class TapSampler:
         """
         pairs = generator.integers(self.n_samples, size=(2, self.n_neurons))
         random_step = (generator.random(self.n_neurons) * self.lengths[pairs].min(axis=0)).astype(np.int64)
-        # Above the first layer, each subnetwork reads its own rows of values.
-        offset = np.arange(self.n_neurons) // self.width * self.n_inputs * (not self._is_shared)
-        row, values = source + offset[:, None], self.values.numpy()
+        row, values = source + self.first_row[:, None], self.values.numpy()
 
         def read(step: Integers, sample: Integers) -> Floats:
             return np.asarray(np.where(step >= 0, values[np.maximum(step, 0), row, sample[:, None]], 0.0))
 
         def changes(sample: Integers) -> Floats:
-            step = (self.lengths[sample] - 1 if self.plan.is_last else random_step)[:, None] - delay
-            return read(step, sample) - (read(step - 1, sample) if self.plan.is_differenced else 0.0)
+            step = (self.lengths[sample] - 1 if self.plan.steps == "last" else random_step)[:, None] - delay
+            return read(step, sample) - (read(step - 1, sample) if self.plan.differenced else 0.0)
 
         return np.asarray(changes(pairs[0]) - changes(pairs[1]))
 
-    def windows(self) -> Floats:
-        """Return what taps can read at one step of each sequence: a column for each delay and input, in this order."""
-        lengths = torch.from_numpy(self.lengths)
-        if not self.plan.is_last:
-            lengths = 1 + (torch.from_numpy(self.generator("windows").random(len(lengths))) * lengths).long()
-        window = last_window(self.values.transpose(1, 2), self.max_delay, lengths)[0]
-        # The oldest values come first in a window.
-        return np.asfortranarray(window.view(len(lengths), -1, self.n_inputs).flip(1).flatten(1).numpy())
-
-    @property
-    def _is_shared(self) -> bool:
-        """Whether all subnetworks read the same values."""
-        return self.values.shape[1] == self.n_inputs
-
-    def levels(self, layer: HiddenLayer, decay: Floats) -> tuple[Floats, Floats]:
+    def _levels(
+        self, quantiles: tuple[float, float], source: Integers, delay: Integers, weight: Tensor, decay: Floats
+    ) -> tuple[Floats, Floats]:
         """Return a random quantile of each neuron's membrane when it never fires, and the membrane's deviation."""
-        assert self.plan.quantiles is not None
         generator, n_membranes = self.generator("quantile"), 1024  # quantiles of more values differ little
-        quantile = generator.uniform(*self.plan.quantiles, size=self.n_neurons)
+        quantile, is_last = generator.uniform(*quantiles, size=self.n_neurons), self.plan.steps == "last"
         # Long sequences have many steps, so fewer of them are enough, but from at least 32.
-        n_wanted = n_membranes if self.plan.is_last else math.ceil(4 * n_membranes / self.lengths.mean())
-        n_chosen = min(self.n_samples, max(32, n_wanted))
-        samples = np.sort(generator.choice(self.n_samples, n_chosen, replace=False))
+        n_wanted = n_membranes if is_last else math.ceil(4 * n_membranes / self.lengths.mean())
+        samples = np.sort(generator.choice(self.n_samples, min(self.n_samples, max(32, n_wanted)), replace=False))
         step, last = np.arange(len(self.values))[:, None], self.lengths[samples] - 1
-        places = np.flatnonzero(step == last if self.plan.is_last else step <= last)
+        places = np.flatnonzero(step == last if is_last else step <= last)
         if len(places) > n_membranes:
             places = np.sort(generator.choice(places, n_membranes, replace=False))
         rank = np.minimum((quantile * len(places)).astype(np.int64), len(places) - 1)
@@ -244,31 +291,17 @@ class TapSampler:
         looks = [(self.values[:, :, chosen], torch.from_numpy(places))]
         if decay.any():  # then all steps before a place matter, but no padding
             looks = [_look(*looks[0], group) for group in similar_lengths(torch.from_numpy(self.lengths)[chosen])]
+        looks = [look for look in looks if len(look[1])]
+        row, delays, leak = map(torch.from_numpy, (source + self.first_row[:, None], delay, decay))
         level, spread = np.empty(self.n_neurons), np.empty(self.n_neurons)
-        n_taken = max(1, self.block_bytes // (8 * len(places) * self.width))
-        for k in range(0, self.n_subnetworks, n_taken):
-            part = layer.take(slice(k, min(k + n_taken, self.n_subnetworks)))
-            read = slice(0, None) if self._is_shared else slice(k * self.n_inputs, (k + n_taken) * self.n_inputs)
-            table = TapTable.of(part, torch.float64, inputs_are_shared=self._is_shared)
-            rows = slice(k * self.width, (k + part.n_subnetworks) * self.width)
-            leak = torch.from_numpy(decay[rows])
-            membranes = [integrate_taps(table, values[:, read], leak, seen) for values, seen in looks if len(seen)]
-            level[rows], spread[rows] = _order_statistics(membranes, rank[rows])
+        n_together = max(1, self.block_bytes // (8 * len(places)))
+        for first in range(0, self.n_neurons, n_together):
+            block = slice(first, first + n_together)
+            membranes = sorted_membranes(row[block], delays[block], weight[block], leak[block], looks)
+            level[block] = np.take_along_axis(membranes, rank[block, None], axis=1)[:, 0]
+            # The deviation is that of sorted values: its last bit depends on their order.
+            spread[block] = membranes.std(axis=1)
         return level, spread
-
-
-def _order_statistics(membranes: list[Tensor], rank: Integers) -> tuple[Floats, Floats]:
-    """Return the value of each row that has the given rank, and the standard deviation of each row."""
-    values = (membranes[0] if len(membranes) == 1 else torch.cat(membranes, dim=1)).numpy()
-    spread = np.empty(len(values))
-
-    def sort(first: int, last: int) -> None:
-        values[first:last].sort(axis=1)
-        # The deviation is that of sorted values: its last bit depends on their order.
-        spread[first:last] = values[first:last].std(axis=1)
-
-    in_threads(sort, len(values), 4 * values.size)
-    return np.take_along_axis(values, rank[:, None], axis=1)[:, 0], spread
 
 
 def _look(values: Tensor, places: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
@@ -289,7 +322,12 @@ def _scattered(sampler: TapSampler) -> tuple[Integers, Integers]:
 
 def _box(sampler: TapSampler) -> tuple[Integers, Integers]:
     generator, plan = sampler.generator("taps"), sampler.plan
-    delays = _delay_grid(sampler)
+    n_delays, period = sampler.max_delay + 1, plan.period
+    if period is not None and period > n_delays:
+        raise InvalidInputError(
+            f"expected a period of at most {n_delays} steps, max_delay + 1, got {period}: pass a longer max_delay"
+        )
+    delays = (n_delays,) if period is None else (n_delays // period, period)
     shape = (*delays, *(plan.feature_shape or (sampler.n_inputs,)))
     size = [min(wanted, most) for wanted, most in zip(plan.box or (8,) * len(shape), shape, strict=True)]
     corner = [generator.integers(most - n + 1, size=sampler.n_neurons) for n, most in zip(size, shape, strict=True)]
@@ -299,18 +337,6 @@ def _box(sampler: TapSampler) -> tuple[Integers, Integers]:
     place = [start[:, None] + offset for start, offset in zip(corner, inside, strict=True)]
     n = len(delays)
     return np.ravel_multi_index(place[n:], shape[n:]), np.ravel_multi_index(place[:n], delays)
-
-
-def _delay_grid(sampler: TapSampler) -> tuple[int, ...]:
-    """Return the number of delays, or of whole periods and steps in each."""
-    n_delays, period = sampler.max_delay + 1, sampler.plan.period
-    if period is None:
-        return (n_delays,)
-    if period > n_delays:
-        raise InvalidInputError(
-            f"expected a period of at most {n_delays} steps, max_delay + 1, got {period}: pass a longer max_delay"
-        )
-    return n_delays // period, period
 
 
 def _dilated(sampler: TapSampler) -> tuple[Integers, Integers]:
@@ -326,8 +352,14 @@ def _correlated(sampler: TapSampler) -> tuple[Integers, Integers]:
     generator, plan = sampler.generator("taps"), sampler.plan
     n_places = (sampler.max_delay + 1) * sampler.n_inputs
     check_fits(24 * n_places**2, "cpu", f"the correlations of {n_places:,} values", "pass a shorter max_delay")
-    values = sampler.windows()
-    values = values - values.mean(axis=0)
+    # What taps can read at one step of each sequence: a column for each delay and input, in this order.
+    lengths = torch.from_numpy(sampler.lengths)
+    if plan.steps == "all":
+        lengths = 1 + (torch.from_numpy(sampler.generator("windows").random(len(lengths))) * lengths).long()
+    window = last_window(sampler.values.transpose(1, 2), sampler.max_delay, lengths)[0]
+    # The oldest values come first in a window.
+    read = np.asfortranarray(window.view(len(lengths), -1, sampler.n_inputs).flip(1).flatten(1).numpy())
+    values = read - read.mean(axis=0)
     spread = np.linalg.norm(values, axis=0)
     varied = np.flatnonzero(spread > 1e-3 * spread.max())  # the correlations of a constant mean nothing
     if len(varied) == 0:

@@ -139,11 +139,8 @@ class WitnessSet:
         WitnessSet
             The witnesses of these subnetworks.
         """
-        before = self.provenance.recipe.get("subnetworks", range(self.n_subnetworks))
-        places = subnetworks.cpu() if isinstance(subnetworks, Tensor) else subnetworks
-        chosen = torch.as_tensor(list(before))[places].tolist()
-        provenance = replace(self.provenance, recipe={**self.provenance.recipe, "subnetworks": chosen})
-        return self._derived(tuple(layer.take(subnetworks) for layer in self.layers), provenance)
+        layers = tuple(layer.take(subnetworks) for layer in self.layers)
+        return self._derived(layers, self._remember("subnetworks", self.n_subnetworks, subnetworks))
 
     def take_neurons(self, neurons: Tensor) -> Self:
         """Return some neurons of one layer; the recipe remembers which.
@@ -164,12 +161,14 @@ class WitnessSet:
                 f"expected one subnetwork of one layer, whose neurons do not read each other, to choose neurons from, "
                 f"got {self!r}"
             )
-        places = neurons.to(layer.weight.device)
-        before = self.provenance.recipe.get("neurons", range(self.n_witnesses))
-        chosen = torch.as_tensor(list(before))[places.cpu()].tolist()
-        provenance = replace(self.provenance, recipe={**self.provenance.recipe, "neurons": chosen})
-        tensors = {name: value[..., places].contiguous() for name, value in layer.tensors().items()}
-        return self._derived((layer.with_tensors(tensors),), provenance)
+        chosen = layer.with_valid(lambda value: value[..., neurons.to(value.device)].contiguous())
+        return self._derived((chosen,), self._remember("neurons", self.n_witnesses, neurons))
+
+    def _remember(self, name: str, number: int, chosen: slice | Tensor) -> Provenance:
+        """Return the origin of a part, with the numbers of what was chosen from the whole sample."""
+        before = torch.as_tensor(list(self.provenance.recipe.get(name, range(number))))
+        kept = before[chosen.cpu() if isinstance(chosen, Tensor) else chosen].tolist()
+        return replace(self.provenance, recipe={**self.provenance.recipe, name: kept})
 
     @property
     def is_selection(self) -> bool:
