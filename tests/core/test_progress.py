@@ -23,12 +23,12 @@ def test_the_bar_shows_each_stage_once_and_how_far_it_has_come():
         bar("1. gradient", 0, 5)
         bar("1. gradient", 3, 5)
         bar("2. convex", 0, 1)
-        tasks = bar._bar.tasks
+        tasks = bar.tasks
         assert [(task.description, task.completed, task.total) for task in tasks] == [
             ("1. gradient", 3, 5),
             ("2. convex", 0, 1),
         ]
-        bar._bar.refresh()
+        bar.refresh()
         shown = console.file.getvalue()
     assert "1. gradient" in shown
     assert "3/5" in shown
@@ -43,8 +43,8 @@ def test_the_bar_is_taken_away_also_after_an_error():
 
     with pytest.raises(KeyboardInterrupt), ProgressBar(console) as bar:
         work(bar)
-    assert bar._bar.finished is False
-    assert not bar._bar.live.is_started
+    assert bar.finished is False
+    assert not bar.live.is_started
     assert console.file.getvalue().endswith("\x1b[2K")  # the last line is erased
 
 
@@ -102,9 +102,9 @@ def test_the_bar_of_long_work_appears_after_three_seconds_and_is_removed(clock):
         assert shown(console) == ""
         clock.now += 3.1
         bar("fit", 2, 4)
-        bar._shown._bar.refresh()
+        bar._shown.refresh()
         assert "2/4" in shown(console)
-    assert not bar._shown._bar.live.is_started
+    assert not bar._shown.live.is_started
     assert shown(console).endswith("\x1b[2K")
 
 
@@ -134,7 +134,7 @@ def test_the_bar_is_removed_after_an_error(clock):
     console = console_on(Terminal())
     with pytest.raises(KeyboardInterrupt), ShownProgress(True, console, clock) as bar:
         raise KeyboardInterrupt
-    assert not bar._shown._bar.live.is_started
+    assert not bar._shown.live.is_started
     assert not bar._watcher.is_alive()
 
 

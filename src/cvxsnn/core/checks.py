@@ -1,7 +1,7 @@
 """Checks of arguments that several stages share, and registries of named choices. Each failure is one sentence."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isfinite
 from numbers import Real
 from typing import Any, TypeVar
@@ -37,8 +37,14 @@ def check_type(value: Any, kinds: type | tuple[type, ...], expected: str, advice
 
 def check_positive_int(name: str, value: Any) -> int:
     """Return ``value`` if it is an integer above zero."""
-    if not _is_integer(value) or value < 1:
-        raise InvalidInputError(f"expected {name} to be a positive integer, got {value!r}")
+    return check_int_at_least(name, value, 1)
+
+
+def check_int_at_least(name: str, value: Any, minimum: int) -> int:
+    """Return ``value`` if it is an integer of at least ``minimum``."""
+    if not _is_integer(value) or value < minimum:
+        expected = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
+        raise InvalidInputError(f"expected {name} to be {expected}, got {value!r}")
     return int(value)
 
 
@@ -62,7 +68,7 @@ def check_fields(settings: object, *counts: str, **choices: Iterable[str]) -> No
 
 
 def check_n_jobs(n_jobs: Any) -> None:
-    """Refuse anything but a number of workers as joblib knows it."""
+    """Refuse values of ``n_jobs`` that joblib does not accept."""
     if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
         raise InvalidInputError(
             f"expected n_jobs to be None or an integer other than 0, -1 for one worker per core, got {n_jobs!r}"
@@ -71,11 +77,9 @@ def check_n_jobs(n_jobs: Any) -> None:
 
 def check_number(name: str, value: Any) -> float:
     """Return ``value`` if it is a finite real number."""
-    try:
+    with suppress(OverflowError):  # an integer above all floats
         if not isinstance(value, (bool, np.bool_)) and isinstance(value, Real) and isfinite(value):
             return float(value)
-    except OverflowError:  # an integer above all floats
-        pass
     raise InvalidInputError(f"expected {name} to be a finite number, got {value!r}")
 
 
@@ -88,7 +92,7 @@ def check_bool(name: str, value: Any) -> bool:
 
 @contextmanager
 def foreign_errors() -> Iterator[None]:
-    """Turn errors of other libraries about data into errors of ours, with the first line of their messages."""
+    """Turn errors that other libraries raise about data into errors of ours, with the first line of the message."""
     try:
         yield
     except InvalidInputError:
@@ -99,26 +103,27 @@ def foreign_errors() -> Iterator[None]:
 
 
 def as_array(name: str, data: Any) -> Any:
-    """Return tensors and masked arrays as plain arrays, also those in a list, and everything else as it is."""
+    """Convert tensors and masked arrays to plain arrays, also those in a list; return everything else as it is."""
     if isinstance(data, (list, tuple)):
         special = (torch.Tensor, np.ma.MaskedArray)
         return [as_array(name, part) if isinstance(part, special) else part for part in data]
     if isinstance(data, torch.Tensor):
-        return _tensor_as_array(name, data)
+        with _conversion(name):
+            return np.asarray(check_tensor(name, data.detach()).cpu().resolve_conj().resolve_neg().numpy())
     if isinstance(data, np.ndarray) and not data.dtype.isnative:
-        data = data.astype(data.dtype.newbyteorder("="))  # torch knows no other order of bytes
+        data = data.astype(data.dtype.newbyteorder("="))  # torch supports the native byte order only
     if not isinstance(data, np.ma.MaskedArray):
         return data
     if np.ma.is_masked(data):
         raise InvalidInputError(
-            f"expected {name} without masked values, got some: drop or fill them first, "
-            "for example with NaN by np.ma.filled"
+            f"expected {name} without masked values, got some: drop or fill them first, for example with NaN by "
+            "np.ma.filled"
         )
     return data.data
 
 
 def check_tensor(name: str, data: torch.Tensor) -> torch.Tensor:
-    """Return a dense tensor of numbers, wider where NumPy has no such floats; refuse others."""
+    """Return a dense tensor of numbers, as float64 if NumPy lacks its type of floats; refuse other tensors."""
     if data.is_meta or data.is_quantized or data.layout != torch.strided:
         got = "one without values" if data.is_meta else "a quantised one" if data.is_quantized else str(data.layout)
         raise InvalidInputError(
@@ -126,14 +131,6 @@ def check_tensor(name: str, data: torch.Tensor) -> torch.Tensor:
         )
     is_known = data.dtype in (torch.float16, torch.float32, torch.float64) or not data.is_floating_point()
     return data if is_known else data.double()
-
-
-def _tensor_as_array(name: str, data: torch.Tensor) -> npt.NDArray[Any]:
-    data = check_tensor(name, data.detach()).cpu().resolve_conj().resolve_neg()
-    try:
-        return np.asarray(data.numpy())
-    except (TypeError, RuntimeError):
-        raise InvalidInputError(f"expected {name} as a tensor of numbers, got {data.dtype}: convert it first") from None
 
 
 @contextmanager
@@ -149,7 +146,7 @@ def _conversion(name: str) -> Iterator[None]:
 
 
 def as_real(name: str, data: Any) -> npt.NDArray[np.float64]:
-    """Return data as an array of float64; refuse text, times, complex numbers and other objects."""
+    """Convert data to an array of float64; refuse text, times, complex numbers and other objects."""
     with _conversion(name):
         values = np.asarray(as_array(name, data))
         if values.dtype == object and not any(isinstance(value, _NO_NUMBERS) for value in values.flat):
@@ -157,12 +154,12 @@ def as_real(name: str, data: Any) -> npt.NDArray[np.float64]:
     if values.dtype.kind not in "biuf":
         received = _KINDS.get(values.dtype.kind, values.dtype)
         raise InvalidInputError(f"expected {name} to be real numbers, got {received}: convert them first")
-    with np.errstate(over="ignore"):  # wider floats become infinite, which is refused where it matters
-        return np.asarray(values, dtype=np.float64, order="C")  # torch knows no negative strides
+    with np.errstate(over="ignore"):  # wider floats become infinite, which callers refuse where it matters
+        return np.asarray(values, dtype=np.float64, order="C")  # torch does not support negative strides
 
 
 def as_tensor(name: str, data: Any) -> torch.Tensor:
-    """Return real numbers as a tensor of their type, on their device; copy data that are no tensor."""
+    """Convert real numbers to a tensor of their type; tensors stay on their device, other data are copied."""
     with _conversion(name):
         tensor = data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(as_array(name, data), order="C"))
     if tensor.is_complex():
@@ -172,15 +169,8 @@ def as_tensor(name: str, data: Any) -> torch.Tensor:
 
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
-_KINDS = {
-    "U": "text",
-    "S": "bytes",
-    "M": "times",
-    "m": "differences of times",
-    "V": "records",
-    "O": "objects",
-    "c": "complex ones (Complex data not supported)",  # in scikit-learn's words, which its checks expect
-}
+_KINDS = {"U": "text", "S": "bytes", "M": "times", "m": "differences of times", "V": "records", "O": "objects"}
+_KINDS["c"] = "complex ones (Complex data not supported)"  # scikit-learn's check_estimator expects these words
 
 
 def check_sequences(inputs: Array, name: str = "inputs") -> None:
@@ -197,17 +187,10 @@ def check_sequences(inputs: Array, name: str = "inputs") -> None:
         raise InvalidInputError(f"expected finite {name}, got NaN or infinite values: impute or drop them first")
 
 
-def check_int_at_least(name: str, value: Any, minimum: int) -> int:
-    """Return ``value`` if it is an integer of at least ``minimum``."""
-    if not _is_integer(value) or value < minimum:
-        raise InvalidInputError(f"expected {name} to be an integer of at least {minimum}, got {value!r}")
-    return int(value)
-
-
 def relative_weights(name: str, weight: torch.Tensor) -> torch.Tensor:
-    """Return weights as shares of the largest, in float64: sums of those are finite, whatever the unit of the weights.
+    """Divide weights by the largest, in float64, so that their sum cannot overflow.
 
-    A factor common to all weights cancels; if it is a power of two, to the last bit.
+    A factor common to all weights cancels, exactly if it is a power of two.
     """
     weight = weight.to(torch.float64)
     if not bool((weight >= 0).all() and torch.isfinite(weight).all() and weight.any()):
@@ -219,27 +202,23 @@ def check_divides(name: str, value: Any, total: int, unit: str) -> int:
     """Return ``value`` if it divides ``total``, a number of things called ``unit``."""
     if not _is_integer(value) or value < 1 or total % int(value):
         divisors = [str(divisor) for divisor in range(1, min(total, 1000) + 1) if total % divisor == 0]
-        more = ", ..." if total > 1000 else ""
-        raise InvalidInputError(
-            f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {', '.join(divisors)}{more}"
-        )
+        listed = ", ".join(divisors) + (", ..." if total > 1000 else "")
+        raise InvalidInputError(f"expected {name} to divide {total} {unit}, got {value!r}: pass one of {listed}")
     return int(value)
 
 
 def check_device(device: Any) -> torch.device:
     """Return the device of that name if this machine has it; "auto" is the GPU if there is one."""
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if isinstance(device, str) and device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
+        return torch.device("cuda" if n_gpus else "cpu")
+    known = None
+    with suppress(RuntimeError, TypeError, ValueError, OverflowError):
         known = torch.device(device)
-    except (RuntimeError, TypeError, ValueError, OverflowError):
-        known = None
     if known is None or known.type not in ("cpu", "cuda"):
         raise InvalidInputError(f"expected a device such as 'cpu', 'cuda' or 'auto', got {device!r}")
-    if known.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidInputError("expected a machine with a CUDA device, found none: use device='cpu'")
-    if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
-        raise InvalidInputError(f"expected one of {torch.cuda.device_count()} CUDA devices, got {device!r}")
+    if known.type == "cuda" and (known.index or 0) >= n_gpus:
+        raise InvalidInputError(f"expected one of {n_gpus} CUDA devices, got {device!r}: use device='cpu'")
     return known
 
 
@@ -248,27 +227,27 @@ class Registry(dict[str, T]):
 
     Parameters
     ----------
-    what : str
-        Name of a value in error messages: "loss", "solver".
+    noun : str
+        The word for a value in error messages: "loss", "solver".
     base : type
         Base class of the values, which are instances or subclasses of it.
     kind : str, optional
         Attribute of a value that holds its class; by default the value is a class itself.
     """
 
-    def __init__(self, what: str, base: type, kind: str | None = None) -> None:
+    def __init__(self, noun: str, base: type, kind: str | None = None) -> None:
         super().__init__()
-        self._what, self._base, self._kind = what, base, kind
+        self._noun, self._base, self._kind = noun, base, kind
 
     def register(self, name: str, value: T) -> T:
         """Add a value under a new name, and return it."""
         if not (issubclass(value, self._base) if isinstance(value, type) else isinstance(value, self._base)):
             raise InvalidInputError(
-                f"expected a {self._base.__name__} for the {self._what} {name!r}, got {value!r}: wrap or derive it"
+                f"expected a {self._base.__name__} for the {self._noun} {name!r}, got {value!r}: wrap or derive it"
             )
         if name in self:
             raise InvalidInputError(
-                f"expected a new name for a {self._what}, got {name!r}, which is registered already"
+                f"expected a new name for a {self._noun}, got {name!r}, which is registered already"
             )
         self[name] = value
         return value
@@ -280,9 +259,7 @@ class Registry(dict[str, T]):
 
     def find(self, name: Any) -> T:
         """Return the value of that name; an error lists the names if there is none."""
-        if not isinstance(name, str) or name not in self:
-            raise InvalidInputError(f"expected {self._what} to be one of {', '.join(map(repr, self))}, got {name!r}")
-        return self[name]
+        return self[check_choice(self._noun, name, tuple(self))]
 
     def of(self, instance: object) -> T:
         """Return the value whose class is exactly that of an instance: a subclass is another kind, and refused."""
@@ -290,6 +267,6 @@ class Registry(dict[str, T]):
             if type(instance) is (value if self._kind is None else getattr(value, self._kind)):
                 return value
         raise InvalidInputError(
-            f"expected a registered {self._what} ({', '.join(map(repr, self))}), got {type(instance).__name__}, "
+            f"expected a registered {self._noun} ({', '.join(map(repr, self))}), got {type(instance).__name__}, "
             "which is not: register it first"
         )

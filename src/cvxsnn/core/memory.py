@@ -5,6 +5,7 @@ Code that allocates a large array calls :func:`check_fits` first; the planner us
 
 import os
 import re
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 
@@ -80,17 +81,19 @@ def parse_bytes(text: str) -> int:
 
 
 def _system_bytes(root: Path) -> int | None:
-    try:
-        for line in (root / "proc/meminfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == "MemAvailable":
-                return 1024 * int(value.split()[0])
-    except OSError:
-        pass
-    try:  # macOS and the BSDs report only the total
+    with suppress(OSError):
+        if line := re.search(r"^MemAvailable:\s*(\d+)", (root / "proc/meminfo").read_text(), re.MULTILINE):
+            return 1024 * int(line[1])
+    with suppress(AttributeError, OSError, ValueError):  # macOS and the BSDs report only the total
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
+    return None
+
+
+_CONTROL_GROUPS = {
+    "": ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    "memory": ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+"""Folder, limit, usage and cached files of control groups of the second and the first version."""
 
 
 def _control_group_bytes(root: Path) -> int | None:
@@ -102,19 +105,12 @@ def _control_group_bytes(root: Path) -> int | None:
     left: list[int] = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            folder, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            folder = root / "sys/fs/cgroup/memory"
-        else:
-            continue
-        inner = folder / path.strip("/")
-        # Inside a container the path may be the host's: then the group is the root of the mounted tree.
-        for group in (inner, *inner.parents) if inner.is_dir() else (folder,):
-            left += _left_in_group(group, *names)
-            if group == folder:
-                break
+        for controller in _CONTROL_GROUPS.keys() & controllers.split(","):
+            mount, *names = _CONTROL_GROUPS[controller]
+            folder, inner = root / mount, root / mount / path.strip("/")
+            # Inside a container the path may be the host's: then the group is the root of the mounted tree.
+            for group in (inner, *inner.parents) if inner.is_dir() else (folder,):
+                left += _left_in_group(group, *names) if group.is_relative_to(folder) else []
     return min(left, default=None)
 
 

@@ -10,64 +10,38 @@ from multiprocessing import parent_process
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from .errors import InvalidInputError
 
 _LOGGER = logging.getLogger("cvxsnn")
 
 
-class ProgressBar:
+class ProgressBar(progress.Progress):
     """A callback ``bar(stage, done, total)`` with one line per stage on the terminal, removed at the end."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+        columns = progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn()
+        super().__init__(
+            progress.TextColumn("{task.description}"),
+            *columns,
+            progress.TimeRemainingColumn(),
             console=console or Console(stderr=True),
             transient=True,
             redirect_stdout=False,
         )
-        self._stages: dict[str, TaskID] = {}
+        self._stages: dict[str, progress.TaskID] = {}
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Update the line of a stage."""
         if stage not in self._stages:
-            self._stages[stage] = self._bar.add_task(stage, total=total)
-        self._bar.update(self._stages[stage], completed=done, total=total)
-
-    def show(self) -> None:
-        """Show the bar, unless it is shown already."""
-        self._bar.start()
-
-    def close(self) -> None:
-        """Remove the bar."""
-        self._bar.stop()
-
-    def __enter__(self) -> Self:
-        """Show the bar."""
-        self.show()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Remove the bar."""
-        self.close()
+            self._stages[stage] = self.add_task(stage, total=total)
+        self.update(self._stages[stage], completed=done, total=total)
 
 
 class LogLines:
-    """A callback ``lines(stage, done, total)`` for the log.
+    """A callback ``lines(stage, done, total)`` for the log, with the methods of a bar.
 
     Parameters
     ----------
@@ -78,37 +52,34 @@ class LogLines:
     pause: ClassVar = (5.0, 0.1)
     """Least seconds between two lines, and least share of the time so far: long work has fewer lines."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._begin, self._next = clock, clock(), 0.0
-        self._stage: tuple[str, int, int] | None = None
-        self._stage_begin = 0.0
+        self._stage, self._stage_begin = ("", 0, 0), 0.0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Remember the state."""
-        if self._stage is None or self._stage[0] != stage:
+        if self._stage[0] != stage:
             self._stage_begin = self._clock()
         self._stage = (stage, done, total)
 
-    def show(self) -> None:
-        """Write a line about the latest state, unless the last line is recent."""
+    def start(self) -> None:
+        """Write a line about the latest state, unless there is none or the last line is recent."""
         now = self._clock()
-        seconds = now - self._begin
-        if self._stage is None or seconds < self._next:
-            return
-        self._next = seconds + max(self.pause[0], self.pause[1] * seconds)
-        stage, done, total = self._stage
-        left = f", about {(now - self._stage_begin) * (total - done) / done:.0f} s left" if done else ""
-        _LOGGER.info("%s: %d of %d after %.0f s%s", stage, done, total, seconds, left)
+        seconds, (stage, done, total) = now - self._begin, self._stage
+        if stage and seconds >= self._next:
+            self._next = seconds + max(self.pause[0], self.pause[1] * seconds)
+            left = f", about {(now - self._stage_begin) * (total - done) / done:.0f} s left" if done else ""
+            _LOGGER.info("%s: %d of %d after %.0f s%s", stage, done, total, seconds, left)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Leave the lines in the log."""
 
 
 class ShownProgress:
-    """A callback ``progress(stage, done, total)`` that shows work to a person if it lasts.
+    """A callback ``progress(stage, done, total)`` that shows progress if the work lasts.
 
-    It is a bar on standard error in a terminal or a notebook. Elsewhere, and in workers, whose bars would overwrite
-    each other, it is lines of level INFO in the log, which nobody sees unless logging is configured.
+    In a terminal or a notebook it draws a bar on standard error. Elsewhere, and in workers, whose bars would overwrite
+    each other, it logs lines of level INFO, which are invisible unless logging is configured.
 
     Parameters
     ----------
@@ -137,7 +108,7 @@ class ShownProgress:
             self._shown = LogLines(clock)
         self._clock, self._due = clock, clock() + (self.patience if verbose == "auto" else 0.0)
         self._lock, self._end = threading.Lock(), threading.Event()
-        # Work may last without a call: a thread looks at the clock.
+        # A stage may take long without a call, so a thread watches the clock.
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def __call__(self, stage: str, done: int, total: int) -> None:
@@ -145,17 +116,16 @@ class ShownProgress:
         if self._shown is not None:
             with suppress(OSError):  # a terminal that is gone must not end the work
                 self._shown(stage, done, total)
-            self.look()
+            self._show_if_due()
 
-    def look(self) -> None:
-        """Show the progress if it is time to."""
+    def _show_if_due(self) -> None:
         with self._lock, suppress(OSError):
             if self._shown is not None and not self._end.is_set() and self._clock() >= self._due:
-                self._shown.show()
+                self._shown.start()
 
     def __enter__(self) -> Self:
-        """Begin to look at the clock."""
-        self.look()
+        """Begin to watch the clock."""
+        self._show_if_due()
         if self._shown is not None:
             self._watcher.start()
         return self
@@ -165,17 +135,17 @@ class ShownProgress:
         with self._lock, suppress(OSError):
             self._end.set()
             if self._shown is not None:
-                self._shown.close()
+                self._shown.stop()
         if self._watcher.is_alive():
             self._watcher.join()
 
     def _watch(self) -> None:
         while not self._end.wait(self.tick):
-            self.look()
+            self._show_if_due()
 
 
 def _can_draw(console: Console) -> bool:
-    """Return whether a bar can be drawn, and no other thread or process may draw one there."""
+    """Return whether this console can show a bar, and no other thread or process could draw over it."""
     if parent_process() is not None or threading.current_thread() is not threading.main_thread():
         return False
     if console.is_jupyter:

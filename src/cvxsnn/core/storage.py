@@ -9,15 +9,15 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load as unpack_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor, contiguous_format, uint8
@@ -40,9 +40,6 @@ class Limits:
 
 
 LIMITS = Limits()
-
-_DAMAGE = (AttributeError, LookupError, MemoryError, OSError, RuntimeError, SafetensorError, TypeError, ValueError)
-"""Errors that parsing damaged contents may raise."""
 
 _PART = "cvxsnn-part"
 """Ending of the names of files that are being written."""
@@ -68,14 +65,13 @@ def write_atomically(path: Path, data: bytes) -> None:
                     _take_over(handle, before)
                 file.write(data)
                 file.flush()
+                # The data must reach the disk before their name does, or a crash could leave an empty file.
                 os.fsync(handle)
                 if hasattr(os, "O_BINARY"):
                     file.close()  # Windows does not rename open files
                 os.replace(temporary, target)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        finally:
+            temporary.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         raise DataFileError(
             f"expected to write {path}, got: {_reason(error)}; nothing was changed, choose another place"
@@ -136,7 +132,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
         tensors = unpack_tensors(data)
     except (DataFileError, BudgetError):
         raise
-    except _DAMAGE as error:
+    except Exception as error:  # parsing damaged contents raises errors of many types
         raise DataFileError(
             f"expected a {kind} file, but {path} is truncated or damaged ({first_line(error)}): copy or make it again"
         ) from None
@@ -175,28 +171,15 @@ def check_memory(n_bytes: int) -> None:
         ) from None
 
 
-@contextmanager
-def utf8_name(path: Path) -> Iterator[Path]:
-    """Yield a name of an existing file that safetensors accepts: it reads names in UTF-8 only."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        with path.open("rb") as file:
-            yield Path(f"/dev/fd/{file.fileno()}")
-    else:
-        yield path
-
-
 def _regular_file(path: Path) -> os.stat_result | None:
     """Return the state of the file that a path leads to, None if there is none; refuse other things."""
     try:
         state = os.stat(path)
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(state.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder")
     if not stat.S_ISREG(state.st_mode):
-        raise OSError(errno.EINVAL, "it is a device, a pipe or a socket and no regular file")
+        kind = "folder" if stat.S_ISDIR(state.st_mode) else "device, a pipe or a socket and no regular file"
+        raise OSError(errno.EINVAL, f"it is a {kind}")
     return state
 
 
@@ -239,21 +222,21 @@ def _checked_metadata(path: Path, kind: str, data: bytes) -> dict[str, str]:
         )
     entries = json.loads(data[8 : 8 + size])
     metadata = dict(entries.pop("__metadata__", None) or {})
-    if metadata.get("format") != "cvxsnn":
-        raise DataFileError(f"expected a {kind} file written by cvxsnn, got another safetensors file: {path}")
     version, received = metadata.get("version", ""), metadata.get("kind", "nameless")
-    if not (version.isdecimal() and version.isascii() and len(version) < 10):
-        raise DataFileError(f"expected a file version, got {version[:20]!r}: {path} was altered or damaged")
-    if int(version) > LIMITS.version:
-        raise DataFileError(
-            f"expected a file of version {LIMITS.version} or older, got version {version}: update cvxsnn to read {path}"
-        )
-    if received != kind:
+    if metadata.get("format") != "cvxsnn":
+        problem = f"expected a {kind} file written by cvxsnn, got another safetensors file: {path}"
+    elif not re.fullmatch("[0-9]{1,9}", version):
+        problem = f"expected a file version, got {version[:20]!r}: {path} was altered or damaged"
+    elif int(version) > (newest := LIMITS.version):
+        problem = f"expected a file of version {newest} or older, got version {version}: update cvxsnn to read {path}"
+    elif received != kind:
         name = received if received.isprintable() else repr(received)
-        raise DataFileError(f"expected a {kind} file, got a {name} file: {path}")
-    if len(entries) > LIMITS.tensors:
-        raise DataFileError(f"expected at most {LIMITS.tensors:,} tensors in {path}, got {len(entries):,}")
-    return metadata
+        problem = f"expected a {kind} file, got a {name} file: {path}"
+    elif len(entries) > LIMITS.tensors:
+        problem = f"expected at most {LIMITS.tensors:,} tensors in {path}, got {len(entries):,}"
+    else:
+        return metadata
+    raise DataFileError(problem)
 
 
 def _checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:

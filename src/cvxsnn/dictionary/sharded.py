@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core import bits
 from ..core.errors import DataFileError, first_line
-from ..core.storage import check_memory, utf8_name
+from ..core.storage import check_memory
 from .base import Dictionary
 from .spikes import SpikeDictionary, pad_words
 
@@ -170,10 +170,10 @@ class ShardedDictionary(Dictionary):
         check_memory(0)
         try:
             # Mapped: only what is used is read.
-            with utf8_name(path) as name, safe_open(name, framework="pt") as file:
+            with safe_open(path, framework="pt") as file:
                 patterns, atom_of_column = file.get_tensor("patterns"), file.get_tensor(ATOMS)
                 lengths = None if self.is_binary else file.get_tensor("lengths")
-        except (SafetensorError, OSError, RuntimeError) as error:
+        except (SafetensorError, OSError, RuntimeError, ValueError) as error:
             raise DataFileError(
                 f"expected a dictionary shard at {path}, but it is missing, truncated or damaged ({first_line(error)}):"
                 " call stream_dictionary again, which makes what is missing"
