@@ -145,7 +145,7 @@ REFUSED = {
         lambda: cs.ConvexProblem(np.eye(24), TARGETS, "squared", row_weight=np.ma.array(np.ones(24), mask=LABELS > 0)),
         "row_weight without masked values",
     ),
-    "times": (lambda: fit_x(TIMES), r"sequences of real numbers, got datetime64\[s\]"),
+    "times": (lambda: fit_x(TIMES), "sequences to be real numbers, got times"),
     "times in a list": (lambda: fit_x(list(TIMES)), "sequence 0 to be real numbers, got times"),
     "times in rows": (lambda: fit_x(TIMES[:, 0]), r"X to be real numbers, got datetime64\[s\]"),
     "times as targets": (lambda: regressor().fit(SEQUENCES, TIMES[:, 0, 0]), "targets to be real numbers, got times"),

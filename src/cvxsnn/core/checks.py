@@ -134,14 +134,14 @@ def check_tensor(name: str, data: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _conversion(name: str) -> Iterator[None]:
+def _conversion(name: str, remedy: str = "convert them first") -> Iterator[None]:
     try:
         yield
     except InvalidInputError:
         raise
     except (OverflowError, RuntimeError, TypeError, ValueError):
         raise InvalidInputError(
-            f"expected {name} to be numbers in rows of equal length, got others: convert them first"
+            f"expected {name} to be numbers in rows of equal length, got others: {remedy}"
         ) from None
 
 
@@ -158,13 +158,15 @@ def as_real(name: str, data: Any) -> npt.NDArray[np.float64]:
         return np.asarray(values, dtype=np.float64, order="C")  # torch does not support negative strides
 
 
-def as_tensor(name: str, data: Any) -> torch.Tensor:
-    """Convert real numbers to a tensor of their type; tensors stay on their device, other data are copied."""
-    with _conversion(name):
-        tensor = data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(as_array(name, data), order="C"))
-    if tensor.is_complex():
-        raise InvalidInputError(f"expected {name} to be real numbers, got {tensor.dtype}: convert them first")
-    return check_tensor(name, tensor)
+def as_tensor(name: str, data: Any, remedy: str = "convert them first") -> torch.Tensor:
+    """Convert real numbers to a tensor of their type, a view if possible; tensors stay on their device."""
+    if not isinstance(data, torch.Tensor):
+        with _conversion(name, remedy):
+            # torch does not support negative strides, and warns of read-only arrays.
+            data = torch.from_numpy(np.require(as_array(name, data), requirements=["C", "W"]))
+    if data.is_complex():
+        raise InvalidInputError(f"expected {name} to be real numbers, got {data.dtype}: convert them first")
+    return check_tensor(name, data)
 
 
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)

@@ -34,11 +34,7 @@ class Events(NamedTuple):
 
 
 def sequences_from_events(
-    recordings: Sequence[Events | tuple[Any, Any]],
-    step: float,
-    n_channels: int,
-    *,
-    duration: float | None = None,
+    recordings: Sequence[Events | tuple[Any, Any]], step: float, n_channels: int, *, duration: float | None = None
 ) -> list[npt.NDArray[np.float64]]:
     """Count the events of each channel in steps of equal duration.
 

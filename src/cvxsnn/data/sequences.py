@@ -1,7 +1,7 @@
 """Sequences of equal or unequal length as one value, and sequences with targets to train on."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
@@ -11,21 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..core.checks import (
-    Array,
-    as_array,
-    as_real,
-    as_tensor,
-    check_number,
-    check_positive_int,
-    check_sequences,
-    check_tensor,
-)
+from ..core.checks import Array, as_array, as_real, as_tensor, check_fields, check_number, check_sequences
 from ..core.errors import InvalidInputError
 from .tasks import SequenceData
 
 FILL_SEQUENCES = "fill the gaps with SequenceImputer first"
-"""What to do about NaN in sequences."""
+"""Advice in errors about NaN in sequences."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +55,11 @@ class Sequences:
 
     def __post_init__(self) -> None:
         """Check both, once."""
-        inputs = as_inputs(self.inputs)
-        self._set(inputs, _as_lengths(self.lengths, inputs))
+        inputs, lengths = as_inputs(self.inputs), self.lengths
+        if lengths is not None:
+            lengths = check_lengths(lengths, tuple(inputs.shape)).to(inputs.device, torch.int64)
+            lengths = None if bool((lengths == inputs.shape[1]).all()) else lengths
+        self._set(inputs, lengths)
 
     @classmethod
     def of(cls, data: "Sequences | Array") -> "Sequences":
@@ -105,10 +99,16 @@ class Sequences:
         >>> Sequences.from_raw([np.ones((4, 3)), np.ones((2, 3))])
         Sequences(2 × 4 steps × 3 features, lengths 2 to 4)
         """
-        data = as_array("sequences", data)
-        if isinstance(data, np.ndarray) and data.dtype != object:
-            return Sequences(torch.from_numpy(_as_float64(data)))
-        return _pad(as_matrices(data))
+        data, lengths = as_array("sequences", data), None
+        if not isinstance(data, np.ndarray) or data.dtype == object:
+            parts = as_matrices(data)
+            lengths = torch.tensor([len(part) for part in parts])
+            data = np.zeros((len(parts), int(lengths.max()), parts[0].shape[1]))
+            for row, part in zip(data, parts, strict=True):
+                row[: len(part)] = part
+        values = _as_real(data)
+        check_finite(values, "sequences", FILL_SEQUENCES)
+        return Sequences(torch.from_numpy(values), lengths)
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -205,6 +205,13 @@ class TrainingSet:
     sample_weight : array of shape (n_samples,), optional
         The weight of each sequence. None weighs all alike.
 
+    Attributes
+    ----------
+    inputs : Tensor of shape (n_samples, n_steps, n_features)
+        Inputs of the sequences.
+    n_samples : int
+        Number of sequences.
+
     Examples
     --------
     >>> import numpy as np
@@ -217,17 +224,21 @@ class TrainingSet:
     sequences: Sequences
     targets: Mapping[str, Array]
     sample_weight: Tensor | None = None
+    inputs: Tensor = field(init=False)
+    n_samples: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Check shapes."""
-        object.__setattr__(self, "sequences", Sequences.of(self.sequences))
+        sequences = Sequences.of(self.sequences)
+        n_samples = sequences.n_samples
+        vars(self).update(sequences=sequences, inputs=sequences.inputs, n_samples=n_samples)
         if self.sample_weight is not None:
             weight = torch.tensor(as_real("sample_weight", self.sample_weight))  # a copy: data may be read-only
-            if tuple(weight.shape) != (len(self),):
+            if weight.shape != (n_samples,):
                 raise InvalidInputError(
-                    f"expected one sample weight for each of {len(self)} sequences, got shape {tuple(weight.shape)}"
+                    f"expected one sample weight for each of {n_samples} sequences, got shape {tuple(weight.shape)}"
                 )
-            object.__setattr__(self, "sample_weight", weight)
+            vars(self).update(sample_weight=weight)
 
     @classmethod
     def of(cls, data: "SequenceData | TrainingSet") -> "TrainingSet":
@@ -243,18 +254,11 @@ class TrainingSet:
         TrainingSet
             The same sequences and targets.
         """
-        return (
-            data if isinstance(data, TrainingSet) else TrainingSet(Sequences(torch.from_numpy(data.inputs)), data.heads)
-        )
+        return data if isinstance(data, TrainingSet) else TrainingSet(Sequences.of(data.inputs), data.heads)
 
     def __len__(self) -> int:
         """Return the number of sequences."""
-        return len(self.sequences)
-
-    @property
-    def inputs(self) -> Tensor:
-        """Inputs of the sequences, shape (n_samples, n_steps, n_features)."""
-        return self.sequences.inputs
+        return self.n_samples
 
     def take(self, samples: Tensor) -> Self:
         """Return some of the sequences, with their targets and weights.
@@ -270,9 +274,9 @@ class TrainingSet:
             The chosen sequences, in that order.
         """
         weight = None if self.sample_weight is None else self.sample_weight[samples]
-        # NumPy would take a tensor of one index for a number, and leave out the axis.
-        places = samples.cpu().numpy()
-        targets = {name: y[samples] if isinstance(y, Tensor) else y[places] for name, y in self.targets.items()}
+        # NumPy reads a tensor with a single index as a number, and drops the axis.
+        indices = samples.cpu().numpy()
+        targets = {name: y[samples] if isinstance(y, Tensor) else y[indices] for name, y in self.targets.items()}
         return type(self)(self.sequences.take(samples), targets, weight)
 
     def to(self, device: torch.device | str | None) -> Self:
@@ -307,9 +311,9 @@ class DataFingerprint:
     targets : str
         A hash of the targets.
     samples : str
-        A hash of the pairs of both that does not depend on their order.
+        A hash of the pairs of both, independent of their order.
     weights : float
-        A mean of fixed numbers by the weights of the sequences.
+        The weighted mean of fixed numbers, one per sequence.
     """
 
     n_samples: int
@@ -320,7 +324,7 @@ class DataFingerprint:
 
     def __post_init__(self) -> None:
         """Check the types."""
-        check_positive_int("n_samples", self.n_samples)
+        check_fields(self, "n_samples")
         check_number("weights", self.weights)
         if not all(isinstance(value, str) for value in (self.inputs, self.targets, self.samples)):
             raise InvalidInputError("expected hashes of training data as text, got other types")
@@ -339,17 +343,19 @@ class DataFingerprint:
         DataFingerprint
             Its fingerprint.
         """
-        n_samples, lengths = len(data), data.sequences.lengths
+        n_samples, lengths = data.n_samples, data.sequences.lengths
         ends = [data.sequences.n_steps] * n_samples if lengths is None else lengths.tolist()
         inputs = []
         for start in range(0, n_samples, 4096):  # blocks, so that no copy of all inputs is needed
             block = data.inputs[start : start + 4096].cpu().double().numpy()
             with np.errstate(over="ignore"):
-                block = np.round(block * 2.0**16) + 0.0  # the resolution of neurons, and no zero with a sign
+                # Neurons round inputs to this grid; adding zero turns -0.0 into 0.0, which has other bits.
+                block = np.round(block * 2.0**16) + 0.0
             inputs += [_hash(row[:end]) for row, end in zip(block, ends[start:], strict=False)]
         columns = [as_real("targets", head).reshape(n_samples, -1) for head in data.targets.values()]
         targets = [_hash(row) for row in np.hstack(columns) + 0.0]
         weight = np.ones(n_samples) if data.sample_weight is None else data.sample_weight.cpu().numpy()
+        # Multiples of the golden ratio modulo one: all different, so that exchanged weights change the mean.
         places = np.modf(np.arange(1, n_samples + 1) * 0.6180339887498949)[0]
         return cls(
             n_samples,
@@ -412,14 +418,14 @@ def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Gener
         return torch.from_numpy(order)
     classes, counts = np.unique(labels[order], return_inverse=True, return_counts=True)[1:]
     by_class = np.argsort(classes, kind="stable")
-    # The members of a class are spread evenly between 0 and 1, and its first one comes before all others.
+    # Each class is spread evenly over [0, 1) with a random offset; first members get negative places and come first.
     place = np.concatenate([np.arange(count) for count in counts])
     share = (place + generator.random(len(counts)).repeat(counts)) / counts.repeat(counts)
     return torch.from_numpy(order[by_class[np.argsort(np.where(place == 0, share - 1, share), kind="stable")]])
 
 
 _STEP_ROWS = 4
-"""Sequences that cost as much at a step as the step costs by itself."""
+"""A step has a fixed cost, as much as this many sequences add to it."""
 
 
 def similar_lengths(lengths: Tensor) -> list[Tensor]:
@@ -496,30 +502,9 @@ def window_shares(n_windows: int, n_steps: int, lengths: Tensor, dtype: torch.dt
 
 def as_inputs(inputs: Array) -> Tensor:
     """Return inputs as a checked tensor of shape (n_samples, n_steps, n_features), on the device where they are."""
-    if isinstance(inputs, Tensor):
-        inputs = check_tensor("inputs", inputs)
-    else:
-        try:
-            inputs = torch.from_numpy(np.require(as_array("inputs", inputs), requirements=["C", "W"]))
-        except (TypeError, ValueError) as error:  # torch knows no arrays of objects, and NumPy makes no ragged ones
-            if isinstance(error, InvalidInputError):
-                raise
-            raise InvalidInputError(
-                "expected numbers in sequences of equal length, as one array (n_samples, n_steps, n_features), got "
-                "ragged or other ones: pad short sequences at the end and pass Sequences(inputs, lengths)"
-            ) from None
-    if inputs.is_complex():
-        raise InvalidInputError(f"expected inputs to be real numbers, got {inputs.dtype}: convert them first")
-    check_sequences(inputs)
-    return inputs.byte() if inputs.dtype == torch.bool else inputs
-
-
-def _as_lengths(lengths: Array | None, inputs: Tensor) -> Tensor | None:
-    """Return checked lengths on the device of the inputs; None if every sequence fills its array."""
-    if lengths is None:
-        return None
-    lengths = check_lengths(lengths, tuple(inputs.shape)).to(inputs.device, torch.int64)
-    return None if bool((lengths == inputs.shape[1]).all()) else lengths
+    tensor = as_tensor("inputs", inputs, "pad short sequences at the end and pass Sequences(inputs, lengths)")
+    check_sequences(tensor)
+    return tensor.byte() if tensor.dtype == torch.bool else tensor
 
 
 def check_lengths(lengths: Array, shape: tuple[int, ...]) -> Tensor:
@@ -563,15 +548,6 @@ def check_finite(data: npt.NDArray[np.float64], what: str, remedy: str | None) -
         raise InvalidInputError(f"expected finite {what}, got NaN: {remedy}")
 
 
-def _pad(parts: Sequence[npt.NDArray[np.float64]]) -> Sequences:
-    """Return matrices of shape (n_steps_i, n_features) as sequences, padded with zeros."""
-    lengths = np.array([len(part) for part in parts])
-    padded = np.zeros((len(parts), int(lengths.max()), parts[0].shape[1]))
-    for row, part in zip(padded, parts, strict=True):
-        row[: len(part)] = part
-    return Sequences(torch.from_numpy(_as_float64(padded)), torch.from_numpy(lengths))
-
-
 def as_matrix(key: Any, part: Any) -> npt.NDArray[np.float64]:
     """Return one sequence as numbers of shape (n_steps, n_features); ``key`` names it in messages."""
     if hasattr(part, "iloc"):  # a table, whose missing values may be pandas' own
@@ -584,16 +560,6 @@ def as_matrix(key: Any, part: Any) -> npt.NDArray[np.float64]:
 
 
 def _as_real(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    if data.dtype.kind not in "biuf":
-        raise InvalidInputError(f"expected sequences of real numbers, got {data.dtype}")
     if 0 in data.shape:
         raise InvalidInputError(f"expected non-empty sequences, got shape {data.shape}")
-    # Wider floats become infinite, which is refused. Torch knows no negative strides, and warns of read-only arrays.
-    with np.errstate(over="ignore"):
-        return np.require(data, np.float64, ["C", "W"])
-
-
-def _as_float64(data: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    values = _as_real(data)
-    check_finite(values, "sequences", FILL_SEQUENCES)
-    return values
+    return np.require(as_real("sequences", data), requirements="W")  # torch warns of read-only arrays

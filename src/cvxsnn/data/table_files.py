@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..core.errors import BudgetError, DataFileError, InvalidInputError, first_line
 from ..core.libraries import import_library
 from ..core.memory import check_fits, dense_bytes
-from .tables import TableSequences, check_columns, check_roles, list_names, numbers_of, sequences_from_table, show_key
+from .tables import TableSequences, check_roles, choose_features, list_names, numbers_of, sequences_from_table, show_key
 
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
@@ -46,12 +46,7 @@ class Columns:
 
 
 def read_samples(
-    path: Path,
-    columns: Columns,
-    *,
-    needs_targets: bool,
-    is_sequential: bool | None = None,
-    has_gaps: bool = False,
+    path: Path, columns: Columns, *, needs_targets: bool, is_sequential: bool | None = None, has_gaps: bool = False
 ) -> Any:
     """Return inputs, targets and ids of a table in a file; the latter two may be None.
 
@@ -81,16 +76,20 @@ def read_samples(
         raise InvalidInputError(
             f"expected --label to name the column to predict, got none: choose among {list_names(table.columns)}"
         )
+    special = [name for name in (columns.id, columns.label) if name is not None]
+    chosen = choose_features(table, special, columns.features)
+    ids = None if columns.id is None else table[columns.id]
+    if is_sequential and ids is None and not columns.is_series:
+        raise InvalidInputError("expected --id and --time, or --series, for a model of sequences, got none of them")
+    if ids is not None and not columns.is_series and (is_sequential or columns.time is not None or not ids.is_unique):
+        return _read_long(table, columns, has_gaps)
+    X, y = table[chosen], None if columns.label is None else table[columns.label]
+    if y is not None and y.isna().any():
+        row = int(y.isna().argmax())
+        raise InvalidInputError(f"expected a label in every row of column {columns.label!r}, got none in row {row}")
+    y, ids = (None if column is None else column.to_numpy() for column in (y, ids))
     if columns.is_series:
-        return _read_series(table, columns, has_gaps)
-    if columns.id is None:
-        if is_sequential:
-            raise InvalidInputError("expected --id and --time, or --series, for a model of sequences, got none of them")
-    else:
-        check_columns(table, [columns.id])
-        if is_sequential or columns.time is not None or not table[columns.id].is_unique:
-            return _read_long(table, columns, has_gaps)
-    X, y, ids = _divide(table, columns)
+        return _series(X, has_gaps, has_named_steps=columns.features is not None), y, ids
     if not has_gaps:
         _check_filled(X)
     return X, y, ids
@@ -117,8 +116,7 @@ def read_table(path: Path, text: str | None = None) -> Any:
     if is_parquet:
         import_library("pyarrow", "tables")
     try:
-        (_check_parquet_fits if is_parquet else _check_csv_fits)(path)
-        table = pandas.read_parquet(path) if is_parquet else _read_csv(pandas, path, text)
+        table = _read_parquet(pandas, path) if is_parquet else _read_csv(pandas, path, text)
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
     except BudgetError:
@@ -138,57 +136,34 @@ def _read_long(table: Any, columns: Columns, has_gaps: bool) -> TableSequences:
         warnings.warn(
             "without --time, the rows of a sequence are read in the order in which the file has them", stacklevel=3
         )
-    found = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
-    for name, part in () if has_gaps else zip(found.ids, found.X, strict=True):
+    sequences = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
+    for name, part in () if has_gaps else zip(sequences.ids, sequences.X, strict=True):
         _check_filled(part, f"sequence {show_key(name)}")
-    return found
+    return sequences
 
 
-def _read_series(table: Any, columns: Columns, has_gaps: bool) -> tuple[Any, Any, Any]:
+def _series(table: Any, has_gaps: bool, has_named_steps: bool) -> list[npt.NDArray[np.float64]]:
     """Return rows as sequences of one feature, up to their last number."""
-    X, y, ids = _divide(table, columns)
-    if columns.features is None:
-        _check_alike(list(X.columns))
-    values = numbers_of(X, "row")
-    lengths = [int(np.flatnonzero(row)[-1]) + 1 if row.any() else 1 for row in ~np.isnan(values)]
-    for number, length in () if has_gaps else enumerate(lengths):
-        _check_filled(X.iloc[number : number + 1, :length], f"row {number}")
-    return [row[:length, None] for row, length in zip(values, lengths, strict=True)], y, ids
-
-
-def _check_alike(names: Sequence[str]) -> None:
-    """Refuse names that differ in more than numbers: a label that was not named would be read as a step."""
-    stems = [re.sub(r"\d+", "", str(name)) for name in names]
+    # Names of steps differ only in their numbers: a label that was not named would be read as a step.
+    stems = [re.sub(r"\d+", "", str(name)) for name in table.columns]
     usual = max(stems, key=stems.count)
-    others = [name for name, stem in zip(names, stems, strict=True) if stem != usual]
-    if others:
+    others = [name for name, stem in zip(table.columns, stems, strict=True) if stem != usual]
+    if others and not has_named_steps:
         raise InvalidInputError(
             "expected columns of steps with names that differ in their numbers, such as "
-            f"{names[stems.index(usual)]!r}, got {list_names(others)} too: name a label with --label, an id with --id, "
-            "or choose columns with --features"
+            f"{table.columns[stems.index(usual)]!r}, got {list_names(others)} too: name a label with --label, an id "
+            "with --id, or choose columns with --features"
         )
-
-
-def _divide(table: Any, columns: Columns) -> tuple[Any, npt.NDArray[Any] | None, npt.NDArray[Any] | None]:
-    """Return features, labels and ids of a table with one row per sample."""
-    special = [name for name in (columns.id, columns.label) if name is not None]
-    check_columns(table, [*special, *(columns.features or [])])
-    chosen = columns.features or [name for name in table.columns if name not in special]
-    if not chosen:
-        raise InvalidInputError(f"expected columns of numbers beside {list_names(special)}, got none")
-    ids = None if columns.id is None else table[columns.id].to_numpy()
-    if columns.label is None:
-        return table[list(chosen)], None, ids
-    labels = table[columns.label]
-    if labels.isna().any():
-        row = int(labels.isna().argmax())
-        raise InvalidInputError(f"expected a label in every row of column {columns.label!r}, got none in row {row}")
-    return table[list(chosen)], labels.to_numpy(), ids
+    values = numbers_of(table)
+    lengths = [int(np.flatnonzero(row)[-1]) + 1 if row.any() else 1 for row in ~np.isnan(values)]
+    for number, length in () if has_gaps else enumerate(lengths):
+        _check_filled(table.iloc[number : number + 1, :length], f"row {number}")
+    return [row[:length, None] for row, length in zip(values, lengths, strict=True)]
 
 
 def _check_filled(table: Any, where: str | None = None) -> None:
     """Refuse cells without a finite number."""
-    gaps = np.argwhere(~np.isfinite(numbers_of(table, "row")))
+    gaps = np.argwhere(~np.isfinite(numbers_of(table)))
     if len(gaps):
         row, column = map(int, gaps[0])
         raise InvalidInputError(
@@ -203,16 +178,17 @@ def _kind(path: Path) -> str:
     return path.with_suffix("").suffix.lower() if suffix in _COMPRESSIONS else suffix
 
 
-def _check_parquet_fits(path: Path) -> None:
-    """Refuse more cells than fit into memory: one value that is repeated takes no room in the file."""
+def _read_parquet(pandas: Any, path: Path) -> Any:
+    # A repeated value takes no room in the file, so its size bounds nothing.
     metadata = import_library("pyarrow.parquet", "tables").read_metadata(path)
     n_packed = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
     needed = max(n_packed, dense_bytes(metadata.num_rows, metadata.num_columns))
     check_fits(needed, "cpu", f"the table in {path}", "divide it")
+    return pandas.read_parquet(path)
 
 
 def _check_csv_fits(path: Path) -> None:
-    """Refuse text that does not fit into memory once it is unpacked, without keeping any of it."""
+    """Refuse compressed text that does not fit into memory; unpack it block by block to count its cells."""
     if path.suffix.lower() not in _COMPRESSIONS:
         return
     unpacked = import_library("pandas.io.common", "tables").get_handle(path, "rb", compression="infer", is_text=False)
@@ -225,6 +201,7 @@ def _check_csv_fits(path: Path) -> None:
 
 
 def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
+    _check_csv_fits(path)
     separator = "\t" if _kind(path) == ".tsv" else ","
     header = str(pandas.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns[0])
     other = max(",;\t", key=header.count)

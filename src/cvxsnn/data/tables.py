@@ -1,12 +1,13 @@
 """Tables of pandas: numbers in named columns, and long tables with one row per step of a sequence.
 
-pandas is an optional library. A table is recognised by what it can do, so that nothing is imported before one is used.
+pandas is an optional library. Tables are recognised by their attributes, so that pandas is imported only when needed.
 """
 
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -87,22 +88,17 @@ def sequences_from_table(
     """
     if not is_frame(table):
         raise InvalidInputError(f"expected a pandas DataFrame with one row per step, got {type(table).__name__}")
-    chosen = [features] if isinstance(features, str) else None if features is None else list(features)
-    check_roles(id, time, label, chosen)
+    features = [features] if isinstance(features, str) else features
+    check_roles(id, time, label, features)
     special = [name for name in (id, time, label) if name is not None]
     levels = [name for name in table.index.names if name in special and name not in table.columns]
     table = table.reset_index(level=levels) if levels else table
-    check_columns(table, [*special, *(chosen or [])])
+    chosen = choose_features(table, special, features)
     if not len(table):
         raise InvalidInputError("expected a table with one row per step, got no rows")
-    if chosen is None:
-        chosen = [name for name in table.columns if name not in special]
-    if not chosen:
-        raise InvalidInputError(f"expected columns of numbers beside {list_names(special)}, got none")
-    numbers_of(table[chosen], "row")
-    for name in special:
-        _check_plain(table[name])
-    sequence, ids = table[id].factorize()
+    numbers_of(table[chosen])
+    codes = {name: _factorize(table[name]) for name in special}
+    sequence, ids = codes[id]
     _check_known(sequence >= 0, id)
     y = None if label is None else _labels(sequence, ids, table[label])
     order = np.argsort(sequence, kind="stable")
@@ -110,8 +106,7 @@ def sequences_from_table(
         order = _order_by_time(sequence, ids, table[time])
         table = table.set_index(time, drop=time not in chosen)
     rows = table[chosen].iloc[order]
-    ends = np.cumsum(np.bincount(sequence))
-    parts = [rows.iloc[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    parts = [rows.iloc[start:end] for start, end in pairwise([0, *np.cumsum(np.bincount(sequence))])]
     return TableSequences(parts, y, np.asarray(ids))
 
 
@@ -121,35 +116,35 @@ def is_frame(value: Any) -> bool:
 
 
 def list_names(names: Iterable[Any]) -> str:
-    """Return names as a message lists them, the first few if there are many."""
+    """Return names for a message, separated by commas; only the first few if there are many."""
     listed, most = list(names), 8
     return ", ".join(map(show_key, listed[:most])) + (", ..." if len(listed) > most else "")
 
 
 def show_key(key: Any) -> str:
-    """Return the name of a row, a sequence or a column as a message shows it: 3, and not np.int64(3)."""
+    """Return the name of a row, a sequence or a column for a message: 3 instead of np.int64(3)."""
     return repr(key.item() if isinstance(key, np.generic) else key)
 
 
-def check_columns(table: Any, names: Iterable[str]) -> None:
-    """Refuse a table that lacks one of these columns, or has two columns of one name."""
-    missing = [name for name in names if name not in table.columns]
+def choose_features(table: Any, special: Sequence[str], features: Sequence[str] | None) -> list[str]:
+    """Return the columns to read, by default all but ``special``; refuse a table that lacks one of them."""
+    missing = [name for name in (*special, *(features or ())) if name not in table.columns]
     if missing:
         raise InvalidInputError(
             f"expected a column {list_names(missing)} in the table, got the columns {list_names(table.columns)}: "
             "choose among these"
         )
     check_names(table.columns)
+    chosen = list(features or [name for name in table.columns if name not in special])
+    if not chosen:
+        raise InvalidInputError(f"expected columns of numbers beside {list_names(special)}, got none")
+    return chosen
 
 
 def check_roles(id: str | None, time: str | None, label: str | None, features: Sequence[str] | None) -> None:  # noqa: A002
-    """Refuse a column that would be two things at once; times alone may be read as numbers, too."""
-    named = Counter(name for name in (id, time, label) if name is not None)
-    twice = [name for name, count in named.items() if count > 1]
-    if twice:
-        raise InvalidInputError(
-            f"expected different columns for id, time and label, got {list_names(twice)} more than once: name others"
-        )
+    """Refuse a column with two roles; only times may also be features."""
+    roles = [name for name in (id, time, label) if name is not None]
+    check_names(roles, "different columns for id, time and label", "name others")
     other = [name for name in features or () if name in (id, label)]
     if other:
         raise InvalidInputError(
@@ -158,24 +153,24 @@ def check_roles(id: str | None, time: str | None, label: str | None, features: S
     check_names(features or ())
 
 
-def check_names(columns: Iterable[Any]) -> None:
+def check_names(
+    columns: Iterable[Any], expected: str = "columns with different names", remedy: str = "rename or drop them"
+) -> None:
     """Refuse two columns of one name."""
     twice = [name for name, count in Counter(columns).items() if count > 1]
     if twice:
-        raise InvalidInputError(
-            f"expected columns with different names, got {list_names(twice)} more than once: rename or drop them"
-        )
+        raise InvalidInputError(f"expected {expected}, got {list_names(twice)} more than once: {remedy}")
 
 
-def numbers_of(table: Any, where: str) -> npt.NDArray[np.float64]:
-    """Return the values of a table as numbers; one sentence names a column of other things.
+def numbers_of(table: Any, where: str = "row") -> npt.NDArray[np.float64]:
+    """Return the values of a table as numbers; refuse columns of anything else.
 
     Parameters
     ----------
     table : DataFrame
         Columns of numbers. Missing values are NaN in the result.
     where : str
-        Where the table is, for the message; "row" stands for the row of the first value that is no number.
+        The table's place in messages; "row" names the row of the first value that is not a number.
 
     Returns
     -------
@@ -183,29 +178,22 @@ def numbers_of(table: Any, where: str) -> npt.NDArray[np.float64]:
         The numbers.
     """
     check_names(table.columns)
-    for place, dtype in enumerate(table.dtypes):
+    for name, dtype in zip(table.columns, table.dtypes, strict=True):
         if dtype.kind in "biuf":
             continue
-        column = table.iloc[:, place].dropna()
-        others = [n for n, value in enumerate(column) if dtype.kind != "O" or not isinstance(value, (Real, Decimal))]
-        if others:
-            # One word makes text of all the numbers in a column of a file: the word is to blame.
-            row = next((n for n in others if not _reads_as_number(str(column.iloc[n]))), others[0])
-            spot = f"row {show_key(column.index[row])}" if where == "row" else where
+        column = table[name].dropna()
+        is_number = [dtype.kind == "O" and isinstance(value, (Real, Decimal)) for value in column]
+        others = column[np.logical_not(is_number)].astype(str)
+        if len(others):
+            # One word in a file turns the numbers of its column into text: name the word.
+            is_word = import_library("pandas", "tables").to_numeric(others, errors="coerce").isna()
+            index, text = next(iter(others[is_word].items()), (others.index[0], others.iloc[0]))
             raise InvalidInputError(
-                f"expected numbers in column {table.columns[place]!r}, got {str(column.iloc[row])!r} in {spot}: make "
-                "them numbers, or leave the column out"
+                f"expected numbers in column {name!r}, got {text!r} in "
+                f"{f'row {show_key(index)}' if where == 'row' else where}: make them numbers, or leave the column out"
             )
     numbers: npt.NDArray[np.float64] = table.to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers
-
-
-def _reads_as_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_known(is_known: npt.NDArray[np.bool_], name: str) -> None:
@@ -216,10 +204,10 @@ def _check_known(is_known: npt.NDArray[np.bool_], name: str) -> None:
         )
 
 
-def _check_plain(column: Any) -> None:
-    """Refuse lists and the like, which pandas cannot compare."""
+def _factorize(column: Any) -> tuple[npt.NDArray[np.intp], Any]:
+    """Number the values of a column; refuse lists and the like, which pandas cannot compare."""
     try:
-        column.factorize()
+        return column.factorize()  # type: ignore[no-any-return]
     except TypeError:
         raise InvalidInputError(
             f"expected numbers, strings or times in column {column.name!r}, got lists or the like: choose another one"
@@ -227,27 +215,27 @@ def _check_plain(column: Any) -> None:
 
 
 def _labels(sequence: npt.NDArray[np.intp], ids: Any, labels: Any) -> npt.NDArray[Any]:
-    """Return the label of each sequence, which all of its rows that have one must agree on."""
+    """Return the label of each sequence; its rows may lack a label, but not differ in it."""
     pandas = import_library("pandas", "tables")
     known = pandas.DataFrame({"sequence": sequence, "label": labels.array}).dropna().drop_duplicates()
     n_labels = np.bincount(known["sequence"], minlength=len(ids))
     if n_labels.max() > 1:
-        place = int(n_labels.argmax())
-        found = known["label"][known["sequence"] == place]
+        number = int(n_labels.argmax())
+        different = list_names(known["label"][known["sequence"] == number])
         raise InvalidInputError(
-            f"expected one label per sequence, got {list_names(found)} in sequence {show_key(ids[place])}: check the "
-            f"column {labels.name!r}, or give the parts ids of their own"
+            f"expected one label per sequence, got {different} in sequence {show_key(ids[number])}: check the column "
+            f"{labels.name!r}, or give the parts ids of their own"
         )
     if n_labels.min() == 0:
-        place = int(n_labels.argmin())
+        unlabelled = show_key(ids[int(n_labels.argmin())])
         raise InvalidInputError(
-            f"expected a label in column {labels.name!r} for every sequence, got none for {show_key(ids[place])}"
+            f"expected a label in column {labels.name!r} for every sequence, got none for {unlabelled}"
         )
     return np.asarray(known.sort_values("sequence")["label"])
 
 
 def _order_by_time(sequence: npt.NDArray[np.intp], ids: Any, times: Any) -> npt.NDArray[np.intp]:
-    """Return the order of the rows by sequence and time; refuse a time that comes twice."""
+    """Return the order of the rows by sequence and time; refuse a repeated time, and warn of gaps."""
     times = _as_times(times)
     rank, _ = times.factorize(sort=True)
     _check_known(rank >= 0, times.name)
@@ -262,12 +250,22 @@ def _order_by_time(sequence: npt.NDArray[np.intp], ids: Any, times: Any) -> npt.
         )
     moments = times.astype("int64") if times.dtype.kind in "Mm" else times
     steps = np.diff(moments.to_numpy(dtype=np.float64)[order])
-    _warn_of_gaps(np.where(is_within, steps, np.nan), lambda row: (ids[sequence[order[row]]], times.iloc[order[row]]))
+    usual = np.median(steps[is_within]) if is_within.any() else np.inf
+    is_gap = is_within & (steps > 1.5 * usual)
+    # Irregular times have no gaps: most steps must be of one length.
+    if is_gap.any() and (abs(steps[is_within] - usual) <= 0.01 * usual).mean() >= 0.8:
+        row = order[int(is_gap.argmax())]
+        warnings.warn(
+            f"the times have gaps, {int(is_gap.sum())} in all, the first after {times.iloc[row]} in sequence "
+            f"{show_key(ids[sequence[row]])}: rows are read one after the other, so insert the missing rows and impute "
+            "them if the intervals matter",
+            stacklevel=3,
+        )
     return np.asarray(order)
 
 
 def _as_times(times: Any) -> Any:
-    """Return times that have an order: text is read as dates, and never compared letter by letter."""
+    """Convert text to numbers or dates, because text would be compared letter by letter."""
     if times.dtype.kind in "iufMm":
         return times
     pandas = import_library("pandas", "tables")
@@ -280,18 +278,3 @@ def _as_times(times: Any) -> Any:
             f"expected numbers or dates such as 2024-01-31 in the time column {times.name!r}, got "
             f"{str(others.iloc[0])!r}: convert it with pandas.to_numeric or pandas.to_datetime"
         ) from None
-
-
-def _warn_of_gaps(steps: npt.NDArray[np.float64], row_of: Any) -> None:
-    """Warn if most steps within sequences are of one length and some are of twice that, or more."""
-    if np.isnan(steps).all():
-        return
-    usual = np.nanmedian(steps)
-    is_gap = steps > 1.5 * usual
-    if is_gap.any() and (abs(steps - usual) <= 0.01 * usual).sum() >= 0.8 * (~np.isnan(steps)).sum():
-        key, moment = row_of(int(is_gap.argmax()))
-        warnings.warn(
-            f"the times have gaps, {int(is_gap.sum())} in all, the first after {moment} in sequence {show_key(key)}: "
-            "rows are read one after the other, so insert the missing rows and impute them if the intervals matter",
-            stacklevel=4,
-        )

@@ -4,6 +4,7 @@ They are read by tonic, an extra: ``pip install "cvxsnn[events]"``. Nothing is d
 machine.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,10 +72,6 @@ class EventData:
     n_classes: int
     group_of_recording: Callable[[Any, Path], npt.NDArray[Any]] | None = None
     starts_late: bool = False
-
-    def shape(self, merge: int) -> tuple[int, ...]:
-        """Return the shape of the sensor after merging ``merge`` neighbours along each axis."""
-        return tuple(size if name == "p" else -(-size // merge) for name, size in self.sensor.items())
 
 
 def shd(
@@ -266,94 +263,79 @@ def dvs_gesture(
 def _make(name: str, settings: dict[str, Any], directory: Folder | None, held_out: str | None = None) -> Task:
     """Return a task; ``held_out`` is the setting that says how much of the training data is for validation."""
     data = EVENT_DATA[name]
-    step, duration = _microseconds(settings)
-    check_sizes(settings, "merge", *([held_out] if held_out else []))
-    recordings = {part: _Recordings(data, part, directory) for part in data.parts}
-    chosen = {part: np.arange(len(own)) for part, own in recordings.items()}
-    if held_out:
-        is_val = hold_out(recordings["train"].groups, held_out, settings, name)
-        recordings["val"], chosen["val"] = recordings["train"], np.flatnonzero(is_val)
-        chosen["train"] = np.flatnonzero(~is_val)
-    splits: dict[str, Any] = {
-        part: own.count(chosen[part], step, duration, settings["merge"]) for part, own in recordings.items()
-    }
-    return Task(name=name, **splits, n_classes={UNNAMED_HEAD: data.n_classes}, settings=settings)
-
-
-def _microseconds(settings: dict[str, Any]) -> tuple[int, int]:
-    """Return step and duration in whole microseconds, the unit of the files, in which nothing is rounded."""
-    for name in ("step", "duration"):
-        settings[name] = check_number(name, settings[name])
-    step, duration = (round(settings[name] * 1_000_000) for name in ("step", "duration"))
+    for key in ("step", "duration"):
+        settings[key] = check_number(key, settings[key])
+    # Files count in microseconds, so whole ones divide time without rounding.
+    step, duration = (round(settings[key] * 1_000_000) for key in ("step", "duration"))
     if not 0 < step <= duration:
         raise InvalidInputError(
             f"expected a step of a microsecond or more and a duration of a step or more, got step={settings['step']!r} "
             f"and duration={settings['duration']!r} seconds"
         )
-    return step, duration
+    check_sizes(settings, "merge", *([held_out] if held_out else []))
+    recordings = {split: _Recordings(data, part, directory) for split, part in data.parts.items()}
+    chosen = {split: np.arange(len(own.groups)) for split, own in recordings.items()}
+    if held_out:
+        is_val = hold_out(recordings["train"].groups, held_out, settings, name)
+        recordings["val"], chosen["val"] = recordings["train"], np.flatnonzero(is_val)
+        chosen["train"] = np.flatnonzero(~is_val)
+    splits: dict[str, Any] = {
+        split: own.count(chosen[split], step, duration, settings["merge"]) for split, own in recordings.items()
+    }
+    return Task(name=name, **splits, n_classes={UNNAMED_HEAD: data.n_classes}, settings=settings)
 
 
 class _Recordings:
     """The recordings of one part of a data set, which are read one at a time.
 
-    Files are looked for in ``directory`` alone where it is given, otherwise in the folder that the environment variable
-    CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME).
+    If ``directory`` is None, the folder that the environment variable CVXSNN_DATA names and then the cache
+    (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME) are searched.
     """
 
-    def __init__(self, data: EventData, part: str, directory: Folder | None) -> None:
-        self._data, self._part = data, data.parts[part]
-        # tonic would download what is missing, so that is refused before. It names the folder after the class.
+    def __init__(self, data: EventData, part: EventPart, directory: Folder | None) -> None:
+        self._data, self._part = data, part
+        # tonic would download missing files; _find refuses them first. tonic names the folder after the class.
         kind = getattr(import_library("tonic.datasets", "events"), data.name)
         offline = type(data.name, (kind,), {"_check_exists": lambda _: True, "download": None})
         self._path = self._find(directory)
         with self._readable():
-            self._dataset = dataset = offline(str(self._path.parent.parent), **self._part.arguments)
-            if getattr(dataset, "data", None):  # files in the order of the system become sorted ones
+            self._dataset = dataset = offline(str(self._path.parent.parent), **part.arguments)
+            if getattr(dataset, "data", None):  # files in the order of the file system: sort them
                 order = sorted(range(len(dataset.data)), key=dataset.data.__getitem__)
                 dataset.data = [dataset.data[index] for index in order]
                 dataset.targets = [dataset.targets[index] for index in order]
-            self._n_recordings = len(dataset)
             find = data.group_of_recording
             self.groups = np.arange(len(dataset)) if find is None else find(dataset, self._path)
-        if len(self) == 0 or self._part.n_recordings not in (None, len(self)):
-            wanted = "" if self._part.n_recordings is None else f"{self._part.n_recordings:,} "
+        if len(dataset) == 0 or part.n_recordings not in (None, len(dataset)):
+            wanted = "" if part.n_recordings is None else f"{part.n_recordings:,} "
             raise DataFileError(
-                f"expected {wanted}recordings in {self._path}, found {len(self):,}: unpack {self._part.archive} once "
-                "more"
+                f"expected {wanted}recordings in {self._path}, found {len(dataset):,}: unpack {part.archive} once more"
             )
 
-    def __len__(self) -> int:
-        return self._n_recordings
-
     def count(self, chosen: npt.NDArray[np.intp], step: int, duration: int, merge: int) -> SequenceData:
-        """Return the counts and labels of some of the recordings."""
-        n_steps, n_channels = -(-duration // step), int(np.prod(self._data.shape(merge)))
-        check_fits(
-            4 * len(chosen) * n_steps * n_channels,
-            "cpu",
-            f"{len(chosen):,} sequences of {n_steps:,} steps and {n_channels:,} channels",
-            "pass a longer step, a shorter duration or a larger merge",
-        )
+        """Count the events of some of the recordings, per step and channel, and return them with their labels."""
+        sensor = self._data.sensor
+        merged = [1 if name == "p" else merge for name in sensor]
+        shape = [-(-size // own) for size, own in zip(sensor.values(), merged, strict=True)]
+        n_steps, n_channels = -(-duration // step), math.prod(shape)
+        purpose = f"{len(chosen):,} sequences of {n_steps:,} steps and {n_channels:,} channels"
+        remedy = "pass a longer step, a shorter duration or a larger merge"
+        check_fits(4 * len(chosen) * n_steps * n_channels, "cpu", purpose, remedy)
         inputs = np.empty((len(chosen), n_steps, n_channels), dtype=np.float32)
         labels = np.empty(len(chosen), dtype=np.int64)
         for row, index in enumerate(chosen.tolist()):
             with self._readable():
-                times, channels, labels[row] = self._read(index, merge)
-                [inputs[row]] = sequences_from_events([(times, channels)], step, n_channels, duration=duration)
+                events, labels[row] = self._dataset[index]
+                times = events["t"]
+                if self._data.starts_late and len(times):
+                    times = times - times.min()
+                coordinates = [events[name].astype(np.int64) for name in sensor]
+                # Checks the bounds of the sensor: after merging, a coordinate beyond them could pass.
+                np.ravel_multi_index(tuple(coordinates), tuple(sensor.values()))
+                cells = tuple(value // own for value, own in zip(coordinates, merged, strict=True))
+                recording = times, np.ravel_multi_index(cells, tuple(shape))
+                [inputs[row]] = sequences_from_events([recording], step, n_channels, duration=duration)
         return SequenceData(inputs, labels)
-
-    def _read(self, index: int, merge: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], int]:
-        """Return times in microseconds, channels and the class of a recording."""
-        events, label = self._dataset[index]
-        times = events["t"]
-        if self._data.starts_late and len(times):
-            times = times - times.min()
-        sensor = self._data.sensor
-        coordinates = {name: events[name].astype(np.int64) for name in sensor}
-        # A coordinate outside of the sensor is an error here; it would be another channel otherwise.
-        np.ravel_multi_index(tuple(coordinates.values()), tuple(sensor.values()))
-        merged = tuple(value if name == "p" else value // merge for name, value in coordinates.items())
-        return times, np.asarray(np.ravel_multi_index(merged, self._data.shape(merge)), dtype=np.int64), int(label)
 
     def _find(self, directory: Folder | None) -> Path:
         folders = [folder / self._data.name for folder in data_folders(directory)]
@@ -368,7 +350,7 @@ class _Recordings:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Turn errors of other libraries on bad files into one sentence."""
+        """Turn errors that other libraries raise about bad files into one sentence."""
         try:
             yield
         except (OSError, LookupError, TypeError, ValueError) as error:

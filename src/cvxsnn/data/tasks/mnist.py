@@ -117,11 +117,7 @@ def mnist_seq(
 
 
 def mnist_pixels(
-    permuted: Literal[False] | int = False,
-    *,
-    n_val: int = 10_000,
-    directory: Folder | None = None,
-    n_copies: int = 0,
+    permuted: Literal[False] | int = False, *, n_val: int = 10_000, directory: Folder | None = None, n_copies: int = 0
 ) -> Task:
     """Return the task of classifying images of digits from their 784 pixels, one per step.
 
