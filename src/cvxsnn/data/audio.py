@@ -207,16 +207,9 @@ def _as_sound(waveform: Array) -> Tensor:
 
 def _power(sound: Tensor, n_window: int, n_hop: int) -> Tensor:
     """Return the power of each frequency in each window, shape (..., n_frames, n_window // 2 + 1)."""
+    window = torch.hann_window(n_window, dtype=sound.dtype, device=sound.device)
     # Zeros beyond the ends, not a reflection: that needs sounds of at least half a window.
-    spectrum = torch.stft(
-        sound,
-        n_window,
-        n_hop,
-        window=torch.hann_window(n_window, dtype=sound.dtype, device=sound.device),
-        center=True,
-        pad_mode="constant",
-        return_complex=True,
-    )
+    spectrum = torch.stft(sound, n_window, n_hop, window=window, pad_mode="constant", return_complex=True)
     return (spectrum.real.square() + spectrum.imag.square()).mT
 
 

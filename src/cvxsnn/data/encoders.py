@@ -126,10 +126,10 @@ def encode_delta(sequences: _Values, threshold: float) -> _Values:
     """
     if not 0 < threshold < math.inf:
         raise InvalidInputError(f"expected threshold to be a number above zero, got {threshold!r}")
-    given = _as_float(sequences)
-    check_sequences(given, "sequences")
-    change = torch.diff(given, dim=1, prepend=given[:, :1])
-    return _like(sequences, torch.cat((change >= threshold, change <= -threshold), dim=2), given.dtype)
+    values = _as_float(sequences)
+    check_sequences(values, "sequences")
+    change = torch.diff(values, dim=1, prepend=values[:, :1])
+    return _like(sequences, torch.cat((change >= threshold, change <= -threshold), dim=2), values.dtype)
 
 
 def _as_float(values: Array) -> Tensor:

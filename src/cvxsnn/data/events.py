@@ -68,56 +68,41 @@ def sequences_from_events(
     for name, value in (("step", step), ("duration", duration)):
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInputError(f"expected {name} to be a finite number above zero, got {value!r}")
-    return [
-        _count(*_checked(number, recording, n_channels), step, n_channels, duration, number)
-        for number, recording in enumerate(recordings)
-    ]
+    return [_count(number, events, step, n_channels, duration) for number, events in enumerate(recordings)]
 
 
-def _checked(number: int, recording: Any, n_channels: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _count(number: int, events: Any, step: float, n_channels: int, duration: float | None) -> npt.NDArray[np.float64]:
     try:
-        times, channels = (np.asarray(as_array(f"recording {number}", part)) for part in recording)
+        times, channels = (np.asarray(as_array(f"recording {number}", part)) for part in events)
     except InvalidInputError:
         raise
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"expected recording {number} to be a pair of times and channels, got {type(recording).__name__}"
+            f"expected recording {number} to be a pair of times and channels, got {type(events).__name__}"
         ) from None
     if times.ndim != 1 or times.shape != channels.shape:
         raise InvalidInputError(
             f"expected one channel for each time of recording {number}, got shapes {times.shape} and {channels.shape}"
         )
-    if times.dtype.kind not in "iuf" or not np.isfinite(times).all() or (len(times) and times.min() < 0):
+    if times.dtype.kind not in "iuf" or not np.isfinite(times).all() or (times < 0).any():
         raise InvalidInputError(
             f"expected finite times from 0 on in recording {number}, got others: subtract the time at which it begins"
         )
-    is_whole = channels.dtype.kind in "iu" or len(channels) == 0
-    if not is_whole or (len(channels) and not 0 <= channels.min() <= channels.max() < n_channels):
+    if len(channels) and (channels.dtype.kind not in "iu" or not 0 <= channels.min() <= channels.max() < n_channels):
         raise InvalidInputError(
             f"expected whole channels from 0 to {n_channels - 1} in recording {number}, got others: number the channels"
         )
-    return times, channels.astype(np.int64)
-
-
-def _count(
-    times: npt.NDArray[Any],
-    channels: npt.NDArray[np.int64],
-    step: float,
-    n_channels: int,
-    duration: float | None,
-    number: int,
-) -> npt.NDArray[np.float64]:
-    place = np.floor_divide(times, step).astype(np.int64)
+    steps, channels = np.floor_divide(times, step).astype(np.int64), channels.astype(np.int64)
     if duration is None:
-        n_steps = int(place.max()) + 1 if len(place) else 1
+        n_steps = int(steps.max(initial=0)) + 1
     else:
         n_steps = max(1, int(np.ceil(duration / step)))
-        channels, place = channels[times < duration], place[times < duration]
-    most = 2**30
-    if n_steps * n_channels > most:
+        channels, steps = channels[times < duration], steps[times < duration]
+    n_values, most = n_steps * n_channels, 2**30
+    if n_values > most:
         raise InvalidInputError(
             f"expected at most {most:,} values per recording, got {n_steps:,} steps of {n_channels:,} channels "
             f"in recording {number}: pass a longer step"
         )
-    counts = np.bincount(place * n_channels + channels, minlength=n_steps * n_channels)[: n_steps * n_channels]
+    counts = np.bincount(steps * n_channels + channels, minlength=n_values)[:n_values]
     return counts.reshape(n_steps, n_channels).astype(np.float64)

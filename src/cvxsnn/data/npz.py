@@ -4,13 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.memory import check_fits
 from .sequences import check_lengths
 
-_NAMES = {"X": ("X", "inputs"), "y": ("y", "targets", "labels"), "lengths": ("lengths",), "weight": ("sample_weight",)}
+_ROLES = {
+    "X": (("X", "inputs"), "biuf", "numbers (bool, int or float)", "convert it before np.savez"),
+    "y": (("y", "targets", "labels"), "biufU", "numbers or text", "save text as y.astype(str)"),
+    "sample_weight": (("sample_weight",), "biuf", "numbers", "convert it before np.savez"),
+}
+"""Names that an array may have in a file, the kinds of its dtype, and words for messages."""
 
 
 def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
@@ -37,26 +41,18 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
             f"{first_line(error)}"
         ) from None
     arrays = {name: value for name, value in members.items() if isinstance(value, np.ndarray)}
-    roles = {key: next((arrays[name] for name in names if name in arrays), None) for key, names in _NAMES.items()}
-    if roles["X"] is None or (needs_targets and roles["y"] is None):
-        wanted = "X and y" if needs_targets else "X"
-        raise DataFileError(f"expected arrays {wanted} in {path}, got {sorted(arrays)}: save them with np.savez")
-    inputs: Any = roles["X"]
-    _check_array("X", inputs, "biuf", "numbers (bool, int or float)", "convert it before np.savez")
-    if roles["y"] is not None:
-        _check_array("y", roles["y"], "biufU", "numbers or text", "save text as y.astype(str)")
-    if roles["weight"] is not None:
-        _check_array("sample_weight", roles["weight"], "biuf", "numbers", "convert it before np.savez")
-    if roles["lengths"] is not None:
-        lengths = check_lengths(roles["lengths"], inputs.shape)
-        inputs = [sequence[:length] for sequence, length in zip(inputs, lengths.tolist(), strict=True)]
-    return inputs, roles["y"], roles["weight"]
-
-
-def _check_array(name: str, array: npt.NDArray[Any], kinds: str, content: str, remedy: str) -> None:
-    """Refuse an array of another kind, a single value, or an empty array."""
-    if array.dtype.kind not in kinds or array.ndim == 0 or array.size == 0:
-        raise InvalidInputError(
-            f"expected an array {name} of {content}, one or more per sample, got {array.dtype} of shape {array.shape}: "
-            f"{remedy}"
-        )
+    values: dict[str, Any] = {}
+    for role, (names, kinds, content, remedy) in _ROLES.items():
+        array = values[role] = next((arrays[name] for name in names if name in arrays), None)
+        if array is None and (role == "X" or (role == "y" and needs_targets)):
+            wanted = "X and y" if needs_targets else "X"
+            raise DataFileError(f"expected arrays {wanted} in {path}, got {sorted(arrays)}: save them with np.savez")
+        if array is not None and (array.dtype.kind not in kinds or array.ndim == 0 or array.size == 0):
+            raise InvalidInputError(
+                f"expected an array {role} of {content}, one or more per sample, got {array.dtype} of shape "
+                f"{array.shape}: {remedy}"
+            )
+    if "lengths" in arrays:
+        lengths = check_lengths(arrays["lengths"], values["X"].shape).tolist()
+        values["X"] = [sequence[:length] for sequence, length in zip(values["X"], lengths, strict=True)]
+    return values["X"], values["y"], values["sample_weight"]

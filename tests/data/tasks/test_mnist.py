@@ -106,7 +106,7 @@ def test_a_bad_download_is_refused_and_not_kept(tmp_path, serve, answer):
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, serve):
     (tmp_path / "cache").write_text("a file where a folder should be")
     serve(packed)
-    with pytest.raises(DataFileError, match=r"keep the download as .*cache.* set XDG_CACHE_HOME"):
+    with pytest.raises(DataFileError, match=r"could not download it .*cache.*, or XDG_CACHE_HOME to a folder"):
         read_mnist("t10k")
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,8 @@ class PublishedFile:
         object
             The unpacked content.
         """
-        path = next((path for path in self._candidates(directory) if path.is_file()), None)
+        folders = [place for folder in data_folders(directory) for place in (folder, folder / self.subfolder)]
+        path = next((place / name for place in folders for name in self.names if (place / name).is_file()), None)
         if path is None and directory is not None:
             raise DataFileError(
                 f"expected {' or '.join(self.names)} in {directory}, found neither: download {self.url} into it, "
@@ -80,11 +81,6 @@ class PublishedFile:
         except OSError as error:
             raise DataFileError(f"expected to read {path}, got {error}: make it readable") from error
         return self._checked(packed, str(path), f"delete it and put {self.url} in its place")
-
-    def _candidates(self, directory: Folder | None) -> Iterator[Path]:
-        for folder in data_folders(directory):
-            for place in (folder, folder / self.subfolder):
-                yield from (place / name for name in self.names)
 
     def _checked(self, packed: bytes, origin: str, remedy: str) -> Any:
         """Return the unpacked content, and refuse anything but the original."""
@@ -103,7 +99,6 @@ class PublishedFile:
     def _download(self) -> Path:
         """Download the file to the cache, if it passes the check, and return its path."""
         import pooch  # type: ignore[import-untyped]  # slow to import, and needed for downloads alone
-        from requests import RequestException
 
         folder, name = _cache() / self.subfolder, self.names[1]
         fetcher = pooch.Pooch(folder, "", {name: None}, {name: self.url}, retry_if_failed=2)
@@ -123,15 +118,10 @@ class PublishedFile:
             return Path(fetcher.fetch(name, downloader=download_and_check))
         except DataFileError:  # which is an OSError, too
             raise
-        except RequestException as error:
+        except OSError as error:  # also errors of requests
             raise DataFileError(
                 f"expected {name} on this machine or at {self.url}, found no such file and could not download it "
-                f"({error}): {remedy}"
-            ) from error
-        except OSError as error:
-            raise DataFileError(
-                f"expected to keep the download as {folder / name}, got {error}: set XDG_CACHE_HOME to a folder that "
-                "can be written"
+                f"({error}): {remedy}, or XDG_CACHE_HOME to a folder that can be written"
             ) from error
         finally:
             logger.setLevel(level)

@@ -1,7 +1,7 @@
 """Handwritten digits of MNIST, read a few pixels at a time."""
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from .distortion import distort_images
 from .files import FILES, Folder
 from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes
 
+Part = Literal["train", "t10k"]
 N_IMAGES = {"train": 60_000, "t10k": 10_000}
 
 
@@ -82,35 +83,30 @@ def mnist_seq(
         )
     generator = child_generator(seed, "mnist_seq", "permutation")
     order = generator.permutation(784) if permuted else np.arange(784)
-    images, labels = read_mnist("train", directory)
-    test_images, test_labels = read_mnist("t10k", directory)
-
-    # One standardised value for each of the 256 grey levels: images stay bytes until a split asks for them.
+    # One standardised value for each of the 256 grey levels: images stay bytes until they are part of a split.
     standardised = ((np.arange(256) / 255 - 0.1307) / 0.3081).astype(np.float32)
 
-    def sequences(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> SequenceData:
-        pixels = standardised[images[:, order]]
-        return SequenceData(pixels.reshape(len(images), n_steps, -1), labels.astype(np.int64))
+    def run(part: Part, start: int, size: int, n_copies: int = 0) -> SequenceData:
+        """Return consecutive images of a file, and then distorted copies of them."""
+        images, labels = (content[start : start + size] for content in files[part])
+        copies = [images := images.reshape(-1, 28, 28)]
+        for number in range(n_copies):
+            copies.append(distort_images(images, child_generator(seed, "mnist_seq", "distortion", number), distortion))
+        pixels = standardised[np.concatenate(copies).reshape(-1, 784)[:, order]]
+        return SequenceData(pixels.reshape(len(pixels), n_steps, -1), np.tile(labels, len(copies)).astype(np.int64))
 
-    def training_run(start: int, size: int) -> SequenceData:
-        return sequences(images[start : start + size], labels[start : start + size])
-
-    def with_copies() -> SequenceData:
-        plain = images[:n_train].reshape(n_train, 28, 28)
-        rngs = (child_generator(seed, "mnist_seq", "distortion", number) for number in range(n_copies))
-        every = [plain, *(distort_images(plain, rng, distortion) for rng in rngs)]
-        return sequences(np.concatenate(every).reshape(-1, 784), np.tile(labels[:n_train], len(every)))
-
-    n_first_draw = n_train + n_val
-    has_second_draw = 2 * n_first_draw <= N_IMAGES["train"]
+    files = {part: read_mnist(part, directory) for part in get_args(Part)}
+    splits: dict[str, Any] = {}
+    second = n_train + n_val
+    if 2 * second <= N_IMAGES["train"]:
+        splits = {"finetune": run("train", second, n_train), "finetune_val": run("train", second + n_train, n_val)}
     ignored = ("directory",) if n_copies else ("directory", "n_copies", "distortion")
     return Task(
         name="mnist_seq",
-        train=with_copies(),
-        val=training_run(n_train, n_val),
-        test=sequences(test_images[:n_test], test_labels[:n_test]),
-        finetune=training_run(n_first_draw, n_train) if has_second_draw else None,
-        finetune_val=training_run(n_first_draw + n_train, n_val) if has_second_draw else None,
+        train=run("train", 0, n_train, n_copies),
+        val=run("train", n_train, n_val),
+        test=run("t10k", 0, n_test),
+        **splits,
         n_classes={UNNAMED_HEAD: 10},
         settings={name: value for name, value in settings.items() if name not in ignored},
     )
@@ -170,9 +166,7 @@ def mnist_pixels(
     return replace(task, name="mnist_pixels", finetune=None, finetune_val=None, settings=settings)
 
 
-def read_mnist(
-    part: Literal["train", "t10k"], directory: Folder | None = None
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+def read_mnist(part: Part, directory: Folder | None = None) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     """Read the images and labels of one part of MNIST.
 
     Files may be gzipped or not. They are looked for in ``directory`` alone where it is given, otherwise in the folder

@@ -37,6 +37,17 @@ class SequenceData:
         Classes counted from 0, kept as int64; each array has shape (n_samples,) for one label per sequence or
         (n_samples, n_steps) for one per step.
 
+    Attributes
+    ----------
+    heads : mapping from head to integer array
+        Targets of each head; a single unnamed head is called "label".
+    n_samples : int
+        Number of sequences.
+    n_steps : int
+        Length of every sequence.
+    n_features : int
+        Number of inputs per step.
+
     Examples
     --------
     >>> import numpy as np
@@ -48,43 +59,25 @@ class SequenceData:
 
     inputs: npt.NDArray[np.float32]
     targets: Targets
+    heads: Mapping[str, npt.NDArray[np.int64]] = field(init=False)
+    n_samples: int = field(init=False)
+    n_steps: int = field(init=False)
+    n_features: int = field(init=False)
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite, and is refused as such
             inputs = np.asarray(self.inputs, dtype=np.float32)
         check_sequences(inputs)
-        targets: Targets
-        if isinstance(self.targets, Mapping):
-            targets = {head: _as_classes(head, array, inputs.shape) for head, array in self.targets.items()}
-        else:
-            targets = _as_classes(UNNAMED_HEAD, self.targets, inputs.shape)
-        if len(targets) == 0:
+        is_named = isinstance(self.targets, Mapping)
+        named: Any = self.targets if is_named else {UNNAMED_HEAD: self.targets}
+        heads = {head: _as_classes(head, array, inputs.shape) for head, array in named.items()}
+        if not heads:
             raise InvalidInputError("expected targets for at least one head, got an empty mapping")
-        object.__setattr__(self, "inputs", inputs)
-        object.__setattr__(self, "targets", targets)
+        sizes = zip(("n_samples", "n_steps", "n_features"), inputs.shape, strict=True)
+        vars(self).update(sizes, inputs=inputs, targets=heads if is_named else heads[UNNAMED_HEAD], heads=heads)
 
     def __len__(self) -> int:
         return self.n_samples
-
-    @property
-    def n_samples(self) -> int:
-        """Number of sequences."""
-        return int(self.inputs.shape[0])
-
-    @property
-    def n_steps(self) -> int:
-        """Length of every sequence."""
-        return int(self.inputs.shape[1])
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs per step."""
-        return int(self.inputs.shape[2])
-
-    @property
-    def heads(self) -> Mapping[str, npt.NDArray[np.int64]]:
-        """Targets of each head; a single unnamed head is called "label"."""
-        return self.targets if isinstance(self.targets, Mapping) else {UNNAMED_HEAD: self.targets}
 
     def take(self, indices: Sequence[int] | npt.NDArray[Any] | slice) -> "SequenceData":
         """Return some of the sequences, in the order of their indices.
@@ -99,11 +92,8 @@ class SequenceData:
         SequenceData
             The sequences with their targets.
         """
-        if isinstance(self.targets, Mapping):
-            return SequenceData(
-                self.inputs[indices], {head: targets[indices] for head, targets in self.targets.items()}
-            )
-        return SequenceData(self.inputs[indices], self.targets[indices])
+        targets: Any = {head: targets[indices] for head, targets in self.heads.items()}
+        return SequenceData(self.inputs[indices], targets if self.targets is self.heads else targets[UNNAMED_HEAD])
 
 
 def _as_classes(head: str, targets: npt.ArrayLike, inputs_shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -227,13 +217,7 @@ class Task:
     @property
     def splits(self) -> dict[str, SequenceData]:
         """Every split there is, by name; out-of-distribution ones are called "ood 2x" and so on."""
-        named = {
-            "train": self.train,
-            "val": self.val,
-            "test": self.test,
-            "finetune": self.finetune,
-            "finetune_val": self.finetune_val,
-        }
+        named = {split: getattr(self, split) for split in ("train", "val", "test", "finetune", "finetune_val")}
         present = {split: data for split, data in named.items() if data is not None}
         return present | {f"ood {key}": data for key, data in self.ood.items()}
 
