@@ -26,8 +26,14 @@ from cvxsnn import (
 from cvxsnn.core.errors import CvxsnnError, MissingLibraryError
 from cvxsnn.core.libraries import import_library
 from cvxsnn.data.tasks import mackey_glass, smape
-from cvxsnn.exchange.neurobench import LeaderboardRow, NeuroBenchForecaster, NeuroBenchNetwork, leaderboard_row
-from cvxsnn.exchange.neurobench_modules import Leaky, Synapses
+from cvxsnn.exchange.neurobench import (
+    LeaderboardRow,
+    Leaky,
+    NeuroBenchForecaster,
+    NeuroBenchNetwork,
+    Synapses,
+    leaderboard_row,
+)
 from cvxsnn.network import OutputHead
 from cvxsnn.network.energy import count_operations
 from cvxsnn.network.summary import summarise
@@ -276,7 +282,7 @@ def test_an_error_inside_of_the_harness_is_not_a_zero():
         (lambda: leaderboard_row("t", draw_network("plain"), [], []), "expected a NeuroBenchNetwork, got Spiking"),
         (
             lambda: leaderboard_row("t", NeuroBenchNetwork(draw_network("plain")), [0], [0], metric="accuracy"),
-            "expected metric to be one of MembraneUpdates, ",
+            "expected metric to be one of 'MembraneUpdates', ",
         ),
         (
             lambda: leaderboard_row("t", NeuroBenchNetwork(draw_network("plain")), draw_inputs(), [0]),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from ..convex import Certificate
-from ..core.errors import InvalidInputError
+from ..core.checks import check_type
 from ..core.libraries import import_library
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.fitting import all_or_nothing
@@ -39,7 +39,7 @@ class _Wrapper:
     }
     _wrapped: type[SpikingClassifier] | type[SpikingRegressor]
     _learned: ClassVar = ()  # aeon itself removes what an earlier fit has learned
-    estimator_: Any
+    estimator_: SpikingClassifier | SpikingRegressor
 
     def __init__(self, estimator: Any = None, random_state: int | np.random.RandomState | None = None) -> None:
         self.estimator = estimator
@@ -82,22 +82,18 @@ class _Wrapper:
         """
         model: Any = self
         model._check_is_fitted()
-        sequences = _steps_first(model._preprocess_collection(X, store_metadata=False))
-        certificate: Certificate = self.estimator_.certify(sequences, y)
-        return certificate
+        return self.estimator_.certify(_steps_first(model._preprocess_collection(X, store_metadata=False)), y)
 
     def _fit(self, X: Any, y: Any) -> Self:
         estimator = self._wrapped() if self.estimator is None else clone(self.estimator)
-        if not isinstance(estimator, self._wrapped):
-            raise InvalidInputError(f"expected a {self._wrapped.__name__} or None, got {type(estimator).__name__}")
+        check_type(estimator, self._wrapped, f"a {self._wrapped.__name__} or None")
         if self.random_state is not None:
             estimator.set_params(random_state=self.random_state)
         self.estimator_ = estimator.fit(_steps_first(X), y)
         return self
 
     def _predict(self, X: Any) -> npt.NDArray[Any]:
-        predicted: npt.NDArray[Any] = self.estimator_.predict(_steps_first(X))
-        return predicted
+        return self.estimator_.predict(_steps_first(X))
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Library:
         return self.write(layer, depth, dtype)._replace(delay_line=line)
 
 
-def step_through(neuron: Any, drive: Tensor, state: Any) -> Tensor:
+def run_steps(neuron: Any, drive: Tensor, state: Any) -> Tensor:
     """Return the spikes of a neuron that is called as ``neuron(drive, state)`` once per step."""
     spikes = []
     for step in drive:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ..core.errors import BudgetError, InvalidInputError
 from ..network.spiking_network import SpikingNetwork
+from ..network.summary import fewest_bits
 from ..neurons import NEURON_MODELS, HiddenLayer, LIFLayer
-from ..neurons.exact import snap_weights
 from ..neurons.taps import lift, lifted_weight
 
 MAX_WEIGHTS = 2**28
@@ -141,13 +141,11 @@ def without_delays(layer: LIFLayer) -> LIFLayer:
     check_size((layer.max_delay + 1) * layer.n_inputs * layer.width, owner)
     weight = lifted_weight(layer, layer.weight)
     # Taps with the same source and delay are added up, and a sum may need more bits than its terms.
-    for weight_bits in range(layer.weight_bits, FINEST_BITS + 1):
-        if bool((snap_weights(weight, weight_bits) == weight).all()):
-            plain: dict[str, Any] = {"weight": weight, "source": None, "delay": None, "n_sources": None}
-            return replace(layer, weight_bits=weight_bits, **plain)
-    raise InvalidInputError(
-        f"expected taps whose sums fit into {FINEST_BITS} bits, got others: quantise the network first"
-    )
+    bits = fewest_bits(weight, layer.weight_bits)
+    if bits is None:
+        raise InvalidInputError("expected taps whose sums fit into 32 bits, got others: quantise the network first")
+    plain: dict[str, Any] = {"weight": weight, "source": None, "delay": None, "n_sources": None}
+    return replace(layer, weight_bits=bits, **plain)
 
 
 def with_delays(layer: LIFLayer, n_inputs: int) -> LIFLayer:

@@ -37,18 +37,215 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from ..core.checks import check_positive_int
+from ..core.checks import check_choice, check_positive_int, check_type
 from ..core.errors import CvxsnnError, InvalidInputError
 from ..core.formatting import align
 from ..core.libraries import import_library
+from ..data.sequences import as_inputs, window_of_step
+from ..dictionary.base import parse_readout
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import input_scale, network_of
 from ..network.spiking_network import SpikingNetwork
-from .neurobench_modules import HookedNetwork, Neurons
+from ..neurons import HiddenLayer, LayerState, LIFLayer
+from ..neurons.exact import snap_inputs
 
 __all__ = ["LeaderboardRow", "NeuroBenchForecaster", "NeuroBenchNetwork", "leaderboard_row"]
 
 _Model: Any = import_library("neurobench.models", "neurobench").NeuroBenchModel
+_Neuron: Any = import_library("snntorch", "neurobench").SpikingNeuron
+
+
+class Synapses(nn.Linear):
+    """Weighted sums over inputs or spikes, with or without delays, as a linear layer.
+
+    Sums are computed in float64, and rounded once to the type of the layer.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (n_neurons, n_taps)
+        The weights.
+    bias : Tensor of shape (n_neurons,) or None
+        A constant per neuron.
+    n_groups : int
+        The number of blocks of neurons; each block reads all values of its own.
+    **taps : Tensor
+        With delays: ``source`` and ``delay`` of shape (n_neurons, n_taps), the value that each synapse reads and its
+        delay in steps, and ``past`` of shape (max_delay, n_values), the zeros that delayed synapses read at first.
+    """
+
+    bias: nn.Parameter | None  # type: ignore[assignment]
+    past: Tensor | None
+    source: Tensor | None
+    delay: Tensor | None
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, n_groups: int = 1, **taps: Tensor) -> None:
+        nn.Module.__init__(self)  # that of a linear layer would draw random weights
+        self.out_features, self.in_features = weight.shape
+        self.n_groups = n_groups
+        self.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+        self.bias = None if bias is None else nn.Parameter(bias.detach().clone(), requires_grad=False)
+        for name in ("past", "source", "delay"):
+            self.register_buffer(name, taps.get(name))
+
+    @classmethod
+    def of(cls, layer: HiddenLayer, depth: int) -> "Synapses":
+        """Return the synapses of a hidden layer; in the first, all subnetworks read the same inputs."""
+        weight, bias = _by_neuron(layer.weight), layer.bias.flatten()
+        n_groups = 1 if depth == 0 else layer.n_subnetworks
+        if not layer.has_delays:
+            return cls(weight, bias, n_groups)
+        offset = layer.n_inputs * torch.arange(n_groups, device=weight.device)
+        source = _by_neuron(layer.source.long() + offset[:, None, None])
+        # Synapses of weight zero may have longer delays than those that are read.
+        delay = _by_neuron(layer.delay * (layer.weight != 0))
+        kind = torch.float32 if depth == 0 else torch.bool
+        past = torch.zeros(layer.max_delay, n_groups * layer.n_inputs, dtype=kind, device=weight.device)
+        return cls(weight, bias, n_groups, past=past, source=_narrow(source), delay=_narrow(delay))
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return sums (..., n_neurons) for values (..., n_values), which have steps before the last axis for delays."""
+        values, weight = values.to(torch.float64), self.weight.to(torch.float64)
+        if self.past is None or self.source is None or self.delay is None:
+            groups = torch.unflatten(values, -1, (self.n_groups, -1)), torch.unflatten(weight, 0, (self.n_groups, -1))
+            sums = torch.einsum("...gi,goi->...go", *groups).flatten(-2)
+        else:
+            past = self.past.to(torch.float64).expand(len(values), -1, -1)
+            # A view: at each step, the values of that step and of those before it, the oldest first.
+            lifted = torch.cat((past, values), dim=1).unfold(1, len(self.past) + 1, 1)
+            position = len(self.past) - self.delay.long()
+            sums = values.new_zeros(*values.shape[:2], self.out_features)
+            for source, age, tap_weight in zip(self.source.long().T, position.T, weight.T, strict=True):
+                sums.addcmul_(lifted[:, :, source, age], tap_weight)
+        rounded = sums.to(self.weight.dtype)
+        # NeuroBench adds these up, in float64 without rounding.
+        return (rounded if self.bias is None else rounded + self.bias).to(torch.float64)
+
+
+class Neurons(_Neuron):  # type: ignore[misc]
+    """The neurons of one hidden layer, called once per step.
+
+    Parameters
+    ----------
+    layer : HiddenLayer
+        The layer.
+    """
+
+    def __init__(self, layer: HiddenLayer) -> None:
+        nn.Module.__init__(self)  # that of snnTorch's neurons would register parameters of its own
+        self.init_hidden, self.output = True, False  # NeuroBench: forward returns spikes only
+        tensors = layer.tensors()
+        for name, value in tensors.items():
+            if name not in ("weight", "bias", "source", "delay", "recurrent_weight"):  # which synapses hold
+                is_shared = bool((value == value.flatten()[0]).all())
+                self.register_buffer(name, value[:1, :1].clone() if is_shared else value.clone())
+        self.recurrent: Synapses | None = None
+        if layer.recurrence is not None and bool(layer.recurrence.any()):
+            self.recurrent = Synapses(_by_neuron(layer.recurrence), n_groups=layer.n_subnetworks)
+        # Drives come from other modules, so the layer itself reads nothing.
+        silent = {"weight": torch.zeros_like(layer.weight[:, :1]), "bias": torch.zeros_like(layer.bias)}
+        kept = {name: value for name, value in tensors.items() if name not in ("source", "delay")}
+        self._layer = type(layer).from_valid(kept | silent, layer.settings())
+
+    def start(self, n_samples: int) -> None:
+        """Begin a batch of sequences."""
+        self._layer = self._layer.to(self.get_buffer("initial_spikes").device)
+        state = self._layer.initial_state(n_samples)
+        self.mem, self._spikes = state.membrane, state.spikes
+
+    def forward(self, drive: Tensor) -> Tensor:
+        """Return the spikes (n_samples, n_neurons) of one step, for weighted inputs of the same shape."""
+        if self.recurrent is not None:
+            self.recurrent(_flat(self._spikes))  # which is counted; the layer adds it up itself
+        state = LayerState(self.mem.clone(), self._spikes.clone())  # hooks keep those of all steps
+        drives = torch.unflatten(drive.to(state.membrane.dtype), 1, state.membrane.shape[::2])
+        self._layer.step(drives.transpose(0, 1).contiguous(), state)
+        self.mem, self._spikes = state.membrane, state.spikes
+        return _flat(self._spikes != 0)
+
+
+class Leaky(Neurons):
+    """LIF neurons, under the name by which NeuroBench knows the operations of their updates."""
+
+    _reset_mechanism = "subtract"
+
+
+class HookedNetwork(nn.Module):
+    """A network in modules that NeuroBench's hooks see.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The network.
+    dtype : torch.dtype
+        The type of the read-out.
+    scale : pair of arrays, optional
+        Subtract the first from the inputs, and divide them by the second.
+    """
+
+    neurons: Tensor | None
+    windows: Tensor | None
+    mean: Tensor | None
+    scale: Tensor | None
+    past_values: Tensor | None
+
+    def __init__(self, network: SpikingNetwork, dtype: torch.dtype, scale: Any = None) -> None:
+        super().__init__()
+        stack: list[nn.Module] = []
+        for depth, layer in enumerate(network.layers):
+            stack += [Synapses.of(layer, depth), (Leaky if isinstance(layer, LIFLayer) else Neurons)(layer)]
+        self.layers = nn.ModuleList(stack)
+        self.readout = Synapses(network.weight.detach().T.to(dtype))
+        self.intercept = nn.Parameter(network.intercept.detach().to(dtype, copy=True), requires_grad=False)
+        n_neurons = network.layers[-1].n_subnetworks * network.layers[-1].width
+        reads_all = torch.equal(network.neurons.cpu(), torch.arange(n_neurons))
+        self.register_buffer("neurons", None if reads_all else _narrow(network.neurons))
+        self.register_buffer("windows", None if network.windows_read is None else _narrow(network.windows_read))
+        self.register_buffer("past_values", None)
+        is_scaled = scale is not None and (scale[0].any() or (scale[1] != 1).any())
+        for name, values in zip(("mean", "scale"), scale if is_scaled else (None, None), strict=True):
+            self.register_buffer(name, None if values is None else torch.tensor(values, device=self.intercept.device))
+        self.n_features, self._parsed = network.n_features, parse_readout(network.readout)
+        self.eval()
+
+    @torch.no_grad()
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the scores of sequences (n_samples, n_steps, n_features)."""
+        values = as_inputs(inputs).to(self.intercept.device, torch.float64)
+        if values.shape[-1] != self.n_features:
+            raise InvalidInputError(f"expected {self.n_features} features per step, got {values.shape[-1]}")
+        if self.mean is not None and self.scale is not None:
+            values = (values - self.mean) / self.scale
+        block = snap_inputs(values)
+        for synapses, neurons in zip(self.layers[::2], self.layers[1::2], strict=True):
+            neurons.start(len(block))  # type: ignore[operator]
+            block = torch.stack([neurons(drive) for drive in synapses(block).unbind(1)], dim=1)
+        n_steps = block.shape[1]
+        read = block[:, -1] if self._parsed.kind == "last" else block
+        read = read if self.neurons is None else read[..., self.neurons.long()]
+        if self.windows is not None:
+            now = window_of_step(torch.arange(n_steps, device=block.device), self._parsed.n_windows, n_steps)
+            read = read & (now[:, None] == self.windows)
+        sums: Tensor = self.readout(read)
+        if self._parsed.kind == "mean":
+            sums = sums.sum(1) * self._parsed.scale(n_steps)
+        return sums + self.intercept
+
+
+def _by_neuron(values: Tensor) -> Tensor:
+    """Return values (n_subnetworks, n_taps, width) as (n_neurons, n_taps)."""
+    return values.transpose(1, 2).flatten(0, 1)
+
+
+def _flat(values: Tensor) -> Tensor:
+    """Return values (n_subnetworks, n_samples, width) as (n_samples, n_neurons)."""
+    return values.transpose(0, 1).flatten(1)
+
+
+def _narrow(values: Tensor) -> Tensor:
+    """Return whole numbers of zero or more in the narrowest type that holds them."""
+    largest = int(values.max()) if values.numel() else 0
+    kinds = (torch.uint8, torch.int16, torch.int32, torch.int64)
+    return values.to(next(kind for kind in kinds if largest <= torch.iinfo(kind).max))
 
 
 class NeuroBenchNetwork(_Model):  # type: ignore[misc]
@@ -89,20 +286,13 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
         super().__init__()
         if dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(f"expected dtype to be torch.float32 or torch.float64, got {dtype!r}")
-        network = network_of(model)
         self.estimator = None if isinstance(model, SpikingNetwork) else model
-        self.net = HookedNetwork(network, dtype, input_scale(model))
+        self.net = HookedNetwork(network_of(model), dtype, input_scale(model))
         self.add_activation_module(Neurons)
 
     def __call__(self, batch: Tensor) -> Tensor:
         """Return scores, labels or predictions of a batch of sequences."""
-        return self._answer(self.net(batch))
-
-    def __net__(self) -> nn.Module:
-        """Return the modules that NeuroBench counts."""
-        return self.net
-
-    def _answer(self, scores: Tensor) -> Tensor:
+        scores: Tensor = self.net(batch)
         if isinstance(self.estimator, SpikingRegressor):
             return scores[:, 0] if self.estimator._is_flat else scores
         if self.estimator is None:
@@ -110,6 +300,10 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
         chosen, classes = self.estimator._decide(scores.cpu().numpy()), np.asarray(self.estimator.classes_)
         labels = classes[chosen] if classes.dtype.kind in "biuf" else chosen
         return torch.from_numpy(labels).to(scores.device)
+
+    def __net__(self) -> nn.Module:
+        """Return the modules that NeuroBench counts."""
+        return self.net
 
 
 class NeuroBenchForecaster(NeuroBenchNetwork):
@@ -147,8 +341,7 @@ class NeuroBenchForecaster(NeuroBenchNetwork):
         standard: tuple[float, float] = (0.0, 1.0),
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        if not isinstance(model, (SpikingRegressor, SpikingNetwork)):
-            raise InvalidInputError(f"expected a SpikingRegressor or SpikingNetwork, got {type(model).__name__}")
+        check_type(model, (SpikingRegressor, SpikingNetwork), "a SpikingRegressor or SpikingNetwork")
         super().__init__(model, dtype=dtype)
         window, past = check_positive_int("window", window), np.array(history, dtype=np.float64)
         past = past[:, None] if past.ndim == 1 else past
@@ -227,12 +420,11 @@ class LeaderboardRow:
 
     def __str__(self) -> str:
         """Return the names of the columns and the row."""
-        sparsities = {"connection": self.connection_sparsity, "activation": self.activation_sparsity}
-        operations = {"dense": self.dense, "effective MACs": self.effective_macs, "effective ACs": self.effective_acs}
-        cells = {"task": self.task, self.metric: f"{self.score:.4f}", "footprint (bytes)": f"{self.footprint:,}"}
-        cells |= {f"{name} sparsity": f"{share:.4f}" for name, share in sparsities.items()}
-        cells |= {name: f"{count:,.1f}" for name, count in operations.items()}
-        return align([*cells], [[*cells.values()]])
+        header = ["task", self.metric, "footprint (bytes)", "connection sparsity", "activation sparsity", "dense"]
+        shares = (f"{share:.4f}" for share in (self.connection_sparsity, self.activation_sparsity))
+        counts = (f"{count:,.1f}" for count in (self.dense, self.effective_macs, self.effective_acs))
+        row = [self.task, f"{self.score:.4f}", f"{self.footprint:,}", *shares, *counts]
+        return align([*header, "effective MACs", "effective ACs"], [row])
 
 
 def leaderboard_row(
@@ -266,12 +458,10 @@ def leaderboard_row(
     LeaderboardRow
         The row; as a string, a table.
     """
-    if not isinstance(model, NeuroBenchNetwork):
-        raise InvalidInputError(f"expected a NeuroBenchNetwork, got {type(model).__name__}: wrap the model in one")
+    check_type(model, NeuroBenchNetwork, "a NeuroBenchNetwork", "wrap the model in one")
     workload = import_library("neurobench.metrics.workload", "neurobench")
     static = import_library("neurobench.metrics.static", "neurobench")
-    if metric not in workload.__all__:
-        raise InvalidInputError(f"expected metric to be one of {', '.join(workload.__all__)}, got {metric!r}")
+    check_choice("metric", metric, workload.__all__)
     values, truth = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets))
     if len(values) != len(truth) or len(values) == 0:
         raise InvalidInputError(f"expected one target or more, one per sample, got {len(truth)} for {len(values)}")
@@ -288,6 +478,7 @@ def leaderboard_row(
     for line in printed.getvalue().splitlines():
         if line.startswith("Error"):
             raise CvxsnnError(f"expected NeuroBench to measure the model, got {line!r}")
-    shares = (float(measured[name]) for name in ("ConnectionSparsity", "ActivationSparsity"))
-    operations = (float(measured["SynapticOperations"][name]) for name in ("Dense", "Effective_MACs", "Effective_ACs"))
-    return LeaderboardRow(task, metric, float(measured[metric]), int(measured["Footprint"]), *shares, *operations)
+    measured |= measured["SynapticOperations"]
+    names = ("ConnectionSparsity", "ActivationSparsity", "Dense", "Effective_MACs", "Effective_ACs")
+    shares_and_counts = (float(measured[name]) for name in names)
+    return LeaderboardRow(task, metric, float(measured[metric]), int(measured["Footprint"]), *shares_and_counts)

@@ -99,15 +99,12 @@ class NIRNetwork(nn.Module):
             raise InvalidInputError("expected a graph with IF, LIF, CubaLIF or Threshold nodes, got none")
         steps: list[Tensor] = []
 
-        def record(module: nn.Module, given: Any, output: Any) -> None:
+        def record(module: nn.Module, arguments: Any, output: Any) -> None:
             fired = output[0] if isinstance(output, tuple) else output
             steps.append(fired.flatten(1) != 0)
 
-        handle = self.graph.get_submodule(self._spiking).register_forward_hook(record)
-        try:
+        with self.graph.get_submodule(self._spiking).register_forward_hook(record):
             self(inputs)
-        finally:
-            handle.remove()
         return torch.stack(steps, dim=1)
 
 
@@ -147,24 +144,22 @@ def nirtorch_node_map(dt: float = DT) -> dict[type, Callable[[Any], nn.Module]]:
     check_step(dt)
     nir = import_library("nir", "nir")
 
-    def leak(tau: Any, r: Any, v_leak: Any) -> Stage:
+    def leak(tau: Any, gain: Any, rest: Any) -> Stage:
         rate = dt / tau
-        return 1 - rate, r * rate, v_leak * rate
+        return 1 - rate, gain * rate, rest * rate
 
-    def membrane(node: Any) -> Stage:
-        return leak(node.tau, node.r, node.v_leak)
-
-    def integrator(node: Any) -> Stage:
-        return 1.0, node.r * dt, 0.0
-
-    def synapse_and_membrane(node: Any) -> tuple[Stage, Stage]:
-        return leak(node.tau_syn, node.w_in, 0.0), leak(node.tau_mem, node.r, node.v_leak)
+    def neuron(node: Any) -> nn.Module:
+        if hasattr(node, "tau_syn"):
+            stages = [leak(node.tau_syn, node.w_in, 0.0), leak(node.tau_mem, node.r, node.v_leak)]
+        else:
+            stages = [leak(node.tau, node.r, node.v_leak) if hasattr(node, "tau") else (1.0, node.r * dt, 0.0)]
+        return Neuron(stages, getattr(node, "v_threshold", None), getattr(node, "v_reset", 0.0))
 
     return {
-        nir.Affine: _affine,
-        nir.Linear: _affine,
-        nir.Scale: lambda node: Elementwise(torch.mul, node.scale),
-        nir.Threshold: lambda node: Elementwise(_is_above, node.threshold),
+        **dict.fromkeys((nir.I, nir.IF, nir.LI, nir.LIF, nir.CubaLI, nir.CubaLIF), neuron),
+        **dict.fromkeys((nir.Affine, nir.Linear), _affine),
+        nir.Scale: lambda node: Neuron([(0.0, node.scale, 0.0)]),
+        nir.Threshold: lambda node: Neuron([(0.0, 1.0, 0.0)], node.threshold),
         nir.Delay: lambda node: Delay(node.delay, dt),
         nir.Conv1d: lambda node: _convolution(nn.Conv1d, node),
         nir.Conv2d: lambda node: _convolution(nn.Conv2d, node),
@@ -172,32 +167,7 @@ def nirtorch_node_map(dt: float = DT) -> dict[type, Callable[[Any], nn.Module]]:
         nir.Flatten: lambda node: nn.Flatten(*(int(axis) + (axis >= 0) for axis in (node.start_dim, node.end_dim))),
         nir.AvgPool2d: _pooling,
         nir.SumPool2d: lambda node: _pooling(node, divisor=1),
-        nir.I: lambda node: Neuron([integrator(node)]),
-        nir.LI: lambda node: Neuron([membrane(node)]),
-        nir.CubaLI: lambda node: Neuron(synapse_and_membrane(node)),
-        nir.IF: lambda node: Neuron([integrator(node)], node),
-        nir.LIF: lambda node: Neuron([membrane(node)], node),
-        nir.CubaLIF: lambda node: Neuron(synapse_and_membrane(node), node),
     }
-
-
-class Elementwise(nn.Module):
-    """A function of each input and a parameter."""
-
-    parameter: Tensor
-
-    def __init__(self, function: Callable[[Tensor, Tensor], Tensor], parameter: Any) -> None:
-        super().__init__()
-        self._function = function
-        self.register_buffer("parameter", parameter_of(parameter))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the values of the function."""
-        return self._function(inputs, self.parameter)
-
-
-def _is_above(inputs: Tensor, threshold: Tensor) -> Tensor:
-    return (inputs > threshold).to(inputs.dtype)
 
 
 class Neuron(nn.Module):
@@ -206,23 +176,23 @@ class Neuron(nn.Module):
     Parameters
     ----------
     stages : sequence of Stage
-        The synapse, if there is one, and the membrane.
-    spiking : nir.NIRNode, optional
-        A node with ``v_threshold``, strictly above which the neuron fires, and ``v_reset``, the membrane after a spike.
+        The synapse, if there is one, and the membrane. A stage of decay zero has no memory.
+    threshold : array, optional
+        The neuron fires strictly above it.
+    v_reset : array
+        The membrane after a spike.
     """
 
     stages: Tensor
-    threshold: Tensor
+    threshold: Tensor | None
     v_reset: Tensor
 
-    def __init__(self, stages: Sequence[Stage], spiking: Any = None) -> None:
+    def __init__(self, stages: Sequence[Stage], threshold: Any = None, v_reset: Any = 0.0) -> None:
         super().__init__()
         values = np.stack(np.broadcast_arrays(*(parameter for stage in stages for parameter in stage)))
         self.register_buffer("stages", parameter_of(values.reshape(len(stages), 3, *values.shape[1:])))
-        self.fires = spiking is not None
-        if self.fires:
-            self.register_buffer("threshold", parameter_of(spiking.v_threshold))
-            self.register_buffer("v_reset", parameter_of(spiking.v_reset))
+        self.register_buffer("threshold", None if threshold is None else parameter_of(threshold))
+        self.register_buffer("v_reset", parameter_of(v_reset))
 
     def forward(self, inputs: Tensor, state: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
         """Return output and state one step later."""
@@ -231,7 +201,7 @@ class Neuron(nn.Module):
         for (decay, gain, shift), level in zip(self.stages, before, strict=True):
             value = decay * level + gain * value + shift
             levels.append(value)
-        if not self.fires:
+        if self.threshold is None:
             return value, levels
         spikes = value > self.threshold
         levels[-1] = torch.where(spikes, self.v_reset, value)

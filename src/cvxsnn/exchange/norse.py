@@ -14,17 +14,7 @@ from torch import Tensor
 from ..core.errors import InvalidInputError
 from ..core.libraries import import_library
 from ..neurons import LIFLayer
-from .library import (
-    Library,
-    PeerLayer,
-    make_linear,
-    reset_within_step,
-    shared,
-    silent_start,
-    step_through,
-    tilt,
-    untilt,
-)
+from .library import Library, PeerLayer, make_linear, reset_within_step, run_steps, shared, silent_start, tilt, untilt
 
 DT = 1e-3
 """Time step that Norse uses by default, in seconds. Only dt / tau matters."""
@@ -44,7 +34,7 @@ def library() -> Library:
 
 def _scan(cell: Any, drive: Tensor, membrane: Tensor) -> Tensor:
     box = import_library("norse.torch.functional.lif_box", "norse")
-    return step_through(cell, drive, box.LIFBoxFeedForwardState(v=membrane))
+    return run_steps(cell, drive, box.LIFBoxFeedForwardState(v=membrane))
 
 
 def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:

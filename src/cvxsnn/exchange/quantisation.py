@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..convex import Certificate, Solution, certify, solve
+from ..core.checks import check_type
 from ..core.errors import InvalidInputError
 from ..core.formatting import align
 from ..data.sequences import TrainingSet
@@ -117,8 +118,7 @@ def quantise_and_solve(
     True
     """
     before = _proof_of(trained)
-    if not isinstance(data, TrainingSet):
-        raise InvalidInputError(f"expected the TrainingSet that the model was trained on, got {type(data).__name__}")
+    check_type(data, TrainingSet, "the TrainingSet that the model was trained on")
     solution = solve(replace(before, witnesses=quantise(before.witnesses, bits)).problem(data), tol)
     quantised = Quantised(reconstruct(solution), solution, Proof.of(solution, before.objective))
     return quantised if readout_bits is None else quantised.with_readout_bits(readout_bits)
@@ -168,10 +168,8 @@ def quantise_estimator(
     >>> small.certificate_.relative_gap <= small.tol
     True
     """
-    if not isinstance(model, (SpikingClassifier, SpikingRegressor)):
-        raise InvalidInputError(
-            f"expected a fitted SpikingClassifier or SpikingRegressor, got {type(model).__name__}: see quantise"
-        )
+    kinds = (SpikingClassifier, SpikingRegressor)
+    check_type(model, kinds, "a fitted SpikingClassifier or SpikingRegressor", "see quantise")
 
     def refit(proof: Proof, data: TrainingSet) -> tuple[SpikingNetwork, Proof]:
         quantised = quantise_and_solve(proof, data, bits, readout_bits=readout_bits, tol=model.tol)
@@ -184,8 +182,7 @@ def _proof_of(trained: Trained | Proof) -> Proof:
     """Return the proof of a trained model, or refuse one whose read-out is the optimum of no program."""
     if isinstance(trained, Proof):
         return trained
-    if not isinstance(trained, Trained):
-        raise InvalidInputError(f"expected what train returns, or a Proof, got {type(trained).__name__}")
+    check_type(trained, Trained, "what train returns, or a Proof")
     if trained.solution is None:
         raise InvalidInputError(f"expected a model trained by 'cvx' or 'sg-cvx', got method {trained.method!r}")
     return Proof.of(trained.solution, trained.settings.objective)
@@ -271,14 +268,12 @@ class BitsComparison:
         """Return a table; objectives are those of the training data."""
         rounded = f"{self.readout_bits}-bit read-out"
         header = ("hidden bits", "score: as is", "solved", rounded, "objective: as is", "solved", rounded, "gap")
-        cells: list[tuple[str, ...]] = [
-            ("not rounded", f"{self.score:.4f}", "", "", f"{self.objective:.5f}", "", "", "")
-        ]
+        cells = [["not rounded", f"{self.score:.4f}", "", "", f"{self.objective:.5f}", "", "", ""]]
         for row in self.rows:
-            scores = tuple(f"{score:.4f}" for score in (row.as_is, row.solved, row.rounded))
+            scores = [f"{score:.4f}" for score in (row.as_is, row.solved, row.rounded)]
             objectives = (row.as_is_objective, row.certificate.primal, row.rounded_certificate.primal)
-            shown = tuple(f"{objective:.5f}" for objective in objectives)
-            cells.append((str(row.bits), *scores, *shown, f"{row.certificate.relative_gap:.0e}"))
+            shown = [f"{objective:.5f}" for objective in objectives]
+            cells.append([str(row.bits), *scores, *shown, f"{row.certificate.relative_gap:.0e}"])
         return align(header, cells)
 
 
@@ -325,8 +320,7 @@ def compare_bits(
     >>> [row.bits for row in comparison.rows]
     [8, 4]
     """
-    if not isinstance(trained, Trained):
-        raise InvalidInputError(f"expected what train returns, got {type(trained).__name__}: train a model first")
+    check_type(trained, Trained, "what train returns", "train a model first")
     if not callable(score):
         raise InvalidInputError(f"expected score to be a function of a network, got {type(score).__name__}")
     if not isinstance(bits, Sequence) or isinstance(bits, str):

@@ -18,13 +18,13 @@ from ..core.errors import InvalidInputError
 from ..core.libraries import import_library
 from ..neurons import LIFLayer
 from ..neurons.lif import fire
-from .library import Library, PeerLayer, consistent_start, make_linear, probe_tie, shared, step_through, tilt, untilt
+from .library import Library, PeerLayer, consistent_start, make_linear, probe_tie, run_steps, shared, tilt, untilt
 
 
 def library() -> Library:
     """Return the description of snnTorch."""
     snntorch = import_library("snntorch", "snntorch")
-    return Library("snnTorch", snntorch.SpikingNeuron, (snntorch.Leaky,), _read, _write, step_through)
+    return Library("snnTorch", snntorch.SpikingNeuron, (snntorch.Leaky,), _read, _write, run_steps)
 
 
 def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:

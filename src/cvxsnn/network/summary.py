@@ -162,7 +162,8 @@ def _summarise_layer(
         key: (float(values.min()), float(values.max())) if values.numel() else (0.0, 0.0)
         for key, values in parameters.items()
     }
-    bits, n_nonzero = max(map(_bits, weights)), sum(int(weight.count_nonzero()) for weight in weights)
+    bits = max(fewest_bits(weight) or 8 * weight.element_size() for weight in weights)
+    n_nonzero = sum(int(weight.count_nonzero()) for weight in weights)
     n_bytes = _bytes(n_weights * bits + address_bits + 32 * n_neurons * len(parameters))
     decay, threshold, bias = map(ranges.get, ("decay", "threshold", "bias"))
     return LayerSummary(name, n_neurons, n_weights, n_nonzero, bits, decay, threshold, bias, n_bytes)
@@ -189,12 +190,12 @@ def connected_neurons(network: SpikingNetwork) -> list[Tensor]:
     return connected[::-1]
 
 
-def _bits(weight: Tensor) -> int:
-    """Return the fewest bits, sign included, of integers that hold each neuron's weights in units of its own."""
-    for bits in range(2, 33):
-        if bool((snap_weights(weight, bits) == weight).all()):
-            return bits
-    return 8 * weight.element_size()
+def fewest_bits(weight: Tensor, least: int = 2) -> int | None:
+    """Return the fewest bits, sign included, of integers that hold each neuron's weights in units of its own.
+
+    None if 32 bits are too few.
+    """
+    return next((bits for bits in range(least, 33) if torch.equal(snap_weights(weight, bits), weight)), None)
 
 
 def _bytes(n_bits: int) -> int:

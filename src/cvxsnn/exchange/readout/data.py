@@ -239,7 +239,8 @@ def record(
     sums, targets, decisions = [], [], []
     are_spikes, n_steps = True, 0
     for number, (inputs, labels) in enumerate(batches, 1):
-        output, steps = runner.record(layer, inputs)
+        output, calls = runner.record(layer, inputs)
+        steps = runner.as_steps(calls, len(inputs))
         steps = steps[-1:] if readout == "last" else steps
         if n_steps not in (0, len(steps)):
             raise InvalidInputError(f"expected sequences of one length, got {n_steps} and {len(steps)} steps: pad them")

@@ -51,7 +51,7 @@ def probe(
         weight, bias = layer.read()
         with untouched(runner.model, seed):
             layer.write(torch.full_like(weight, value), torch.full_like(bias, value))
-            return runner.record_calls(layer, samples)
+            return runner.record(layer, samples)
 
     if isinstance(layer.module, nn.Linear):
         with untouched(runner.model, seed):

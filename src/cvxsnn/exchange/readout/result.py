@@ -170,18 +170,11 @@ class ReadoutResult:
 
     def __str__(self) -> str:
         """Return a table."""
-        before, after = self.before, self.after
-        rows = [
-            ("loss", f"{before.loss:.5f}", f"{after.loss:.5f}"),
-            ("accuracy of the layer", _share(before.accuracy), _share(after.accuracy)),
-            ("accuracy of the model", _share(before.model_accuracy), _share(after.model_accuracy)),
-            ("weights", f"{before.n_weights:,}", f"{after.n_weights:,}"),
-            ("neurons read", f"{before.n_read:,}", f"{after.n_read:,}"),
-        ]
-        table = [f"{name:<24}{first:>12}{second:>12}" for name, first, second in [("", "before", "after"), *rows]]
+        names = ("", "loss", "accuracy of the layer", "accuracy of the model", "weights", "neurons read")
+        columns = []
+        for title, score in (("before", self.before), ("after", self.after)):
+            shares = ("-" if share is None else f"{share:.4f}" for share in (score.accuracy, score.model_accuracy))
+            columns.append([title, f"{score.loss:.5f}", *shares, f"{score.n_weights:,}", f"{score.n_read:,}"])
+        table = [f"{name:<24}{before:>12}{after:>12}" for name, before, after in zip(names, *columns, strict=True)]
         head = f"layer {self.layer!r}, {self.seconds:.1f} s"
         return "\n".join([head, *table, str(self.certificate), *(f"note: {note}" for note in self.notes)])
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

@@ -67,12 +67,7 @@ class ModelRunner:
                 "layout, pass run=, or bring the model, its state and the inputs to one device and type"
             ) from error
 
-    def record(self, layer: LinearLayer, batch: Tensor) -> tuple[Any, Tensor]:
-        """Return the model's output, and what entered the layer, (n_steps, n_samples, n_inputs)."""
-        output, calls = self.record_calls(layer, batch)
-        return output, self.as_steps(calls, len(batch))
-
-    def record_calls(self, layer: LinearLayer, batch: Tensor) -> tuple[Any, list[Tensor]]:
+    def record(self, layer: LinearLayer, batch: Tensor) -> tuple[Any, list[Tensor]]:
         """Return the model's output, and what entered the layer at each call."""
         calls: list[Tensor] = []
 
