@@ -9,7 +9,7 @@ from small_models import assert_one_sentence
 
 from cvxsnn.convex.linear import weighted_gram
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.data.tasks import digits_seq, first_last_xor
+from cvxsnn.data.tasks import digits_seq
 from cvxsnn.experiments import ridge
 from cvxsnn.experiments.experiment import RunConfig, parse_experiment
 from cvxsnn.experiments.files import check_configurations
@@ -79,16 +79,6 @@ def test_the_squared_hinge_is_certified_and_its_strength_is_chosen_on_validation
     assert 0.8 < found.test <= 1
 
 
-def test_both_draws_of_training_data_are_fitted_where_there_are_two():
-    task = first_last_xor(4, n_train=40, n_val=20, n_test=20, seed=0)
-    settings = ridge.RidgeSettings(choose="validation", both_draws=True)
-    found = ridge.run_ridge(task, [FAMILY | {"hidden": (16,), "fan_in": 2}], "last", settings, 0, "cpu")
-    assert found.solution.problem.dictionary.n_rows == 80
-    with pytest.raises(InvalidInputError, match="second draw of training data, got digits_seq") as caught:
-        run(convex={"both_draws": True})
-    assert_one_sentence(caught.value)
-
-
 def test_neurons_that_fire_too_often_are_not_read():
     task = digits_seq(8)
     every, quiet = run(), run(convex={"max_rate": 0.2})
@@ -140,10 +130,10 @@ def test_what_chose_the_strength_is_dropped_before_the_next_large_step(monkeypat
         problems.append(weakref.ref(problem))
         return problem
 
-    def judge_network(network, data, device):
+    def judge_network(network, data):
         alive = [problem() for problem in problems if problem() is not None]
         alive_at_scoring.append(any(problem.row_workspace.has(weighted_gram) for problem in alive))
-        return score(network, data, device)
+        return score(network, data)
 
     monkeypatch.setattr(ridge, "_problem", make)
     monkeypatch.setattr(ridge, "_accuracy", judge_network)

@@ -11,13 +11,14 @@ import time
 import weakref
 
 import pytest
+import torch
 
 from cvxsnn.core.claims import claim
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.experiments import RecordStore, run, run_all, runner
-from cvxsnn.experiments.experiment import RunConfig, iterate_grid, parse_experiment
+from cvxsnn.experiments.experiment import RunConfig, parse_experiment
 from cvxsnn.experiments.metrics import read_metric
-from cvxsnn.experiments.run import execute, execute_together
+from cvxsnn.experiments.run import execute, execute_together, iterate_grid
 from cvxsnn.experiments.runner import _group
 from cvxsnn.fitting.surrogate import trainer
 
@@ -387,11 +388,41 @@ def test_a_failure_that_is_tried_again_is_tried_once(tmp_path, executed):
     failure = {"status": "failed", "error": "x", "seconds": 1.0}
     store.write(config.id, failure)
     store.write(config.id, failure | {"seconds": 2.0})  # by another process, after the records were read
-    task = ([config.id], [config], [failure], "cpu", str(store.folder), False)
-    assert runner._run(*task) == ["recorded"]
+    task = ([(config.id, config, failure)], "cpu", str(store.folder), False)
+    assert runner._run(*task) == {config.id: "recorded"}
     store.write(config.id, failure)
-    assert runner._run(*task) == ["done"]
+    assert runner._run(*task) == {config.id: "done"}
     assert executed() == [config.id]
+
+
+ALLOCATOR = """
+import sys; sys.path.insert(0, sys.argv[1])
+import torch
+from pathlib import Path
+from experiments.test_runner import tiny_runs
+from cvxsnn.experiments import RecordStore, run_all, runner
+
+def execute(configs, device, stages):
+    print(torch._C._accelerator_getAllocatorSettings(), torch.cuda.is_initialized())
+    return [{"status": "done"} for config in configs]
+
+runner.execute_together = execute
+run_all(tiny_runs(["cvx"], [0]), RecordStore(Path(sys.argv[2])), device="cuda")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has expandable segments")
+@pytest.mark.skipif(not hasattr(torch._C, "_accelerator_getAllocatorSettings"), reason="torch does not tell")
+@pytest.mark.parametrize("variable", [None, "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_the_memory_of_a_gpu_may_grow_before_it_is_used_unless_the_user_has_configured_it(tmp_path, variable):
+    """Without any script that sets the environment first, torch is told before a run allocates anything."""
+    unset = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
+    environment = unset if variable is None else unset | {variable: "max_split_size_mb:64"}
+    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    command = [sys.executable, "-c", ALLOCATOR, tests, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    settings = "expandable_segments:True" if variable is None else "max_split_size_mb:64"
+    assert done.stdout.splitlines()[-1] == f"{settings} False"
 
 
 def test_runs_that_are_tried_again_alone_begin_without_the_tensors_of_the_failure(monkeypatch):

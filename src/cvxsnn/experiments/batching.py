@@ -1,8 +1,8 @@
 """Many trainings at once: on a GPU, the gradient stages of many small networks share a batch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -12,8 +12,7 @@ from ..fitting.surrogate.settings import SurrogateRun, initial_network
 from ..fitting.surrogate.trainer import SurrogateJob, train_jobs
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedTraining:
+class PlannedTraining(NamedTuple):
     """The arguments of :func:`cvxsnn.train`, for one of many trainings.
 
     Parameters
@@ -39,68 +38,41 @@ class PlannedTraining:
     checkpoints: Path | None = None
     device: torch.device | str | None = None
 
-    def split(self, number: int) -> Split:
-        """Return the data of a stage."""
-        return self.first if number == 0 else self.second
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages after a search."""
-        return len(METHODS[self.method].stages)
-
 
 def train_many(trainings: Sequence[PlannedTraining]) -> list[Trained]:
-    """Train several networks; those of gradient stages alone train simultaneously, stage by stage.
+    """Train several networks; if all of them have gradient stages alone, they train simultaneously, stage by stage.
 
     Parameters
     ----------
     trainings : sequence of PlannedTraining
-        What to train.
+        The trainings.
 
     Returns
     -------
     list of Trained
-        What :func:`cvxsnn.train` returns for each of them.
+        The results of :func:`cvxsnn.train`, one for each of them.
     """
-    stages = {
-        stage for training in trainings if training.method in METHODS for stage in METHODS[training.method].stages
-    }
+    stages = {stage for plan in trainings if plan.method in METHODS for stage in METHODS[plan.method].stages}
     if len(trainings) > 1 and stages == {"gradient"}:
         return _train_simultaneously(trainings)
-    return [
-        train(
-            training.method,
-            training.first,
-            training.settings,
-            training.second,
-            checkpoints=training.checkpoints,
-            device=training.device,
-        )
-        for training in trainings
-    ]
+    return [train(*plan[:4], checkpoints=plan.checkpoints, device=plan.device) for plan in trainings]
 
 
 def _train_simultaneously(trainings: Sequence[PlannedTraining]) -> list[Trained]:
     """Train by gradient stages alone: the first stages of all networks, then the second ones."""
     settings, networks, histories = [], [], []
-    for training in trainings:
-        chosen, witnesses, history = prepare(training.method, training.first, training.settings)
+    for method, first, given, *_ in trainings:
+        chosen, witnesses, history = prepare(method, first, given)
         settings.append(chosen)
-        networks.append(initial_network(witnesses.layers, chosen.objective, training.first.data, chosen.seed))
+        networks.append(initial_network(witnesses.layers, chosen.objective, first.data, chosen.seed))
         histories.append(history)
-    for number in range(max(training.n_stages for training in trainings)):
+    for number in range(max(len(METHODS[training.method].stages) for training in trainings)):
         plans = {
             index: gradient_plan(
-                training.method,
-                number,
-                networks[index],
-                training.split(number),
-                settings[index],
-                training.checkpoints,
-                training.device,
+                method, number, networks[index], second if number else first, settings[index], checkpoints, device
             )
-            for index, training in enumerate(trainings)
-            if number < training.n_stages
+            for index, (method, first, _, second, checkpoints, device) in enumerate(trainings)
+            if number < len(METHODS[method].stages)
         }
         runs = _train_jobs({index: plan.jobs() for index, plan in plans.items()})
         further = _train_jobs({index: plan.further_jobs(runs[index]) for index, plan in plans.items()})
@@ -109,19 +81,19 @@ def _train_simultaneously(trainings: Sequence[PlannedTraining]) -> list[Trained]
             networks[index] = run.network
             histories[index].append(Stage("gradient", run.network, plan.split.score(run.network), run.seconds, run=run))
     return [
-        Trained(training.method, networks[index], tuple(histories[index]), settings[index])
-        for index, training in enumerate(trainings)
+        Trained(training.method, network, tuple(history), chosen)
+        for training, network, history, chosen in zip(trainings, networks, histories, settings, strict=True)
     ]
 
 
 def _train_jobs(jobs: Mapping[int, Sequence[SurrogateJob]]) -> dict[int, list[SurrogateRun]]:
     """Train the jobs of several trainings together, each job once."""
-    # Methods that begin alike have the same job, which its checkpoint identifies.
-    distinct = {_identity(job): job for several in jobs.values() for job in several}
+
+    def identity(job: SurrogateJob) -> object:
+        """Return the checkpoint of a job: methods that begin alike have the same one."""
+        return id(job) if job.checkpoint is None else job.checkpoint
+
+    distinct = {identity(job): job for several in jobs.values() for job in several}
     together = list(distinct.values())
     runs = dict(zip(distinct, train_jobs(together, side_by_side=trains_side_by_side(together)), strict=True))
-    return {index: [runs[_identity(job)] for job in several] for index, several in jobs.items()}
-
-
-def _identity(job: SurrogateJob) -> object:
-    return id(job) if job.checkpoint is None else job.checkpoint
+    return {index: [runs[identity(job)] for job in several] for index, several in jobs.items()}

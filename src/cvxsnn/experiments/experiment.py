@@ -6,11 +6,10 @@ run is known by its configuration alone.
 """
 
 import hashlib
-import itertools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Scale = Literal["smoke", "paper"]
@@ -44,7 +43,7 @@ class RunConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"method": self.method, "seed": self.seed, **{key: dict(getattr(self, key)) for key in CONFIG_KEYS}}
+        return asdict(self)
 
     @property
     def id(self) -> str:
@@ -53,22 +52,24 @@ class RunConfig:
 
     @property
     def start_id(self) -> str:
-        """The same for all runs whose first gradient stage is the same."""
-        start = {key: value for key, value in self.as_dict().items() if key not in ("method", "convex")}
-        return _digest(start)
+        """A short name that runs share if their first gradient stage is the same."""
+        return _digest({key: value for key, value in self.as_dict().items() if key not in ("method", "convex")})
 
     @property
     def shape_id(self) -> str:
-        """The same for runs whose gradient stages are of one shape, so that they can train simultaneously."""
+        """A name that runs share if their gradient stages have one shape, so that they can train simultaneously."""
         shape = [dict(self.task), dict(self.family), dict(self.surrogate), {**self.objective, "head_weights": None}]
         return json.dumps(shape, sort_keys=True)
 
     @property
     def label(self) -> str:
         """A few words for a person."""
-        shown = {k: v for k, v in self.task.items() if k != "name" and not isinstance(v, (list, dict))}
-        arguments = ", ".join(f"{k}={v}" for k, v in shown.items())
-        return f"{self.task['name']}({arguments}) {self.method} seed {self.seed}"
+        arguments = [
+            f"{name}={value}"
+            for name, value in self.task.items()
+            if name != "name" and not isinstance(value, (list, dict))
+        ]
+        return f"{self.task['name']}({', '.join(arguments)}) {self.method} seed {self.seed}"
 
 
 def _digest(values: Mapping[str, Any]) -> str:
@@ -116,10 +117,10 @@ class Experiment:
 
     name: str
     title: str
-    kind: Literal["table", "figure"]
-    description: str
-    quantity: str
-    cells: tuple[Cell, ...] = field(default_factory=tuple)
+    kind: Literal["table", "figure"] = "table"
+    description: str = ""
+    quantity: str = "test accuracy"
+    cells: tuple[Cell, ...] = ()
     axis: str = ""
     source: str = ""
     digits: int = 3
@@ -142,51 +143,36 @@ class Experiment:
         return {config.id: config for cell in cells for configs in cell.configs.values() for config in configs}
 
 
+SETTINGS = ("title", "kind", "quantity", "description", "axis", "compared_with", "digits", "tolerance")
+"""Keys of an experiment's file that describe all of it."""
+
+
 def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experiment:
     """Return an experiment from the contents of its file."""
-    defaults, smoke = data.get("defaults", {}), data.get("smoke", {})
-    cells = []
-    chosen: Sequence[Mapping[str, Any]] = data["cell"]
-    if scale == "smoke":
-        chosen = [cell for number, cell in enumerate(chosen) if number % int(smoke.get("every", 1)) == 0]
-    for cell in chosen:
-        seeds = smoke.get("seeds", [0]) if scale == "smoke" else cell.get("seeds", defaults.get("seeds", [0, 1, 2]))
-        methods = tuple(cell.get("methods", defaults.get("methods", ["cvx"])))
-        small = smoke.get("only", {}).get(methods[0], smoke) if scale == "smoke" else {}
-        parts = {key: _merged(key, defaults, cell, small) for key in CONFIG_KEYS}
-        cells.append(
-            Cell(
-                row=str(cell["row"]),
-                column=str(cell["column"]),
-                metric=str(cell.get("metric", defaults.get("metric", "test"))),
-                paper=cell.get("paper"),
-                methods=methods,
-                configs={seed: tuple(RunConfig(method, seed, **parts) for method in methods) for seed in seeds},
-                note=str(cell.get("note", "")),
-            )
-        )
-    return Experiment(
-        name=name,
-        title=data["title"],
-        kind=data.get("kind", "table"),
-        description=data.get("description", ""),
-        quantity=data.get("quantity", "test accuracy"),
-        cells=tuple(cells),
-        axis=data.get("axis", ""),
-        **{key: data[key] for key in ("digits", "tolerance", "compared_with") if key in data},
+    smoke = data.get("smoke", {}) if scale == "smoke" else {}
+    cells = data["cell"][:: int(smoke.get("every", 1))]
+    parsed = tuple(_parse_cell(cell, data.get("defaults", {}), smoke, scale) for cell in cells)
+    return Experiment(name, **{key: data[key] for key in SETTINGS if key in data}, cells=parsed)
+
+
+def _parse_cell(cell: Mapping[str, Any], defaults: Mapping[str, Any], smoke: Mapping[str, Any], scale: Scale) -> Cell:
+    values = {"seeds": [0, 1, 2], "methods": ["cvx"], "metric": "test", "paper": None, "note": "", **defaults, **cell}
+    seeds, methods = smoke.get("seeds", [0]) if scale == "smoke" else values["seeds"], tuple(values["methods"])
+    parts = {key: _merged(key, defaults, cell, smoke.get("only", {}).get(methods[0], smoke)) for key in CONFIG_KEYS}
+    return Cell(
+        row=str(values["row"]),
+        column=str(values["column"]),
+        metric=str(values["metric"]),
+        paper=values["paper"],
+        methods=methods,
+        configs={seed: tuple(RunConfig(method, seed, **parts) for method in methods) for seed in seeds},
+        note=str(values["note"]),
     )
 
 
 def _merged(key: str, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration table with later tables' keys over earlier ones'; ``replace_`` before its name starts afresh."""
+    """Return one table of all, later keys over earlier ones; ``replace_NAME`` drops what came before."""
     merged: dict[str, Any] = {}
     for table in tables:
         merged = dict(table[f"replace_{key}"]) if f"replace_{key}" in table else merged | table.get(key, {})
     return merged
-
-
-def iterate_grid(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every combination of a table whose values may be lists."""
-    values = (value if isinstance(value, list) else [value] for value in table.values())
-    for choice in itertools.product(*values):
-        yield dict(zip(table, choice, strict=True))

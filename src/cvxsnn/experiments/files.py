@@ -15,12 +15,11 @@ from ..fitting.methods import METHODS
 from ..fitting.search import Tuning
 from ..witnesses.families import family_kind
 from . import ridge
-from .experiment import CONFIG_KEYS, Experiment, RunConfig, Scale, parse_experiment
+from .experiment import CONFIG_KEYS, SETTINGS, Experiment, RunConfig, Scale, parse_experiment
 from .run import make_settings, ridge_settings
 
 _TABLES = (*CONFIG_KEYS, *(f"replace_{key}" for key in CONFIG_KEYS))
-_TEXTS = ("title", "kind", "quantity", "description", "axis", "compared_with")
-_TOP = (*_TEXTS, "digits", "tolerance", "cell", "defaults", "smoke")
+_TOP = (*SETTINGS, "cell", "defaults", "smoke")
 _SHARED = ("seeds", "methods", "metric")
 _CELL = ("row", "column", "paper", "note", *_SHARED, *_TABLES)
 _SMOKE = ("seeds", "every", "only", *_TABLES)
@@ -28,7 +27,7 @@ _SMOKE = ("seeds", "every", "only", *_TABLES)
 
 def experiment_names() -> list[str]:
     """Return the names of the experiments that come with the package, in the order of the paper."""
-    return list(_files())
+    return [name for name in _files() if name != "demo"]
 
 
 def load_experiment(name: str, scale: Scale = "paper") -> Experiment:
@@ -49,10 +48,9 @@ def load_experiment(name: str, scale: Scale = "paper") -> Experiment:
     if name.endswith(".toml"):
         return _load_own(Path(name), scale)
     files = _files()
-    if name == "demo":
-        files["demo"] = _folder() / "demo.toml"
     if name not in files:
-        raise InvalidInputError(f"expected an experiment among {', '.join(files)}, or a .toml file, got {name!r}")
+        names = ", ".join(experiment_names())
+        raise InvalidInputError(f"expected an experiment among {names}, or a .toml file, got {name!r}")
     return parse_experiment(name, tomllib.loads(files[name].read_text(encoding="utf-8")), scale)
 
 
@@ -63,20 +61,13 @@ def all_runs(names: Sequence[str], scale: Scale, rows: Collection[str] = ()) -> 
     for row in rows:
         if row not in known:
             raise InvalidInputError(f"expected a row among {', '.join(map(repr, known))}, got {row!r}")
-    runs: dict[str, RunConfig] = {}
-    for experiment in experiments:
-        runs |= experiment.runs(rows)
-    return runs
+    return {name: config for experiment in experiments for name, config in experiment.runs(rows).items()}
 
 
 def _files() -> dict[str, Traversable]:
-    """Files by name; the number before it gives the order."""
-    files = sorted((file for file in _folder().iterdir() if file.name[0].isdigit()), key=lambda file: file.name)
-    return {file.name.removesuffix(".toml").partition("-")[2]: file for file in files}
-
-
-def _folder() -> Traversable:
-    return resources.files(__package__) / "data"
+    """Return the package's files by name; the number before a name gives the order."""
+    files = sorted((resources.files(__package__) / "data").iterdir(), key=lambda file: file.name)
+    return {re.sub(r"^\d+-|\.toml$", "", file.name): file for file in files}
 
 
 def _load_own(path: Path, scale: Scale) -> Experiment:
@@ -117,7 +108,7 @@ def check_keys(data: Mapping[str, Any], source: str) -> None:
 
 
 def _check_values(value: Any, place: str) -> None:
-    """Refuse dates and times, which no setting is and no record can hold."""
+    """Refuse dates and times, which no setting is and no record can contain."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
             _check_values(entry, f"{place}, key {key!r}")
@@ -138,12 +129,9 @@ def check_configurations(experiment: Experiment, source: str) -> None:
     source : str
         The name of the file, for errors.
     """
-    seen: set[str] = set()
     for cell in experiment.cells:
-        for config in (config for configs in cell.configs.values() for config in configs):
-            if (run_id := replace(config, seed=0).id) not in seen:  # seeds change nothing about the keys
-                seen.add(run_id)
-                _check_config(config, f"{source}, cell {cell.row!r}, {cell.column!r}")
+        for config in next(iter(cell.configs.values()), ()):  # other seeds have the same keys
+            _check_config(config, f"{source}, cell {cell.row!r}, {cell.column!r}")
 
 
 def _check_config(config: RunConfig, place: str) -> None:

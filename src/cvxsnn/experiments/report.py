@@ -1,41 +1,21 @@
 """One self-contained page about all experiments: our numbers beside the paper's, made from records alone."""
 
 import base64
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ..core.formatting import NOTHING, format_seconds, format_value, plural
 from ..explore.pages import Table, render_page, write_page
-from .experiment import Cell, Experiment, Scale
+from .experiment import Experiment, Scale
 from .figures import draw_panels, panels_of
 from .metrics import finite, format_difference, format_number
 from .records import Damaged
-from .summary import VERDICTS, ExperimentSummary, Records, summarise_experiment, what_is_wrong
-
-
-@dataclass(frozen=True)
-class ExperimentView:
-    """What the page shows of one experiment.
-
-    Attributes
-    ----------
-    experiment : Experiment
-    summary : ExperimentSummary
-    anchor : str, the name that links lead to
-    panels : list of pairs, descriptions of a figure's pictures and their addresses; a table has none
-    without_result, finished : Table, of runs
-    """
-
-    experiment: Experiment
-    summary: ExperimentSummary
-    anchor: str
-    panels: list[tuple[str, str]]
-    without_result: Table
-    finished: Table
+from .summary import VERDICTS, ExperimentSummary, Records, finished_runs, summarise_experiment, what_is_wrong
 
 
 def write_report(
@@ -55,19 +35,19 @@ def render_report(experiments: Sequence[Experiment], records: Records, damaged: 
     damaged : sequence of Damaged, records that could not be read
     scale : "paper" or "smoke", what the experiments were loaded at
     """
-    damaged_runs = {one.path.stem: one for one in damaged}
+    summaries = [summarise_experiment(experiment, records, scale) for experiment in experiments]
     views = []
-    for experiment, anchor in zip(experiments, _anchors(experiments), strict=True):
-        summary, cells_of = summarise_experiment(experiment, records, scale), _cells_of_runs(experiment)
+    for experiment, summary, anchor in zip(experiments, summaries, _anchors(experiments), strict=True):
+        cells_of = _cells_of_runs(experiment)
         views.append(
-            ExperimentView(
-                experiment,
-                summary,
-                anchor,
-                _panels(experiment, summary) if experiment.kind == "figure" and summary.cells else [],
-                _without_result(summary, cells_of, damaged_runs),
-                _finished(experiment, records, cells_of),
-            )
+            {
+                "experiment": experiment,
+                "summary": summary,
+                "anchor": anchor,
+                "panels": _panels(experiment, summary) if experiment.kind == "figure" and summary.cells else [],
+                "without_result": _without_result(summary, cells_of, {one.path.stem: one for one in damaged}),
+                "finished": _finished(experiment, records, cells_of),
+            }
         )
     labels = {run_id: config.label for experiment in experiments for run_id, config in experiment.runs().items()}
     rows = [(one.path.name, one.reason, labels.get(one.path.stem, "no run of this page")) for one in damaged]
@@ -75,8 +55,8 @@ def render_report(experiments: Sequence[Experiment], records: Records, damaged: 
         "title": "Experiments" if any(one.source for one in experiments) else "The paper's experiments, reproduced",
         "scale": scale,
         "verdict_classes": {verdict: verdict.replace("cannot tell", "unknown") for verdict in VERDICTS},
-        "counts": {verdict: sum(view.summary.verdicts[verdict] for view in views) for verdict in VERDICTS},
-        "n_unprinted": sum(view.summary.n_unprinted for view in views),
+        "counts": {verdict: sum(summary.verdicts[verdict] for summary in summaries) for verdict in VERDICTS},
+        "n_unprinted": sum(summary.n_unprinted for summary in summaries),
         "circumstances": _circumstances(experiments, records, damaged),
         "views": views,
         "damaged": Table("Damaged records", ("file", "what it has", "run"), rows, prose=("what it has",)),
@@ -99,31 +79,27 @@ def _circumstances(experiments: Sequence[Experiment], records: Records, damaged:
     used = [records[run_id] for run_id in sorted(ids) if run_id in records]
     n_failed = sum(1 for record in used if what_is_wrong(record))
     seconds = [time for record in used if (time := finite(record.get("seconds"))) is not None]
-    distinct = {
-        key: "; ".join(dict.fromkeys(format_value(record[key]) for record in used if record.get(key))) or NOTHING
-        for key in ("machine", "versions")
-    }
+
+    def distinct(key: str) -> str:
+        return "; ".join(dict.fromkeys(format_value(record[key]) for record in used if record.get(key))) or NOTHING
+
     return {
         "Records": f"{len(used)} of {plural(len(ids), 'run')} recorded, {n_failed} failed, {len(damaged)} damaged",
         "Finished": _period(record.get("finished") for record in used),
         "Computing time": f"{format_seconds(math.fsum(seconds))}, the sum over all runs" if seconds else NOTHING,
-        "Machines": distinct["machine"],
-        "Versions": distinct["versions"],
+        "Machines": distinct("machine"),
+        "Versions": distinct("versions"),
     }
 
 
 def _period(stamps: Iterable[object]) -> str:
     moments = []
     for stamp in stamps:
-        try:
+        with suppress(ValueError, OverflowError):
             moment = datetime.fromisoformat(str(stamp))
             moments.append(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
-        except (ValueError, OverflowError):
-            continue
-    if not moments:
-        return NOTHING
-    first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (min(moments), max(moments)))
-    return f"{first} UTC" if first == last else f"{first} to {last} UTC"
+    ends = [f"{moment:%Y-%m-%d %H:%M}" for moment in (min(moments), max(moments))] if moments else []
+    return f"{' to '.join(dict.fromkeys(ends))} UTC" if ends else NOTHING
 
 
 def _panels(experiment: Experiment, summary: ExperimentSummary) -> list[tuple[str, str]]:
@@ -139,13 +115,13 @@ def _panels(experiment: Experiment, summary: ExperimentSummary) -> list[tuple[st
 
 def _cells_of_runs(experiment: Experiment) -> dict[str, str]:
     """Return, for every run, the names of the cells that use it."""
-    cells_of: dict[str, dict[str, list[Cell]]] = {}
+    columns_of: dict[str, dict[str, dict[str, None]]] = {}
     for cell in experiment.cells:
-        for config in (config for configs in cell.configs.values() for config in configs):
-            cells_of.setdefault(config.id, {}).setdefault(cell.row, []).append(cell)
+        for config in itertools.chain(*cell.configs.values()):
+            columns_of.setdefault(config.id, {}).setdefault(cell.row, {})[cell.column] = None
     return {
-        run_id: "; ".join(f"{row}: {', '.join(dict.fromkeys(c.column for c in cells))}" for row, cells in rows.items())
-        for run_id, rows in cells_of.items()
+        run_id: "; ".join(f"{row}: {', '.join(columns)}" for row, columns in rows.items())
+        for run_id, rows in columns_of.items()
     }
 
 
@@ -154,8 +130,7 @@ def _without_result(summary: ExperimentSummary, cells_of: Mapping[str, str], dam
     lost = {(run.run_id, run.sentence): run for cell in summary.cells for run in (*cell.failed, *cell.missing)}
     rows = []
     for run in sorted(lost.values(), key=lambda run: run.status):
-        status, sentence = str(run.status), run.sentence
-        damage = damaged.get(run.run_id)
+        status, sentence, damage = str(run.status), run.sentence, damaged.get(run.run_id)
         if status == "missing" and damage is not None:
             status, sentence = "damaged", f"Its record {damage.path.name} has {damage.reason}."
         rows.append((cells_of[run.run_id], run.method, run.seed, status, sentence, run.run_id))
@@ -165,13 +140,12 @@ def _without_result(summary: ExperimentSummary, cells_of: Mapping[str, str], dam
 
 def _finished(experiment: Experiment, records: Records, cells_of: Mapping[str, str]) -> Table:
     """Return every finished run, also those that were not chosen."""
-    runs = experiment.runs()
-    done = {run_id: records[run_id] for run_id in runs if run_id in records and not what_is_wrong(records[run_id])}
+    configs, done = experiment.runs(), finished_runs(experiment, records)
     names = ("relative_gap", "l1_strength", "l2_strength", "learning_rate", "weight_decay", "n_active", "seconds")
     facts = [name for name in names if any(record.get(name) is not None for record in done.values())]
     rows = []
     for run_id, record in done.items():
         values = (format_value(record.get(name)) for name in ("val", "scores", *facts))
-        rows.append((cells_of[run_id], runs[run_id].method, runs[run_id].seed, *values, run_id))
+        rows.append((cells_of[run_id], configs[run_id].method, configs[run_id].seed, *values, run_id))
     columns = ("cells", "method", "seed", "validation", "scores", *(name.replace("_", " ") for name in facts), "run")
     return Table(f"Finished runs: {experiment.title}", columns, rows)

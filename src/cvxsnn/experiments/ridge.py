@@ -6,11 +6,10 @@ by leave-one-out errors or on validation data. Test data are looked at once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..convex import ConvexProblem, Solution, solve
 from ..convex.left_out import mean_eigenvalue
@@ -25,6 +24,7 @@ from ..dictionary.building import MEMORY_BUDGET
 from ..fitting.choosing import choose
 from ..fitting.judges import LeaveOneOut, Scored
 from ..fitting.program import Program
+from ..fitting.scores import main_score
 from ..network.energy import count_operations
 from ..network.reconstruction import reconstruct
 from ..network.spiking_network import SpikingNetwork
@@ -54,7 +54,6 @@ class RidgeSettings:
     l2_ratio : float or sequence of float, strengths relative to the mean eigenvalue of the products of rows
     choose : "leave-one-out" or "validation"
     refit : bool, whether the read-out is fitted to the validation data, too
-    both_draws : bool, whether it is fitted to the second draw of training data, too, as two stages of gradients are
     tol : float, the relative gap to certify
     loss : "squared" or "squared_hinge", of one output per class; leave-one-out errors are those of the first
     max_rate : float, neurons of the last layer that fire in a larger share of the steps of training data are silenced
@@ -63,7 +62,6 @@ class RidgeSettings:
     l2_ratio: float | Sequence[float] = (1e-2, 3e-3, 1e-3)
     choose: Literal["leave-one-out", "validation"] = "leave-one-out"
     refit: bool = False
-    both_draws: bool = False
     tol: float = 1e-6
     max_rate: float = 1.0
     loss: Literal["squared", "squared_hinge"] = "squared"
@@ -75,14 +73,8 @@ class RidgeSettings:
         if self.choose == "leave-one-out" and self.loss != "squared":
             raise InvalidInputError(f"expected choose='validation' for the loss {self.loss!r}, got 'leave-one-out'")
 
-    @property
-    def ratios(self) -> list[float]:
-        """The strengths to choose from."""
-        return [self.l2_ratio] if isinstance(self.l2_ratio, (int, float)) else list(self.l2_ratio)
 
-
-@dataclass(frozen=True, eq=False)
-class RidgeRun:
+class RidgeRun(NamedTuple):
     """The outcome of a run.
 
     Attributes
@@ -104,7 +96,7 @@ class RidgeRun:
 def run_ridge(
     task: Task, families: Sequence[Mapping[str, Any]], readout: str, settings: RidgeSettings, seed: int, device: str
 ) -> RidgeRun:
-    """Draw neurons, read them by ridge, and test once.
+    """Sample neurons, read them by ridge, and test once.
 
     Parameters
     ----------
@@ -113,7 +105,7 @@ def run_ridge(
     families : sequence of mapping
         Families of one depth, whose neurons are joined.
     readout : str
-        What is read of the spikes.
+        Which spikes are read.
     settings : RidgeSettings
         The strengths, and how one of them is chosen.
     seed : int
@@ -126,73 +118,76 @@ def run_ridge(
     RidgeRun
         The network with its certificate and accuracies.
     """
-    drawn = [sample_witnesses(own, task.train.inputs, child_seed(seed, METHOD, k)) for k, own in enumerate(families)]
-    witnesses = (drawn[0] if len(drawn) == 1 else join_witnesses(drawn)).to(device)
+    samples = [
+        sample_witnesses(family, task.train.inputs, child_seed(seed, METHOD, number))
+        for number, family in enumerate(families)
+    ]
+    witnesses = (samples[0] if len(samples) == 1 else join_witnesses(samples)).to(device)
     if settings.max_rate < 1:
         witnesses = _quiet(witnesses, task.train, settings.max_rate)
-    # What chose the strength, such as the Gram matrix, is dropped before test data are scored.
-    solution, ratio, val = _fit(task, witnesses, readout, settings, device)
+    # A function of its own: what chose the strength, such as the Gram matrix, is dropped before test data are scored.
+    solution, ratio, val = _fit(task, witnesses, readout, settings)
     network = reconstruct(solution)
-    return RidgeRun(network, solution, ratio, val, _accuracy(network, task.test, device))
+    return RidgeRun(network, solution, ratio, val, _accuracy(network, task.test))
 
 
-def _fit(
-    task: Task, witnesses: WitnessSet, readout: str, settings: RidgeSettings, device: str
-) -> tuple[Solution, float, float]:
+def _fit(task: Task, witnesses: WitnessSet, readout: str, settings: RidgeSettings) -> tuple[Solution, float, float]:
     """Return the certified read-out at the best strength, that strength relative to the data, and its accuracy."""
     (n_classes,) = task.n_classes.values()
-    train = task.train
-    if settings.both_draws:
-        if task.finetune is None:
-            raise InvalidInputError(f"expected a task with a second draw of training data, got {task.name}")
-        train = _join(train, task.finetune)
-    both = _join(train, task.val) if settings.refit else train
+    train = all_data = task.train
+    if settings.refit:
+        heads = {name: np.concatenate((labels, task.val.heads[name])) for name, labels in train.heads.items()}
+        all_data = SequenceData(np.concatenate((train.inputs, task.val.inputs)), heads)
     leaves_out = settings.choose == "leave-one-out"
-    problem = _problem(witnesses, both if leaves_out else train, readout, n_classes, settings.loss)
-    strengths = [ratio * mean_eigenvalue(problem) for ratio in settings.ratios]
+    problem = _problem(witnesses, all_data if leaves_out else train, readout, n_classes, settings.loss)
+    ratios = [settings.l2_ratio] if isinstance(settings.l2_ratio, (int, float)) else settings.l2_ratio
+    ratio_of = {ratio * mean_eigenvalue(problem): ratio for ratio in ratios}
     objective = Objective(settings.loss, readout)
-    program = Program(objective, "elastic-net", 0.0, strengths, intercept=True, tol=settings.tol)
+    program = Program(objective, "elastic-net", 0.0, list(ratio_of), intercept=True, tol=settings.tol)
     workspaces = problem.workspace, problem.row_workspace
 
     def validate(network: SpikingNetwork) -> float:
         for workspace in workspaces:  # all strengths are solved by now, and scoring needs the room of the Gram matrix
             workspace.clear()
-        return _accuracy(network, task.val, device)
+        return _accuracy(network, task.val)
 
     verdict = choose(problem, program, LeaveOneOut("accuracy") if leaves_out else Scored(validate))
-    strength, accuracy = verdict.point[1], float(verdict.rank)  # type: ignore[arg-type]
+    strength, accuracy = verdict.point[1], main_score(verdict.rank)
     solution = verdict.solution
     if solution is None or settings.refit:
         if not leaves_out:
             del problem, solution, verdict  # and with them the first dictionary, before the second is built
-            problem = _problem(witnesses, both, readout, n_classes, settings.loss)
+            problem = _problem(witnesses, all_data, readout, n_classes, settings.loss)
         solution = solve(problem.with_strength(0.0, strength), settings.tol)
-    return solution, settings.ratios[strengths.index(strength)], accuracy
+    return solution, ratio_of[strength], accuracy
 
 
-def describe_run(run: RidgeRun, task: Task, device: str) -> dict[str, Any]:
+def describe_run(run: RidgeRun, task: Task) -> dict[str, Any]:
     """Return the facts of a record: what was proven, and what the network costs."""
-    certificate, problem = run.solution.certificate, run.solution.problem
-    operations = count_operations(run.network, torch.from_numpy(task.test.inputs[:_N_COUNTED]).to(device))
+    inputs = torch.from_numpy(task.test.inputs[:_N_COUNTED]).to(run.network.weight.device)
+    operations = count_operations(run.network, inputs)
+    *hidden, _ = operations.layers
     return {
         "val": run.val,
         "scores": {"test": run.test},
-        "primal": certificate.primal,
-        "dual": certificate.dual,
-        "gap": certificate.gap,
-        "relative_gap": certificate.relative_gap,
-        "l2_strength": problem.l2_strength,
+        **describe_solution(run.solution),
         "l2_ratio": run.ratio,
-        "n_rows": problem.dictionary.n_rows,
-        "n_atoms": problem.dictionary.n_atoms,
+        "n_rows": run.solution.problem.dictionary.n_rows,
         "n_active": run.network.n_active,
-        "n_neurons": sum(layer.n_neurons for layer in operations.layers[:-1]),
+        "n_neurons": sum(layer.n_neurons for layer in hidden),
         "n_weights": int((run.network.weight != 0).sum()),
         "spikes": operations.total.n_spikes / operations.n_samples,
-        "firing_rate": operations.layers[-2].n_spikes / operations.layers[-2].n_neurons / operations.n_steps,
+        "firing_rate": hidden[-1].n_spikes / hidden[-1].n_neurons / operations.n_steps,
         "synaptic_operations": operations.synaptic_per_sample,
         "bytes": summarise(run.network).n_bytes,
     }
+
+
+def describe_solution(solution: Solution) -> dict[str, Any]:
+    """Return the facts of a record about a certified read-out."""
+    certificate = solution.certificate
+    facts = {name: getattr(certificate, name) for name in ("primal", "dual", "gap", "relative_gap")}
+    return facts | {"l2_strength": solution.problem.l2_strength, "n_atoms": solution.problem.dictionary.n_atoms}
 
 
 def _quiet(witnesses: WitnessSet, data: SequenceData, max_rate: float) -> WitnessSet:
@@ -204,14 +199,11 @@ def _quiet(witnesses: WitnessSet, data: SequenceData, max_rate: float) -> Witnes
     return WitnessSet((*lower, last.silence(is_quiet)), witnesses.provenance)
 
 
-def _problem(
-    witnesses: WitnessSet, data: SequenceData, readout: str, n_classes: int, loss: str = "squared"
-) -> ConvexProblem:
-    """Ridge: the loss of one output per class, of which one is 1."""
+def _problem(witnesses: WitnessSet, data: SequenceData, readout: str, n_classes: int, loss: str) -> ConvexProblem:
+    """Return ridge with one output per class, whose target is 1 for the class and 0 for others."""
     device = witnesses.layers[0].weight.device
     budget = max(MEMORY_BUDGET, (available_bytes(device) or 0) // 2)
-    inputs = torch.from_numpy(data.inputs).to(device)
-    dictionary = build_dictionary(witnesses, inputs, readout, memory_budget=budget)
+    dictionary = build_dictionary(witnesses, torch.from_numpy(data.inputs).to(device), readout, memory_budget=budget)
     targets = np.eye(n_classes)[_labels(data)]
     return ConvexProblem(dictionary, targets, loss, 0.0, l2_strength=1.0, penalty="elastic-net", intercept=True)
 
@@ -221,17 +213,12 @@ def _labels(data: SequenceData) -> np.ndarray[Any, Any]:
     return labels.ravel()
 
 
-def _join(first: SequenceData, second: SequenceData) -> SequenceData:
-    heads = {name: np.concatenate((own, second.heads[name])) for name, own in first.heads.items()}
-    return SequenceData(np.concatenate((first.inputs, second.inputs)), heads)
-
-
 @torch.no_grad()
-def _accuracy(network: SpikingNetwork, data: SequenceData, device: str) -> float:
+def _accuracy(network: SpikingNetwork, data: SequenceData) -> float:
     """Return the share of sequences, or of steps, whose class has the largest output."""
-    n_at_once = max(1, _VALUES_AT_ONCE // data.inputs.shape[1])
-    parts: list[Tensor] = [
-        network(torch.from_numpy(data.inputs[start : start + n_at_once]).to(device)).argmax(-1).flatten().cpu()
-        for start in range(0, data.n_samples, n_at_once)
+    size, device = max(1, _VALUES_AT_ONCE // data.n_steps), network.weight.device
+    classes = [
+        network(torch.from_numpy(data.inputs[start : start + size]).to(device)).argmax(-1).flatten().cpu()
+        for start in range(0, len(data), size)
     ]
-    return float((torch.cat(parts).numpy() == _labels(data)).mean())
+    return float((torch.cat(classes).numpy() == _labels(data)).mean())

@@ -1,8 +1,9 @@
 """One run: from a configuration to a record of scores."""
 
+import itertools
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +24,7 @@ from ..network.spiking_network import SpikingNetwork
 from ..witnesses import describe_family, parse_distribution
 from . import ridge
 from .batching import PlannedTraining, train_many
-from .experiment import RunConfig, iterate_grid
+from .experiment import RunConfig
 
 _ABSENT: Mapping[str, str] = {"fan_in": "all", "max_delay": "all", "quantiles": "none"}
 """How a file writes None, which its format does not have."""
@@ -79,20 +80,20 @@ class StageStorageError(DataFileError):
 
 
 def _train_and_describe(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
-    prepared = [_prepare(config, device, stages) for config in configs]
+    tasks, trainings = zip(*(_prepare(config, device, stages) for config in configs), strict=True)
     try:
-        trained = train_many([training for _, training in prepared])
+        results = train_many(trainings)
     except DataFileError as error:
         raise StageStorageError(f"{error}; then run the same command again") from None
     return [
         {
             "status": "done",
-            "val": one.history[-1].score,
-            "scores": _scores(one.network.to(device), task),
-            **_facts(one),
-            "seconds": round(one.seconds, 3),
+            "val": trained.history[-1].score,
+            "scores": _scores(trained.network.to(device), task),
+            **_facts(trained),
+            "seconds": round(trained.seconds, 3),
         }
-        for one, (task, _) in zip(trained, prepared, strict=True)
+        for task, trained in zip(tasks, results, strict=True)
     ]
 
 
@@ -116,38 +117,38 @@ def _run_ridge(config: RunConfig, device: str) -> dict[str, Any]:
     begin = time.perf_counter()
     run = ridge.run_ridge(task, families, config.objective["readout"], settings, config.seed, device)
     seconds = round(time.perf_counter() - begin, 3)
-    return {"status": "done", **ridge.describe_run(run, task, device), "seconds": seconds}
+    return {"status": "done", **ridge.describe_run(run, task), "seconds": seconds}
 
 
 def ridge_settings(config: RunConfig) -> tuple[list[dict[str, Any]], ridge.RidgeSettings]:
     """Return the families and the settings of ridge that a configuration describes."""
-    families = [
-        {name: _family_value(name, value) for name, value in family.items()}
-        for family in config.family.get("join", [config.family])
-    ]
-    return families, ridge.RidgeSettings(**config.convex)
+    return list(map(_family, config.family.get("join", [config.family]))), ridge.RidgeSettings(**config.convex)
 
 
 def make_settings(config: RunConfig) -> Settings:
     """Return the settings that a configuration describes."""
     family: Mapping[str, Any] | Tuning
     if "tune" in config.family:
-        search: dict[str, Any] = dict(config.family["tune"])
-        if "readouts" in search:
-            search["readouts"] = tuple(search["readouts"])
+        table = config.family["tune"].items()
+        search: dict[str, Any] = {key: tuple(value) if key == "readouts" else value for key, value in table}
         family = Tuning(**search)
     else:
-        family = {name: _family_value(name, value) for name, value in config.family.items()}
+        family = _family(config.family)
     surrogate = dict(config.surrogate)
     n_networks = surrogate.pop("n_networks", 1)
     candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in iterate_grid(surrogate))
-    return Settings(
-        Program(Objective(**config.objective), **config.convex),
-        family,
-        surrogate=candidates,
-        n_networks=n_networks,
-        seed=config.seed,
-    )
+    program = Program(Objective(**config.objective), **config.convex)
+    return Settings(program, family, surrogate=candidates, n_networks=n_networks, seed=config.seed)
+
+
+def iterate_grid(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every combination of a table whose values may be lists."""
+    values = (value if isinstance(value, list) else [value] for value in table.values())
+    return (dict(zip(table, choice, strict=True)) for choice in itertools.product(*values))
+
+
+def _family(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _family_value(name, value) for name, value in table.items()}
 
 
 def _family_value(name: str, value: Any) -> Any:
@@ -176,25 +177,17 @@ def _facts(trained: Trained) -> dict[str, Any]:
             {"name": stage.name, "score": stage.score, "seconds": round(stage.seconds, 3)} for stage in trained.history
         ],
     }
-    runs = [stage.run for stage in trained.history if stage.run is not None]
-    if runs:
-        facts["learning_rate"] = runs[-1].settings.learning_rate
-        facts["weight_decay"] = runs[-1].settings.weight_decay
+    for stage in trained.history:
+        if stage.run is not None:
+            surrogate = stage.run.settings
+            facts |= {"learning_rate": surrogate.learning_rate, "weight_decay": surrogate.weight_decay}
+        if stage.tuned is not None:
+            tuned = stage.tuned
+            facts |= {"family": describe_family(tuned.family), "readout": tuned.readout, "n_trials": len(tuned.trials)}
     if trained.solution is not None:
-        certificate = trained.solution.certificate
-        facts |= {
-            "primal": certificate.primal,
-            "dual": certificate.dual,
-            "gap": certificate.gap,
-            "relative_gap": certificate.relative_gap,
-            "l1_strength": trained.solution.problem.l1_strength,
-            "l2_strength": trained.solution.problem.l2_strength,
-            "n_atoms": trained.solution.problem.dictionary.n_atoms,
-            "n_pool": certificate.n_witnesses,
-        }
-    tuned = next((stage.tuned for stage in trained.history if stage.tuned is not None), None)
-    if tuned is not None:
-        facts |= {"family": describe_family(tuned.family), "readout": tuned.readout, "n_trials": len(tuned.trials)}
+        facts |= ridge.describe_solution(trained.solution)
+        facts["l1_strength"] = trained.solution.problem.l1_strength
+        facts["n_pool"] = trained.solution.certificate.n_witnesses
     return facts
 
 

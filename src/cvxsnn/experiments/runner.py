@@ -6,6 +6,9 @@ may work in one folder: a run is claimed before it is executed, and a claim ends
 """
 
 import gc
+import os
+import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -77,24 +80,19 @@ def run_all(
     kept = {name for name, record in records.items() if record.get("status") == "done" or not retry_failed}
     waiting = {name: config for name, config in runs.items() if name not in kept}
     n_skipped = len(runs) - len(waiting)
-    counts = {"done": 0, "failed": 0, "recorded": 0}
+    counts: Counter[str] = Counter()
     notify = callback or (lambda *_: None)
     notify("runs", n_skipped, len(runs))
 
     def carry_out(groups: Sequence[Sequence[str]], wait: bool) -> list[str]:
         """Execute runs, and return those that other processes have claimed."""
         folder, claimed = str(store.folder.absolute()), []
-        tasks = [
-            (names, [waiting[name] for name in names], [records.get(name) for name in names], device, folder, wait)
-            for names in groups
-        ]
-        for number, statuses in run_tasks(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
-            for name, status in zip(groups[number], statuses, strict=True):
-                if status == "claimed":
-                    claimed.append(name)
-                else:
-                    counts[status] += 1
-            notify("runs", n_skipped + sum(counts.values()), len(runs))
+        groups_of_runs = ([(name, waiting[name], records.get(name)) for name in names] for names in groups)
+        tasks = [(group, device, folder, wait) for group in groups_of_runs]
+        for _, statuses in run_tasks(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
+            claimed += [name for name, status in statuses.items() if status == "claimed"]
+            counts.update(status for status in statuses.values() if status != "claimed")
+            notify("runs", n_skipped + counts.total(), len(runs))
         return claimed
 
     # Those of others last, one by one: they are recorded by then, or their process has ended without a record.
@@ -119,27 +117,26 @@ def _group(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]]:
 
 
 def _run(
-    names: Sequence[str],
-    configs: Sequence[RunConfig],
-    before: Sequence[Mapping[str, Any] | None],
-    device: str,
-    folder: str,
-    wait: bool,
-) -> list[str]:
+    runs: Sequence[tuple[str, RunConfig, Mapping[str, Any] | None]], device: str, folder: str, wait: bool
+) -> dict[str, str]:
     """Execute runs in a worker, which also writes their records, so that no record waits to be written.
 
-    Runs that others have claimed, or have recorded since the records ``before`` were read, are left out.
+    Each run comes with the record that was read before, if there was one. Runs that others have claimed, or have
+    recorded since, are left out.
     """
     if device == "cpu":  # a process per core; work on a GPU has all cores for what stays on the CPU
         torch.set_num_threads(1)
-    store, statuses = RecordStore(Path(folder)), dict.fromkeys(names, "claimed")
+    else:
+        _let_segments_grow()
+    store, statuses, ours = RecordStore(Path(folder)), {name: "claimed" for name, *_ in runs}, {}
     with ExitStack() as claims:
-        for name, known in zip(names, before, strict=True):
+        for name, config, before in runs:
             if claims.enter_context(claim(store.folder / f".{name}.claim", wait=wait)):
-                statuses[name] = "ours" if store.read(name) in (None, known) else "recorded"
-        ours = {name: config for name, config in zip(names, configs, strict=True) if statuses[name] == "ours"}
+                statuses[name] = "recorded"
+                if store.read(name) in (None, before):
+                    ours[name] = config
         if not ours:
-            return list(statuses.values())
+            return statuses
         with parallel_config("sequential"):  # runs use all cores already, so a run stays in one process
             records = execute_together(list(ours.values()), device, store.folder.parent / "stages")
         if device != "cpu":
@@ -154,7 +151,19 @@ def _run(
             raise DataFileError(
                 f"{error}; free some space or choose another --output, then run the same command again"
             ) from None
-    return list(statuses.values())
+    return statuses
+
+
+def _let_segments_grow() -> None:
+    """Let torch extend the segments of a GPU's memory, unless the user has configured its allocator.
+
+    This must precede the first allocation. Matrices of different sizes otherwise fragment the memory: a fifth of it was
+    reserved and unusable when a run ended for lack of memory.
+    """
+    if sys.platform == "linux" and not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}:
+        # Not by the environment, which torch may have read by now.
+        configure = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+        (configure or torch.cuda.memory._set_allocator_settings)("expandable_segments:True")
 
 
 def _effort(config: RunConfig) -> float:

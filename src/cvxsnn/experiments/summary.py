@@ -222,10 +222,7 @@ def _summarise_cell(cell: Cell, records: Records, scale: Scale, tolerance: float
         verdict = judge(cell.metric, values, paper, tolerance)
         reason = "neither more nor less is better" if verdict == "cannot tell" else ""
     return CellSummary(
-        row=cell.row,
-        column=cell.column,
-        metric=cell.metric,
-        note=cell.note,
+        *(cell.row, cell.column, cell.metric, cell.note),
         paper=paper,
         chosen=tuple(chosen),
         methods=tuple(method for method, _ in Counter(run.method for run in chosen).most_common()),
@@ -264,6 +261,11 @@ def _choose(cell: Cell, records: Records) -> tuple[list[ChosenRun], list[RunWith
                 sentence = f"Its record has no finite number called {cell.metric!r}."
                 lost.append(RunWithoutResult(seed, best.method, best.run_id, "failed", sentence))
     return chosen, lost
+
+
+def finished_runs(experiment: Experiment, records: Records) -> dict[str, Mapping[str, Any]]:
+    """Return the usable records of an experiment by the ids of their runs."""
+    return {name: records[name] for name in experiment.runs() if name in records and not what_is_wrong(records[name])}
 
 
 def what_is_wrong(record: Mapping[str, Any]) -> str:
