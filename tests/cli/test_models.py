@@ -108,7 +108,7 @@ def test_an_elastic_net_is_fitted_predicts_and_is_certified_again(strength):
     succeed("fit", "data.npz", "-o", "model", "--hidden", "24", *net)
     model = load("model")
     assert (model.penalty, model.l1_strength, model.l2_strength) == ("elastic-net", float(strength), 0.01)
-    assert (model._proof.l1_strength, model._proof.l2_strength) == (float(strength), 0.01)
+    assert (model.proof_.l1_strength, model.proof_.l2_strength) == (float(strength), 0.01)
     assert succeed("predict", "model", "data.npz").stdout.split() == model.predict(SEQUENCES).tolist()
     certified = succeed("certify", "model", "data.npz").stdout
     found, saved = re.findall(r"(?:found now|as saved):\s+objective (\S+),", certified)
@@ -122,7 +122,7 @@ def test_an_elastic_net_chooses_its_strengths_unless_they_are_given():
     succeed("fit", "data.npz", "-o", "model", "--hidden", "12", "--decay", "0.8", "--penalty", "elastic-net")
     model = load("model")
     assert (model.l1_strength, model.l2_strength) == ("auto", "auto")
-    assert model._proof.l2_strength > 0
+    assert model.proof_.l2_strength > 0
 
 
 @pytest.mark.parametrize("labels", [LABELS, LABELS.astype(object), classes_of(SEQUENCES)], ids=["str", "object", "int"])

@@ -584,7 +584,7 @@ def test_a_file_from_before_there_were_elastic_nets_has_no_second_strength(tmp_p
     del header["proof"]["l2_strength"], header["parameters"]["l2_strength"]
     storage.write_tensors(tmp_path / "older", "model", tensors, header)
     found = load(tmp_path / "older")
-    assert found._proof.l2_strength == 0.0
+    assert found.proof_.l2_strength == 0.0
     assert found.l2_strength == "auto"
     assert_close_certificates(found.certify(SEQUENCES, NAMES), found.certificate_)
 
@@ -604,9 +604,9 @@ def test_the_scale_of_probabilities_comes_back_and_is_checked(tmp_path):
 def test_both_strengths_of_an_elastic_net_come_back(tmp_path):
     model = classifier(penalty="elastic-net", l2_strength="auto").fit(SEQUENCES, NAMES)
     found = round_trip(model, tmp_path)
-    assert found._proof.penalty.name == "elastic-net"
-    assert found._proof.l1_strength == 0.003
-    assert found._proof.l2_strength == model._proof.l2_strength > 0
+    assert found.proof_.penalty.name == "elastic-net"
+    assert found.proof_.l1_strength == 0.003
+    assert found.proof_.l2_strength == model.proof_.l2_strength > 0
 
 
 def test_large_samples_are_stored_and_not_drawn_again(tmp_path, monkeypatch):

@@ -94,11 +94,11 @@ def test_an_interrupted_fit_changes_nothing(model, targets, is_fitted):
 
 def test_nothing_of_an_earlier_fit_is_left():
     model = SpikingClassifier(**MIXED).fit(NAMED, LABELS)
-    assert model._probability_scale is not None
+    assert model.probability_scale_ is not None
     model.set_params(l1_strength=0.01).fit(SEQUENCES[:, 0], LABELS)
     assert set(vars(model)) == set(vars(clone(model).fit(SEQUENCES[:, 0], LABELS)))
     model.set_params(witnesses="gaussian").fit(SEQUENCES, LABELS)
-    assert model._probability_scale is None
+    assert model.probability_scale_ is None
     assert not hasattr(model, "feature_names_in_")
     scaler = SequenceScaler().fit(NAMED).fit(SEQUENCES)
     assert not hasattr(scaler, "feature_names_in_")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_models import classes_of, classifier, make_sequences, regressor, sums
 
-from cvxsnn.estimators.history import History, StageSummary
+from cvxsnn.estimators.history import StageSummary
 from cvxsnn.fitting import SurrogateSettings
 
 SEQUENCES = make_sequences()
@@ -12,13 +12,11 @@ LABELS = classes_of(SEQUENCES)
 
 
 @pytest.mark.parametrize("method", ["cvx", "cvx-sg", "sg-cvx", "r"])
-def test_a_history_prints_in_ten_lines_at_most(method):
+def test_a_history_prints_as_a_table_of_its_stages(method):
     history = classifier(method).fit(SEQUENCES, LABELS).history_
     lines = str(history).splitlines()
     assert lines[0].split() == ["stage", "score", "seconds", "neurons"]
     assert [line.split()[0] for line in lines[1:]] == [stage.name for stage in history]
-    many = History((*history,) * 20)
-    assert len(str(many).splitlines()) == 10
 
 
 def test_a_history_is_a_sequence_of_stages():

@@ -23,10 +23,13 @@ MODEL = classifier(**QUICK).fit(X, Y, WEIGHT)
 
 OTHERS = {
     "fewer": ((X[:30], Y[:30], WEIGHT[:30]), r"the number of samples \(30 instead of 40\) differ"),
-    "other inputs": ((X + 0.1, Y, WEIGHT), "fitted to: inputs differ"),
-    "one other input": ((X + (np.arange(480).reshape(X.shape) == 7), Y, WEIGHT), "fitted to: inputs differ"),
-    "other labels": ((X, Y[::-1].copy(), WEIGHT), "fitted to: targets differ"),
-    "other weights": ((X, Y), "fitted to: sample weights differ"),
+    "other inputs": ((X + 0.1, Y, WEIGHT), r"not the training data \(inputs differ\)"),
+    "one other input": (
+        (X + (np.arange(480).reshape(X.shape) == 7), Y, WEIGHT),
+        r"not the training data \(inputs differ\)",
+    ),
+    "other labels": ((X, Y[::-1].copy(), WEIGHT), r"\(targets differ\)"),
+    "other weights": ((X, Y), r"\(sample weights differ\)"),
     "both": ((X * 2, np.roll(Y, 1), WEIGHT), "inputs and targets differ"),
     "another order": ((X[::-1], Y[::-1], WEIGHT[::-1]), "the order of the samples differ"),
 }

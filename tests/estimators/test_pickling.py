@@ -34,7 +34,7 @@ def test_an_unpickled_model_predicts_and_certifies_as_before(make, method):
     assert twin.certificate_ == model.certificate_
     if model.certificate_ is not None:
         assert_close_certificates(twin.certify(SEQUENCES, targets), model.certificate_)
-        for layer, own in zip(twin._proof.witnesses.layers, model._proof.witnesses.layers, strict=True):
+        for layer, own in zip(twin.proof_.witnesses.layers, model.proof_.witnesses.layers, strict=True):
             assert all(torch.equal(value, own.tensors()[name]) for name, value in layer.tensors().items())
 
 
@@ -45,13 +45,13 @@ def test_an_unpickled_elastic_net_has_both_strengths(witnesses):
     options = {"penalty": "elastic-net", "l1_strength": 0.001, "l2_strength": 0.01, "n_trials": 2}
     model = classifier(witnesses=witnesses, **options).fit(SEQUENCES, LABELS)
     twin = pickle.loads(pickle.dumps(model))
-    assert (twin._proof.l1_strength, twin._proof.l2_strength) == (0.001, 0.01)
+    assert (twin.proof_.l1_strength, twin.proof_.l2_strength) == (0.001, 0.01)
     assert twin.l2_strength == 0.01
     assert_close_certificates(twin.certify(SEQUENCES, LABELS), model.certificate_)
 
 
 def test_pickling_leaves_the_model_as_it_is():
     model = classifier().fit(SEQUENCES, LABELS)
-    proof = model._proof
+    proof = model.proof_
     pickle.dumps(model)
-    assert model._proof is proof
+    assert model.proof_ is proof

@@ -76,7 +76,7 @@ def test_a_power_of_two_in_all_weights_changes_no_bit(make, factor):
     y = TARGETS if make is regressor else TARGETS > 0.5
     plain, scaled = (make(**CHOOSING).fit(SEQUENCES, y, own) for own in (weight, factor * weight))
     assert plain.certificate_ == scaled.certificate_
-    np.testing.assert_array_equal(plain._scores(SEQUENCES), scaled._scores(SEQUENCES))
+    np.testing.assert_array_equal(plain._outputs(SEQUENCES), scaled._outputs(SEQUENCES))
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
@@ -115,7 +115,7 @@ def test_samples_without_weight_are_as_good_as_not_there(make, data):
     with_all = make(**parameters).fit(data, y_given, counts.astype(float))
     without = make(**parameters).fit(chosen, y[counts], np.ones(counts.sum()))
     assert with_all.certificate_ == without.certificate_
-    np.testing.assert_array_equal(with_all._scores(data), without._scores(data))
+    np.testing.assert_array_equal(with_all._outputs(data), without._outputs(data))
     assert with_all.certify(data, y_given, counts.astype(float)) == without.certify(chosen, y[counts])
 
 

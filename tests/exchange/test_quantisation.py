@@ -108,7 +108,7 @@ def test_a_quantised_estimator_keeps_its_delays():
     witnesses = WitnessSet((draw_layer(0, width=20),), Provenance("pretrained"))
     model = classifier(witnesses=witnesses).fit(SEQUENCES, LABELS)
     small = quantise_estimator(model, SEQUENCES, LABELS, 4)
-    (layer,) = small._proof.witnesses.layers
+    (layer,) = small.proof_.witnesses.layers
     assert layer.weight_bits == 4
     assert torch.equal(layer.delay, witnesses.layers[0].delay)
     assert_close_certificates(small.certify(SEQUENCES, LABELS), small.certificate_)
@@ -119,9 +119,9 @@ def test_a_quantised_elastic_net_keeps_both_strengths(l1_strength, tmp_path):
     options = {"penalty": "elastic-net", "l1_strength": l1_strength, "l2_strength": 0.01, "decay": 0.8}
     model = classifier(**options).fit(SEQUENCES, LABELS)
     small = quantise_estimator(model, SEQUENCES, LABELS, 4, readout_bits=8)
-    assert (small._proof.l1_strength, small._proof.l2_strength) == (l1_strength, 0.01)
+    assert (small.proof_.l1_strength, small.proof_.l2_strength) == (l1_strength, 0.01)
     weight = small.network_.weight.detach()
-    problem = small._proof.problem(small._training_set(SEQUENCES, LABELS, None))
+    problem = small.proof_.problem(small.training_set(SEQUENCES, LABELS))
     loss = problem.loss_value(torch.from_numpy(small.decision_function(SEQUENCES))[:, None])
     objective = float(loss + l1_strength * weight.abs().sum() + 0.005 * weight.square().sum())
     assert objective == pytest.approx(small.certificate_.primal, rel=CERTIFIED_AGAIN)

@@ -18,7 +18,7 @@ def test_every_layer_is_judged_on_what_its_neurons_do(model):
     found = view(model).health
     assert [layer.layer for layer in found.layers] == [1, 2]
     assert [layer.n_neurons for layer in found.layers] == [12, 40]
-    data = model._inputs(SEQUENCES, reset=False)
+    data = model.as_sequences(SEQUENCES)
     expected = build_dictionary(model.proof_.witnesses, data, model.network_.readout).health()
     last = found.layers[-1]
     assert last.shares["dead"] == expected.n_dead / 40
@@ -36,7 +36,7 @@ def test_sequences_of_unequal_length_are_judged_too():
 def test_costs_are_those_that_the_library_counts():
     model = sparse_classifier()
     found = view(model).costs
-    expected = count_operations(model.network_, model._inputs(SEQUENCES, reset=False))
+    expected = count_operations(model.network_, model.as_sequences(SEQUENCES))
     assert found.n_samples == len(SEQUENCES)
     assert found.synaptic == expected.synaptic_per_sample
     assert found.spikes == expected.total.n_spikes / len(SEQUENCES)
@@ -47,6 +47,6 @@ def test_costs_are_those_that_the_library_counts():
     n_weights = sum(layer.n_weights for layer in parts.layers)
     assert found.targets[0]["n_bytes"] - found.targets[2]["n_bytes"] == 3 * n_weights  # 32 bits against 8
     assert [group["name"] for group in found.groups] == model.classes_.tolist()
-    own = model._inputs(SEQUENCES[LABELS == "low"][:24], reset=False)
+    own = model.as_sequences(SEQUENCES[LABELS == "low"][:24])
     low = next(group for group in found.groups if group["name"] == "low")
     assert low["synaptic"] == count_operations(model.network_, own).synaptic_per_sample

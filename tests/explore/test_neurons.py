@@ -29,7 +29,7 @@ def found(model):
 
 def test_neurons_are_listed_by_how_much_the_evidence_varies_with_them(model, found):
     listed = found.neurons
-    features = model.network_.features(model._inputs(SEQUENCES, reset=False)).numpy()
+    features = model.network_.features(model.as_sequences(SEQUENCES)).numpy()
     weight = model.network_.weight.detach().numpy()
     importance = features.std(0) * np.linalg.norm(weight - weight.mean(1, keepdims=True), axis=1)
     order = np.argsort(-importance, kind="stable")
@@ -41,14 +41,14 @@ def test_neurons_are_listed_by_how_much_the_evidence_varies_with_them(model, fou
 
 
 def test_rates_are_means_over_the_sequences_of_a_class(model, found):
-    features = model.network_.features(model._inputs(SEQUENCES, reset=False)).numpy()
+    features = model.network_.features(model.as_sequences(SEQUENCES)).numpy()
     place = model.network_.neurons.numpy().tolist().index(found.neurons.number[5])
     expected = [features[name == LABELS, place].mean() for name in found.groups]
     np.testing.assert_allclose(found.neurons.rate[5] / 255, expected, atol=0.5 / 255 + 1e-9)
 
 
 def test_exciting_sequences_are_those_on_which_a_neuron_is_most_active(model, found):
-    features = model.network_.features(model._inputs(SEQUENCES, reset=False)).numpy()
+    features = model.network_.features(model.as_sequences(SEQUENCES)).numpy()
     numbers = model.network_.neurons.numpy().tolist()
     for row in (0, 7):
         own = features[:, numbers.index(found.neurons.number[row])]
@@ -84,7 +84,7 @@ def test_all_neurons_agree_with_themselves_and_few_with_fewer(found):
 
 def test_agreement_is_that_of_the_first_neurons_alone(model, found):
     listed = found.neurons
-    features = model.network_.features(model._inputs(SEQUENCES, reset=False)).numpy()
+    features = model.network_.features(model.as_sequences(SEQUENCES)).numpy()
     numbers = model.network_.neurons.numpy().tolist()
     size = listed.sizes[len(listed.sizes) // 2]
     kept = [numbers.index(number) for number in listed.number[:size]]

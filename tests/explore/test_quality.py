@@ -62,7 +62,7 @@ def test_the_hardest_have_most_evidence_against_their_class(model, found):
 def test_drivers_push_to_the_wrong_class_compared_with_right_answers(model, found):
     """The definition, neuron by neuron."""
     cell = next(cell for cell in found.quality.cells if cell.truth != cell.predicted and cell.drivers)
-    features = model.network_.features(model._inputs(OTHER, reset=False)).numpy()
+    features = model.network_.features(model.as_sequences(OTHER)).numpy()
     predicted = np.searchsorted(model.classes_, model.predict(OTHER))
     truth = np.searchsorted(model.classes_, OTHER_LABELS)
     right = features[(truth == cell.truth) & (predicted == cell.truth)].mean(0)

@@ -42,7 +42,7 @@ def test_the_evidence_of_the_last_step_is_the_answer(model, found):
 
 def test_spikes_are_those_of_a_roll_out(model, found):
     shown = found.sequences[3]
-    spikes = roll_out(model.network_.layers, model._inputs(SEQUENCES[[shown.sample]], reset=False), "all")[0]
+    spikes = roll_out(model.network_.layers, model.as_sequences(SEQUENCES[[shown.sample]]), "all")[0]
     own = found.neurons.number[shown.neurons]
     assert shown.spikes.tolist() == spikes[:, torch.tensor(own, dtype=torch.int64)].int().tolist()
     assert ((shown.membranes >= 0) == shown.spikes[:, : shown.membranes.shape[1]].astype(bool)).all()
@@ -50,7 +50,7 @@ def test_spikes_are_those_of_a_roll_out(model, found):
 
 def test_pushes_add_up_to_the_lead_over_the_rival(model, found):
     """With all neurons shown, the sum of the pushes is the lead minus that of an average sequence."""
-    features = model.network_.features(model._inputs(SEQUENCES, reset=False)).numpy()
+    features = model.network_.features(model.as_sequences(SEQUENCES)).numpy()
     mean = features.mean(0) @ model.network_.weight.detach().numpy()
     scores = model.decision_function(SEQUENCES) - model.network_.intercept.detach().numpy()
     shown = found.sequences[0]

@@ -40,7 +40,7 @@ def fitted(sequences=SEQUENCES, targets=TARGETS, **parameters):
     """A small model with its proof and the data as it sees them."""
     given = {name: value for name, value in (PLAIN | parameters).items() if value is not None}
     model = regressor(**given).fit(sequences, targets)
-    return model, model._proof, model._training_set(sequences, targets, None)
+    return model, model.proof_, model.training_set(sequences, targets)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2])

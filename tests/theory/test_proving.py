@@ -299,7 +299,7 @@ def test_models_with_the_l1_penalty_are_proven_in_files(tmp_path, penalty, n_out
     # The last tap reads nothing of three steps.
     witnesses = WitnessSet((Taps([0, 0, 0], [0, 2, 3], 1).attach(layer),), Provenance("pretrained"))
     model = regressor(witnesses=witnesses, hidden=None, l1_strength=0.1, penalty=penalty).fit(inputs, targets)
-    proof, data = model._proof, model._training_set(inputs, targets, None)
+    proof, data = model.proof_, model.training_set(inputs, targets)
     if is_accepted:
         found = prove_proof(tmp_path / "proof.json", proof, data)
         assert found.certificate.relative_gap <= 1e-3

@@ -81,7 +81,7 @@ def read_data(path: Path, table: TableOptions, *, needs_targets: bool, model: An
         path,
         columns,
         needs_targets=needs_targets,
-        is_sequential=estimator._state().is_sequential,
+        is_sequential=estimator.is_sequential_,
         has_gaps=bool(transformers),
     )
     if learned is None and not table.series:

@@ -1,13 +1,15 @@
-"""What classifier and regressor have in common: parameters, data, and how they are fitted and certified."""
+"""Common to classifier and regressor: data are read, a network is fitted, and its read-out is certified."""
 
+import re
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from functools import partial, wraps
+from inspect import cleandoc
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from ..convex import Certificate, Solution, solve
-from ..convex.objective import Objective
+from ..convex.losses import Loss
+from ..convex.objective import Objective, weighted_loss
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
 from ..core.progress import ShownProgress
@@ -24,11 +27,10 @@ from ..core.seeds import child_generator
 from ..data.sequences import DataFingerprint, Sequences, TrainingSet, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
-from ..fitting.engine import Family, Fitted, fit
+from ..fitting.engine import Fitted, fit
 from ..fitting.gradient import Split
 from ..fitting.judges import HeldOut
 from ..fitting.methods import METHODS, Settings, train
-from ..fitting.program import Program
 from ..fitting.scores import Score
 from ..fitting.search import Tuning, tune_witnesses
 from ..fitting.surrogate.settings import SurrogateSettings
@@ -38,74 +40,111 @@ from ..network.spiking_network import SpikingNetwork
 from ..network.summary import summarise
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
 from .choices import DEFAULTS, EstimatorChoices
-from .history import History, StageSummary, fit_score, summarise_fit, summarise_search, summarise_stage
+from .history import History, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
 from .inputs import count_samples, feature_scale, read_inputs, refuse_long_table, standardise
-from .model_parts import Pickled
+from .model_parts import read_network, read_proof, write_network, write_proof
 from .summary import ModelSummary
 
 FloatArray = npt.NDArray[np.float64]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_NAMED_BY_SCIKIT_LEARN = ("n_features_in_", "feature_names_in_")
 
 
-@dataclass(frozen=True, eq=False)
-class FittedState:
-    """What an estimator has learned from data: all that predictions and certificates need besides its parameters.
+def all_or_nothing(fit: Method) -> Method:
+    """Run a method that fits an estimator on an unfitted copy, whose state the estimator takes over in one step.
+
+    If the method raises or is interrupted, the estimator stays as it was, fitted or not. If it succeeds, nothing of an
+    earlier fit is left. Attributes that others set meanwhile, such as parameters, are kept.
 
     Parameters
     ----------
-    network : SpikingNetwork
-        The network.
-    mean : array of shape (n_features,)
-        What is subtracted from each feature.
-    scale : array of shape (n_features,)
-        What each feature is divided by.
-    is_sequential : bool
-        Whether it was fitted to sequences rather than to rows of features.
-    proof : Proof or None
-        How to certify the read-out again, where it is the optimum of a convex program.
-    feature_names : array of str or None
-        Names of the features, where they had any.
-    classes : array or None
-        The labels of a classifier.
-    is_flat : bool
-        Whether the targets of a regressor had one axis.
-    probability_scale : float or None
-        What scores are multiplied by before they become probabilities, where that was fitted.
-    fingerprint : DataFingerprint or None
-        The fingerprint of the training data; files of earlier versions have none.
+    fit : method
+        It may set any attributes. Those that its class lists as ``_learned`` are missing when it begins.
+
+    Returns
+    -------
+    method
+        The method for the estimator itself.
     """
 
-    network: SpikingNetwork
-    mean: FloatArray
-    scale: FloatArray
-    is_sequential: bool
-    proof: Proof | None
-    feature_names: npt.NDArray[Any] | None
-    classes: npt.NDArray[Any] | None
-    is_flat: bool
-    probability_scale: float | None = None
-    fingerprint: DataFingerprint | None = None
+    @wraps(fit)
+    def fit_a_copy(estimator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        learned = {*_NAMED_BY_SCIKIT_LEARN, *estimator._learned}
+        before = dict(vars(estimator))
+        learner = estimator.__new__(type(estimator))
+        vars(learner).update((name, value) for name, value in before.items() if name not in learned)
+        result = fit(learner, *args, **kwargs)
+        after = vars(learner)
+        kept = {name: value for name, value in vars(estimator).items() if name in after or name not in before}
+        new = {name: value for name, value in after.items() if name not in before or value is not before[name]}
+        estimator.__dict__ = kept | new  # one assignment: an interrupt comes before or after it
+        return estimator if result is learner else result
+
+    return cast(Method, fit_a_copy)
 
 
 class SpikingEstimator(EstimatorChoices, ABC):
     """The base of classifier and regressor."""
 
     _learned: ClassVar = (
-        *("network_", "certificate_", "history_", "classes_", "_proof", "_mean", "_scale"),
-        *("_is_sequential", "_is_flat", "_probability_scale", "_fingerprint"),
+        *("network_", "certificate_", "_proof", "history_", "input_scale_", "is_sequential_", "fingerprint_"),
+        *("classes_", "probability_scale_", "is_flat_"),
     )
     """Attributes that ``fit`` sets, besides the number and the names of the features."""
 
-    _proof: Proof | None
-    _is_sequential: bool
     network_: SpikingNetwork
     certificate_: Certificate | None
+    _proof: Proof | None
     history_: History
-    _fingerprint: DataFingerprint | None = None
+    input_scale_: tuple[FloatArray, FloatArray]
+    is_sequential_: bool
+    fingerprint_: DataFingerprint | None = None
+    probability_scale_: float | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Insert the documentation of the parameters that the estimators share."""
+        super().__init_subclass__(**options)
+        if cls.__doc__ and EstimatorChoices.__doc__:
+            _, parameters, attributes = re.split(r"\n\w+\n-+\n", cleandoc(EstimatorChoices.__doc__))
+            text = cleandoc(cls.__doc__).replace("(shared parameters)", parameters.strip())
+            cls.__doc__ = text.replace("(shared attributes)", attributes)
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on sequences with labels or real targets.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences of shape (n_samples, n_steps, n_features), a list of arrays or tables (n_steps_i, n_features), or
+            rows of shape (n_samples, n_features).
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            The labels of a classifier, or the targets of a regressor.
+        sample_weight : array of shape (n_samples,), optional
+            The weight of each sample; the ``class_weight`` of a classifier multiplies it.
+
+        Returns
+        -------
+        SpikingClassifier or SpikingRegressor
+            The fitted estimator.
+        """
+        data = self._read(X, y, sample_weight, reset=True)
+        objective = self._objective(self._loss())
+        parse_readout(objective.readout).check_length(data.sequences.n_steps)
+        learn = self._fit_convex if self.method == "cvx" else self._train_in_stages
+        with ShownProgress(self.verbose) as progress:
+            solution, objective = learn(data, objective, self._seed(), progress)
+        self._proof = None if solution is None else Proof.of(solution, objective)
+        self.certificate_ = None if solution is None else solution.certificate
+        self.fingerprint_ = DataFingerprint.of(data)
+        return self
 
     def certify(self, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
         """Certify again, from the data that the model was fitted to, how good its read-out is.
 
-        An :class:`OtherDataWarning` says what differs if the data are others. The certificate holds for the data given.
+        If the data are others, an :class:`OtherDataWarning` says in what they differ, and the certificate applies to
+        the data passed in.
 
         Parameters
         ----------
@@ -121,11 +160,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         Certificate
             Bounds on the optimum over the sampled neurons.
         """
-        proof = self._checked_proof()
-        found, stated = proof.certify(self._same_data(X, y, sample_weight)), proof.certificate
-        if self._fingerprint is None and abs(found.primal - stated.primal) > 1e-9 * max(1.0, abs(stated.primal)):
-            _warn_of_other_data([f"the objective ({found.primal:.6g} instead of {stated.primal:.6g})"])
-        return found
+        return self.proof_.certify(self.data_of_fit(X, y, sample_weight))
 
     def certify_complete(
         self, X: Any, y: Any, sample_weight: Any = None, *, max_seconds: float = 60.0
@@ -150,7 +185,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         CompleteCertificate
             Bounds on the optimum over all such neurons.
         """
-        return certify_complete(self._checked_proof(), self._same_data(X, y, sample_weight), max_seconds=max_seconds)
+        return certify_complete(self.proof_, self.data_of_fit(X, y, sample_weight), max_seconds=max_seconds)
 
     def with_refitted_readout(
         self,
@@ -178,12 +213,12 @@ class SpikingEstimator(EstimatorChoices, ABC):
             The copy.
         """
         twin = copy(self)
-        twin.network_, twin._proof = refit(self._checked_proof(), self._same_data(X, y, sample_weight))
-        twin.certificate_ = twin._proof.certificate
+        twin.network_, proof = refit(self.proof_, self.data_of_fit(X, y, sample_weight))
+        twin._proof, twin.certificate_ = proof, proof.certificate
         return twin
 
     def summary(self, X: Any = None) -> ModelSummary:
-        """Tell what was tried, what was chosen and why, what is proven, and what an answer costs.
+        """Summarise the choices made in training, what is proven, and the cost of a prediction.
 
         Parameters
         ----------
@@ -203,7 +238,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             network=summarise(self.network_),
             n_read=self.network_.n_active,
             n_sampled=None if self._proof is None else self._proof.witnesses.n_witnesses,
-            operations=None if X is None else count_operations(self.network_, self._inputs(X, reset=False)),
+            operations=None if X is None else count_operations(self.network_, self.as_sequences(X)),
         )
 
     def explore(
@@ -243,58 +278,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     @property
     def proof_(self) -> Proof:
-        """The certified read-out with all that it takes to certify it again, except for the data."""
-        return self._checked_proof()
-
-    @property
-    def input_scale_(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and spread by which each feature is standardised, two arrays of shape (n_features,)."""
-        return self._mean, self._scale
-
-    def _state(self) -> FittedState:
-        """Return what was learned, for a file."""
-        check_is_fitted(self)
-        return FittedState(
-            network=self.network_,
-            mean=self._mean,
-            scale=self._scale,
-            is_sequential=self._is_sequential,
-            proof=self._proof,
-            feature_names=getattr(self, "feature_names_in_", None),
-            classes=getattr(self, "classes_", None),
-            is_flat=getattr(self, "_is_flat", True),
-            probability_scale=getattr(self, "_probability_scale", None),
-            fingerprint=self._fingerprint,
-        )
-
-    def _restore(self, state: FittedState) -> None:
-        """Become the estimator that had learned this; how it was trained is not restored."""
-        self.network_, self._proof, self.history_ = state.network, state.proof, History()
-        self.certificate_ = None if state.proof is None else state.proof.certificate
-        self.n_features_in_, self._is_sequential = state.network.n_features, state.is_sequential
-        self._mean, self._scale, self._fingerprint = state.mean, state.scale, state.fingerprint
-        if state.feature_names is not None:
-            self.feature_names_in_ = state.feature_names
-        if state.classes is None:
-            self._is_flat = state.is_flat
-        else:
-            self.classes_, self._probability_scale = state.classes, state.probability_scale
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: sampled witnesses as their recipe, as in a model file."""
-        state: dict[str, Any] = dict(super().__getstate__())
-        if "network_" in state:
-            state["_pickled"] = Pickled.of(state.pop("network_"), state.pop("_proof"))
-        return state
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Restore what a pickle holds, and draw the sampled witnesses again."""
-        restored = dict(state)
-        if "_pickled" in restored:
-            restored["network_"], restored["_proof"] = restored.pop("_pickled").restore()
-        super().__setstate__(restored)
-
-    def _checked_proof(self) -> Proof:
+        """The certified read-out with everything needed to certify it again, except for the data."""
         check_is_fitted(self)
         if self._proof is None:
             raise InvalidInputError(
@@ -303,80 +287,158 @@ class SpikingEstimator(EstimatorChoices, ABC):
             )
         return self._proof
 
-    def _scores(self, X: Any) -> FloatArray:
-        """Return the outputs of the network, shape (n_samples, n_outputs)."""
+    def as_sequences(self, X: Any) -> Sequences:
+        """Return data as the network reads them: checked against those of the fit, and standardised.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences or rows, as in ``fit``.
+
+        Returns
+        -------
+        Sequences
+            The sequences, on the device of the estimator.
+        """
         check_is_fitted(self)
-        sequences = self._inputs(X, reset=False)
+        return self._standardised(read_inputs(self, X, reset=False))
+
+    def training_set(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingSet:
+        """Return data as the engine reads them: sequences of the network, targets as numbers, and weights.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            Sequences or rows, as in ``fit``.
+        y : array
+            Their targets.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights. Samples of weight zero are left out.
+
+        Returns
+        -------
+        TrainingSet
+            The data.
+        """
+        check_is_fitted(self)
+        return self._read(X, y, sample_weight, reset=False)
+
+    def differences(self, data: TrainingSet) -> list[str]:
+        """Compare data with those that the model was fitted to.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            The data, from :meth:`training_set`.
+
+        Returns
+        -------
+        list of str
+            The differences in words; empty if the data are the same.
+        """
+        if self.fingerprint_ is not None:
+            return self.fingerprint_.differences(DataFingerprint.of(data))
+        # Files of early versions have no fingerprint. The objective differs unless the data are the same.
+        proof = self.proof_
+        primal, stated = proof.certify(data).primal, proof.certificate.primal
+        is_equal = abs(primal - stated) <= 1e-9 * max(1.0, abs(stated))
+        return [] if is_equal else [f"the objective ({primal:.6g} instead of {stated:.6g})"]
+
+    def data_of_fit(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingSet:
+        """Return the data that the model was fitted to as a training set; warn if they are others.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            The sequences that the model was fitted to.
+        y : array
+            Their targets.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights.
+
+        Returns
+        -------
+        TrainingSet
+            The data.
+        """
+        data = self.training_set(X, y, sample_weight)
+        differences = self.differences(data)
+        if differences:
+            warnings.warn(
+                f"this is not the training data ({' and '.join(differences)} differ): the certificate applies to the "
+                "data passed in",
+                OtherDataWarning,
+                stacklevel=3,
+            )
+        return data
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle: network and proof as in a model file, with witnesses as their recipe."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "network_" in state:
+            network, proof = state.pop("network_"), state.pop("_proof")
+            tensors: dict[str, torch.Tensor] = {}
+            headers = write_network(network, tensors), None if proof is None else write_proof(proof, tensors)
+            # As arrays: a tensor adds hundreds of bytes to a pickle.
+            arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+            state["_compact"] = headers, arrays, str(network.weight.device)
+        return state
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Restore the state from a pickle, and draw the sampled witnesses again."""
+        restored = dict(state)
+        if "_compact" in restored:
+            (of_network, of_proof), arrays, device = restored.pop("_compact")
+            tensors = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
+            network = read_network(of_network, tensors)
+            restored["_proof"] = None if of_proof is None else read_proof(of_proof, tensors, network).to(device)
+            restored["network_"] = network.to(device)
+        super().__setstate__(restored)
+
+    def _outputs(self, X: Any) -> FloatArray:
+        """Return the outputs of the network, shape (n_samples, n_outputs)."""
+        sequences = self.as_sequences(X)
         with torch.no_grad():
-            scores: FloatArray = self.network_(sequences).cpu().numpy()
-        return scores
-
-    def _fit(self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None) -> None:
-        """Train on the data; what is held out for validation is stratified by ``labels``."""
-        with ShownProgress(self.verbose) as progress:
-            self._train(data, objective, labels, progress)
-        self._fingerprint = DataFingerprint.of(data)
-
-    def _train(
-        self, data: TrainingSet, objective: Objective, labels: npt.NDArray[Any] | None, progress: ShownProgress
-    ) -> None:
-        parse_readout(objective.readout).check_length(data.sequences.n_steps)
-        seed, program, families = self._seed(), self._program(objective), self._families(data)
-        solution: Solution | None
-        if self.method == "cvx":
-            solution, objective = self._fit_convex(data, program, families, seed, progress)
-        else:
-            solution, objective = self._train_in_stages(data, program, families, labels, seed, progress)
-        self.certificate_ = None if solution is None else solution.certificate
-        self._proof = None if solution is None else Proof.of(solution, objective)
+            outputs: FloatArray = self.network_(sequences).cpu().numpy()
+        return outputs
 
     def _fit_convex(
-        self,
-        data: TrainingSet,
-        program: Program,
-        families: Family | tuple[Family, ...] | Tuning,
-        seed: int,
-        progress: ShownProgress,
+        self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress
     ) -> tuple[Solution, Objective]:
-        """Sample neurons and read them by the optimum of a convex program."""
-        begin, budget = time.perf_counter(), self._budget()
+        """Sample neurons, and find the optimal read-out."""
+        begin, budget, families = time.perf_counter(), self._budget(), self._families(data)
+        program = self._program(objective)
         readouts = self._readouts(data.sequences.n_steps) if self._is_mixed else ()
         earlier: tuple[StageSummary, ...] = ()
         if isinstance(families, Tuning):
             notify = partial(progress, "0. tuning")
-            tuned = tune_witnesses(data, program.objective, None, families, seed=seed, callback=notify)
+            tuned = tune_witnesses(data, objective, None, families, seed=seed, callback=notify)
             earlier = (summarise_search(tuned, time.perf_counter() - begin),)
             families, readouts = tuned.family, (tuned.readout,)
             budget = replace(budget, max_seconds=max(0.0, budget.max_seconds - earlier[0].seconds))
         begin = time.perf_counter()
-        judge = HeldOut(DEFAULTS.one_held_out, seed=seed) if not self._is_ridge else None
+        judge = None if self._is_ridge else HeldOut(DEFAULTS.one_held_out, seed=seed)
         fitted = fit(
             data, families, program, judge, budget, readouts=readouts, seed=seed, callback=partial(progress, "fit (%)")
         )
-        self.network_, objective = reconstruct(fitted.solution), fitted.program.objective
-        score = fit_score(fitted.chosen)
+        self.network_ = reconstruct(fitted.solution)
+        score = trial_score(fitted.chosen)
         if score is None:
             score = self._validate(self.network_, data)
         self.history_ = History((*earlier, *summarise_fit(fitted, score, time.perf_counter() - begin)))
         self._calibrate(fitted, data)
-        return fitted.solution, objective
+        return fitted.solution, fitted.program.objective
 
     def _train_in_stages(
-        self,
-        data: TrainingSet,
-        program: Program,
-        families: Any,
-        labels: npt.NDArray[Any] | None,
-        seed: int,
-        progress: ShownProgress,
+        self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress
     ) -> tuple[Solution | None, Objective]:
-        """Train by a method with several stages, judged on held-out data."""
+        """Train by a method with several stages, which held-out data compare."""
         surrogate = self.surrogate or SurrogateSettings(epochs=DEFAULTS.epochs, seed=seed)
-        settings = Settings(program, families, surrogate=surrogate, seed=seed)
-        train_set, held_out = self._divide(data, labels, seed)
+        settings = Settings(self._program(objective), self._families(data), surrogate=surrogate, seed=seed)
+        train_set, held_out = self._divide(data, seed)
         split = Split(train_set, lambda network: self._validate(network, held_out))
         trained = train(self.method, split, settings, callback=progress, budget=self._budget())
-        self.network_, self.history_ = trained.network, History(tuple(map(summarise_stage, trained.history)))
+        self.network_, self.history_ = trained.network, History(map(summarise_stage, trained.history))
         solution, objective = trained.solution, trained.settings.objective
         if solution is not None and train_set is not data:
             # Validation has chosen the strengths; the read-out itself may learn from all data.
@@ -384,8 +446,9 @@ class SpikingEstimator(EstimatorChoices, ABC):
             self.network_ = reconstruct(solution)
         return solution, objective
 
-    def _divide(self, data: TrainingSet, labels: npt.NDArray[Any] | None, seed: int) -> tuple[TrainingSet, TrainingSet]:
+    def _divide(self, data: TrainingSet, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
+        labels = self._classes_of(data)
         n_classes = 1 if labels is None else len(np.unique(labels))
         n_held = min(-(-len(data) // DEFAULTS.one_held_out), len(data) - max(n_classes, 2))
         if n_held < n_classes:
@@ -393,40 +456,41 @@ class SpikingEstimator(EstimatorChoices, ABC):
         order = stratified_order(labels, child_generator(seed, "validation"), len(data))
         return data.take(order[:-n_held].sort().values), data.take(order[-n_held:].sort().values)
 
-    def _inputs(self, X: Any, reset: bool, sample_weight: FloatArray | None = None) -> Sequences:
-        """Return standardised sequences; ``reset`` learns names and scale of the features from them."""
-        sequences = read_inputs(self, X, reset=reset)
-        if reset:
-            self._mean, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
-            if self.standardize:
-                self._mean, self._scale = feature_scale(sequences, sample_weight)
-        scaled = standardise(sequences.inputs.numpy(), self._mean, self._scale)
+    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
+        """Return the score of a network on held-out data; higher is better."""
+        with torch.no_grad():
+            outputs = network(held_out.sequences)
+        heads, weight = Objective(self._loss()).heads(held_out)
+        loss = float(weighted_loss(heads, weight, outputs))
+        return self._score(outputs.cpu().numpy(), held_out, weight.cpu().numpy(), loss)
+
+    def _standardised(self, sequences: Sequences) -> Sequences:
+        scaled = standardise(sequences.inputs.numpy(), *self.input_scale_)
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
-    def _training_set(self, X: Any, y: Any, sample_weight: Any, reset: bool = False) -> TrainingSet:
-        """Return checked data as a training set; ``reset`` learns what to expect of them later."""
+    def _read(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> TrainingSet:
+        """Return checked data as a training set; ``reset`` learns what to expect of later data."""
         self._check_parameters()
         refuse_long_table(X, y)
-        y = self._read_targets(y)
+        y = self.read_targets(y)
         weight = self._weights(X, y, sample_weight)
         if weight is not None and not weight.all():
             check_lengths(count_samples(X), len(y))
-            counted = np.flatnonzero(weight)  # the others are as good as not there
+            counted = np.flatnonzero(weight)  # samples of weight zero are left out
             X = list(X.values()) if isinstance(X, Mapping) else X
             with foreign_errors():
                 X = _safe_indexing(X, counted)
             y, weight = y[counted], weight[counted]
-        sequences = self._inputs(X, reset, weight)
+        sequences = read_inputs(self, X, reset=reset)
+        if reset:
+            n_features = sequences.n_features
+            self.input_scale_ = np.zeros(n_features), np.ones(n_features)
+            if self.standardize:
+                self.input_scale_ = feature_scale(sequences, weight)
+        sequences = self._standardised(sequences)
         targets = self._targets(y, reset)
         check_lengths(len(sequences), len(targets))
         return TrainingSet(sequences, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight))
-
-    def _same_data(self, X: Any, y: Any, sample_weight: Any) -> TrainingSet:
-        """Return the data that the model was fitted to, as a training set; warn of others."""
-        data = self._training_set(X, y, sample_weight)
-        if self._fingerprint is not None:
-            _warn_of_other_data(self._fingerprint.differences(DataFingerprint.of(data)))
-        return data
 
     def _weights(self, X: Any, y: npt.NDArray[Any], sample_weight: Any) -> FloatArray | None:
         """Return the weights of the samples, the largest of them one; None weighs all alike."""
@@ -442,19 +506,54 @@ class SpikingEstimator(EstimatorChoices, ABC):
         return relative_weights("sample_weight", torch.tensor(weight)).numpy()
 
     @abstractmethod
-    def _read_targets(self, y: Any) -> npt.NDArray[Any]:
-        """Return what was passed as y as an array with one entry or row per sample."""
+    def read_targets(self, y: Any) -> npt.NDArray[Any]:
+        """Return targets in any form that ``fit`` accepts as an array.
+
+        Parameters
+        ----------
+        y : array
+            Labels, or real targets.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_outputs)
+            The same labels or targets.
+        """
+
+    @abstractmethod
+    def decide(self, outputs: FloatArray) -> npt.NDArray[Any]:
+        """Return predictions from outputs of the network.
+
+        Parameters
+        ----------
+        outputs : array of shape (n_samples, n_outputs)
+            Outputs of ``network_``.
+
+        Returns
+        -------
+        array
+            Of a classifier the index of the class in ``classes_``; of a regressor the targets, in the shape they had
+            in ``fit``.
+        """
 
     @abstractmethod
     def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
-        """Return targets as numbers; ``reset`` learns what to expect of them later."""
-
-    def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
-        """Learn what is needed for probabilities from the scores of samples left out."""
+        """Return targets as numbers; ``reset`` learns what to expect of later targets."""
 
     @abstractmethod
-    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
-        """Return the score of a network on held-out data; higher is better."""
+    def _loss(self) -> str | Loss:
+        """Return the loss of the read-out."""
+
+    @abstractmethod
+    def _score(self, outputs: FloatArray, data: TrainingSet, weight: FloatArray, loss: float) -> Score:
+        """Return the score of outputs from their loss; the weights of the samples sum to one."""
+
+    def _classes_of(self, data: TrainingSet) -> npt.NDArray[np.int64] | None:
+        """Return the indices of the classes of a classifier."""
+        return None
+
+    def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
+        """Learn what probabilities need from the scores of samples left out."""
 
 
 def check_lengths(n_samples: int, n_targets: int) -> None:
@@ -462,14 +561,4 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
     if n_targets != n_samples:
         raise InvalidInputError(
             f"expected one target for each of {n_samples} samples, got {n_targets}: X and y differ in length"
-        )
-
-
-def _warn_of_other_data(differences: Sequence[str]) -> None:
-    if differences:
-        warnings.warn(
-            f"these are not the data that the model was fitted to: {' and '.join(differences)} differ; what is "
-            "certified now holds for the data given",
-            OtherDataWarning,
-            stacklevel=4,
         )

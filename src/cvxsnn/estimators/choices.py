@@ -1,9 +1,8 @@
-"""The parameters of the estimators: what they may be, and what they stand for."""
+"""The parameters of the estimators: which values they accept, and the arguments of the engine that follow from them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,12 @@ from sklearn.utils import check_random_state
 
 from ..convex.losses import Loss
 from ..convex.objective import Objective
-from ..convex.penalties import make_penalty
 from ..core.checks import check_bool, check_choice, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
-from ..fitting.engine import Budget, Family
+from ..fitting.engine import Budget
 from ..fitting.few import Sparsity
 from ..fitting.methods import METHODS
 from ..fitting.program import Program
@@ -30,16 +28,16 @@ from ..witnesses.mixed import mixtures_for
 
 @dataclass(frozen=True)
 class Defaults:
-    """What parameters that are not set stand for."""
+    """Values of parameters that are not set."""
 
     n_neurons: int = 4096
     """Neurons of one family for a convex read-out."""
 
     n_trained: int = 1024
-    """Neurons to train by gradients, or that read each other: both cost more per neuron."""
+    """Neurons of gradient methods and of recurrent models, which cost more per neuron."""
 
     trials: tuple[int, int] = (64, 192)
-    """The fewest and the most families that a search tries: more trials than the data can tell apart pick by luck."""
+    """The fewest and the most families that a search tries. With more than the data can rank, luck decides."""
 
     n_compared: int = 1024
     """Neurons that a search compares families with. With few sequences, fewer do not separate them reliably."""
@@ -61,144 +59,173 @@ _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0
 _NAMED = ("auto", "mixed", "search", "gaussian", "delayed")
 
 
-def _number_above(low: float, name: str) -> Callable[[Any], object]:
-    def check(value: Any) -> None:
-        if not check_number(name, value) > low:
-            raise InvalidInputError(f"expected {name} to be above {low:g}, got {value!r}")
+def _expect(description: str, is_valid: Callable[[Any], bool]) -> Callable[[str, Any], None]:
+    """Return a check that refuses values for which ``is_valid`` is false."""
+
+    def check(name: str, value: Any) -> None:
+        if not is_valid(value):
+            raise InvalidInputError(f"expected {name} to be {description}, got {value!r}")
 
     return check
 
 
-def _strength(name: str) -> Callable[[Any], object]:
-    def check(value: Any) -> object:
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        return check_number(name, value) if is_number else check_choice(name, value, ("auto",))
+_FAMILIES = "a family (a mapping of arguments of gaussian_witnesses or delayed_witnesses), a WitnessSet or a Tuning"
 
-    return check
-
-
-def _check_hidden(value: Any) -> None:
-    if value is None:
-        return
-    widths = np.ravel(np.asarray(value, dtype=object))
-    if len(widths) == 0:
-        raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
-    for width in widths:
-        check_positive_int("hidden", width)
-
-
-def _check_n_neurons(value: Any) -> None:
-    if isinstance(value, str):
-        check_choice("n_neurons", value, ("auto",))
-    else:
-        check_positive_int("n_neurons", value)
-
-
-def _check_witnesses(value: Any) -> None:
-    if not isinstance(value, (Mapping, WitnessSet, Tuning)) and not (isinstance(value, str) and value in _NAMED):
-        raise InvalidInputError(
-            "expected witnesses to be 'auto', 'mixed', 'search', 'gaussian', 'delayed', a family (a mapping of "
-            f"arguments of gaussian_witnesses or delayed_witnesses), a WitnessSet or a Tuning, got {value!r}"
-        )
-
-
-def _check_sparsity(value: Any) -> None:
-    if isinstance(value, str):
-        check_choice("sparsity", value, ("accuracy", "few"))
-    elif value is not None:
-        check_positive_int("sparsity", value)
-
-
-def _check_seconds(value: Any) -> None:
-    if value is not None and check_number("max_seconds", value) < 0:
-        raise InvalidInputError(f"expected max_seconds to be zero or above, got {value!r}")
-
-
-def _check_surrogate(value: Any) -> None:
-    if value is not None and not isinstance(value, SurrogateSettings):
-        raise InvalidInputError(f"expected surrogate to be SurrogateSettings, got {type(value).__name__}")
-
-
-def _check_seed(value: Any) -> None:
-    if not isinstance(value, (int, np.integer, np.random.RandomState)) and value is not None:
-        raise InvalidInputError(f"expected random_state to be an integer, a RandomState or None, got {value!r}")
-
-
-def _check_readout(value: Any) -> None:
-    if value is not None and parse_readout(value).kind == "all":
-        check_choice("readout", "all", ("last", "mean", "windows-4"))
-
-
-_CHECKS: Mapping[str, Callable[[Any], object]] = {
-    "method": lambda value: check_choice("method", value, tuple(METHODS)),
-    "hidden": _check_hidden,
-    "n_neurons": _check_n_neurons,
-    "witnesses": _check_witnesses,
-    "readout": _check_readout,
-    "penalty": lambda value: value if isinstance(value, str) and value == "auto" else make_penalty(value),
-    "l1_strength": _strength("l1_strength"),
-    "l2_strength": _strength("l2_strength"),
-    "sparsity": _check_sparsity,
-    "intercept": lambda value: check_bool("intercept", value),
-    "standardize": lambda value: check_bool("standardize", value),
-    "tol": _number_above(0.0, "tol"),
-    "max_seconds": _check_seconds,
-    "surrogate": _check_surrogate,
-    "random_state": _check_seed,
+_CHECKS: Mapping[str, tuple[tuple[str | None, ...], Callable[[str, Any], object]]] = {
+    "n_neurons": (("auto",), check_positive_int),
+    "witnesses": (
+        _NAMED,
+        _expect(
+            f"{', '.join(map(repr, _NAMED))}, {_FAMILIES}",
+            lambda value: isinstance(value, (Mapping, WitnessSet, Tuning)),
+        ),
+    ),
+    "readout": ((None,), _expect("'mean', 'last' or 'windows-k'", lambda value: parse_readout(value).kind != "all")),
+    "l1_strength": (("auto",), check_number),
+    "l2_strength": (("auto",), check_number),
+    "sparsity": ((None, "accuracy", "few"), check_positive_int),
+    "intercept": ((), check_bool),
+    "standardize": ((), check_bool),
+    "tol": ((), _expect("above zero", lambda value: check_number("tol", value) > 0)),
+    "max_seconds": ((None,), _expect("zero or above", lambda value: check_number("max_seconds", value) >= 0)),
+    "surrogate": ((None,), _expect("SurrogateSettings", lambda value: isinstance(value, SurrogateSettings))),
+    "random_state": (
+        (None,),
+        _expect(
+            "an integer, a RandomState or None",
+            lambda value: isinstance(value, (int, np.integer, np.random.RandomState)),
+        ),
+    ),
 }
-"""One check per parameter. ``loss``, ``layout``, ``device`` and ``verbose`` are checked where they are read."""
+"""The words that a parameter may be, None among them, and the check of any other value.
+
+The program checks ``penalty``. ``loss``, ``layout``, ``device`` and ``verbose`` are checked where they are read.
+"""
 
 
+@dataclass(eq=False, repr=False)
 class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
-    """The parameters of an estimator, and the families, programs and budgets that they stand for."""
+    """The parameters of an estimator, and the families, programs and budgets that follow from them.
 
-    def __init__(
-        self,
-        method: str = "cvx",
-        hidden: tuple[int, ...] | None = None,
-        *,
-        n_neurons: int | str = "auto",
-        witnesses: str | Mapping[str, Any] | WitnessSet | Tuning = "auto",
-        readout: str | None = None,
-        loss: str | None = None,
-        penalty: str = "auto",
-        l1_strength: float | str = "auto",
-        l2_strength: float | str = "auto",
-        sparsity: int | str | None = None,
-        intercept: bool = True,
-        layout: str | None = None,
-        standardize: bool = True,
-        tol: float = 1e-6,
-        max_seconds: float | None = None,
-        surrogate: SurrogateSettings | None = None,
-        device: str = "cpu",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool | str = "auto",
-    ) -> None:
-        self.method = method
-        self.hidden = hidden
-        self.n_neurons = n_neurons
-        self.witnesses = witnesses
-        self.readout = readout
-        self.loss = loss
-        self.penalty = penalty
-        self.l1_strength = l1_strength
-        self.l2_strength = l2_strength
-        self.sparsity = sparsity
-        self.intercept = intercept
-        self.layout = layout
-        self.standardize = standardize
-        self.tol = tol
-        self.max_seconds = max_seconds
-        self.surrogate = surrogate
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    The docstrings of the estimators contain the sections below.
+
+    Parameters
+    ----------
+    method : str
+        How to train. "cvx" samples hidden neurons and finds the optimal read-out. "sg" trains all layers by surrogate
+        gradients. "sg-cvx", "sg-sg" and "cvx-sg" have two stages. "r" and "r-cvx" are reservoirs.
+    hidden : tuple of int, optional
+        Widths of the hidden layers, instead of ``n_neurons``.
+    n_neurons : int or "auto"
+        Number of neurons of one hidden layer. For mixed witnesses "auto" is 8,192, or 16,384 if that promises a
+        noticeably lower error and there are at most 5,000 samples. For a single family it is 4,096; for methods other
+        than "cvx", and for neurons that read each other, 1,024.
+    witnesses : "auto", "mixed", "search", "gaussian", "delayed", mapping, WitnessSet or Tuning
+        The hidden neurons. "mixed" samples one layer from several families of neurons with delays, whose thresholds and
+        weights come from the training data, and chooses the mixture by leave-one-out errors. "search" searches for one
+        family; a :class:`cvxsnn.fitting.Tuning` says how. "auto" is "mixed" for the method "cvx" with one hidden layer,
+        "search" for "cvx" with several, and for other methods Gaussian weights with decays between 0.5 and 1.
+        "gaussian" is the paper's family: decay 0.9, threshold 1, Gaussian weights. "delayed" samples neurons that read
+        25 inputs each at random delays, with thresholds from the training data. A mapping is a family: arguments of
+        :func:`cvxsnn.gaussian_witnesses` such as ``decay``, ``threshold``, ``bias``, ``gain``, ``neuron`` and
+        ``n_subnetworks``, or, with a key ``"geometry"``, of :func:`cvxsnn.delayed_witnesses`. ``hidden`` may be left
+        out. A :class:`cvxsnn.WitnessSet` is used as it is.
+    readout : "mean", "last" or "windows-k", optional
+        Read the mean of the spikes over the steps, the spikes of the last step, or the means in k windows of time. By
+        default the mean; mixed witnesses and a search may find that the last step has a lower error.
+    loss : str, optional
+        The loss. A classifier has by default "squared" for ridge regression of mixed witnesses, else "logistic" for two
+        classes and "softmax" for more; losses other than "softmax" treat more than two classes one against the rest. A
+        regressor has "squared".
+    penalty : "auto", "l1", "group", "elastic-net" or "group-elastic-net"
+        The penalty of the read-out: a norm of every weight, or of the weights of a neuron together. The elastic nets
+        add half the sum of squares. "auto" is ridge regression, an elastic net without a norm, for mixed witnesses
+        unless ``l1_strength`` is given, and "l1" otherwise.
+    l1_strength : float or "auto"
+        Strength of the norm. "auto" chooses it on samples left out. For the elastic nets it may be zero, which is
+        ridge, and "auto" includes that.
+    l2_strength : float or "auto"
+        Strength of the sum of squares, for the elastic nets. "auto" chooses it on samples left out. For other
+        penalties it is zero.
+    sparsity : int, "few", "accuracy" or None
+        How many of the hidden neurons are read, for methods that end with a convex read-out. An integer is the most.
+        "few" reads the fewest whose error is within one standard error of the best, where neurons and errors come from
+        different samples. None and "accuracy" read all of them. The certificate covers the neurons selected.
+    intercept : bool
+        Whether the read-out has an unpenalised constant.
+    layout : "channels-last" or "channels-first", optional
+        How arrays are read: (n_samples, n_steps, n_features), the default, or (n_samples, n_channels, n_steps) as in
+        aeon and sktime, where a channel is a feature; likewise each array of a list. Tables always have one row per
+        step.
+    standardize : bool
+        Whether each feature is shifted and scaled to mean 0 and variance 1 over the training data; to a smaller
+        variance if it hardly ever differs from one value. ``network_`` reads the result.
+    tol : float
+        Relative gap to certify.
+    max_seconds : float, optional
+        Time for a fit. Nothing is begun that is likely to end later, and the best choice so far is solved and
+        certified; :meth:`summary` says so. Always done are a first comparison of 2,048 neurons on at most 1,000
+        samples, the first family of a search or the first epoch of a gradient stage, and the final solve; with
+        ``n_neurons`` or ``sparsity``, the neurons or the selection they set.
+    surrogate : SurrogateSettings, optional
+        Settings of gradient stages.
+    device : str
+        Where to compute, such as "cpu" or "cuda"; "auto" is the GPU if there is one.
+    random_state : int, RandomState or None
+        Seed of neurons, held-out data and batches. None gives another model at every call of ``fit``.
+    verbose : bool or "auto"
+        Whether to show progress: True from the start, False never, and "auto" if ``fit`` takes more than three seconds.
+        In a terminal, and in a notebook with ``ipywidgets``, it is a bar on standard error. Elsewhere it is lines of
+        level INFO of the logger "cvxsnn".
+
+    Attributes
+    ----------
+    network_ : SpikingNetwork
+        The trained network.
+    certificate_ : Certificate or None
+        The certificate of the read-out; None if it was not found by convex optimisation: nothing is proven then.
+    history_ : History
+        One summary per stage of training; prints as a table. See also :meth:`summary`.
+    input_scale_ : tuple of two arrays of shape (n_features,)
+        Mean and scale of each feature: ``network_`` reads ``(X - mean) / scale``.
+    is_sequential_ : bool
+        Whether ``X`` has sequences rather than rows of features.
+    n_features_in_ : int
+        Number of features per step.
+    feature_names_in_ : array of str
+        Names of the features, if ``X`` has tables whose columns have names.
+    """
+
+    method: str = "cvx"
+    hidden: tuple[int, ...] | None = None
+    _: KW_ONLY
+    n_neurons: int | str = "auto"
+    witnesses: str | Mapping[str, Any] | WitnessSet | Tuning = "auto"
+    readout: str | None = None
+    loss: str | None = None
+    penalty: str = "auto"
+    l1_strength: float | str = "auto"
+    l2_strength: float | str = "auto"
+    sparsity: int | str | None = None
+    intercept: bool = True
+    layout: str | None = None
+    standardize: bool = True
+    tol: float = 1e-6
+    max_seconds: float | None = None
+    surrogate: SurrogateSettings | None = None
+    device: str = "cpu"
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool | str = "auto"
 
     def _check_parameters(self) -> None:
-        """Refuse parameters that mean nothing, alone or together."""
-        for name, check in _CHECKS.items():
-            check(getattr(self, name))
+        """Refuse invalid parameters, and valid ones that exclude each other."""
+        check_choice("method", self.method, tuple(METHODS))
+        for name, (words, check) in _CHECKS.items():
+            value = getattr(self, name)
+            if isinstance(value, str) and any(words):
+                check_choice(name, value, tuple(filter(None, words)))
+            elif value is not None or None not in words:
+                check(name, value)
         if self.hidden is not None and self.n_neurons != "auto":
             raise InvalidInputError(
                 f"expected hidden or n_neurons, got hidden={self.hidden!r} and n_neurons={self.n_neurons!r}: drop one"
@@ -214,6 +241,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
                 f"expected a method that ends with a convex read-out for sparsity={self.sparsity!r}, got "
                 f"{self.method!r}: use 'cvx' or 'sg-cvx'"
             )
+        self._widths()
         self._program(Objective("squared"))
 
     def _seed(self) -> int:
@@ -229,7 +257,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     @property
     def _is_ridge(self) -> bool:
         """Whether the read-out is ridge regression, the default for mixed witnesses."""
-        is_open = self.penalty == "auto" and _is_auto(self.l1_strength) and _is_auto(self.l2_strength)
+        is_open = self.penalty == self.l1_strength == self.l2_strength == "auto"
         return self._is_mixed and is_open and self.loss in (None, "squared")
 
     def _program(self, objective: Objective) -> Program:
@@ -238,7 +266,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             return Program.ridge(objective, intercept=self.intercept, tol=self.tol)
         penalty = self.penalty
         if penalty == "auto":
-            penalty = "elastic-net" if self._is_mixed and _is_auto(self.l1_strength) else "l1"
+            penalty = "elastic-net" if self._is_mixed and self.l1_strength == "auto" else "l1"
         strengths: Any = (self.l1_strength, self.l2_strength)
         return Program(objective, penalty, *strengths, intercept=self.intercept, tol=self.tol)
 
@@ -254,40 +282,39 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         """Return the read-outs to choose from; none if there is no choice."""
         return ("mean", "last") if self.readout is None and n_steps > 1 else ()
 
-    def _families(self, data: TrainingSet) -> Family | tuple[Family, ...] | Tuning:
-        """Return the families to choose from, or how to search for one."""
+    def _families(self, data: TrainingSet) -> Any:
+        """Return a family, several mixtures to choose from, or how to search for a family."""
         if self._is_mixed:
             return mixtures_for(data.sequences.n_steps, data.sequences.n_features)
-        hidden = self._widths()
         if isinstance(self.witnesses, WitnessSet):
             return self.witnesses
-        if isinstance(self.witnesses, Tuning):
-            return self._tuning(data, hidden, self.witnesses)
+        hidden, method = self._widths(), METHODS[self.method]
         if isinstance(self.witnesses, Mapping):
-            n_subnetworks = self.witnesses.get("n_subnetworks", 1)
+            family = self.witnesses
+            n_subnetworks = family.get("n_subnetworks", 1)
             if self.hidden is None and isinstance(n_subnetworks, int) and n_subnetworks > 1:
                 hidden = (max(1, hidden[0] // n_subnetworks),)  # n_neurons counts those of all subnetworks
-            return {"hidden": hidden, "n_subnetworks": 1, "neuron": "lif", **self.witnesses}
-        sizes: Mapping[str, Any] = {"hidden": hidden, "n_subnetworks": 1, "neuron": "lif"}
-        if self.witnesses == "delayed":
-            return {"geometry": "scattered", **sizes}
-        method = METHODS[self.method]
-        if self.witnesses != "gaussian" and method.stages[0] == "convex" and method.hidden == "sampled":
+        elif self.witnesses == "delayed":
+            family = {"geometry": "scattered"}
+        elif self.witnesses == "gaussian":
+            family = _PAPERS_FAMILY
+        elif isinstance(self.witnesses, Tuning) or (method.stages[0] == "convex" and method.hidden == "sampled"):
             return self._tuning(data, hidden)
-        return {**(_PAPERS_FAMILY if self.witnesses == "gaussian" else _DEFAULT_FAMILY), **sizes}
+        else:
+            family = _DEFAULT_FAMILY
+        return {"hidden": hidden, "n_subnetworks": 1, "neuron": "lif", **family}
 
-    def _tuning(self, data: TrainingSet, hidden: tuple[int, ...], given: Tuning | None = None) -> Tuning:
+    def _tuning(self, data: TrainingSet, hidden: tuple[int, ...]) -> Tuning:
         """Return how to search, with the sizes and the time of the estimator."""
         fewest, most = DEFAULTS.trials
-        n_trials = min(max(len(data) // (2 * DEFAULTS.one_held_out), fewest), most)
-        is_free = self.hidden is None and self.method == "cvx"
-        tuning = given or Tuning(
-            n_trials=n_trials,
-            n_subnetworks="auto" if is_free else 1,
+        default = Tuning(
+            n_trials=min(max(len(data) // (2 * DEFAULTS.one_held_out), fewest), most),
+            n_subnetworks="auto" if self.hidden is None and self.method == "cvx" else 1,
             n_compared=DEFAULTS.n_compared,
             shares=DEFAULTS.shares,
         )
-        if self.hidden is not None or self.n_neurons != "auto" or given is None:
+        tuning = self.witnesses if isinstance(self.witnesses, Tuning) else default
+        if tuning is default or self.hidden is not None or self.n_neurons != "auto":
             tuning = replace(tuning, n_witnesses=hidden[-1], hidden=None if self.hidden is None else hidden)
         return replace(
             tuning,
@@ -298,11 +325,14 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     def _widths(self) -> tuple[int, ...]:
         """Return the widths of the hidden layers."""
         if self.hidden is not None:
-            return tuple(int(width) for width in np.ravel(np.asarray(self.hidden, dtype=object)))
-        if not isinstance(self.n_neurons, str):
+            widths = tuple(check_positive_int("hidden", width) for width in np.ravel(np.asarray(self.hidden, object)))
+            if not widths:
+                raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
+            return widths
+        if self.n_neurons != "auto":
             return (int(self.n_neurons),)
-        reads_itself = isinstance(self.witnesses, Mapping) and self.witnesses.get("neuron", "lif") != "lif"
-        return (DEFAULTS.n_neurons if self.method == "cvx" and not reads_itself else DEFAULTS.n_trained,)
+        is_recurrent = isinstance(self.witnesses, Mapping) and self.witnesses.get("neuron", "lif") != "lif"
+        return (DEFAULTS.n_neurons if self.method == "cvx" and not is_recurrent else DEFAULTS.n_trained,)
 
 
 def current_parameters(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -330,7 +360,3 @@ def current_parameters(saved: Mapping[str, Any]) -> dict[str, Any]:
     if saved.get("windows") is not None:
         kept["readout"] = f"windows-{saved['windows']}"
     return kept
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"

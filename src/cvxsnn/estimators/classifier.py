@@ -1,9 +1,10 @@
 """Classes from sequences."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from numbers import Real
 from types import NoneType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,34 +19,32 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from ..convex.losses import LOSSES, Loss, Softmax
-from ..convex.objective import Objective, weighted_loss
 from ..core.checks import as_array, check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
 from ..fitting.engine import Fitted
-from ..fitting.search import Tuning
-from ..fitting.surrogate.settings import SurrogateSettings
-from ..network.spiking_network import SpikingNetwork
-from ..witnesses import WitnessSet
 from .base import FloatArray, SpikingEstimator, check_lengths
-from .fitting import all_or_nothing
 from .inputs import count_samples
-from .parameters import PARAMETERS
-
-_LOSS = """By default "squared" for ridge regression of mixed witnesses; else "logistic" for two classes and
-        "softmax" for more. Losses but "softmax" treat more than two classes one against the rest."""
-_CLASS_WEIGHT = """
-    class_weight : mapping, "balanced" or None
-        Weights of the classes, which multiply those of the samples. "balanced" gives all classes the same total."""
 
 
+@dataclass(eq=False, repr=False)
 class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc]
-    __doc__ = f"""A spiking network that classifies sequences, or rows of features as sequences of one step.
+    """A spiking network that classifies sequences, or rows of features as sequences of one step.
 
     ``X`` may be an array (n_samples, n_steps, n_features), a list with an array (n_steps_i, n_features) or a table of
     pandas per sequence, or anything of shape (n_samples, n_features). Labels may be numbers or strings.
-{PARAMETERS.format(loss=_LOSS, class_weight=_CLASS_WEIGHT)}    classes_ : array
+
+    Parameters
+    ----------
+    (shared parameters)
+    class_weight : mapping, "balanced" or None
+        Weights of the classes, which multiply those of the samples. "balanced" gives all classes the same total.
+
+    Attributes
+    ----------
+    (shared attributes)
+    classes_ : array
         The labels, sorted.
 
     Examples
@@ -61,77 +60,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
     True
     """
 
-    def __init__(
-        self,
-        method: str = "cvx",
-        hidden: tuple[int, ...] | None = None,
-        *,
-        n_neurons: int | str = "auto",
-        witnesses: str | Mapping[str, Any] | WitnessSet | Tuning = "auto",
-        readout: str | None = None,
-        loss: str | None = None,
-        penalty: str = "auto",
-        l1_strength: float | str = "auto",
-        l2_strength: float | str = "auto",
-        sparsity: int | str | None = None,
-        intercept: bool = True,
-        layout: str | None = None,
-        standardize: bool = True,
-        tol: float = 1e-6,
-        max_seconds: float | None = None,
-        surrogate: SurrogateSettings | None = None,
-        class_weight: str | Mapping[Any, float] | None = None,
-        device: str = "cpu",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool | str = "auto",
-    ) -> None:
-        super().__init__(
-            method,
-            hidden,
-            n_neurons=n_neurons,
-            witnesses=witnesses,
-            readout=readout,
-            loss=loss,
-            penalty=penalty,
-            l1_strength=l1_strength,
-            l2_strength=l2_strength,
-            sparsity=sparsity,
-            intercept=intercept,
-            layout=layout,
-            standardize=standardize,
-            tol=tol,
-            max_seconds=max_seconds,
-            surrogate=surrogate,
-            device=device,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
-
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on sequences with labels.
-
-        Parameters
-        ----------
-        X : array or list of arrays
-            Sequences of shape (n_samples, n_steps, n_features), a list of arrays or tables (n_steps_i, n_features), or
-            rows of shape (n_samples, n_features).
-        y : array of shape (n_samples,)
-            The labels.
-        sample_weight : array of shape (n_samples,), optional
-            The weight of each sample; ``class_weight`` multiplies it.
-
-        Returns
-        -------
-        SpikingClassifier
-            The fitted estimator.
-        """
-        data = self._training_set(X, y, sample_weight, reset=True)
-        targets = np.asarray(data.targets[UNNAMED_HEAD])
-        labels = targets.argmax(1) if targets.ndim == 2 else targets
-        self._fit(data, self._objective(self._loss()), labels)
-        return self
+    class_weight: str | Mapping[Any, float] | None = field(default=None, kw_only=True)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Compute the scores of the classes.
@@ -146,7 +75,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples,) or (n_samples, n_classes)
             For two classes one score, positive for the second; for more one score per class.
         """
-        return self._margins(self._scores(X))
+        return self._margins(self._outputs(X))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Predict labels.
@@ -161,20 +90,31 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples,)
             The most likely class of each sample.
         """
-        places = self._decide(self._scores(X))  # first: it says so if there is no fit yet
-        predicted: npt.NDArray[Any] = self.classes_[places]
+        outputs = self._outputs(X)  # first: an estimator that is not fitted has no classes
+        predicted: npt.NDArray[Any] = self.classes_[self.decide(outputs)]
         return predicted
 
-    def _margins(self, scores: FloatArray) -> FloatArray:
-        """Return the outputs of the network as scores of the classes."""
-        if len(self.classes_) > 2:
-            return scores
-        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+    def decide(self, outputs: FloatArray) -> npt.NDArray[np.int64]:
+        """Return the index of the predicted class in ``classes_``.
 
-    def _decide(self, scores: FloatArray) -> npt.NDArray[np.int64]:
-        """Return which of ``classes_`` the outputs of the network decide for."""
-        margins = self._margins(scores)
+        Parameters
+        ----------
+        outputs : array of shape (n_samples, n_outputs)
+            Outputs of ``network_``.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The indices.
+        """
+        margins = self._margins(outputs)
         return (margins >= 0).astype(np.int64) if margins.ndim == 1 else margins.argmax(1)
+
+    def _margins(self, outputs: FloatArray) -> FloatArray:
+        """Return scores of the classes."""
+        if len(self.classes_) > 2:
+            return outputs
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
     def _has_probabilities(self) -> bool:
         if self.loss not in (None, "logistic", "softmax") and not self._is_ridge:
@@ -195,16 +135,26 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples, n_classes)
             The probabilities, which sum to one for each sample.
         """
-        return self._probabilities(self._scores(X))
+        return self.probabilities(self._outputs(X))
 
-    def _probabilities(self, outputs: FloatArray) -> FloatArray:
-        """Return the probabilities of the classes for outputs of the network."""
+    def probabilities(self, outputs: FloatArray) -> FloatArray:
+        """Return the probabilities of the classes from outputs of the network.
+
+        Parameters
+        ----------
+        outputs : array of shape (n_samples, n_outputs)
+            Outputs of ``network_``.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            The probabilities, which sum to one for each sample.
+        """
         scores = torch.from_numpy(outputs)
-        if self._loss_name != "logistic" or scores.shape[1] == 1:
-            scale = self._probability_scale if self._loss_name == "squared" else None
-            return torch.softmax(logits(scores, 1.0 if scale is None else scale), dim=1).numpy()
-        shares = torch.sigmoid(scores)
-        return (shares / shares.sum(1, keepdim=True)).numpy()
+        if self._loss_name == "logistic" and scores.shape[1] > 1:  # one class against the rest
+            shares = torch.sigmoid(scores)
+            return (shares / shares.sum(1, keepdim=True)).numpy()
+        return torch.softmax(logits(scores, self.probability_scale_ or 1.0), dim=1).numpy()
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> FloatArray:
@@ -225,6 +175,8 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.loss is not None:
+            check_choice("loss", self.loss, tuple(LOSSES))
         if isinstance(self.class_weight, Mapping):
             for label, weight in self.class_weight.items():
                 check_number(f"class_weight[{label!r}]", weight)
@@ -242,18 +194,28 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             weight[counted] *= compute_sample_weight(self.class_weight, y[counted])
         return relative_weights("sample_weight times class_weight", torch.from_numpy(weight)).numpy()
 
-    _probability_scale: float | None = None
-
     @property
     def _loss_name(self) -> str:
-        if self.loss is None:
-            return "squared" if self._is_ridge else "logistic" if len(self.classes_) == 2 else "softmax"
-        return check_choice("loss", self.loss, tuple(LOSSES))
+        if self.loss is not None:
+            return self.loss
+        return "squared" if self._is_ridge else "logistic" if len(self.classes_) == 2 else "softmax"
 
     def _loss(self) -> str | Loss:
         return Softmax(len(self.classes_)) if self._loss_name == "softmax" else self._loss_name
 
-    def _read_targets(self, y: Any) -> npt.NDArray[Any]:
+    def read_targets(self, y: Any) -> npt.NDArray[Any]:
+        """Return labels in any form that ``fit`` accepts as an array of numbers or strings.
+
+        Parameters
+        ----------
+        y : array
+            The labels.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The same labels.
+        """
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one label per sample")
         y = _as_plain(as_array("labels", y))
@@ -291,28 +253,21 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         # The decision is at zero, so that is where a loss for real targets must put the middle.
         return 2 * places - 1 if LOSSES[self._loss_name].is_regression else places
 
+    def _classes_of(self, data: TrainingSet) -> npt.NDArray[np.int64]:
+        targets = np.asarray(data.targets[UNNAMED_HEAD])
+        classes: npt.NDArray[np.int64] = targets.argmax(1) if targets.ndim == 2 else targets.clip(min=0)
+        return classes
+
     def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
         verdict = fitted.chosen.verdict
-        if self._loss_name != "squared" or verdict.scores is None or verdict.rows is None:
-            return
-        assert verdict.validation is not None
-        targets = np.asarray(data.targets[UNNAMED_HEAD])[verdict.rows.cpu().numpy()]
-        labels = targets.argmax(1) if targets.ndim == 2 else (targets > 0).astype(np.int64)
-        self._probability_scale = fit_scale(verdict.scores.cpu(), labels, verdict.validation.weight.cpu())
+        if self._loss_name == "squared" and verdict.scores is not None and verdict.rows is not None:
+            assert verdict.validation is not None
+            labels = self._classes_of(data)[verdict.rows.cpu().numpy()]
+            self.probability_scale_ = fit_scale(verdict.scores.cpu(), labels, verdict.validation.weight.cpu())
 
-    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> tuple[float, float]:
-        with torch.no_grad():
-            scores = network(held_out.sequences)
-        truth = torch.from_numpy(np.asarray(held_out.targets[UNNAMED_HEAD])).to(scores.device)
-        truth = truth.argmax(1) if truth.ndim == 2 else truth.clamp(min=0)
-        predicted = (scores[:, 0] >= 0).to(torch.int64) if scores.shape[1] == 1 else scores.argmax(1)
-        weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
-        weight = weight.to(scores.device)
-        # The loss decides between networks with equally many right answers.
-        heads, row_weight = Objective(self._loss()).heads(held_out)
-        loss = float(weighted_loss(heads, row_weight, scores))
-        share = float((weight * (predicted == truth)).sum() / weight.sum())
-        # Rounding may not decide between networks whose right answers have the same weight.
+    def _score(self, outputs: FloatArray, data: TrainingSet, weight: FloatArray, loss: float) -> tuple[float, float]:
+        share = float(weight @ (self.decide(outputs) == self._classes_of(data)))
+        # Rounded, so that rounding does not rank networks with equally many right answers: the loss ranks those.
         return round(share * 2**40) / 2**40, -loss
 
 

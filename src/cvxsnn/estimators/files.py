@@ -5,10 +5,11 @@ no name is ever imported or called, so that loading a file runs no code of its o
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,19 +25,18 @@ from ..fitting.search import Tuning
 from ..fitting.surrogate.settings import SurrogateSettings
 from ..network.spiking_network import SpikingNetwork
 from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
-from .base import FittedState
 from .choices import current_parameters
 from .classifier import SpikingClassifier
+from .history import History
 from .model_parts import (
     LIMITS,
-    Parts,
     check_recipe,
     check_tensors,
     has_recipe,
-    network_in,
-    network_out,
-    proof_in,
-    proof_out,
+    read_network,
+    read_proof,
+    write_network,
+    write_proof,
 )
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
 from .preprocessing.base import SequenceTransformer
@@ -92,7 +92,8 @@ def save(model: Model, path: Path | str) -> None:
     >>> bool((loaded.predict(X) == model.predict(X)).all())
     True
     """
-    tensors, header = _model_out(model)
+    tensors: dict[str, Tensor] = {}
+    header = _write_model(model, tensors)
     write_tensors(path, "model", tensors, header)
 
 
@@ -129,38 +130,32 @@ def load(path: Path | str, *, max_drawn: int = LIMITS.drawn) -> Model:
     tensors, header = read_tensors(path, "model")
     try:
         check_tensors(tensors)
-        return _model_in(tensors, header, check_positive_int("max_drawn", max_drawn))
+        return _read_model(header, tensors, check_positive_int("max_drawn", max_drawn))
     except _MISFITS as error:
         raise DataFileError(
             f"expected a complete model in {path}, got one that does not fit together: {first_line(error)}"
         ) from None
 
 
-def _model_out(model: Model) -> Parts:
+def _write_model(model: Model, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if type(model) is SpikingNetwork:
-        tensors, network = network_out(model)
-        return Parts(tensors, {"class": "network", "network": network})
-    if isinstance(model, Pipeline):
-        # Nested, so that no reader takes the last step for the whole.
-        *steps, (name, last) = model.steps
-        tensors, header = _estimator_out(last)
-        headers = []
-        for number, step in enumerate(steps):
-            step_tensors, step_header = _step_out(*step)
-            tensors |= {f"steps.{number}.{attribute}": value for attribute, value in step_tensors.items()}
-            headers.append(step_header)
-        return Parts(tensors, {"class": "pipeline", "steps": headers, "name": name, "model": header})
-    return _estimator_out(model)
+        return {"class": "network", "network": write_network(model, tensors)}
+    if not isinstance(model, Pipeline):
+        return _write_estimator(model, tensors)
+    *steps, (name, last) = model.steps
+    # Nested, so that no reader takes the last step for the whole.
+    header = {"class": "pipeline", "name": name, "model": _write_estimator(last, tensors)}
+    return header | {"steps": [_write_step(number, key, step, tensors) for number, (key, step) in enumerate(steps)]}
 
 
-def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any], max_drawn: int) -> Model:
+def _read_model(header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_drawn: int) -> Model:
     if header["class"] == "network":
-        return network_in(tensors, header["network"])
+        return read_network(header["network"], tensors)
     if header["class"] != "pipeline":
-        return _estimator_in(tensors, header, max_drawn)
-    last = _estimator_in(tensors, header["model"], max_drawn)
-    steps = [_step_in(f"steps.{number}", tensors, step) for number, step in enumerate(header["steps"])]
-    if any(step.n_features_in_ != last.n_features_in_ for _, step in steps) or (steps and not last._is_sequential):
+        return _read_estimator(header, tensors, max_drawn)
+    last = _read_estimator(header["model"], tensors, max_drawn)
+    steps = [_read_step(number, step, tensors) for number, step in enumerate(header["steps"])]
+    if any(step.n_features_in_ != last.n_features_in_ for _, step in steps) or (steps and not last.is_sequential_):
         raise InvalidInputError(f"expected steps for a model of sequences with {last.n_features_in_} features")
     names = [*(name for name, _ in steps), header["name"]]
     if not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
@@ -168,8 +163,16 @@ def _model_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any], max_draw
     return Pipeline([*steps, (header["name"], last)])
 
 
-def _step_out(name: str, step: Any) -> Parts:
-    kind = next((kind for kind, known in _TRANSFORMERS.items() if type(step) is known), None)
+def _kind_of(model: Any, kinds: Mapping[str, type]) -> str | None:
+    """Return the name of a fitted model's class; None if it has none."""
+    kind = next((name for name, known in kinds.items() if type(model) is known), None)
+    if kind is not None and not hasattr(model, "n_features_in_"):
+        raise InvalidInputError(f"expected a fitted {type(model).__name__}, got one that is not: call fit first")
+    return kind
+
+
+def _write_step(number: int, name: str, step: Any, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    kind = _kind_of(step, _TRANSFORMERS)
     if kind is None:
         known = ", ".join(known.__name__ for known in _TRANSFORMERS.values())
         received = repr(step) if isinstance(step, str) else type(step).__name__
@@ -177,24 +180,24 @@ def _step_out(name: str, step: Any) -> Parts:
             f"expected a pipeline of {known} and at last a spiking estimator, got {received} as step {name!r}: "
             "a file knows no others"
         )
-    if not hasattr(step, "n_features_in_"):
-        raise InvalidInputError(f"expected a fitted {type(step).__name__}, got one that is not: call fit first")
-    parameters = {key: _value_out(value) for key, value in step.get_params().items()}
+    tensors.update({f"steps.{number}.{key}": torch.from_numpy(getattr(step, key)) for key in step._learned})
+    parameters = {key: _write_value(value) for key, value in step.get_params().items()}
     header = {"name": name, "class": kind, "parameters": parameters, "n_features": step.n_features_in_}
-    if hasattr(step, "feature_names_in_"):
-        header["feature_names"] = step.feature_names_in_.tolist()
-    return Parts({attribute: torch.from_numpy(getattr(step, attribute)) for attribute in step._learned}, header)
+    names = getattr(step, "feature_names_in_", None)
+    return header if names is None else header | {"feature_names": names.tolist()}
 
 
-def _step_in(prefix: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> tuple[str, SequenceTransformer]:
+def _read_step(
+    number: int, header: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> tuple[str, SequenceTransformer]:
     step = _TRANSFORMERS[header["class"]](**header["parameters"])
-    learned = {attribute: tensors[f"{prefix}.{attribute}"].numpy() for attribute in step._learned}
-    step._restore(header["n_features"], _names_in(header), learned)
+    learned = {key: tensors[f"steps.{number}.{key}"].numpy() for key in step._learned}
+    step._restore(header["n_features"], _read_names(header.get("feature_names")), learned)
     return header["name"], step
 
 
-def _estimator_out(model: Any) -> Parts:
-    kind = next((name for name, known in _ESTIMATORS.items() if type(model) is known), None)
+def _write_estimator(model: Any, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    kind = _kind_of(model, _ESTIMATORS)
     if kind is None:
         is_own = isinstance(model, (SpikingNetwork, *_ESTIMATORS.values()))
         remedy = ", a subclass with code that a file cannot hold" if is_own else ""
@@ -202,75 +205,48 @@ def _estimator_out(model: Any) -> Parts:
             "expected a network, a spiking estimator or a pipeline with one at its end, got "
             f"{type(model).__name__}{remedy}"
         )
-    if not hasattr(model, "network_"):
-        raise InvalidInputError(f"expected a fitted {type(model).__name__}, got one that is not: call fit first")
-    state = model._state()
-    tensors, network = network_out(state.network)
-    tensors |= {"scale.mean": torch.from_numpy(state.mean), "scale.spread": torch.from_numpy(state.scale)}
-    header: dict[str, Any] = {
+    header = {
         "class": kind,
-        "network": network,
-        "parameters": {name: _parameter_out(name, value) for name, value in model.get_params().items()},
-        "is_sequential": state.is_sequential,
+        "network": write_network(model.network_, tensors),
+        "parameters": {name: _write_parameter(name, value) for name, value in model.get_params().items()},
     }
-    if state.fingerprint is not None:
-        header["training_data"] = asdict(state.fingerprint)
-    if state.feature_names is not None:
-        header["feature_names"] = state.feature_names.tolist()
-    if state.classes is not None:
-        header["classes"] = _labels_out(state.classes)
-        header["probability_scale"] = state.probability_scale
-    else:
-        header["is_flat"] = state.is_flat
-    if state.proof is not None:
-        proof_tensors, header["proof"] = proof_out(state.proof)
-        tensors |= proof_tensors
-    return Parts(tensors, header)
+    tensors.update(zip(_SCALE, map(torch.from_numpy, model.input_scale_), strict=True))
+    if model._proof is not None:
+        header["proof"] = write_proof(model._proof, tensors)
+    values = {name: getattr(model, entry.attribute, None) for name, entry in _ENTRIES.items()}
+    return header | {name: _ENTRIES[name].write(value) for name, value in values.items() if value is not None}
 
 
-def _estimator_in(
-    tensors: Mapping[str, Tensor], header: Mapping[str, Any], max_drawn: int
+def _read_estimator(
+    header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_drawn: int
 ) -> SpikingClassifier | SpikingRegressor:
-    network = network_in(tensors, header["network"])
-    parameters = {name: _value_in(value, max_drawn) for name, value in header["parameters"].items()}
+    network = read_network(header["network"], tensors)
+    parameters = {name: _read_value(value, max_drawn) for name, value in header["parameters"].items()}
     model = _ESTIMATORS[header["class"]](**current_parameters(parameters))
-    is_classifier = isinstance(model, SpikingClassifier)
-    state = FittedState(
-        network=network,
-        mean=tensors["scale.mean"].numpy(),
-        scale=tensors["scale.spread"].numpy(),
-        is_sequential=check_bool("is_sequential", header["is_sequential"]),
-        proof=proof_in(tensors, header["proof"], network, max_drawn) if "proof" in header else None,
-        feature_names=_names_in(header),
-        classes=_labels_in(**header["classes"]) if is_classifier else None,
-        is_flat=is_classifier or check_bool("is_flat", header["is_flat"]),
-        probability_scale=header.get("probability_scale"),
-        fingerprint=DataFingerprint(**header["training_data"]) if "training_data" in header else None,
-    )
-    _check_state(state)
-    model._restore(state)
+    model.network_, model.n_features_in_, model.history_ = network, network.n_features, History()
+    model._proof = read_proof(header["proof"], tensors, network, max_drawn) if "proof" in header else None
+    model.certificate_ = None if model._proof is None else model._proof.certificate
+    mean, scale = model.input_scale_ = tensors[_SCALE[0]].numpy(), tensors[_SCALE[1]].numpy()
+    for name, entry in _ENTRIES.items():
+        if name in header or header["class"] in entry.required_by:
+            value = entry.read(header[name])
+            if value is not None:
+                setattr(model, entry.attribute, value)
+    names = getattr(model, "feature_names_in_", mean)
+    if not network.n_features == len(names) == len(mean) == len(scale) or not (scale > 0).all():
+        raise InvalidInputError(
+            f"expected means, scales above zero and names of {network.n_features} features, got others"
+        )
+    if network.readout == "all":
+        raise InvalidInputError("expected an estimator that reads the last step or means, got one that reads all steps")
+    if isinstance(model, SpikingRegressor) and model.is_flat_ and network.n_outputs != 1:
+        raise InvalidInputError(f"expected one output for targets with one axis, got {network.n_outputs}")
+    if isinstance(model, SpikingClassifier) and len(model.classes_) != max(2, network.n_outputs):
+        raise InvalidInputError(f"expected labels for {network.n_outputs} outputs, got {len(model.classes_)}")
     return model
 
 
-def _check_state(state: FittedState) -> None:
-    """Refuse a fitted state that does not match its network."""
-    n_features, n_outputs = state.network.n_features, state.network.n_outputs
-    n_names = n_features if state.feature_names is None else len(state.feature_names)
-    if not n_features == n_names == len(state.mean) == len(state.scale) or not (state.scale > 0).all():
-        raise InvalidInputError(f"expected means, scales above zero and names of {n_features} features, got others")
-    if state.network.readout == "all":
-        raise InvalidInputError("expected an estimator that reads the last step or means, got one that reads all steps")
-    if state.classes is None and state.is_flat and n_outputs != 1:
-        raise InvalidInputError(f"expected one output for targets with one axis, got {n_outputs}")
-    if state.classes is not None and len(state.classes) != max(2, n_outputs):
-        raise InvalidInputError(f"expected labels for {n_outputs} outputs, got {len(state.classes)}")
-    scale: Any = state.probability_scale
-    if scale is not None and not (type(scale) in (int, float) and 0 < scale < float("inf")):
-        raise InvalidInputError(f"expected a probability_scale above zero in the file, got {scale!r}")
-
-
-def _names_in(header: Mapping[str, Any]) -> npt.NDArray[Any] | None:
-    names = header.get("feature_names")
+def _read_names(names: Any) -> npt.NDArray[Any] | None:
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
@@ -278,7 +254,13 @@ def _names_in(header: Mapping[str, Any]) -> npt.NDArray[Any] | None:
     return np.array(names, dtype=object)
 
 
-def _labels_out(labels: npt.NDArray[Any]) -> dict[str, Any]:
+def _read_probability_scale(scale: Any) -> float | None:
+    if scale is not None and not (type(scale) in (int, float) and 0 < scale < float("inf")):
+        raise InvalidInputError(f"expected a probability_scale above zero in the file, got {scale!r}")
+    return scale  # type: ignore[no-any-return]
+
+
+def _write_labels(labels: npt.NDArray[Any]) -> dict[str, Any]:
     if labels.dtype.kind not in "biufU" and not all(isinstance(label, str) for label in labels):
         raise InvalidInputError(
             f"expected labels that are numbers or strings, got {labels.dtype}: a file knows no others"
@@ -286,7 +268,7 @@ def _labels_out(labels: npt.NDArray[Any]) -> dict[str, Any]:
     return {"kind": "O" if labels.dtype.kind == "O" else labels.dtype.str, "values": labels.tolist()}
 
 
-def _labels_in(kind: str, values: list[Any]) -> npt.NDArray[Any]:
+def _read_labels(kind: str, values: list[Any]) -> npt.NDArray[Any]:
     """Return sorted labels that are numbers or strings."""
     if not re.fullmatch(r"O|[<>|=]?[biufU][0-9]{1,9}", kind):
         raise InvalidInputError(f"expected labels that are numbers or strings, got {kind[:40]!r}")
@@ -300,18 +282,18 @@ def _labels_in(kind: str, values: list[Any]) -> npt.NDArray[Any]:
     return labels
 
 
-def _parameter_out(name: str, value: Any) -> Any:
+def _write_parameter(name: str, value: Any) -> Any:
     if isinstance(value, Tuning):
         return "search"  # the family that it found is in the network
     if isinstance(value, WitnessSet):
         # Witnesses that cannot be drawn again are in the network and the proof; as a parameter they have no short form.
         return {"recipe": value.provenance.recipe} if has_recipe(value) else "auto"
     if name == "class_weight" and isinstance(value, Mapping):
-        return {"class_weight": [[_value_out(label), float(weight)] for label, weight in value.items()]}
-    return {"family": describe_family(value)} if isinstance(value, Mapping) else _value_out(value)
+        return {"class_weight": [[_write_value(label), float(weight)] for label, weight in value.items()]}
+    return {"family": describe_family(value)} if isinstance(value, Mapping) else _write_value(value)
 
 
-def _value_out(value: Any) -> Any:
+def _write_value(value: Any) -> Any:
     if isinstance(value, Distribution):
         return value.describe()
     if isinstance(value, SurrogateSettings):
@@ -321,9 +303,9 @@ def _value_out(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
-def _value_in(value: Any, max_drawn: int) -> Any:
+def _read_value(value: Any, max_drawn: int) -> Any:
     if isinstance(value, list):
-        return tuple(_value_in(part, max_drawn) for part in value)
+        return tuple(_read_value(part, max_drawn) for part in value)
     if not isinstance(value, Mapping):
         return value
     if "surrogate" in value:
@@ -334,5 +316,39 @@ def _value_in(value: Any, max_drawn: int) -> Any:
         check_recipe(value["recipe"], max_drawn)
         return regenerate(Provenance("sampled", value["recipe"]))
     if "family" in value:
-        return {name: _value_in(part, max_drawn) for name, part in value["family"].items()}
+        return {name: _read_value(part, max_drawn) for name, part in value["family"].items()}
     return parse_distribution(value)
+
+
+class Entry(NamedTuple):
+    """An entry in the header of a fitted estimator.
+
+    Parameters
+    ----------
+    attribute : str
+        The attribute of the estimator.
+    write : callable
+        Returns its value as plain JSON.
+    read : callable
+        Checks what a file has, and returns the value; None leaves the attribute unset.
+    required_by : tuple of str
+        The estimators whose files must have the entry.
+    """
+
+    attribute: str
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+    required_by: tuple[str, ...] = ()
+
+
+_ENTRIES = {
+    "is_sequential": Entry("is_sequential_", bool, partial(check_bool, "is_sequential"), ("classifier", "regressor")),
+    "is_flat": Entry("is_flat_", bool, partial(check_bool, "is_flat"), ("regressor",)),
+    "classes": Entry("classes_", _write_labels, lambda labels: _read_labels(**labels), ("classifier",)),
+    "probability_scale": Entry("probability_scale_", float, _read_probability_scale),
+    "feature_names": Entry("feature_names_in_", list, _read_names),
+    "training_data": Entry("fingerprint_", asdict, lambda fingerprint: DataFingerprint(**fingerprint)),
+}
+"""What a file has besides parameters, network and proof. Files of earlier versions lack the last entries."""
+
+_SCALE = ("scale.mean", "scale.spread")

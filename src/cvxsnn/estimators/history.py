@@ -1,18 +1,17 @@
-"""What an estimator remembers of its training: numbers, and none of the data."""
+"""The record of training that an estimator keeps: numbers, and none of the data."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, overload
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ..convex import Certificate, Solution
+from ..convex.left_out import Validation
 from ..core.formatting import align
 from ..fitting.engine import Fitted, Trial
 from ..fitting.judges import HELD_OUT
 from ..fitting.methods import Stage
 from ..fitting.scores import Score, main_score
 from ..fitting.search import Tuned
-
-_MAX_LINES = 10
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class TrialSummary:
     mixture : str
         The families (:func:`cvxsnn.witnesses.mixture_families`).
     readout : str
-        What was read of the spikes.
+        The spikes that are read.
     n_neurons : int
         Number of neurons.
     n_samples : int
@@ -34,9 +33,9 @@ class TrialSummary:
     loss : float
         Their mean loss, half the squared error.
     accuracy : float or None
-        The share of them that is classified correctly; None for real targets.
+        The fraction classified correctly; None for real targets.
     ratio : float
-        The strength of ridge that did best, relative to the mean eigenvalue of the products of rows.
+        The best strength of ridge, relative to the mean eigenvalue of the products of rows.
     seconds : float
         How long the trial took.
     is_chosen : bool
@@ -62,7 +61,7 @@ class StageSummary:
     Parameters
     ----------
     name : "tuning", "gradient", "convex" or "ridge"
-        What kind of stage it was.
+        The kind of stage.
     score : Score
         The score on validation data: for a classifier accuracy and minus the loss, for a regressor minus the squared
         error.
@@ -111,51 +110,25 @@ class StageSummary:
     reason: str = ""
 
 
-@dataclass(frozen=True, repr=False)
-class History(Sequence[StageSummary]):
-    """The stages of training, in order; it prints as a short table.
+class History(tuple[StageSummary, ...]):
+    """The stages of training, in order; it prints as a short table."""
 
-    Parameters
-    ----------
-    stages : tuple of StageSummary
-        The stages.
-    """
-
-    stages: tuple[StageSummary, ...] = ()
-
-    def __len__(self) -> int:
-        """Return the number of stages."""
-        return len(self.stages)
-
-    def __iter__(self) -> Iterator[StageSummary]:
-        """Iterate over the stages, in order."""
-        return iter(self.stages)
-
-    @overload
-    def __getitem__(self, index: int) -> StageSummary: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[StageSummary, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> StageSummary | tuple[StageSummary, ...]:
-        """Return a stage, or several."""
-        return self.stages[index]
+    __slots__ = ()
 
     def __repr__(self) -> str:
         """Return a table with one line per stage."""
         rows = [
             (stage.name, f"{main_score(stage.score):.4f}", f"{stage.seconds:.2f}", f"{stage.n_neurons:,}")
-            for stage in self.stages[: _MAX_LINES - 1]
+            for stage in self
         ]
         return align(("stage", "score", "seconds", "neurons"), rows)
 
 
 def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSummary, ...]:
-    """Return what is worth keeping of a fit: how neurons and read-out were chosen, and the optimum."""
+    """Return how neurons and read-out were chosen, if there was a choice, and the optimum."""
     solution, trial = fitted.solution, fitted.chosen
-    convex = _summarise_solution(StageSummary("convex", score, solution.seconds, trial.n_neurons), solution)
     if not fitted.reason:
-        return (replace(convex, seconds=seconds),)
+        return (StageSummary("convex", score, seconds, trial.n_neurons, **_of_solution(solution)),)
     tuning = StageSummary(
         "tuning",
         score,
@@ -164,24 +137,48 @@ def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSu
         n_trials=len(fitted.trials),
         family={"mixture": trial.family} if isinstance(trial.family, str) else None,
         readout=fitted.program.objective.readout,
-        trials=tuple(_summarise_trial(own, own is trial) for own in fitted.trials if own.validation is not None),
+        trials=tuple(_summarise_trial(one, one is trial) for one in fitted.trials if one.validation is not None),
         reason=fitted.reason,
     )
-    return tuning, convex
+    return tuning, StageSummary("convex", score, solution.seconds, trial.n_neurons, **_of_solution(solution))
 
 
-def fit_score(trial: Trial) -> Score | None:
+def summarise_search(tuned: Tuned, seconds: float) -> StageSummary:
+    """Return the family that a search has found."""
+    family = tuned.family
+    n_neurons, n_trials = family["n_subnetworks"] * family["hidden"][-1], len(tuned.trials)
+    return StageSummary("tuning", tuned.score, seconds, n_neurons, n_trials, family, tuned.readout)
+
+
+def summarise_stage(stage: Stage) -> StageSummary:
+    """Return the numbers of a stage of a method."""
+    if stage.tuned is not None:
+        return summarise_search(stage.tuned, stage.seconds)
+    assert stage.network is not None
+    numbers: dict[str, Any] = {} if stage.solution is None else _of_solution(stage.solution)
+    if stage.run is not None:
+        epochs = stage.run.history
+        numbers = {
+            "losses": tuple(epoch.loss for epoch in epochs[1:]),  # before the first epoch there is only a score
+            "scores": tuple(epoch.score for epoch in epochs),
+        }
+    return StageSummary(stage.name, stage.score, stage.seconds, stage.network.n_active, **numbers)
+
+
+def trial_score(trial: Trial) -> Score | None:
     """Return the score on rows left out: accuracy and minus the loss, or for real targets minus the loss."""
     if trial.validation is None:
         return None
-    if trial.validation.accuracy is None:
-        return -trial.loss
-    return float(trial.validation.mean("accuracy")[0]), -trial.loss
+    accuracy = _accuracy(trial.validation)
+    return -trial.loss if accuracy is None else (accuracy, -trial.loss)
+
+
+def _accuracy(validation: Validation) -> float | None:
+    return None if validation.accuracy is None else float(validation.mean("accuracy")[0])
 
 
 def _summarise_trial(trial: Trial, is_chosen: bool) -> TrialSummary:
     assert trial.validation is not None
-    accuracy = trial.validation.accuracy
     return TrialSummary(
         trial.family if isinstance(trial.family, str) else "given",
         trial.readout,
@@ -189,48 +186,17 @@ def _summarise_trial(trial: Trial, is_chosen: bool) -> TrialSummary:
         trial.n_rows,
         trial.validation.method == HELD_OUT,
         trial.loss,
-        None if accuracy is None else float(trial.validation.mean("accuracy")[0]),
+        _accuracy(trial.validation),
         trial.verdict.point[1],
         trial.seconds,
         is_chosen,
     )
 
 
-def _summarise_solution(summary: StageSummary, solution: Solution) -> StageSummary:
-    return replace(
-        summary,
-        certificate=solution.certificate,
-        l1_strength=solution.problem.l1_strength,
-        l2_strength=solution.problem.l2_strength,
-        gaps=tuple(moment.relative_gap for moment in solution.history),
-    )
-
-
-def summarise_search(tuned: Tuned, seconds: float) -> StageSummary:
-    """Return what is worth keeping of a search."""
-    family = tuned.family
-    n_neurons = family["n_subnetworks"] * family["hidden"][-1]
-    return StageSummary(
-        "tuning",
-        tuned.score,
-        seconds,
-        n_neurons,
-        n_trials=len(tuned.trials),
-        family=family,
-        readout=tuned.readout,
-    )
-
-
-def summarise_stage(stage: Stage) -> StageSummary:
-    """Return what is worth keeping of a stage: numbers, and none of the data."""
-    if stage.tuned is not None:
-        return summarise_search(stage.tuned, stage.seconds)
-    assert stage.network is not None
-    summary = StageSummary(stage.name, stage.score, stage.seconds, stage.network.n_active)
-    if stage.solution is not None:
-        return _summarise_solution(summary, stage.solution)
-    if stage.run is not None:
-        epochs = stage.run.history
-        losses, scores = tuple(epoch.loss for epoch in epochs[1:]), tuple(epoch.score for epoch in epochs)
-        return replace(summary, losses=losses, scores=scores)
-    return summary
+def _of_solution(solution: Solution) -> dict[str, Any]:
+    return {
+        "certificate": solution.certificate,
+        "l1_strength": solution.problem.l1_strength,
+        "l2_strength": solution.problem.l2_strength,
+        "gaps": tuple(moment.relative_gap for moment in solution.history),
+    }

@@ -38,7 +38,7 @@ def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
     is_sequential = not is_tabular(X)
     sequences = (_read_sequences if is_sequential else _read_rows)(estimator, X, reset)
     if reset:
-        estimator._is_sequential = is_sequential
+        estimator.is_sequential_ = is_sequential
     return sequences
 
 
@@ -80,7 +80,7 @@ def refuse_long_table(X: Any, y: Any) -> None:
 
 def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
     """Return rows as sequences of one step."""
-    if not reset and estimator._is_sequential:
+    if not reset and estimator.is_sequential_:
         raise InvalidInputError(
             f"expected sequences with {estimator.n_features_in_} features as in fit, got rows of features: pass an "
             "array (n_samples, n_steps, n_features), or a list of one array or table per sequence, [x] for a single one"
@@ -236,8 +236,8 @@ def _check_as_in_fit(estimator: Any, sequences: Sequences, example: Any) -> None
             f"expected the columns of fit, {list_names(learned)}, got {list_names(names)}: select the columns "
             "model.feature_names_in_ in this order"
         )
-    if sequences.n_features != estimator.n_features_in_ or not estimator._is_sequential:
-        expected = "sequences with" if estimator._is_sequential else "rows of"
+    if sequences.n_features != estimator.n_features_in_ or not estimator.is_sequential_:
+        expected = "sequences with" if estimator.is_sequential_ else "rows of"
         raise InvalidInputError(
             f"expected {expected} {estimator.n_features_in_} features as in fit, got sequences with "
             f"{sequences.n_features} features and up to {sequences.n_steps} steps"

@@ -1,16 +1,17 @@
-"""Networks and proofs as named tensors and a JSON header: the contents of model files and pickles.
+"""Networks and proofs as named tensors and JSON headers: the contents of model files and pickles.
 
-Contents that were written by somebody else may be anything. Names in them are looked up in tables and never imported or
-called. Types, shapes and amounts of work are compared with :data:`TENSORS` and limits before anything is allocated.
+A function ``write_...(part, tensors)`` adds the tensors of a part and returns its header, from which
+``read_...(header, tensors)`` makes the part again. Whoever wrote a file may have written anything, so names are looked
+up in tables and never imported or called, and types, shapes and amounts of work are compared with :data:`TENSORS` and
+limits before anything is allocated.
 """
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -27,14 +28,6 @@ from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..witnesses import Provenance, WitnessSet, regenerate
 from ..witnesses.families import is_reproducible
-
-
-class Parts(NamedTuple):
-    """Named tensors, and everything else as plain values of JSON."""
-
-    tensors: dict[str, Tensor]
-    header: dict[str, Any]
-
 
 TENSORS = {
     "weight": (torch.float64, ("n_read", "n_outputs")),
@@ -89,20 +82,19 @@ def check_tensors(tensors: Mapping[str, Tensor]) -> None:
             raise InvalidInputError(f"expected a finite {name}, got NaN or infinite values")
 
 
-def network_out(network: SpikingNetwork) -> Parts:
-    """Return the parts of a network."""
-    tensors, layers = _layers_out("network", network.layers)
-    tensors |= {"weight": network.weight, "intercept": network.intercept, "neurons": network.neurons}
+def write_network(network: SpikingNetwork, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Add the tensors of a network, and return its header."""
+    tensors.update(weight=network.weight, intercept=network.intercept, neurons=network.neurons)
     if network.windows_read is not None:
         tensors["windows_read"] = network.windows_read
-    heads = [asdict(head) for head in network.heads]
-    return Parts(tensors, {"layers": layers, "heads": heads, "readout": network.readout})
+    layers = _write_layers("network", network.layers, tensors)
+    return {"layers": layers, "heads": [asdict(head) for head in network.heads], "readout": network.readout}
 
 
-def network_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> SpikingNetwork:
-    """Return the network of its parts."""
+def read_network(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SpikingNetwork:
+    """Return the network of a header."""
     network = SpikingNetwork(
-        _layers_in("network", tensors, header["layers"]),
+        _read_layers("network", header["layers"], tensors),
         tensors["weight"],
         [OutputHead(**head) for head in header["heads"]],
         tensors["intercept"],
@@ -117,34 +109,34 @@ def network_in(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Spik
     return network
 
 
-def _layers_out(prefix: str, layers: tuple[HiddenLayer, ...]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
-    tensors = {
-        f"{prefix}.{depth}.{name}": value
-        for depth, layer in enumerate(layers)
-        for name, value in layer.tensors().items()
-    }
-    return tensors, [{"neuron": NEURON_MODELS.of(layer).name, **layer.settings()} for layer in layers]
+def _write_layers(prefix: str, layers: tuple[HiddenLayer, ...], tensors: dict[str, Tensor]) -> list[dict[str, Any]]:
+    for depth, layer in enumerate(layers):
+        tensors.update({f"{prefix}.{depth}.{name}": value for name, value in layer.tensors().items()})
+    return [{"neuron": NEURON_MODELS.of(layer).name, **layer.settings()} for layer in layers]
 
 
-def _layers_in(prefix: str, tensors: Mapping[str, Tensor], headers: list[dict[str, Any]]) -> tuple[HiddenLayer, ...]:
+def _read_layers(prefix: str, headers: list[dict[str, Any]], tensors: Mapping[str, Tensor]) -> tuple[HiddenLayer, ...]:
     layers = []
     for depth, header in enumerate(headers):
         settings = dict(header)
         kind = NEURON_MODELS.find(settings.pop("neuron")).layer
+        names = {name: f"{prefix}.{depth}.{name}" for name in tensor_names(kind)}
+        parameters: dict[str, Any] = {name: tensors[key] for name, key in names.items() if key in tensors}
         # A layer would fill in a parameter that is missing, at a size that the file does not account for.
         without_delays = set() if "n_sources" in settings else {"source", "delay"}
-        names = {f"{prefix}.{depth}.{name}": name for name in tensor_names(kind)}
-        missing = {name for key, name in names.items() if key not in tensors} - without_delays
+        missing = {*names} - {*parameters} - without_delays
         if missing:
             raise InvalidInputError(f"expected every parameter of layer {depth}, got no {', '.join(sorted(missing))}")
-        parameters: dict[str, Any] = {name: tensors[key] for key, name in names.items() if key in tensors}
         layers.append(kind(**parameters, **settings))
     return tuple(layers)
 
 
-def proof_out(proof: Proof) -> Parts:
-    """Return the parts of a proof, with sampled witnesses as their recipe and a digest of the result."""
-    tensors = {f"proof.{name}": getattr(proof, name) for name in ("support", "coef", "intercept", "dual_point")}
+_PROOF_TENSORS = ("support", "coef", "intercept", "dual_point")
+
+
+def write_proof(proof: Proof, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Add the tensors of a proof, and return its header, with sampled witnesses as recipe and digest."""
+    tensors.update({f"proof.{name}": getattr(proof, name) for name in _PROOF_TENSORS})
     provenance = proof.witnesses.provenance
     witnesses: dict[str, Any]
     if has_recipe(proof.witnesses):
@@ -153,43 +145,34 @@ def proof_out(proof: Proof) -> Parts:
         witnesses = {"kind": "pretrained" if provenance.kind == "sampled" else provenance.kind}
         if proof.witnesses.is_selection:
             witnesses["neurons"] = provenance.recipe["neurons"]
-        layers, witnesses["layers"] = _layers_out("proof.layers", proof.witnesses.layers)
-        tensors |= layers
-    losses = proof.objective.loss
-    return Parts(
-        tensors,
-        {
-            "witnesses": witnesses,
-            "objective": {
-                "loss": {head: _loss_out(loss) for head, loss in losses.items()}
-                if isinstance(losses, Mapping)
-                else [_loss_out(losses)],
-                "readout": proof.objective.readout,
-                "head_weights": dict(proof.objective.head_weights),
-                "timestep_weighting": proof.objective.timestep_weighting,
-            },
-            "l1_strength": proof.l1_strength,
-            "l2_strength": proof.l2_strength,
-            "penalty": name_of_penalty(proof.penalty),
-            "has_intercept": proof.has_intercept,
-            "certificate": asdict(proof.certificate),
+        witnesses["layers"] = _write_layers("proof.layers", proof.witnesses.layers, tensors)
+    assert not isinstance(proof.objective.loss, Mapping)  # estimators have one head
+    return {
+        "witnesses": witnesses,
+        "objective": {
+            "loss": [_write_loss(proof.objective.loss)],
+            "readout": proof.objective.readout,
+            "head_weights": dict(proof.objective.head_weights),
+            "timestep_weighting": proof.objective.timestep_weighting,
         },
-    )
+        "l1_strength": proof.l1_strength,
+        "l2_strength": proof.l2_strength,
+        "penalty": name_of_penalty(proof.penalty),
+        "has_intercept": proof.has_intercept,
+        "certificate": asdict(proof.certificate),
+    }
 
 
-def proof_in(
-    tensors: Mapping[str, Tensor],
-    header: Mapping[str, Any],
-    network: SpikingNetwork,
-    max_drawn: int = LIMITS.drawn,
+def read_proof(
+    header: Mapping[str, Any], tensors: Mapping[str, Tensor], network: SpikingNetwork, max_drawn: int = LIMITS.drawn
 ) -> Proof:
-    """Return the proof of its parts, for a network that reads some of its witnesses."""
-    objective = _objective_in(header["objective"], network.n_outputs)
-    witnesses = _witnesses_in(tensors, header["witnesses"], network, max_drawn)
-    support, n_windows = tensors["proof.support"], parse_readout(objective.readout).n_windows
+    """Return the proof of a header, for a network that reads some of its witnesses."""
+    objective = _read_objective(header["objective"], network.n_outputs)
+    witnesses = _read_witnesses(header["witnesses"], tensors, network, max_drawn)
     if witnesses.n_features != network.n_features:
         raise InvalidInputError(f"expected witnesses of {network.n_features} features, got {witnesses.n_features}")
-    _check_indices("support", support.tolist(), witnesses.n_witnesses * n_windows)
+    n_columns = witnesses.n_witnesses * parse_readout(objective.readout).n_windows
+    _check_indices("support", tensors["proof.support"].tolist(), n_columns)
     penalty = make_penalty(str(header["penalty"]))
     # Files that were written before there were elastic nets have no second strength.
     l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)
@@ -201,26 +184,23 @@ def proof_in(
         check_positive_int("n_witnesses", certificate.n_witnesses)
     return Proof(
         witnesses=witnesses,
-        support=support,
-        coef=tensors["proof.coef"],
-        intercept=tensors["proof.intercept"],
-        dual_point=tensors["proof.dual_point"],
         objective=objective,
         l1_strength=l1_strength,
         l2_strength=l2_strength,
         penalty=penalty,
         has_intercept=check_bool("has_intercept", header["has_intercept"]),
         certificate=certificate,
+        **{name: tensors[f"proof.{name}"] for name in _PROOF_TENSORS},
     )
 
 
-def _witnesses_in(
-    tensors: Mapping[str, Tensor], header: Mapping[str, Any], network: SpikingNetwork, max_drawn: int
+def _read_witnesses(
+    header: Mapping[str, Any], tensors: Mapping[str, Tensor], network: SpikingNetwork, max_drawn: int
 ) -> WitnessSet:
     if header["kind"] != "sampled":
         recipe = {"neurons": header["neurons"]} if "neurons" in header else {}
         _check_indices("neurons", recipe.get("neurons", ()), 2**62)
-        return WitnessSet(_layers_in("proof.layers", tensors, header["layers"]), Provenance(header["kind"], recipe))
+        return WitnessSet(_read_layers("proof.layers", header["layers"], tensors), Provenance(header["kind"], recipe))
     recipe = header["recipe"]
     check_recipe(recipe, max_drawn)
     drawn, needed = (recipe["n_features"], *recipe["hidden"]), (network.n_features, *network.hidden)
@@ -233,10 +213,7 @@ def _witnesses_in(
     return witnesses
 
 
-def _objective_in(header: Mapping[str, Any], n_outputs: int) -> Objective:
-    stored = header["loss"]
-    of_heads = {head: _loss_in(loss, n_outputs) for head, loss in stored.items()} if isinstance(stored, dict) else None
-    loss = _loss_in(stored[0], n_outputs) if of_heads is None else of_heads
+def _read_objective(header: Mapping[str, Any], n_outputs: int) -> Objective:
     for head, weight in header["head_weights"].items():
         if check_number(f"the weight of head {head!r}", weight) <= 0:
             raise InvalidInputError(f"expected the weight of head {head!r} to be above zero, got {weight!r}")
@@ -244,21 +221,21 @@ def _objective_in(header: Mapping[str, Any], n_outputs: int) -> Objective:
     readout = parse_readout(header["readout"])
     if readout.kind == "all" or readout.n_windows > LIMITS.windows:
         raise InvalidInputError(f"expected a proof of the last step or of means, got {str(readout)!r}")
+    loss = _read_loss(header["loss"][0], n_outputs)
     return Objective(loss, header["readout"], header["head_weights"], header["timestep_weighting"])
 
 
-def _loss_out(loss: str | Loss) -> dict[str, Any]:
-    if isinstance(loss, str):
-        return {"name": loss}
-    name = LOSSES.of(loss).name
-    return {"name": name, "n_classes": loss.n_classes} if isinstance(loss, Softmax) else {"name": name}
+def _write_loss(loss: str | Loss) -> dict[str, Any]:
+    if isinstance(loss, Softmax):
+        return {"name": "softmax", "n_classes": loss.n_classes}
+    return {"name": loss if isinstance(loss, str) else LOSSES.of(loss).name}
 
 
-def _loss_in(stored: Mapping[str, Any], n_outputs: int) -> Loss:
-    n_classes = stored.get("n_classes")
+def _read_loss(header: Mapping[str, Any], n_outputs: int) -> Loss:
+    n_classes = header.get("n_classes")
     if n_classes is not None and check_positive_int("n_classes", n_classes) > n_outputs:
         raise InvalidInputError(f"expected a loss of at most {n_outputs} classes, got {n_classes}")
-    return Softmax(n_classes) if stored["name"] == "softmax" else make_loss(stored["name"])
+    return Softmax(n_classes) if header["name"] == "softmax" else make_loss(header["name"])
 
 
 def has_recipe(witnesses: WitnessSet) -> bool:
@@ -316,40 +293,3 @@ def _digest(witnesses: WitnessSet) -> str:
             digest.update(name.encode())
             digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class Pickled:
-    """A network, and its proof if there is one, in the form of a model file, so that a pickle is about as small.
-
-    Parameters
-    ----------
-    header : mapping
-        The headers of "network" and "proof".
-    arrays : mapping
-        The tensors as arrays: a tensor adds hundreds of bytes to a pickle.
-    device : str
-        Where the tensors were.
-    """
-
-    header: Mapping[str, Any]
-    arrays: Mapping[str, npt.NDArray[Any]]
-    device: str
-
-    @classmethod
-    def of(cls, network: SpikingNetwork, proof: Proof | None) -> "Pickled":
-        """Return the compact form."""
-        tensors, header = network_out(network)
-        headers = {"network": header}
-        if proof is not None:
-            proof_tensors, headers["proof"] = proof_out(proof)
-            tensors |= proof_tensors
-        arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
-        return cls(headers, arrays, str(network.weight.device))
-
-    def restore(self) -> tuple[SpikingNetwork, Proof | None]:
-        """Return the network and the proof, with sampled witnesses drawn again."""
-        tensors = {name: torch.from_numpy(value.copy()) for name, value in self.arrays.items()}
-        network = network_in(tensors, self.header["network"])
-        proof = proof_in(tensors, self.header["proof"], network) if "proof" in self.header else None
-        return network.to(self.device), None if proof is None else proof.to(self.device)

@@ -1,27 +1,30 @@
 """Real numbers from sequences."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
 from ..core.checks import as_real, check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
-from ..data.tasks.task import UNNAMED_HEAD
-from ..network.spiking_network import SpikingNetwork
 from .base import FloatArray, SpikingEstimator
-from .fitting import all_or_nothing
-from .parameters import PARAMETERS
 
 
 class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
-    __doc__ = f"""A spiking network that predicts real numbers from sequences, or from rows of features.
+    """A spiking network that predicts real numbers from sequences, or from rows of features.
 
     ``X`` is as for :class:`SpikingClassifier`; ``y`` has shape (n_samples,) or (n_samples, n_outputs).
-{PARAMETERS.format(loss='It must be "squared".', class_weight="")}
+
+    Parameters
+    ----------
+    (shared parameters)
+
+    Attributes
+    ----------
+    (shared attributes)
+
     Examples
     --------
     >>> import numpy as np
@@ -34,30 +37,6 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
     >>> model.certificate_.relative_gap <= model.tol
     True
     """
-
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on sequences with real targets.
-
-        Parameters
-        ----------
-        X : array or list of arrays
-            Sequences of shape (n_samples, n_steps, n_features), a list of arrays or tables (n_steps_i, n_features), or
-            rows of shape (n_samples, n_features).
-        y : array of shape (n_samples,) or (n_samples, n_outputs)
-            The targets.
-        sample_weight : array of shape (n_samples,), optional
-            The weight of each sample.
-
-        Returns
-        -------
-        SpikingRegressor
-            The fitted estimator.
-        """
-        check_choice("loss", "squared" if self.loss is None else self.loss, ("squared",))
-        data = self._training_set(X, y, sample_weight, reset=True)
-        self._fit(data, self._objective("squared"), None)
-        return self
 
     def predict(self, X: Any) -> FloatArray:
         """Predict targets.
@@ -72,10 +51,36 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         array
             The predicted targets, in the shape they had in ``fit``.
         """
-        scores = self._scores(X)
-        return scores[:, 0] if self._is_flat else scores
+        return self.decide(self._outputs(X))
 
-    def _read_targets(self, y: Any) -> FloatArray:
+    def decide(self, outputs: FloatArray) -> FloatArray:
+        """Return the predicted targets from outputs of the network.
+
+        Parameters
+        ----------
+        outputs : array of shape (n_samples, n_outputs)
+            Outputs of ``network_``.
+
+        Returns
+        -------
+        array
+            The targets, in the shape they had in ``fit``.
+        """
+        return outputs[:, 0] if self.is_flat_ else outputs
+
+    def read_targets(self, y: Any) -> FloatArray:
+        """Return targets in any form that ``fit`` accepts as an array of numbers.
+
+        Parameters
+        ----------
+        y : array
+            The targets.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_outputs)
+            The same targets.
+        """
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one number per sample")
         targets = as_real("targets", y)
@@ -91,12 +96,15 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         if reset:
-            self._is_flat = y.ndim == 1
+            self.is_flat_ = y.ndim == 1
         return y
 
-    def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> float:
-        with torch.no_grad():
-            scores = network(held_out.sequences).cpu()
-        truth = torch.tensor(held_out.targets[UNNAMED_HEAD]).reshape(scores.shape)  # a copy: data may be read-only
-        weight = torch.ones(len(truth)) if held_out.sample_weight is None else held_out.sample_weight
-        return -float((weight[:, None] * (scores - truth).square()).sum() / weight.sum())
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("loss", "squared" if self.loss is None else self.loss, ("squared",))
+
+    def _loss(self) -> str:
+        return "squared"
+
+    def _score(self, outputs: FloatArray, data: TrainingSet, weight: FloatArray, loss: float) -> float:
+        return -2 * loss  # the loss is half the squared error

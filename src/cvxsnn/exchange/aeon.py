@@ -14,7 +14,7 @@ from ..convex import Certificate
 from ..core.checks import check_type
 from ..core.libraries import import_library
 from ..estimators import SpikingClassifier, SpikingRegressor
-from ..estimators.fitting import all_or_nothing
+from ..estimators.base import all_or_nothing
 
 __all__ = ["AeonSpikingClassifier", "AeonSpikingRegressor"]
 

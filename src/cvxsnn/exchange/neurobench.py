@@ -293,13 +293,12 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
     def __call__(self, batch: Tensor) -> Tensor:
         """Return scores, labels or predictions of a batch of sequences."""
         scores: Tensor = self.net(batch)
-        if isinstance(self.estimator, SpikingRegressor):
-            return scores[:, 0] if self.estimator._is_flat else scores
         if self.estimator is None:
             return scores
-        chosen, classes = self.estimator._decide(scores.cpu().numpy()), np.asarray(self.estimator.classes_)
-        labels = classes[chosen] if classes.dtype.kind in "biuf" else chosen
-        return torch.from_numpy(labels).to(scores.device)
+        predicted = self.estimator.decide(scores.cpu().numpy())
+        if isinstance(self.estimator, SpikingClassifier) and self.estimator.classes_.dtype.kind in "biuf":
+            predicted = self.estimator.classes_[predicted]
+        return torch.from_numpy(predicted).to(scores.device)
 
     def __net__(self) -> nn.Module:
         """Return the modules that NeuroBench counts."""

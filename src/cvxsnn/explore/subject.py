@@ -1,6 +1,5 @@
 """What a page is about: a network, the sequences that it is shown on, and what is known of its training."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from ..convex import ConvexProblem
 from ..core.errors import InvalidInputError
-from ..data.sequences import DataFingerprint, Sequences, TrainingSet
+from ..data.sequences import Sequences, TrainingSet
 from ..data.tasks.task import Task
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import split_pipeline
@@ -117,15 +116,15 @@ class Subject:
                 data = step.transform(data)
             return data
 
-        state, X, targets = estimator._state(), transform(X), estimator._read_targets(y)
-        data = estimator._training_set(X, y, None)
+        X, targets = transform(X), estimator.read_targets(y)
+        data = estimator.training_set(X, y)
         # Training leaves out classes of weight zero, the page does not.
-        sequences = data.sequences if len(data) == len(targets) else estimator._inputs(X, reset=False)
+        sequences = data.sequences if len(data) == len(targets) else estimator.as_sequences(X)
         classes = None
-        if state.classes is not None:
-            classes, targets = tuple(map(str, state.classes)), np.searchsorted(state.classes, targets)
+        if isinstance(estimator, SpikingClassifier):
+            classes, targets = tuple(map(str, estimator.classes_)), np.searchsorted(estimator.classes_, targets)
         fitted = None
-        if state.proof is not None:
+        if estimator.certificate_ is not None:
             of_fit = (X, y) if training is None else (transform(training[0]), *training[1:])
             fitted = _training_data(estimator, *of_fit)
             if fitted is None and training is not None:
@@ -133,20 +132,21 @@ class Subject:
                     "expected the data that the model was fitted to as training data, got others; leave training data "
                     "out to see the rest"
                 )
-        names = state.feature_names
+        names = getattr(estimator, "feature_names_in_", None)
+        mean, scale = estimator.input_scale_
         return cls(
             name=name or type(estimator).__name__,
-            network=state.network,
+            network=estimator.network_,
             sequences=sequences,
             targets=targets,
             classes=classes,
-            features=_numbered(state.network.n_features) if names is None else tuple(map(str, names)),
-            mean=state.mean,
-            scale=state.scale,
-            proof=state.proof,
+            features=_numbered(estimator.n_features_in_) if names is None else tuple(map(str, names)),
+            mean=mean,
+            scale=scale,
+            proof=None if estimator.certificate_ is None else estimator.proof_,
             training=fitted,
             is_training=training is None and fitted is not None,
-            probabilities=estimator._probabilities if hasattr(estimator, "predict_proba") else None,
+            probabilities=estimator.probabilities if hasattr(estimator, "predict_proba") else None,
         )
 
     @classmethod
@@ -281,12 +281,5 @@ def _numbered(n_features: int) -> tuple[str, ...]:
 
 def _training_data(estimator: Any, X: Any, y: Any, weight: Any = None) -> TrainingSet | None:
     """Return the data if the model was fitted to them, else None."""
-    data: TrainingSet = estimator._training_set(X, y, weight)
-    fingerprint = estimator._state().fingerprint
-    if fingerprint is not None:
-        return None if fingerprint.differences(DataFingerprint.of(data)) else data
-    # Models of version 0.1.0 have no fingerprint: equal data give an equal objective.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        again, stated = estimator._proof.certify(data).primal, estimator.certificate_.primal
-    return data if abs(again - stated) <= 1e-9 * max(1.0, abs(stated)) else None
+    data: TrainingSet = estimator.training_set(X, y, weight)
+    return None if estimator.differences(data) else data

@@ -121,7 +121,7 @@ def plot_certificate(
     elif isinstance(certified, SpikingClassifier | SpikingRegressor):
         if X is None or y is None:
             raise InvalidInputError("expected the data that the estimator was fitted to, X and y, got none")
-        problem = certified.proof_.problem(certified._same_data(X, y, None))
+        problem = certified.proof_.problem(certified.data_of_fit(X, y))
     else:
         raise InvalidInputError(f"expected a Solution or a fitted estimator, got {type(certified).__name__}")
     moments, solver = approach(problem, max_seconds)

@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...core.checks import check_positive_int
 from ...core.errors import InvalidInputError
 from ...data.sequences import FILL_SEQUENCES, as_matrices, check_finite
-from ..base import FloatArray
-from ..fitting import all_or_nothing
+from ..base import FloatArray, all_or_nothing
 from ..inputs import as_numpy, is_tabular
 
 
