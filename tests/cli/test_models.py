@@ -188,7 +188,7 @@ BAD_FITS = {
     "method": (["data.npz", "-o", "new", "--method", "magic"], "expected method to be one of"),
     "loss": (["data.npz", "-o", "new", "--loss", "magic"], "expected loss to be one of"),
     "neuron": (["data.npz", "-o", "new", "--neuron", "magic"], "expected neuron to be one of"),
-    "readout": (["data.npz", "-o", "new", "--readout", "all"], "expected readout to be one of"),
+    "readout": (["data.npz", "-o", "new", "--readout", "all"], "expected readout to be 'mean', 'last' or"),
     "windows of one step": (
         ["data.npz", "-o", "new", "--readout", "last", "--windows", "2"],
         "expected readout='mean'",

@@ -43,7 +43,7 @@ def test_every_class_is_trained_on_and_samples_are_held_out_if_classes_are_rare(
     labels = rare_labels(*counts)
     model = classifier()
     data = TrainingSet(SEQUENCES, {"label": labels})
-    kept, held = model._divide(data, labels, seed=0)
+    kept, held = model._divide(data, seed=0)
     assert set(kept.targets["label"]) == set(labels)
     if kept is not held:
         assert len(kept) + len(held) == 60

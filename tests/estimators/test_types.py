@@ -230,7 +230,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:these are not the data")
+@pytest.mark.filterwarnings("ignore:this is not the training data")
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_types_are_refused_in_one_sentence(name):
     call, complaint = REFUSED[name]

@@ -81,6 +81,7 @@ _CHECKS: Mapping[str, tuple[tuple[str | None, ...], Callable[[str, Any], object]
         ),
     ),
     "readout": ((None,), _expect("'mean', 'last' or 'windows-k'", lambda value: parse_readout(value).kind != "all")),
+    "penalty": ((), _expect("a name", lambda value: isinstance(value, str))),
     "l1_strength": (("auto",), check_number),
     "l2_strength": (("auto",), check_number),
     "sparsity": ((None, "accuracy", "few"), check_positive_int),
@@ -99,7 +100,8 @@ _CHECKS: Mapping[str, tuple[tuple[str | None, ...], Callable[[str, Any], object]
 }
 """The words that a parameter may be, None among them, and the check of any other value.
 
-The program checks ``penalty``. ``loss``, ``layout``, ``device`` and ``verbose`` are checked where they are read.
+:class:`Program` checks the name of the penalty; ``loss``, ``layout``, ``device`` and ``verbose`` are checked where they
+are read.
 """
 
 

@@ -1,9 +1,8 @@
 """Classes from sequences."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -218,40 +217,40 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         """
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one label per sample")
-        y = _as_plain(as_array("labels", y))
+        y = as_array("labels", y)
+        dtypes = y.dtypes if hasattr(y, "dtypes") and y.ndim == 2 else [getattr(y, "dtype", None)]
         if isinstance(y, list):
-            _refuse_missing(y)
-            if len({isinstance(own, str) for own in y}) > 1:
-                _refuse_mixed(y)  # NumPy would make strings of all of them
+            y = np.asarray(y, dtype=object)  # else NumPy would make strings of numbers beside strings
+        elif any(hasattr(dtype, "na_value") for dtype in dtypes):
+            y = y.to_numpy(dtype=object)  # pandas' own integers, truth values and texts: scikit-learn would make floats
         with foreign_errors():
             labels: npt.NDArray[Any] = column_or_1d(y, warn=True)
-        _refuse_missing(labels)
         if len(labels) == 0:
             raise InvalidInputError("expected one label per sample, got none")
         return _as_labels(labels)
 
     def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
-        if y.dtype == object and len({*map(type, y)} - {float}) > 1:  # NaN, a float, is refused by its name
-            _refuse_mixed(y)
         with foreign_errors():
             assert_all_finite(y, input_name="y")
             check_classification_targets(y)
-            found = np.unique(y)
         if reset:
-            self.classes_ = found
+            self.classes_ = np.unique(y)
             if len(self.classes_) < 2:
-                (label,) = self.classes_.tolist()
+                label = y.tolist()[0]
                 raise InvalidInputError(
                     f"expected at least two classes, got only one class, {label!r}: nothing to learn"
                 )
-        places: npt.NDArray[Any] = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if (self.classes_[places] != y).any():
-            raise InvalidInputError(f"expected labels among {self.classes_.tolist()}, got others too")
+        unknown = {*y.tolist()} - {*self.classes_.tolist()}
+        if unknown:
+            raise InvalidInputError(
+                f"unknown labels {sorted(unknown, key=str)}: the fitted classes are {self.classes_.tolist()}"
+            )
+        indices: npt.NDArray[Any] = np.searchsorted(self.classes_, y)
         if self._loss_name != "softmax" and len(self.classes_) > 2:
-            columns: npt.NDArray[Any] = np.eye(len(self.classes_))[places]
-            return columns
-        # The decision is at zero, so that is where a loss for real targets must put the middle.
-        return 2 * places - 1 if LOSSES[self._loss_name].is_regression else places
+            one_hot: npt.NDArray[Any] = np.eye(len(self.classes_))[indices]
+            return one_hot
+        # A decision is the sign of the output, so the classes of a loss for real targets are -1 and 1.
+        return 2 * indices - 1 if LOSSES[self._loss_name].is_regression else indices
 
     def _classes_of(self, data: TrainingSet) -> npt.NDArray[np.int64]:
         targets = np.asarray(data.targets[UNNAMED_HEAD])
@@ -271,50 +270,38 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         return round(share * 2**40) / 2**40, -loss
 
 
-def _as_plain(y: Any) -> Any:
-    """Return integers, booleans and texts of pandas' own types as objects: scikit-learn would make floats of them."""
-    types = y.dtypes if hasattr(y, "dtypes") and y.ndim == 2 else [getattr(y, "dtype", None)]
-    return y.to_numpy(dtype=object) if any(hasattr(own, "na_value") for own in types) else y
-
-
-def _refuse_missing(labels: list[Any] | npt.NDArray[Any]) -> None:
-    """Refuse None, NaN, and what pandas has in their place."""
-    if isinstance(labels, np.ndarray) and labels.dtype.kind not in "Of":
-        return
-    for number, label in enumerate(labels):
+def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return labels as numbers or as strings, which a file can hold; refuse missing labels, both at once, and others."""
+    is_object = labels.dtype == object
+    for number, label in enumerate(labels) if labels.dtype.kind in "Of" else ():
         is_nan = isinstance(label, (float, np.floating)) and label != label
-        if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):
+        if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):  # pandas' own
             raise InvalidInputError(
                 f"expected a label for every sample, got {label} for sample {number}: drop samples without a label"
             )
-
-
-def _refuse_mixed(labels: Iterable[Any]) -> None:
-    kinds = sorted({type(label).__name__ for label in labels})
-    raise InvalidInputError(
-        f"expected labels of one type, got {' and '.join(kinds)}: convert them first, for example to str"
+    kinds = (
+        {type(label).__name__: type(label) for label in labels} if is_object else {str(labels.dtype): labels.dtype.type}
     )
-
-
-def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return labels that a file can hold: numbers, or strings; what may be missing is refused later."""
-    found = {type(own).__name__: own for own in labels} if labels.dtype == object else {str(labels.dtype): labels[0]}
-    other = [name for name, own in found.items() if not isinstance(own, (str, Real, np.bool_, NoneType))]
-    if labels.dtype == object and not any(isinstance(own, (str, NoneType)) for own in found.values()):
+    others = [name for name, kind in kinds.items() if not issubclass(kind, (str, Real, np.bool_))]
+    are_text = {issubclass(kind, str) for kind in kinds.values()}
+    if is_object and not others and are_text == {False}:
         labels = np.asarray(labels.tolist())
-        other = other or [str(labels.dtype)] * (labels.dtype == object)
-    if other:
+        others = ["object"] if labels.dtype == object else []  # integers of more than 64 bits
+    if others:
         raise InvalidInputError(
-            f"expected labels that are numbers or strings, got {other[0]}: convert them, for example by astype(str)"
+            f"expected labels that are numbers or strings, got {others[0]}: convert them, for example by astype(str)"
         )
+    if len(are_text) > 1:
+        names = " and ".join(sorted(kinds))
+        raise InvalidInputError(f"expected labels of one type, got {names}: convert them first, for example to str")
     return labels
 
 
 def fit_scale(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor) -> float:
-    """Return the scale at which scores predict labels best, by the mean log-loss.
+    """Return the scale that minimises the mean log-loss of the probabilities.
 
-    Of every label a share of 1 in n + 2 is taken away, as in Platt's method, so that samples that are all classified
-    correctly do not make probabilities certain.
+    Each label is smoothed by 1 / (n + 2), as in Platt's method, so that samples that are all classified correctly do
+    not make probabilities certain.
 
     Parameters
     ----------
@@ -334,7 +321,7 @@ def fit_scale(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor) -> 
     smooth = 1 / (len(labels) + 2)
     target = torch.full((len(labels), n_classes), smooth / (n_classes - 1), dtype=torch.float64)
     target[torch.arange(len(labels)), torch.from_numpy(labels)] = 1 - smooth
-    size = float(scores.square().mean().sqrt()) or 1.0
+    size = float(scores.square().mean().sqrt()) or 1.0  # the bounds below are relative to it
 
     def loss(exponent: float) -> float:
         likelihood = torch.log_softmax(logits(scores, 10**exponent / size), dim=1)
@@ -344,19 +331,19 @@ def fit_scale(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor) -> 
 
 
 def logits(scores: Tensor, scale: float) -> Tensor:
-    """Return one number per class, of which the softmax is the probability.
+    """Return scaled scores of all classes, whose softmax is the probability.
 
     Parameters
     ----------
     scores : Tensor of shape (n_samples, n_outputs)
         Scores; one output is positive for the second of two classes.
     scale : float
-        What to multiply them by.
+        The factor.
 
     Returns
     -------
     Tensor of shape (n_samples, n_classes)
-        The numbers.
+        The logits.
     """
     scaled = scale * scores
     return torch.cat((torch.zeros_like(scaled), scaled), dim=1) if scores.shape[1] == 1 else scaled

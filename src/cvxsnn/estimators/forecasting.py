@@ -8,6 +8,7 @@ from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import FILL_SEQUENCES, as_matrices, check_finite
 from .base import FloatArray
+from .inputs import n_axes
 
 
 def make_windows(series: Any, window: int, horizon: int = 1, stride: int = 1) -> tuple[FloatArray, FloatArray]:
@@ -43,19 +44,18 @@ def make_windows(series: Any, window: int, horizon: int = 1, stride: int = 1) ->
     """
     window, horizon = check_positive_int("window", window), check_positive_int("horizon", horizon)
     stride = check_positive_int("stride", stride)
-    parts = _as_series(series)
-    cut = []
-    for number, part in enumerate(parts):
+    pieces = []
+    for number, part in enumerate(_as_series(series)):
         if len(part) < window + horizon:
             raise InvalidInputError(
                 f"expected series of at least {window + horizon} steps for a window of {window} and a horizon of "
                 f"{horizon}, got {len(part)} in series {number}: shorten the window or drop the series"
             )
         # The steps of a window come last in NumPy's view, after the features.
-        cut.append(np.lib.stride_tricks.sliding_window_view(part, window + horizon, axis=0)[::stride])
-    whole = np.concatenate(cut).transpose(0, 2, 1)
-    targets = np.ascontiguousarray(whole[:, window:]).reshape(len(whole), -1)
-    return np.ascontiguousarray(whole[:, :window]), targets[:, 0] if targets.shape[1] == 1 else targets
+        pieces.append(np.lib.stride_tricks.sliding_window_view(part, window + horizon, axis=0)[::stride])
+    windows = np.concatenate(pieces).transpose(0, 2, 1)
+    targets = np.ascontiguousarray(windows[:, window:]).reshape(len(windows), -1)
+    return np.ascontiguousarray(windows[:, :window]), targets[:, 0] if targets.shape[1] == 1 else targets
 
 
 def forecast(model: Any, history: Any, n_steps: int, *, window: int) -> FloatArray:
@@ -115,29 +115,22 @@ def forecast(model: Any, history: Any, n_steps: int, *, window: int) -> FloatArr
 
 def _as_series(series: Any) -> list[FloatArray]:
     """Return one series or several as checked matrices of shape (n_times, n_features)."""
-    n_axes = _n_axes(series)
-    if n_axes not in (1, 2, 3):
+    depth = n_axes(series)
+    if depth not in (1, 2, 3) or len(series) == 0:
         raise InvalidInputError(
             "expected one series of shape (n_times,) or (n_times, n_features), or several in a list or an array of "
-            f"shape (n_series, n_times, n_features), got {n_axes} axes or nothing"
+            f"shape (n_series, n_times, n_features), got {depth} axes or nothing"
         )
-    is_several = n_axes == 3 or (isinstance(series, (list, tuple)) and n_axes > 1)
-    parts = as_matrices([_with_features(part) for part in (series if is_several else [series])])
+    are_several = depth == 3 or (isinstance(series, (list, tuple)) and depth > 1)
+    parts = as_matrices([_with_features(part) for part in (series if are_several else [series])])
     for part in parts:
         check_finite(part, "series", FILL_SEQUENCES)
     return parts
 
 
-def _n_axes(data: Any) -> int:
-    """Return the axes of an array, and of a list one more than its first entry has."""
-    if isinstance(data, (list, tuple)):
-        return 1 + _n_axes(data[0]) if data else 0
-    return int(getattr(data, "ndim", 0))
-
-
 def _with_features(part: Any) -> Any:
     """Return a series with an axis for its features."""
-    if _n_axes(part) != 1:
+    if n_axes(part) != 1:
         return part
     if hasattr(part, "iloc"):
         return part.to_frame()

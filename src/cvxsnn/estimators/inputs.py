@@ -15,7 +15,7 @@ from ..data.tables import check_names, is_frame, list_names, numbers_of, show_ke
 
 
 def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
-    """Return what was passed as X as sequences, and check it against what was learned in ``fit``.
+    """Return ``X`` as sequences, checked against the data of ``fit``.
 
     Parameters
     ----------
@@ -24,8 +24,7 @@ def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
     X : array, list of arrays or of tables, table
         Sequences, or rows.
     reset : bool
-        Whether to learn ``n_features_in_``, ``feature_names_in_`` and whether there are sequences or rows, rather than
-        to check them.
+        Whether to set ``n_features_in_``, ``feature_names_in_`` and ``is_sequential_`` rather than to check them.
 
     Returns
     -------
@@ -35,10 +34,10 @@ def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
     if estimator.layout is not None:
         check_choice("layout", estimator.layout, ("channels-last", "channels-first"))
     X = as_numpy(X)
-    is_sequential = not is_tabular(X)
-    sequences = (_read_sequences if is_sequential else _read_rows)(estimator, X, reset)
+    read = _read_rows if is_tabular(X) else _read_sequences
+    sequences = read(estimator, X, reset)
     if reset:
-        estimator.is_sequential_ = is_sequential
+        estimator.is_sequential_ = read is _read_sequences
     return sequences
 
 
@@ -61,15 +60,15 @@ def is_tabular(data: Any) -> bool:
         data = data.tolist()
     if not isinstance(data, (Sequence, np.ndarray)) or isinstance(data, str):
         return True
-    return not any(_depth(part) == 2 for part in data)
+    return not any(n_axes(part) == 2 for part in data)
 
 
 def refuse_long_table(X: Any, y: Any) -> None:
-    """Refuse a table with one row per step and one target per sequence, which a column with as many values tells."""
-    if isinstance(X, np.ndarray) or not is_frame(X) or not hasattr(y, "__len__") or len(X) == count_samples(y):
+    """Refuse a table with one row per step and one target per sequence: some column has as many values as targets."""
+    if isinstance(X, np.ndarray) or not is_frame(X) or not hasattr(y, "__len__"):
         return
     n_targets = count_samples(y)
-    for name in X.columns:
+    for name in X.columns if len(X) != n_targets else ():
         if X[name].astype(str).nunique() == n_targets:
             raise InvalidInputError(
                 f"expected one row per target, got {len(X)} rows for {n_targets} targets and as many values of "
@@ -129,7 +128,7 @@ def _refuse_loose_rows(X: Any) -> None:
     """Refuse lists of numbers that could be rows of features as well as series: of unequal lengths, or in a Series."""
     if not (_is_series(X) or isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype == object)):
         return
-    lengths = {len(part) for part in X if _depth(part) == 1}
+    lengths = {len(part) for part in X if n_axes(part) == 1}
     if lengths and (len(lengths) > 1 or _is_series(X)):
         sizes = " to ".join(dict.fromkeys([str(min(lengths)), str(max(lengths))]))
         raise InvalidInputError(
@@ -147,38 +146,33 @@ def count_samples(X: Any) -> int:
 
 def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:
     """Return sequences in the layout of the estimator, with their names learned or checked."""
-    keys, parts = _parts(X)
-    has_names = parts is not None and any(map(is_frame, parts))
-    if parts is None:
-        sequences = Sequences.from_raw(_with_steps_first(X, estimator.layout))
+    example, layout = None, estimator.layout
+    arrays: Any
+    if isinstance(X, (np.ndarray, torch.Tensor)) and X.dtype != object:
+        arrays = X if layout != "channels-first" else np.ascontiguousarray(np.swapaxes(as_array("X", X), 1, 2))
     else:
-        read = _read_frames if has_names else _read_matrices
-        sequences = Sequences.from_raw(read(keys, parts, estimator.layout))
-    example = parts[0] if parts is not None and has_names else sequences.inputs[0].numpy()
-    if reset and estimator.layout is None and not has_names:
-        _refuse_one_long_step(sequences)
-    _names_of(example)
-    if not reset:
-        _check_as_in_fit(estimator, sequences, example)
+        keys, parts = _parts(X)
+        has_names = any(map(is_frame, parts))
+        example = parts[0] if has_names else None
+        arrays = (_read_frames if has_names else _read_matrices)(keys, parts, layout)
+    sequences = Sequences.from_raw(arrays)
+    if reset and layout is None and example is None and sequences.n_steps == 1 and sequences.n_features >= 10:
+        raise InvalidInputError(  # more likely a series of a single channel
+            "expected sequences (n_samples, n_steps, n_features), got a single step of "
+            f"{sequences.n_features} features each: give the estimator layout='channels-first' if X is "
+            "(n_samples, n_channels, n_steps), or layout='channels-last' if there is indeed one step"
+        )
+    example = sequences.inputs[0].numpy() if example is None else example
+    _check_as_in_fit(estimator, sequences, _names_of(example), reset)
     validate_data(estimator, example, reset=reset, skip_check_array=True)
     return sequences
 
 
-def _parts(X: Any) -> tuple[Sequence[Any], list[Any] | None]:
-    """Return names and values of the sequences of a list or mapping; no values for an array."""
+def _parts(X: Any) -> tuple[Sequence[Any], list[Any]]:
+    """Return names and values of the sequences of a list, a mapping or a Series."""
     if isinstance(X, Mapping):
         return list(X), list(X.values())
-    if _is_series(X):
-        return X.index.tolist(), X.tolist()
-    is_array = isinstance(X, (np.ndarray, torch.Tensor)) and X.dtype != object
-    return range(len(X)), None if is_array else list(X)
-
-
-def _with_steps_first(X: Any, layout: str | None) -> Any:
-    """Return an array (n_samples, n_steps, n_features)."""
-    if layout != "channels-first":
-        return X
-    return np.ascontiguousarray(np.swapaxes(as_array("X", X), 1, 2))
+    return (X.index.tolist(), X.tolist()) if _is_series(X) else (range(len(X)), list(X))
 
 
 def _read_matrices(keys: Sequence[Any], parts: list[Any], layout: str | None) -> list[npt.NDArray[np.float64]]:
@@ -188,9 +182,8 @@ def _read_matrices(keys: Sequence[Any], parts: list[Any], layout: str | None) ->
         return [matrix.T for matrix in matrices]
     heights, widths = ({matrix.shape[axis] for matrix in matrices} for axis in (0, 1))
     if len(widths) > 1 and len(heights) == 1:
-        n_rows = heights.pop()
         raise InvalidInputError(
-            f"expected arrays (n_steps_i, n_features) with equally many features, got {n_rows} rows and from "
+            f"expected arrays (n_steps_i, n_features) with equally many features, got {heights.pop()} rows and from "
             f"{min(widths)} to {max(widths)} columns: if they are (n_channels, n_steps_i), give the estimator "
             "layout='channels-first'"
         )
@@ -219,18 +212,11 @@ def _read_frames(keys: Sequence[Any], frames: list[Any], layout: str | None) -> 
     return values
 
 
-def _refuse_one_long_step(sequences: Sequences) -> None:
-    if sequences.n_steps == 1 and sequences.n_features >= 10:  # more likely a series of a single channel
-        raise InvalidInputError(
-            "expected sequences (n_samples, n_steps, n_features), got a single step of "
-            f"{sequences.n_features} features each: give the estimator layout='channels-first' if X is "
-            "(n_samples, n_channels, n_steps), or layout='channels-last' if there is indeed one step"
-        )
-
-
-def _check_as_in_fit(estimator: Any, sequences: Sequences, example: Any) -> None:
+def _check_as_in_fit(estimator: Any, sequences: Sequences, names: npt.NDArray[Any] | None, reset: bool) -> None:
     """Refuse sequences with other features than those of ``fit``, or for a model of rows."""
-    learned, names = getattr(estimator, "feature_names_in_", None), _names_of(example)
+    if reset:
+        return
+    learned = getattr(estimator, "feature_names_in_", None)
     if learned is not None and names is not None and list(names) != list(learned):
         raise InvalidInputError(
             f"expected the columns of fit, {list_names(learned)}, got {list_names(names)}: select the columns "
@@ -245,27 +231,26 @@ def _check_as_in_fit(estimator: Any, sequences: Sequences, example: Any) -> None
 
 
 def _names_of(table: Any) -> npt.NDArray[Any] | None:
-    """Return the names of the columns as scikit-learn understands them; None for numbers and for arrays."""
+    """Return the names of columns as scikit-learn defines them: None for arrays, and for columns that are numbered."""
     try:
-        names: npt.NDArray[Any] | None = _get_feature_names(table)
+        return _get_feature_names(table)  # type: ignore[no-any-return]
     except TypeError:
         raise InvalidInputError(
             "expected names of columns that are all strings, got others too: frame.columns = frame.columns.astype(str)"
         ) from None
-    return names
 
 
 def _is_series(data: Any) -> bool:
     return hasattr(data, "iloc") and data.ndim == 1
 
 
-def _depth(part: Any) -> int:
-    """Return how many levels of numbers in lists there are."""
+def n_axes(part: Any) -> int:
+    """Return the number of axes of an array; a list has one more than its first entry."""
     if hasattr(part, "ndim"):
         return int(part.ndim)
     if not isinstance(part, Sequence) or isinstance(part, str):
         return 0
-    return 1 + (_depth(part[0]) if len(part) else 0)
+    return 1 + (n_axes(part[0]) if len(part) else 0)
 
 
 def feature_scale(
