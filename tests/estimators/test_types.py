@@ -210,7 +210,7 @@ REFUSED = {
         lambda: fit_x(pyarrow.Table.from_arrays(list(map(pyarrow.array, SEQUENCES[:, 0, :2].T)), names=["a", "a"])),
         "columns with different names, got 'a' more than once",
     ),
-    "bytes as labels": (lambda: fit_y([b"a", b"b"] * 12), "numbers or strings, got .S1"),
+    "bytes as labels": (lambda: fit_y([b"a", b"b"] * 12), "numbers or strings, got bytes"),
     "times as labels": (lambda: fit_y(TIMES[:, 0, 0]), r"numbers or strings, got datetime64\[s\]"),
     "days as labels": (lambda: fit_y([datetime.date(2024, 1, 1 + k % 2) for k in range(24)]), "strings, got date"),
     "large labels": (lambda: fit_y([10**30, 10**31] * 12), "numbers or strings, got object"),

@@ -271,7 +271,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
 
 def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return labels as numbers or as strings, which a file can hold; refuse missing labels, both at once, and others."""
+    """Return labels as numbers or as strings, which a file can hold; refuse missing ones, both at once, and others."""
     is_object = labels.dtype == object
     for number, label in enumerate(labels) if labels.dtype.kind in "Of" else ():
         is_nan = isinstance(label, (float, np.floating)) and label != label
@@ -279,9 +279,9 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
             raise InvalidInputError(
                 f"expected a label for every sample, got {label} for sample {number}: drop samples without a label"
             )
-    kinds = (
-        {type(label).__name__: type(label) for label in labels} if is_object else {str(labels.dtype): labels.dtype.type}
-    )
+    kinds = {str(labels.dtype): labels.dtype.type}
+    if is_object:
+        kinds = {type(label).__name__: type(label) for label in labels}
     others = [name for name, kind in kinds.items() if not issubclass(kind, (str, Real, np.bool_))]
     are_text = {issubclass(kind, str) for kind in kinds.values()}
     if is_object and not others and are_text == {False}:
