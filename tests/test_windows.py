@@ -427,7 +427,9 @@ def test_windows_are_what_a_search_compares_families_with():
 
 def test_estimators_refuse_windows_of_spikes_in_one_sentence():
     lists = make_lists()
-    refuse("expected readout to be one of 'last', 'mean'", classifier(readout="all").fit, lists, classes_of(lists))
+    refuse(
+        "expected readout to be 'mean', 'last' or 'windows-k'", classifier(readout="all").fit, lists, classes_of(lists)
+    )
     rows = np.random.default_rng(0).normal(size=(20, 3))
     refuse("at most 1 windows", classifier(readout="windows-2").fit, rows, np.arange(20) % 2)
 

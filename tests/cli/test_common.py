@@ -43,7 +43,7 @@ def test_tables_sentences_and_complaints_have_no_control_characters(monkeypatch,
     monkeypatch.setattr(common, "console", common.PrintableConsole(file=shown, force_terminal=True))
     table = Table("name")
     table.add_row(HOSTILE)
-    common.show(table)
+    common.console.print(table)
     common.say(HOSTILE, "red")
     common.complain(HOSTILE)
     text = shown.getvalue() + capsys.readouterr().err
@@ -74,16 +74,15 @@ def test_names_of_files_and_labels_reach_a_pipe_but_not_a_terminal_as_they_are()
 def test_labels_in_a_table_are_read_back_as_they_are(label):
     np.savez("data.npz", X=X)
     save(fitted(label, "other"), "model")
-    outcome = succeed("predict", "model", "data.npz", "-o", "y.csv")
+    succeed("predict", "model", "data.npz", "-o", "y.csv")
     with Path("y.csv").open(newline="") as file:
         (name,), *rows = csv.reader(file)
     assert name == "y"
     assert {text for (text,) in rows} == {label, "other"}
-    assert ("spreadsheets take texts such as" in outcome.stderr) == label.startswith(("=", "@", "-", "+", "\t", "\r"))
 
 
 @pytest.mark.parametrize("labels", [(-1, 1), ("-1", "+1.5"), (True, False)])
-def test_numbers_are_no_formulas(labels):
+def test_numbers_are_written_as_they_are(labels):
     np.savez("data.npz", X=X)
     save(fitted(*labels), "model")
     outcome = succeed("predict", "model", "data.npz", "-o", "y.csv")

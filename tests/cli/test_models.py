@@ -239,7 +239,7 @@ def test_models_that_cannot_be_used_are_one_sentence():
         fail("expected a fitted classifier or regressor in network, got a bare network", command, "network", "data.npz")
         fail("expected a data file at missing.npz", command, "model", "missing.npz")
         fail("expected sequences with 3 features as in fit", command, "model", "narrow.npz")
-    fail("expected labels among", "certify", "model", "names.npz")
+    fail("unknown labels", "certify", "model", "names.npz")
     fail("expected arrays X and y", "certify", "model", "no_labels.npz")
     fail("make the folder first", "predict", "model", "no_labels.npz", "-o", "missing/y.npz")
 

@@ -88,5 +88,5 @@ def test_a_regressor_has_outputs_and_no_classes():
 def test_other_models_are_refused(model):
     with pytest.raises(InvalidInputError, match="expected a SpikingClassifier or SpikingRegressor"):
         Subject.of_estimator(model.network_, SEQUENCES, LABELS)
-    with pytest.raises(InvalidInputError, match="expected labels among"):
+    with pytest.raises(InvalidInputError, match="unknown labels"):
         Subject.of_estimator(model, SEQUENCES, np.full(len(SEQUENCES), "other"))

@@ -1,4 +1,4 @@
-"""Shared by all commands: the application, the console, errors as one sentence, and the parsing of options."""
+"""Shared by all commands: the application, its console, and errors as one sentence."""
 
 import inspect
 import io
@@ -13,13 +13,13 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from typer import Argument, Exit
 
 from ..core.errors import CvxsnnError, InvalidInputError, first_line, is_out_of_memory
 from ..core.formatting import printable
-from ..core.progress import ProgressBar
 from .files import READ, Output, check_files
 
-ModelFile = Annotated[Path, typer.Argument(help="A model written by `cvxsnn fit` or cvxsnn.save."), READ]
+ModelFile = Annotated[Path, Argument(help="A model written by `cvxsnn fit` or cvxsnn.save."), READ]
 
 
 class PrintableConsole(Console):
@@ -37,12 +37,7 @@ class PrintableConsole(Console):
 
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
-console = PrintableConsole()
-
-
-@app.callback()
-def main() -> None:
-    """Spiking networks trained to a certified optimum."""
+console = PrintableConsole(highlight=False)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -58,17 +53,17 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         types = get_type_hints(groups[name], include_extras=True) if name in groups else hints
         for key, option in group.items():
             options[key] = option.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[key])
-    roles = [(name, role) for name, one in options.items() for role in getattr(one.annotation, "__metadata__", ())]
+    roles = [
+        (name, role) for name, option in options.items() for role in getattr(option.annotation, "__metadata__", ())
+    ]
 
-    def run(**given: Any) -> None:
+    def run(**values: Any) -> None:
         with plain_errors():
-            check_files(
-                [path for name, role in roles if role == READ for path in _paths(given[name])],
-                [(role, path) for name, role in roles if isinstance(role, Output) for path in _paths(given[name])],
-            )
+            paths = [(role, path) for name, role in roles for path in _paths(role, values[name])]
+            check_files([path for role, path in paths if role == READ], [pair for pair in paths if pair[0] != READ])
             for name, group in groups.items():
-                given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-            function(**given)
+                values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            function(**values)
 
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {name: option.annotation for name, option in options.items()}
@@ -77,9 +72,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _paths(value: Any) -> list[Path]:
-    """Return the paths that were given for a parameter: none, one or several."""
-    return [Path(one) for one in (value if isinstance(value, list) else [value]) if one is not None]
+def _paths(role: Any, value: Any) -> list[Path]:
+    """Return the paths that a parameter with the role of a file has: none, one or several."""
+    is_file = role == READ or isinstance(role, Output)
+    return [Path(path) for path in (value if isinstance(value, list) else [value]) if is_file and path is not None]
 
 
 @contextmanager
@@ -102,21 +98,11 @@ def plain_errors() -> Iterator[None]:
         sentence = f"expected the work to fit into memory, got: {first_line(error)}; use fewer samples or neurons"
     except KeyboardInterrupt:
         complain("interrupted; nothing was overwritten")
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
     else:
         return
     complain(sentence)
-    raise typer.Exit(1)
-
-
-def progress_bar() -> ProgressBar:
-    """Return a progress bar on the console."""
-    return ProgressBar(console)
-
-
-def show(value: object) -> None:
-    """Print a table, or anything else that rich lays out for the width of the terminal."""
-    console.print(value, highlight=False)
+    raise Exit(1)
 
 
 def say(text: object, style: str | None = None) -> None:

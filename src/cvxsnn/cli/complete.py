@@ -10,21 +10,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from ..core.errors import DataFileError
 from ..core.progress import ProgressBar
-from .common import command, progress_bar, say
+from .common import command, console, say
 from .data_files import Data
 from .files import READ
 
 
 @command
 def check(
-    certificate: Annotated[Path, typer.Argument(help="A file that `cvxsnn certify --certificate` wrote."), READ],
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Operations on numbers after which checking ends; 10^10 by default.")
-    ] = None,
+    certificate: Annotated[Path, Argument(help="A file that `cvxsnn certify --certificate` wrote."), READ],
+    limit: Annotated[int | None, Option(min=1, help="Most operations on numbers; 10^10 by default.")] = None,
 ) -> None:
     """Check a proof over all neurons with a program that shares no code with the one that wrote it.
 
@@ -41,25 +39,29 @@ def check(
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     say(done.stdout.rstrip() or "NOT CHECKED: the checker ended without an answer")
     say(f"the checker is one file that you can read, copy and run by itself: {checker}")
-    raise typer.Exit(done.returncode if done.stdout.strip() else 2)
+    raise Exit(done.returncode if done.stdout.strip() else 2)
 
 
-def prove_in_file(path: Path, estimator: Any, inputs: Any, given: Data, seconds: float, tol: float) -> Any:
+def prove_in_file(path: Path, estimator: Any, inputs: Any, samples: Data, seconds: float, tol: float) -> Any:
     """Prove a lower bound over all neurons in a file, say how far from it a model is, and return a better model."""
     from ..convex.certificate import Certificate, checked_certificate
     from ..network.reconstruction import Proof, reconstruct
     from ..theory.proving import prove_proof
 
     has_begun, proven = path.exists(), []
-    with interruptible() as is_stopped, progress_bar() as bar:
+    with interruptible() as is_stopped, ProgressBar(console) as bar:
 
         def pulse(n_boxes: int, n_open: int) -> bool:
             if n_open:
                 bar("boxes of neurons", n_boxes, n_boxes + n_open)
             return is_stopped.is_set()
 
-        def tell(one: Any) -> None:
-            _tell_round(one, tol, bar)
+        def tell(state: Any) -> None:
+            gap = (state.primal - state.dual) / state.primal if state.primal > 0 else 0.0
+            say(
+                f"{state.seconds:6.1f} s: {state.dual:.6g} <= optimum <= {state.primal:.6g}, gap {100 * gap:.3g} % "
+                f"(goal {100 * tol:.3g} %), {state.n_atoms} neurons, {state.n_boxes:,} boxes"
+            )
 
         def refit(proof: Any, data: Any) -> tuple[Any, Any]:
             if has_begun:
@@ -68,7 +70,7 @@ def prove_in_file(path: Path, estimator: Any, inputs: Any, given: Data, seconds:
             proven.append(bound)
             return reconstruct(bound.solution), Proof.of(bound.solution, proof.objective)
 
-        better = estimator.with_refitted_readout(refit, inputs, given.y, given.weight)
+        better = estimator.with_refitted_readout(refit, inputs, samples.y, samples.weight)
     (bound,) = proven
     certificate = Certificate(estimator.certificate_.primal, bound.certificate.dual, "complete")
     say(f"this model: {checked_certificate(bound.solution.problem, certificate)}")
@@ -99,12 +101,3 @@ def interruptible() -> Iterator[threading.Event]:
         yield is_stopped
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _tell_round(one: Any, tol: float, bar: ProgressBar) -> None:
-    """Print the bounds after a round."""
-    gap = (one.primal - one.dual) / one.primal if one.primal > 0 else 0.0
-    say(
-        f"{one.seconds:6.1f} s: {one.dual:.6g} <= optimum <= {one.primal:.6g}, gap {100 * gap:.3g} % "
-        f"(goal {100 * tol:.3g} %), {one.n_atoms} neurons, {one.n_boxes:,} boxes"
-    )

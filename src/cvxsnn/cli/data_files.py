@@ -5,25 +5,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy.typing as npt
-import typer
+from typer import Argument, Option
 
 from ..core.errors import InvalidInputError
 from .files import READ
 
-DataFile = Annotated[
-    Path, typer.Argument(help="A .npz file with arrays X and y (np.savez), or a .csv or .parquet table."), READ
-]
+DataFile = Annotated[Path, Argument(help="An .npz file with arrays X and y, or a .csv or .parquet table."), READ]
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Options of all commands that read data: how to read a table."""
 
-    id_column: Annotated[str | None, typer.Option("--id", help="Column of a table that names the sequence.")] = None
-    time: Annotated[str | None, typer.Option(help="Column of a table that orders the steps of a sequence.")] = None
-    label: Annotated[str | None, typer.Option(help="Column of a table to predict.")] = None
-    features: Annotated[str | None, typer.Option(help="Columns of a table to read, such as x,y; or all others.")] = None
-    series: Annotated[bool, typer.Option("--series", help="In a table, each row is a sequence of one feature.")] = False
+    id_column: Annotated[str | None, Option("--id", help="Column of a table that names the sequence.")] = None
+    time: Annotated[str | None, Option(help="Column of a table that orders the steps of a sequence.")] = None
+    label: Annotated[str | None, Option(help="Column of a table to predict.")] = None
+    features: Annotated[str | None, Option(help="Columns of a table to read, such as x,y; or all others.")] = None
+    series: Annotated[bool, Option("--series", help="In a table, each row is a sequence of one feature.")] = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,20 +68,13 @@ def read_data(path: Path, table: TableOptions, *, needs_targets: bool, model: An
                 f"expected a .csv or .parquet file for --id, --time, --label, --features and --series, got {path}"
             )
         return Data(*read_npz(path, needs_targets=needs_targets))
-    if model is None:
-        X, y, ids = read_samples(path, columns, needs_targets=needs_targets)
-        return Data(X, y, None, ids, is_table=True)
-    learned = getattr(model, "feature_names_in_", None)
+    options, learned = {}, getattr(model, "feature_names_in_", None)
     if learned is not None:
         columns = replace(columns, features=tuple(learned))
-    transformers, estimator = split_pipeline(model)
-    X, y, ids = read_samples(
-        path,
-        columns,
-        needs_targets=needs_targets,
-        is_sequential=estimator.is_sequential_,
-        has_gaps=bool(transformers),
-    )
-    if learned is None and not table.series:
+    if model is not None:
+        transformers, estimator = split_pipeline(model)
+        options = {"is_sequential": estimator.is_sequential_, "has_gaps": bool(transformers)}
+    X, y, ids = read_samples(path, columns, needs_targets=needs_targets, **options)
+    if model is not None and learned is None and not table.series:  # the model was fitted to columns without names
         X = [numbers_of(part, "row") for part in X] if isinstance(X, list) else numbers_of(X, "row")
     return Data(X, y, None, ids, is_table=True)

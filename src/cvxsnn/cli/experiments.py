@@ -1,29 +1,32 @@
 """``cvxsnn demo``, ``reproduce`` and ``report``: the demonstration, the paper's experiments, and users' experiments."""
 
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
 from rich.markup import escape
 from rich.table import Table
+from typer import Argument, Exit, Option
 
 from ..core.errors import DataFileError, InvalidInputError
+from ..core.progress import ProgressBar
 from ..core.storage import make_folder
-from .common import command, complain, progress_bar, say, show
+from .common import command, complain, console, say
 from .files import FOLDER, PAGE, READ, REPORT
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(help="Experiments, or .toml files of your own; by default all of the paper's."),
+    Argument(help="Experiments, or your own .toml files; by default the paper's."),
     READ,
 ]
-Scale = Annotated[Literal["smoke", "paper"], typer.Option(help="smoke (minutes) or paper (hours).")]
+Scale = Annotated[Literal["smoke", "paper"], Option(help="smoke (minutes) or paper (hours).")]
 
 
 @command
 def demo(
-    output: Annotated[Path, typer.Option(help="Folder for the report."), FOLDER] = Path("cvxsnn-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of witnesses and batches.")] = 0,
+    output: Annotated[Path, Option(help="Folder for the report."), FOLDER] = Path("cvxsnn-demo"),
+    seed: Annotated[int, Option(min=0, help="Seed of witnesses and batches.")] = 0,
 ) -> None:
     """Train spiking networks by five methods on tasks that need no files, and write a report."""
     from ..experiments import demo as demonstration
@@ -32,21 +35,19 @@ def demo(
     PAGE.check(output / "index.html")
     results: list[demonstration.DemoResult] = []
     configs = demonstration.demo_configs(seed)
-    with progress_bar() as bar:
+    with ProgressBar(console) as bar:
         for task_name, config in configs:
             bar("demo", len(results), len(configs))
             results.append(demonstration.run(task_name, config))
     table = Table(*demonstration.COLUMNS, title="Five ways to train a spiking network")
-    by_task: dict[str, list[demonstration.DemoResult]] = {}
-    for result in results:
-        by_task.setdefault(result.task_name, []).append(result)
+    by_task = {name: list(members) for name, members in groupby(results, key=attrgetter("task_name"))}
     for members in by_task.values():
         for result in members:
             table.add_row(*result.row, end_section=result is members[-1])
-    show(table)
-    show(f"[dim]{demonstration.LEGEND}.[/dim]")
+    console.print(table)
+    console.print(f"[dim]{demonstration.LEGEND}.[/dim]")
     for name, members in by_task.items():
-        show(f"\n[bold]{escape(name)}[/bold]: {escape(demonstration.judge_task(members))}")
+        console.print(f"\n[bold]{escape(name)}[/bold]: {escape(demonstration.judge_task(members))}")
     say(f"report: {demonstration.write_demo_page(results, output)}")
 
 
@@ -54,17 +55,15 @@ def demo(
 def reproduce(
     names: Names = None,
     scale: Scale = "smoke",
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for records."), FOLDER] = Path(
-        "cvxsnn-results"
-    ),
-    row: Annotated[list[str] | None, typer.Option(help="Only runs of this row; may be repeated.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only runs of this method; may be repeated.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = -1,
-    backend: Annotated[str, typer.Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
-    scheduler: Annotated[str | None, typer.Option(help="HOST:PORT of a Dask scheduler, for --backend dask.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda if there is one.")] = "auto",
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
-    only_list: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
+    output: Annotated[Path, Option("-o", "--output", help="Folder for records."), FOLDER] = Path("cvxsnn-results"),
+    row: Annotated[list[str] | None, Option(help="Only runs of this row; may be repeated.")] = None,
+    method: Annotated[list[str] | None, Option(help="Only runs of this method; may be repeated.")] = None,
+    jobs: Annotated[int, Option(help="Processes; -1 is one per core.")] = -1,
+    backend: Annotated[str, Option(help="A joblib backend, such as dask or ray once it is registered.")] = "loky",
+    scheduler: Annotated[str | None, Option(help="HOST:PORT of a Dask scheduler, for --backend dask.")] = None,
+    device: Annotated[str, Option(help="cpu, cuda, or auto: cuda if there is one.")] = "auto",
+    retry_failed: Annotated[bool, Option("--retry-failed", help="Try failed runs again.")] = False,
+    only_list: Annotated[bool, Option("--list", help="Only list the experiments.")] = False,
 ) -> None:
     """Run the paper's experiments, or your own. Stop it at any time: the same command continues where it stopped."""
     from joblib import parallel_config
@@ -75,7 +74,7 @@ def reproduce(
     from ..fitting.methods import METHODS
 
     if only_list:
-        show(_list(names or experiment_names(), scale))
+        console.print(_list(names or experiment_names(), scale))
         return
     configs = all_runs(names or experiment_names(), scale, row or ())
     for name in method or ():
@@ -92,7 +91,7 @@ def reproduce(
             f"expected an available joblib backend, got {backend!r}: {error}; for Dask name a --scheduler that answers"
         ) from error
     where = str(check_device(device))
-    with progress_bar() as bar, workers:
+    with ProgressBar(console) as bar, workers:
         outcome = run_all(configs, store, n_jobs=jobs, device=where, retry_failed=retry_failed, callback=bar)
     for record in outcome.damaged:
         say(f"made again: {record.path} had {record.reason}", "yellow")
@@ -104,7 +103,7 @@ def reproduce(
         records, _ = store.read_all()
         errors = [str(record["error"]) for name, record in records.items() if name in configs and "error" in record]
         complain(f"first failure: {errors[0].splitlines()[0]}")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _list(names: list[str], scale: Literal["smoke", "paper"]) -> Table:
@@ -124,14 +123,12 @@ def _list(names: list[str], scale: Literal["smoke", "paper"]) -> Table:
 @command
 def report(
     names: Names = None,
-    records: Annotated[Path, typer.Option(help="Folder that `cvxsnn reproduce` wrote."), READ] = Path("cvxsnn-results"),
+    records: Annotated[Path, Option(help="Folder that `cvxsnn reproduce` wrote."), READ] = Path("cvxsnn-results"),
     scale: Scale = "smoke",
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write."), REPORT] = Path(
-        "cvxsnn-report.html"
-    ),
+    output: Annotated[Path, Option("-o", "--output", help="The page to write."), REPORT] = Path("cvxsnn-report.html"),
     tables: Annotated[
         Path | None,
-        typer.Option(help="Folder for small files too: a table and its numbers for each experiment."),
+        Option(help="Folder for a table of each experiment, too."),
         FOLDER,
     ] = None,
 ) -> None:

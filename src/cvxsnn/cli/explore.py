@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from ..core.errors import InvalidInputError
-from .common import command, progress_bar, say
+from ..core.progress import ProgressBar
+from .common import command, console, say
 from .data_files import TableOptions, read_data
 from .files import PAGE, READ
 from .models import load_estimator
@@ -14,18 +15,12 @@ from .models import load_estimator
 
 @command
 def explore(
-    files: Annotated[
-        list[Path], typer.Argument(help="A model (two with --compare), and a data file as for `cvxsnn fit`."), READ
-    ],
+    files: Annotated[list[Path], Argument(help="A model (two with --compare) and a data file."), READ],
     table: TableOptions,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write."), PAGE] = Path(
-        "cvxsnn-explore.html"
-    ),
-    train: Annotated[
-        Path | None, typer.Option(help="The data that the model was fitted to, if the other data are not these."), READ
-    ] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Show two models side by side.")] = False,
-    seconds: Annotated[float, typer.Option(min=0.0, help="Time for solving again at other strengths.")] = 60.0,
+    output: Annotated[Path, Option("-o", "--output", help="The page to write."), PAGE] = Path("cvxsnn-explore.html"),
+    train: Annotated[Path | None, Option(help="The training data, if the data file has others."), READ] = None,
+    compare: Annotated[bool, Option("--compare", help="Show two models side by side.")] = False,
+    seconds: Annotated[float, Option(min=0.0, help="Time for solving again at other strengths.")] = 60.0,
 ) -> None:
     """Write a page about a saved model: what it does, why it is optimal, its neurons, single sequences, costs."""
     from ..explore import explore as explore_one
@@ -43,7 +38,7 @@ def explore(
 
     X, y, weight = read(data)
     training = read(train) if train is not None else None if weight is None else (X, y, weight)
-    with progress_bar() as bar:
+    with ProgressBar(console) as bar:
         options: dict[str, Any] = {"training": training, "max_seconds": seconds, "callback": bar}
         if compare:
             page = explore_both((loaded[0], loaded[1]), X, y, names=_names(*models), **options)

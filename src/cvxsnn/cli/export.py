@@ -1,11 +1,10 @@
 """``cvxsnn export``: a saved model in a format of other libraries."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
-from ..core.errors import InvalidInputError
 from .common import ModelFile, command, say
 from .files import GRAPH
 
@@ -13,20 +12,16 @@ from .files import GRAPH
 @command
 def export(
     model: ModelFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write."), GRAPH],
-    to: Annotated[str, typer.Option(help="The format: nir.")] = "nir",
-    lossy: Annotated[bool, typer.Option("--lossy", help="Plain LIF nodes, which reset differently.")] = False,
-    dt: Annotated[float, typer.Option(help="Seconds per step.")] = 1e-4,
+    output: Annotated[Path, Option("-o", "--output", help="Where to write."), GRAPH],
+    to: Annotated[Literal["nir"], Option(help="The format. Other libraries have none: use Python.")] = "nir",
+    lossy: Annotated[bool, Option("--lossy", help="Plain LIF nodes, which reset differently.")] = False,
+    dt: Annotated[float, Option(help="Seconds per step.")] = 1e-4,
 ) -> None:
     """Write a saved model in a format of other libraries."""
     from ..estimators.files import load
     from ..estimators.pipelines import input_scale, network_of, split_pipeline
     from ..exchange.nir import to_nir, write_nir
 
-    if to != "nir":
-        raise InvalidInputError(
-            f"expected --to nir, got {to!r}: other libraries have no file format, so use cvxsnn.exchange in Python"
-        )
     transformers, estimator = split_pipeline(load(model))
     graph = to_nir(network_of(estimator), lossy=lossy, dt=dt)
     note, scale = "", input_scale(estimator)

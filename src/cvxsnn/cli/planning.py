@@ -4,10 +4,10 @@ Memory is an upper estimate. Time is work divided by two rates; nobody knows bef
 so it may be several times off.
 """
 
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
@@ -50,8 +50,7 @@ class Assumptions:
 ASSUMED = Assumptions()
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(NamedTuple):
     """Multiplications per second of a roll-out, and of a dense float64 product."""
 
     roll_out: float
@@ -80,23 +79,14 @@ class Plan:
     available: int
     seconds: dict[str, float]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self) | {"total_seconds": sum(self.seconds.values())}
-
     def __str__(self) -> str:
         """Return two small tables and where the job runs."""
         sizes = {**self.memory, "peak": self.peak, "available": self.available}
         times = {**self.seconds, "total": sum(self.seconds.values())}
-        return "\n".join(
-            [
-                self.title,
-                align(("memory", ""), [(name, format_bytes(size)) for name, size in sizes.items()]),
-                align(("rough time", ""), [(name, f"~{format_seconds(value)}") for name, value in times.items()]),
-                f"runs {self.place}",
-                "assumed: all rows and columns are distinct; times may be several times off",
-            ]
-        )
+        memory = align(("memory", ""), [(name, format_bytes(size)) for name, size in sizes.items()])
+        time = align(("rough time", ""), [(name, f"~{format_seconds(value)}") for name, value in times.items()])
+        note = "assumed: all rows and columns are distinct; times may be several times off"
+        return f"{self.title}\n{memory}\n{time}\nruns {self.place}\n{note}"
 
 
 def make_plan(job: Job, rates: Rates | None = None) -> Plan:
@@ -178,11 +168,10 @@ def measure_rates(device: torch.device) -> Rates:
 
 def _best_seconds(function: Callable[[], object], device: torch.device) -> float:
     """Return the shortest of three calls, after one to warm up."""
-    times = []
-    for _ in range(4):
-        begin = time.perf_counter()
+
+    def call() -> None:
         function()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - begin)
-    return min(times[1:])
+
+    return min(timeit.repeat(call, number=1, repeat=4)[1:])

@@ -243,7 +243,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         unknown = {*y.tolist()} - {*self.classes_.tolist()}
         if unknown:
             raise InvalidInputError(
-                f"unknown labels {sorted(unknown, key=str)}: the fitted classes are {self.classes_.tolist()}"
+                f"unknown labels {sorted(unknown, key=str)[:5]}: the fitted classes are {self.classes_.tolist()}"
             )
         indices: npt.NDArray[Any] = np.searchsorted(self.classes_, y)
         if self._loss_name != "softmax" and len(self.classes_) > 2:
