@@ -10,7 +10,7 @@ from torch import Tensor
 
 import cvxsnn as cs
 from cvxsnn.convex import RegularizationPath, Solution, leave_one_out
-from cvxsnn.convex.path import l2_strengths_of
+from cvxsnn.convex.left_out import mean_eigenvalue
 from cvxsnn.data.tasks import Task, digits_seq, mnist_seq, spoken_digits
 
 from .measure import console, make_table
@@ -36,7 +36,8 @@ def path_of(task: Task) -> tuple[RegularizationPath, Callable[[Solution], float]
     problem = cs.ConvexProblem(dictionary, targets, "squared", penalty="elastic-net", intercept=True)
     largest = problem.critical_strength
     strengths = [*np.geomspace(largest / 2, SMALLEST_RATIO * largest, N_L1 - 1).tolist(), 0.0]
-    quadratic = l2_strengths_of(problem, N_L2)
+    trace = mean_eigenvalue(problem) * dictionary.n_rows
+    quadratic = (trace * np.geomspace(1e-1, 1e-8, N_L2)).tolist()
     path = leave_one_out(cs.solve_path(problem, strengths, l2_strengths=quadratic))
     test = cs.build_dictionary(witnesses, torch.from_numpy(task.test.inputs), readout="mean")
     columns: Tensor = test.columns()[:, test.atom_of_column[dictionary.column_of_atom]]

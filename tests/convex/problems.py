@@ -133,3 +133,13 @@ def assert_agree(first: Solution | Certificate, second: Solution | Certificate) 
 def draw_scores(problem: ConvexProblem, seed: int = 0) -> Tensor:
     shape = (problem.shape[0], problem.n_outputs)
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def conjugate(problem: ConvexProblem, unit_dual: Tensor) -> Tensor:
+    """Return the conjugate of the weighted loss, term by term; rows without weight add nothing."""
+    kept = problem.row_weight > 0
+    terms = [
+        h.weight * problem.row_weight[kept] @ h.loss.conjugate(unit_dual[kept, h.columns] / h.weight, h.targets[kept])
+        for h in problem.heads
+    ]
+    return torch.stack(terms).sum()

@@ -16,6 +16,7 @@ from convex.problems import (
     TWO_HEADS,
     Columns,
     Kind,
+    conjugate,
     draw_dual,
     draw_point,
     objective,
@@ -117,9 +118,9 @@ def bound_by_definition(problem: ConvexProblem, unit_dual: Tensor) -> float:
     weighted = (problem.row_weight[:, None] * unit_dual).numpy()
     norms = np.linalg.norm(problem.dictionary.columns().numpy().T @ weighted, axis=1)
     outside = (np.maximum(0, norms - problem.l1_strength) ** 2).sum()
-    here = -float(problem.conjugate(unit_dual)) - outside / (2 * problem.l2_strength)
+    here = -float(conjugate(problem, unit_dual)) - outside / (2 * problem.l2_strength)
     shrunk = unit_dual * (problem.l1_strength / norms.max() if norms.max() > problem.l1_strength else 1.0)
-    return max(here, -float(problem.conjugate(shrunk)), 0.0)
+    return max(here, -float(conjugate(problem, shrunk)), 0.0)
 
 
 @settings(max_examples=150)

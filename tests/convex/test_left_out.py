@@ -211,7 +211,7 @@ def test_rows_that_depend_on_each_other_are_inverted_with_the_smallest_ridge(mon
     problem = draw(3, 30, 5)
     monkeypatch.setattr(MODULE, "_MANY_ROWS", 0)
     assert bool(torch.isfinite(MODULE.ridge_scores(problem, [1e-18])).all())
-    ((_, residuals, left),) = MODULE._Inverse(problem).residuals(problem.heads[0].targets, [1e-18])
+    ((_, residuals, left),) = MODULE._residuals_by_inverses(problem, problem.heads[0].targets, [1e-18])
     assert bool(torch.isfinite(residuals).all())
     assert bool((left >= 0).all())
 
@@ -219,8 +219,7 @@ def test_rows_that_depend_on_each_other_are_inverted_with_the_smallest_ridge(mon
 def test_columns_whose_squares_overflow_have_errors_that_are_no_exception() -> None:
     columns = torch.tensor([[1e200, 0.0], [0.0, 1.0], [1e200, 1.0], [1.0, 0.0]], dtype=torch.float64)
     problem = ConvexProblem(DenseDictionary(columns), [1.0, 0.0, 1.0, 0.0], "squared", row_weight=[1.0, 1.0, 0.0, 1.0])
-    leverages = MODULE._Leverages(problem)
-    weighted = problem.row_weight * leverages._quadratic_forms(torch.tensor([0, 1]), 0.0)
+    weighted = problem.row_weight * MODULE._quadratic_forms(problem, torch.tensor([0, 1]), 0.0)
     assert weighted.tolist() == pytest.approx([1.0, 1.0, 0.0, 1.0])
 
 

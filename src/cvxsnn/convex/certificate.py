@@ -25,6 +25,7 @@ at most the one stated. With γ_n = nu / (1 − nu), u = 2⁻⁵³, of :func:`.l
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, isfinite, isnan, sqrt
 from typing import Literal
 
@@ -169,6 +170,19 @@ class Candidate:
     intercept: Tensor
     duals: tuple[Tensor, ...] = ()
 
+    @classmethod
+    def null(cls, problem: ConvexProblem) -> "Candidate":
+        """Return zero coefficients with the best intercept, and the dual point that proves them optimal if they are."""
+        coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
+        return cls(problem, coef, problem.null_intercept, (-problem.row_weight[:, None] * problem.null_dual,))
+
+    @cached_property
+    def objective(self) -> float:
+        """The objective, infinite if it is not finite."""
+        if not bool(self.coef.isfinite().all() and self.intercept.isfinite().all()):
+            return inf
+        return self.problem.objective(self.coef, self.problem.dictionary.matvec(self.coef) + self.intercept)
+
 
 def certify(
     problem: ConvexProblem, coef: Array, intercept: Array | None = None, dual_candidates: Sequence[Array] = ()
@@ -216,30 +230,28 @@ def certify(
 def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tensor]]:
     """Certify candidates for several problems with one dictionary, in two passes over it for all of them."""
     dictionary = candidates[0].problem.dictionary
-    coefs = [candidate.coef.to(torch.float64) for candidate in candidates]
-    scores = _each(dictionary.matvec, coefs)
-    guesses: list[Tensor] = []
-    owners: list[int] = []
     primals: list[float] = []
-    problems: list[ConvexProblem] = []
-    for owner, (candidate, coef, score) in enumerate(zip(candidates, coefs, scores, strict=True)):
+    guesses: list[tuple[int, ConvexProblem, Tensor]] = []
+    for number, (candidate, score) in enumerate(
+        zip(candidates, _each(dictionary.matvec, [candidate.coef for candidate in candidates]), strict=True)
+    ):
         problem, means = candidate.problem.centred
-        problems.append(problem)
         score = score + (candidate.intercept - means)
-        primals.append(upper_bound(problem, coef, score, candidate.intercept - means))
-        weight = problem.row_weight[:, None]
-        units = [torch.where(weight > 0, -dual / weight, 0.0) for dual in candidate.duals]
-        for unit in (problem.unit_dual(score), *units):
-            guesses.append(problem.dual_domain(unit))
-            owners.append(owner)
-    weighted = [problems[o].row_weight[:, None] * guess for o, guess in zip(owners, guesses, strict=True)]
+        primals.append(upper_bound(problem, candidate.coef, score, candidate.intercept - means))
+        units = (problem.unit_dual(score), *(_per_weight(problem, dual) for dual in candidate.duals))
+        guesses += [(number, problem, problem.dual_domain(unit)) for unit in units]
+    weighted = [problem.row_weight[:, None] * guess for _, problem, guess in guesses]
     bounds: list[tuple[float, Tensor]] = [(-inf, torch.empty(0))] * len(candidates)
-    for owner, guess, correlation in zip(owners, guesses, _each(dictionary.rmatvec, weighted), strict=True):
-        bound = bound_at(problems[owner], guess, correlation)
-        bounds[owner] = max(bounds[owner], bound, key=lambda pair: pair[0])
+    for (number, problem, guess), correlation in zip(guesses, _each(dictionary.rmatvec, weighted), strict=True):
+        bounds[number] = max(bounds[number], bound_at(problem, guess, correlation), key=lambda pair: pair[0])
+    is_selection = dictionary.witnesses is not None and dictionary.witnesses.is_selection
+    scope: Scope = "selected" if is_selection else "complete" if dictionary.is_complete else "sampled"
     return [
-        _checked(candidate.problem, primal, *bound)
-        for candidate, primal, bound in zip(candidates, primals, bounds, strict=True)
+        (
+            checked_certificate(candidate.problem, Certificate(primal, dual, scope)),
+            -candidate.problem.row_weight[:, None] * unit_dual,
+        )
+        for candidate, primal, (dual, unit_dual) in zip(candidates, primals, bounds, strict=True)
     ]
 
 
@@ -272,7 +284,7 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     """
     problem, _ = problem.centred
     weight = problem.row_weight[:, None]
-    unit = torch.where(weight > 0, -dual_point.to(weight) / weight, 0.0)
+    unit = _per_weight(problem, dual_point.to(weight))
     domain = problem.dual_domain(unit)
     if not torch.allclose(domain, unit, rtol=1e-9, atol=1e-12):
         raise InvalidInputError("expected a dual point in the domain of the loss, such as a solution's own")
@@ -285,15 +297,6 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
         error = _correlation_error(part, domain[:, columns], problem.intercept, len(weight))
         domain[:, columns] *= _shrinkage(part, largest[:, columns], error)
     return bound_at(problem, domain, problem.correlation(domain))[0]
-
-
-def _checked(problem: ConvexProblem, primal: float, dual: float, unit_dual: Tensor) -> tuple[Certificate, Tensor]:
-    dictionary = problem.dictionary
-    scope: Scope = "complete" if dictionary.is_complete else "sampled"
-    if dictionary.witnesses is not None and dictionary.witnesses.is_selection:
-        scope = "selected"
-    certificate = checked_certificate(problem, Certificate(primal, dual, scope))
-    return certificate, -problem.row_weight[:, None] * unit_dual
 
 
 def checked_certificate(problem: object, certificate: Certificate) -> Certificate:
@@ -326,6 +329,12 @@ def _check_range(kind: type[CvxsnnError], *values: float, is_zero: bool) -> None
         f"expected targets, columns, strengths and weights of order one, got overflow or underflow in float64 "
         f"({' and '.join(f'{value:g}' for value in values)}): rescale the targets and the columns"
     )
+
+
+def _per_weight(problem: ConvexProblem, dual_point: Tensor) -> Tensor:
+    """Return Θ = −λ per unit of row weight."""
+    weight = problem.row_weight[:, None]
+    return torch.where(weight > 0, -dual_point / weight, 0.0)
 
 
 def _each(product: Callable[[Tensor], Tensor], matrices: Sequence[Tensor]) -> list[Tensor]:

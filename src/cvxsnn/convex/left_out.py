@@ -24,7 +24,7 @@ from ..core.checks import Array, check_int_at_least, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..core.seeds import child_generator
-from .linear import column_means, factorise, gram_bytes, row_products, weighted_gram
+from .linear import column_means, factorise, gram_bytes, row_products, weighted_gram, with_ridge
 from .losses import Squared
 from .objective import Head
 from .path import RegularizationPath, solve_path
@@ -156,9 +156,16 @@ def row_hits(heads: tuple[Head, ...], scores: Tensor) -> Tensor | None:
     Of several outputs the largest names the class. A single one does by the side of the middle between two targets.
     All rows must be there: from a few of them, classes cannot be told from real targets.
     """
-    hits = [_hits(head.targets, scores[:, head.columns]) for head in heads]
-    known = [hit for hit in hits if hit is not None]
-    return torch.stack(known).mean(0) if known else None
+    hits: list[Tensor] = []
+    for head in heads:
+        values, of_head = torch.unique(head.targets), scores[:, head.columns]
+        if len(values) == 2:
+            classes = row_classes(head.targets)
+            if classes is not None and of_head.shape[1] > 1:
+                hits.append(of_head.argmax(1) == classes)
+            else:
+                hits.append(((of_head > values.mean()) == (head.targets == values[1])).all(1))
+    return torch.stack(hits).to(scores).mean(0) if hits else None
 
 
 def row_classes(targets: Tensor) -> Tensor | None:
@@ -172,17 +179,11 @@ def row_classes(targets: Tensor) -> Tensor | None:
     return is_up.argmax(1) if bool((is_up.sum(1) == 1).all()) else None
 
 
-def _hits(targets: Tensor, scores: Tensor) -> Tensor | None:
-    values = torch.unique(targets)
-    if len(values) != 2:
-        return None
-    hits: Tensor
-    classes = row_classes(targets)
-    if classes is not None and targets.shape[1] > 1:
-        hits = scores.argmax(1) == classes
-    else:
-        hits = ((scores > values.mean()) == (targets == values[1])).all(1)
-    return hits.to(scores)
+def _losses_and_hits(problem: ConvexProblem, scores: Sequence[Tensor] | Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the loss of each row at each of several scores, and which rows are classified correctly."""
+    hits = [hit for each in scores if (hit := row_hits(problem.heads, each)) is not None]
+    losses = torch.stack([row_losses(problem.heads, each) for each in scores])
+    return losses, torch.stack(hits) if hits else None
 
 
 def leave_one_out(path: RegularizationPath) -> RegularizationPath:
@@ -217,16 +218,15 @@ def leave_one_out(path: RegularizationPath) -> RegularizationPath:
     problem = path[0].problem
     _check_squared(problem)
     targets = problem.heads[0].targets
-    ridges = [own.problem.l2_strength for own in path if own.problem.l1_strength == 0]
+    ridges = [solution.problem.l2_strength for solution in path if solution.problem.l1_strength == 0]
     of_ridge = dict(zip(ridges, ridge_scores(problem, ridges), strict=True)) if ridges else {}
-    leverages = _Leverages(problem) if len(ridges) < len(path) else None
     scores = []
     for solution in path:
-        if leverages is None or solution.problem.l1_strength == 0:
-            counts = problem.row_weight[:, None] > 0
-            scores.append(torch.where(counts, of_ridge[solution.problem.l2_strength], solution.scores()))
+        if solution.problem.l1_strength == 0:
+            is_weighted = problem.row_weight[:, None] > 0
+            scores.append(torch.where(is_weighted, of_ridge[solution.problem.l2_strength], solution.scores()))
         else:
-            left = (1 - leverages.of(solution)).clamp_min(_CERTAIN)
+            left = (1 - _leverages(problem, solution)).clamp_min(_CERTAIN)
             scores.append(targets + (solution.scores() - targets) / left)
     return replace(path, validation=validation_of(problem, scores))
 
@@ -256,16 +256,16 @@ def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tenso
     >>> tuple(ridge_scores(problem, [1.0, 0.1]).shape)
     (2, 40, 1)
     """
-    _check_squared(problem)
-    (head,) = problem.heads
-    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
-    targets = head.targets - weight @ head.targets if problem.intercept else head.targets
+    head, weight, root, targets = _weighted_targets(problem)
     n_rows, n_atoms = problem.dictionary.shape
     can_invert = n_rows <= n_atoms and problem.dictionary.is_in_memory
     inverts = can_invert and (n_rows > _MANY_ROWS or len(l2_strengths) == 1)
-    spectrum = _Inverse(problem) if inverts else problem.row_workspace.get(_Spectrum, problem)
-    scores = []
-    for rows, residual, left in spectrum.residuals(root * targets, [r / head.weight for r in l2_strengths]):
+    ridges, scores = [strength / head.weight for strength in l2_strengths], []
+    if inverts:
+        blocks = _residuals_by_inverses(problem, targets, ridges)
+    else:
+        blocks = problem.row_workspace.get(_Spectrum, problem).residuals(targets, ridges)
+    for rows, residual, left in blocks:
         left = (left - problem.intercept * weight[rows]).clamp_min(_CERTAIN)
         scores.append(head.targets[rows] + residual / (left * root[rows, 0].clamp_min(_SMALLEST))[:, :, None])
     return torch.where(weight[:, None] > 0, torch.cat(scores, dim=1), head.targets)
@@ -291,13 +291,10 @@ def ridge_fold_scores(problem: ConvexProblem, l2_strength: float, fold_of_row: T
     Tensor of shape (n_judged, n_outputs)
         The scores of the rows that are in a fold, in the order of the rows.
     """
-    _check_squared(problem)
-    (head,) = problem.heads
-    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
-    targets = head.targets - weight @ head.targets if problem.intercept else head.targets
+    head, _, root, targets = _weighted_targets(problem)
     spectrum = problem.row_workspace.get(_Spectrum, problem)
     ridge = l2_strength / head.weight
-    parts = [residual[0] for _, residual, _ in spectrum.residuals(root * targets, [ridge])]
+    parts = [residual[0] for _, residual, _ in spectrum.residuals(targets, [ridge])]
     residual, scores = torch.cat(parts), head.targets.clone()
     for fold in range(int(fold_of_row.max()) + 1):
         rows = torch.nonzero(fold_of_row == fold).squeeze(1)
@@ -326,9 +323,7 @@ def validation_of(
     Validation
         One part per row.
     """
-    hits = [hit for own in scores if (hit := row_hits(problem.heads, own)) is not None]
-    losses = torch.stack([row_losses(problem.heads, own) for own in scores])
-    return Validation(method, losses, torch.stack(hits) if hits else None, problem.row_weight)
+    return Validation(method, *_losses_and_hits(problem, scores), problem.row_weight)
 
 
 def _check_squared(problem: ConvexProblem) -> None:
@@ -337,6 +332,14 @@ def _check_squared(problem: ConvexProblem) -> None:
             "expected the squared loss with the penalty 'l1' or 'elastic-net' for leave-one-out errors, got "
             f"{problem!r}: use cross_validate"
         )
+
+
+def _weighted_targets(problem: ConvexProblem) -> tuple[Head, Tensor, Tensor, Tensor]:
+    """Return the head, the weights of the rows, their roots as a column, and roots times targets, centred or not."""
+    _check_squared(problem)
+    (head,) = problem.heads
+    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
+    return head, weight, root, root * (head.targets - weight @ head.targets if problem.intercept else head.targets)
 
 
 class _Spectrum:
@@ -379,34 +382,27 @@ class _Spectrum:
 
     def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield weighted rows in the basis of the Gram matrix."""
-        root, start = self._problem.row_weight.sqrt()[:, None], 0
-        for block in _centred_rows(self._problem):
-            rows = slice(start, start := start + len(block))
+        root = self._problem.row_weight.sqrt()[:, None]
+        for rows, block in _centred_rows(self._problem):
             yield rows, (root[rows] * block) @ self._basis
 
 
-class _Inverse:
-    """The weighted products of very many rows, which are inverted for each strength."""
-
-    def __init__(self, problem: ConvexProblem) -> None:
-        self._products = problem.row_workspace.get(row_products, problem)
-
-    def residuals(self, targets: Tensor, ridges: Sequence[float]) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """As :meth:`_Spectrum.residuals`, with ρ(K + ρ)⁻¹ for the matrix that maps targets to residuals."""
-        residuals, left = [], []
-        for ridge in ridges:
-            matrix = self._products.clone()
-            matrix.diagonal().add_(ridge)
-            factor = factorise(matrix)
-            del matrix
-            if factor is None:  # squares of the columns overflow: nothing is fitted
-                residuals.append(-targets)
-                left.append(torch.ones_like(targets[:, 0]))
-                continue
-            residuals.append(-ridge * torch.cholesky_solve(targets, factor))
-            left.append(ridge * torch.cholesky_inverse(factor).diagonal())
-            del factor
-        yield slice(0, len(targets)), torch.stack(residuals), torch.stack(left)
+def _residuals_by_inverses(
+    problem: ConvexProblem, targets: Tensor, ridges: Sequence[float]
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield the same as :meth:`_Spectrum.residuals`, from ρ(K + ρ)⁻¹, the matrix that maps targets to residuals."""
+    products = problem.row_workspace.get(row_products, problem)
+    residuals, left = [], []
+    for ridge in ridges:
+        factor = factorise(with_ridge(products, ridge))
+        if factor is None:  # squares of the columns overflow: nothing is fitted
+            residuals.append(-targets)
+            left.append(torch.ones_like(targets[:, 0]))
+            continue
+        residuals.append(-ridge * torch.cholesky_solve(targets, factor))
+        left.append(ridge * torch.cholesky_inverse(factor).diagonal())
+        del factor  # before the next one: no other matrices are as large
+    yield slice(0, len(targets)), torch.stack(residuals), torch.stack(left)
 
 
 def mean_eigenvalue(problem: ConvexProblem) -> float:
@@ -420,11 +416,8 @@ def _mean_eigenvalue(problem: ConvexProblem) -> float:
     if is_squared and problem.dictionary.is_in_memory and smaller <= _MANY_ROWS:
         # The sum of the eigenvalues is the trace of the products, which leave-one-out errors need anyway.
         return float(problem.row_workspace.get(_smaller_products, problem).trace()) / n_rows
-    start, trace = 0, 0.0
-    for block in _centred_rows(problem):
-        rows = slice(start, start := start + len(block))
-        trace += float(problem.row_weight[rows] @ block.square().sum(1))
-    return trace / n_rows
+    blocks = _centred_rows(problem)
+    return sum(float(problem.row_weight[rows] @ block.square().sum(1)) for rows, block in blocks) / n_rows
 
 
 def _smaller_products(problem: ConvexProblem) -> Tensor:
@@ -434,44 +427,36 @@ def _smaller_products(problem: ConvexProblem) -> Tensor:
     return problem.row_workspace.get(function, problem)
 
 
-def _centred_rows(problem: ConvexProblem, atoms: Tensor | None = None) -> Iterator[Tensor]:
-    """Yield blocks of rows of the dictionary, centred if there is an intercept."""
+def _centred_rows(problem: ConvexProblem, atoms: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
+    """Yield rows and their entries in the dictionary, centred if there is an intercept."""
     means = problem.row_workspace.get(column_means, problem) if problem.intercept else None
     n_rows = max(1, _BLOCK // problem.dictionary.n_atoms)
-    for _, block in problem.dictionary.iterate_rows(n_rows, atoms=atoms):
-        yield block if means is None else block - (means if atoms is None else means[atoms])
+    for rows, block in problem.dictionary.iterate_rows(n_rows, atoms=atoms):
+        yield rows, block if means is None else block - (means if atoms is None else means[atoms])
 
 
-class _Leverages:
-    """The numbers h of every row and output, for the solutions of one path with active atoms."""
+def _leverages(problem: ConvexProblem, solution: Solution) -> Tensor:
+    """Return the leverages h of a solution with active atoms, of shape (n_rows, n_outputs)."""
+    needed = gram_bytes(problem.dictionary.n_atoms)
+    check_fits(needed, problem.row_weight.device, "leave-one-out errors", "use fewer witnesses")
+    ridge = solution.problem.l2_strength / problem.heads[0].weight
+    forms = [_quadratic_forms(problem, torch.nonzero(column).squeeze(1), ridge) for column in solution.coef.T]
+    return problem.row_weight[:, None] * (torch.stack(forms, dim=1) + problem.intercept)
 
-    def __init__(self, problem: ConvexProblem) -> None:
-        self._problem = problem
-        n_atoms = problem.dictionary.n_atoms
-        check_fits(gram_bytes(n_atoms), problem.row_weight.device, "leave-one-out errors", "use fewer witnesses")
-        self._gram = problem.row_workspace.get(weighted_gram, problem)
 
-    def of(self, solution: Solution) -> Tensor:
-        """Return the leverages of a solution, of shape (n_rows, n_outputs)."""
-        problem, ridge = self._problem, solution.problem.l2_strength / self._problem.heads[0].weight
-        columns = [self._quadratic_forms(torch.nonzero(column).squeeze(1), ridge) for column in solution.coef.T]
-        return problem.row_weight[:, None] * (torch.stack(columns, dim=1) + problem.intercept)
-
-    def _quadratic_forms(self, atoms: Tensor, ridge: float) -> Tensor:
-        """Return dᵀ K⁻¹ d of each row, over some atoms."""
-        if len(atoms) == 0:
-            return torch.zeros_like(self._problem.row_weight)
-        matrix = self._gram[atoms][:, atoms]
-        matrix.diagonal().add_(ridge)
-        factor = factorise(matrix)
-        if factor is None or not bool(torch.isfinite(factor).all()):
-            # Squares of the columns overflow: take it that the fit follows every row.
-            return 1 / self._problem.row_weight.clamp_min(_SMALLEST)
-        forms = [
-            torch.linalg.solve_triangular(factor, block.T, upper=False).square().sum(0)
-            for block in _centred_rows(self._problem, atoms)
-        ]
-        return torch.cat(forms)
+def _quadratic_forms(problem: ConvexProblem, atoms: Tensor, ridge: float) -> Tensor:
+    """Return dᵀ K⁻¹ d of each row, over some atoms."""
+    if len(atoms) == 0:
+        return torch.zeros_like(problem.row_weight)
+    gram = problem.row_workspace.get(weighted_gram, problem)
+    factor = factorise(with_ridge(gram[atoms][:, atoms], ridge))
+    if factor is None or not bool(torch.isfinite(factor).all()):
+        # Squares of the columns overflow: take it that the fit follows every row.
+        return 1 / problem.row_weight.clamp_min(_SMALLEST)
+    blocks = _centred_rows(problem, atoms)
+    return torch.cat(
+        [torch.linalg.solve_triangular(factor, block.T, upper=False).square().sum(0) for _, block in blocks]
+    )
 
 
 def cross_validate(
@@ -536,9 +521,9 @@ def cross_validate(
         share = torch.nn.functional.one_hot(fold_of_row + 1, n_folds + 1)[:, 1:].to(problem.row_weight)
         share = share * problem.row_weight[:, None]
         weights.append(share.sum(0))
-        losses.append(torch.stack([row_losses(problem.heads, own) for own in scores]) @ share / share.sum(0))
-        hits = [hit for own in scores if (hit := row_hits(problem.heads, own)) is not None]
-        accuracies += [torch.stack(hits) @ share / share.sum(0)] if hits else []
+        loss, hits = _losses_and_hits(problem, scores)
+        losses.append(loss @ share / share.sum(0))
+        accuracies += [] if hits is None else [hits @ share / share.sum(0)]
     weight = torch.cat(weights)
     validation = Validation(
         f"{n_folds} folds, {n_repeats} time{'s' if n_repeats > 1 else ''}",
@@ -600,20 +585,13 @@ def _scores_left_out(path: RegularizationPath, fold_of_row: Tensor, n_folds: int
         kept = problem.take_rows(torch.nonzero(~is_left).squeeze(1))
         _check_contrast(kept)
         dictionary = problem.dictionary.take_rows(left)
-        for place, solution in _solve_again(path, kept, tol):
-            scores[place, left] = dictionary.matvec(solution.coef) + solution.intercept
+        pairs = [(solution.problem.l1_strength, solution.problem.l2_strength) for solution in path]
+        l1_strengths, l2_strengths = (sorted(set(strengths)) for strengths in zip(*pairs, strict=True))
+        again = solve_path(kept, l1_strengths, l2_strengths=l2_strengths, tol=tol)
+        at_strengths = {(solution.problem.l1_strength, solution.problem.l2_strength): solution for solution in again}
+        for number, pair in enumerate(pairs):
+            scores[number, left] = dictionary.matvec(at_strengths[pair].coef) + at_strengths[pair].intercept
     return scores
-
-
-def _solve_again(path: RegularizationPath, problem: ConvexProblem, tol: float) -> Iterator[tuple[int, Solution]]:
-    """Yield the place of each solution on the path, and the solution of another problem at its strengths."""
-    columns: dict[float, list[tuple[float, int]]] = {}
-    for place, solution in enumerate(path):
-        columns.setdefault(solution.problem.l2_strength, []).append((solution.problem.l1_strength, place))
-    for l2_strength, cells in columns.items():
-        falling = sorted(cells, reverse=True)
-        again = solve_path(problem, [strength for strength, _ in falling], l2_strengths=[l2_strength], tol=tol)
-        yield from zip([place for _, place in falling], again, strict=True)
 
 
 def _check_contrast(problem: ConvexProblem) -> None:

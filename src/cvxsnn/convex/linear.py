@@ -91,6 +91,13 @@ def row_products(problem: ConvexProblem) -> Tensor:
     return products.mul_(root).mul_(root.T)
 
 
+def with_ridge(matrix: Tensor, ridge: float) -> Tensor:
+    """Return a copy of a matrix with a number added to its diagonal."""
+    shifted = matrix.clone()
+    shifted.diagonal().add_(ridge)
+    return shifted
+
+
 def factorise(matrix: Tensor) -> Tensor | None:
     """Return the Cholesky factor of a matrix, with a ridge if rounding leaves it none; None if no ridge helps."""
     factor: Tensor
@@ -99,9 +106,7 @@ def factorise(matrix: Tensor) -> Tensor | None:
         return factor
     ridge = torch.finfo(matrix.dtype).eps * float(_largest_entry(matrix))
     for _ in range(20):  # the last ridge makes any matrix of finite numbers positive definite
-        shifted = matrix.clone()
-        shifted.diagonal().add_(ridge)
-        factor, info = torch.linalg.cholesky_ex(shifted)
+        factor, info = torch.linalg.cholesky_ex(with_ridge(matrix, ridge))
         if not bool(info):
             return factor
         ridge *= 100

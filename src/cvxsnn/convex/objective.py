@@ -17,24 +17,6 @@ from .losses import Loss, Softmax, make_loss
 TimestepWeighting = Literal["uniform", "ramped"]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """What the rows of a problem stand for.
-
-    Attributes
-    ----------
-    n_rows : int
-    n_steps : int, rows per sequence
-    are_steps : bool, whether there is one row per step; ``n_steps`` is 1 otherwise
-    device : torch.device
-    """
-
-    n_rows: int
-    n_steps: int
-    are_steps: bool
-    device: torch.device
-
-
 @dataclass(frozen=True, eq=False)
 class Head:
     """One loss of the objective, on its own output columns.
@@ -68,13 +50,21 @@ def timestep_weights(weighting: TimestepWeighting, n_steps: int) -> Tensor:
     return torch.ones(n_steps, dtype=torch.float64)
 
 
+def check_weighting(weighting: TimestepWeighting, readout: Readout) -> None:
+    """Refuse ramped weights for rows that are no steps."""
+    if weighting == "ramped" and readout != "all":
+        raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")
+
+
 def make_heads(
-    rows: Rows,
     targets: Array | Mapping[str, Array],
     loss: str | Loss | Mapping[str, str | Loss],
     head_weights: Mapping[str, float],
+    n_samples: int,
+    n_steps: int,
+    device: torch.device,
 ) -> tuple[Head, ...]:
-    """Return the losses of an objective, one for each named array of targets."""
+    """Return the losses of an objective, one for each named array of targets; a sample has ``n_steps`` rows."""
     named = targets if isinstance(targets, Mapping) else {"label": targets}
     if not named:
         raise InvalidInputError("expected targets for at least one head, got none")
@@ -89,37 +79,34 @@ def make_heads(
         weight = float(head_weights.get(name, 1.0))
         if not 0 < weight < float("inf"):
             raise InvalidInputError(f"expected the weight of head {name!r} to be above zero, got {weight}")
-        encoded = kind.encode(_one_per_row(name, values, rows)).to(rows.device)
+        encoded = kind.encode(_one_per_row(name, values, n_samples, n_steps)).to(device)
         start = heads[-1].columns.stop if heads else 0
         heads.append(Head(name, kind, weight, slice(start, start + encoded.shape[1]), encoded))
     return tuple(heads)
 
 
-def _one_per_row(name: str, values: Array, rows: Rows) -> Tensor:
+def _one_per_row(name: str, values: Array, n_samples: int, n_steps: int) -> Tensor:
     """Return targets with one entry per row; (n_samples, n_steps) is flattened where each step has a row."""
     values = as_tensor("targets", values)
-    shape = tuple(values.shape)
-    if rows.n_steps > 1 and shape[:2] == (rows.n_rows // rows.n_steps, rows.n_steps):
-        values = values.reshape(rows.n_rows, *shape[2:])
-    if len(values.shape) == 0 or values.shape[0] != rows.n_rows:
-        raise InvalidInputError(
-            f"expected one target for each of {rows.n_rows} rows in head {name!r}, got shape {shape}"
-        )
+    shape, n_rows = tuple(values.shape), n_samples * n_steps
+    if n_steps > 1 and shape[:2] == (n_samples, n_steps):
+        values = values.flatten(0, 1)
+    if values.ndim == 0 or len(values) != n_rows:
+        raise InvalidInputError(f"expected one target for each of {n_rows} rows in head {name!r}, got shape {shape}")
     return values
 
 
-def make_row_weight(rows: Rows, given: Array | None, weighting: TimestepWeighting) -> Tensor:
-    """Return the weights of the rows, which sum to one."""
-    steps = timestep_weights(weighting, rows.n_steps)
-    if weighting == "ramped" and not rows.are_steps:
-        raise InvalidInputError("expected a trajectory dictionary (readout='all') for ramped timestep weights")
-    weight = steps.repeat(rows.n_rows // len(steps))
-    if given is not None:
-        given = torch.tensor(as_real("row_weight", given))  # a copy: data may be read-only
-        if given.shape != weight.shape:
-            raise InvalidInputError(f"expected row_weight of shape {tuple(weight.shape)}, got {tuple(given.shape)}")
-        weight = weight * relative_weights("row_weight", given)
-    return (weight / weight.sum()).to(rows.device)
+def make_row_weight(
+    weight: Array | None, weighting: TimestepWeighting, n_samples: int, n_steps: int, device: torch.device
+) -> Tensor:
+    """Return the weights of the rows, which sum to one: those of the steps times those of the rows, if any."""
+    of_steps = timestep_weights(weighting, n_steps).repeat(n_samples)
+    if weight is not None:
+        weight = torch.tensor(as_real("row_weight", weight))  # a copy: data may be read-only
+        if weight.shape != of_steps.shape:
+            raise InvalidInputError(f"expected row_weight of shape {tuple(of_steps.shape)}, got {tuple(weight.shape)}")
+        of_steps = of_steps * relative_weights("row_weight", weight)
+    return (of_steps / of_steps.sum()).to(device)
 
 
 @dataclass(frozen=True)
@@ -190,13 +177,10 @@ class Objective:
         row_weight : Tensor of shape (n_rows,)
             Weights that sum to one.
         """
-        n_samples, n_steps, _ = data.inputs.shape
-        are_steps = self.readout == "all"
-        rows = Rows(
-            n_samples * n_steps if are_steps else n_samples, n_steps if are_steps else 1, are_steps, data.inputs.device
-        )
-        heads = make_heads(rows, data.targets, self.loss, self.head_weights)
-        return heads, make_row_weight(rows, self.row_weight(data, rows.n_steps), self.timestep_weighting)
+        check_weighting(self.timestep_weighting, self.readout)
+        rows = len(data), data.inputs.shape[1] if self.readout == "all" else 1, data.inputs.device
+        heads = make_heads(data.targets, self.loss, self.head_weights, *rows)
+        return heads, make_row_weight(self.row_weight(data, rows[1]), self.timestep_weighting, *rows)
 
     def row_weight(self, data: TrainingSet, n_steps: int) -> Tensor | None:
         """Return the sample weights as weights of the rows.

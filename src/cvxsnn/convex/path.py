@@ -94,7 +94,6 @@ def solve_path(
         for strength in sorted(strengths, reverse=True):
             at_strength = problem.with_strength(strength, l2_strength)
             start = minimise(at_strength, tol, solver, start=start, deadline=deadline)
-            start.recorder.stop()
             runs.append(start)
     solutions: list[Solution] = []
     # Up to 64 certificates share one pass over the dictionary, if 512 MiB hold their scores.
@@ -103,22 +102,6 @@ def solve_path(
         solutions += finish(runs[first : first + n_together], tol)
     report_gap(max(solutions, key=lambda solution: solution.certificate.relative_gap), tol, strict=False, stacklevel=3)
     return RegularizationPath(tuple(solutions), time.perf_counter() - begin)
-
-
-def l2_strengths_of(problem: ConvexProblem, n_strengths: int = 10) -> list[float]:
-    """Return strengths of the quadratic that suit the data, falling: from nearly no fit to nearly no penalty.
-
-    They are relative to the trace of the Gram matrix, which bounds its largest eigenvalue.
-    """
-    squares = torch.zeros_like(problem.row_weight[:1])
-    for rows, block in problem.dictionary.iterate_rows():
-        squares = squares + (problem.row_weight[rows] @ block.square()).sum()
-    trace = float(squares)
-    if problem.intercept:
-        means = problem.dictionary.rmatvec(problem.row_weight[:, None])
-        variance = trace - float(means.square().sum())
-        trace = variance if variance > _ROUNDING * trace else trace  # else the columns are constant
-    return [(trace or 1.0) * float(ratio) for ratio in np.geomspace(1e-1, 1e-8, n_strengths)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -128,29 +128,6 @@ class Penalty(ABC):
         penalty = l1_strength * self.norm(coef)
         return penalty + 0.5 * l2_strength * coef.square().sum() if l2_strength else penalty
 
-    def conjugate(self, correlation: Tensor, l1_strength: float, l2_strength: float = 0.0) -> Tensor:
-        """Return P*(C), the supremum of ⟨C, W⟩ − P(W).
-
-        For r > 0 it is ‖C − Π(C)‖² / 2r for the projection Π on the dual ball of radius s, and C − Π(C) is the
-        proximal point of the norm (Moreau). For r = 0 it is zero on that ball and infinite outside.
-
-        Parameters
-        ----------
-        correlation : Tensor of shape (n_atoms, n_outputs)
-            The point C.
-        l1_strength, l2_strength : float
-            The strengths s and r.
-
-        Returns
-        -------
-        Tensor
-            A scalar.
-        """
-        if l2_strength:
-            return self.prox(correlation, l1_strength).square().sum() / (2 * l2_strength)
-        inside = self.dual_norm(correlation) <= l1_strength
-        return torch.where(inside, 0.0, torch.inf).to(correlation)
-
     def descend(self, coef: Tensor, step: float, l1_strength: float, l2_strength: float = 0.0) -> Tensor:
         """Return the proximal point of the whole penalty, argmin_V ½‖V − W‖² + step · P(V).
 

@@ -12,7 +12,7 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
 from .losses import Loss, Squared
-from .objective import Head, Objective, Rows, TimestepWeighting, make_heads, make_row_weight, weighted_loss
+from .objective import Head, Objective, TimestepWeighting, check_weighting, make_heads, make_row_weight, weighted_loss
 from .penalties import Penalty, check_strengths, make_penalty
 
 Result = TypeVar("Result")
@@ -111,11 +111,11 @@ class ConvexProblem:
         self.penalty = make_penalty(penalty)
         self.l1_strength, self.l2_strength = check_strengths(l1_strength, l2_strength, self.penalty)
         self.intercept = bool(intercept)
-        are_steps = self.dictionary.readout == "all"
-        n_steps = self.dictionary.n_steps if are_steps else 1
-        rows = Rows(self.dictionary.n_rows, n_steps, are_steps, self.dictionary.device)
-        self.heads = make_heads(rows, targets, loss, head_weights or {})
-        self.row_weight = make_row_weight(rows, row_weight, timestep_weighting)
+        check_weighting(timestep_weighting, self.dictionary.readout)
+        n_steps = self.dictionary.n_steps if self.dictionary.readout == "all" else 1
+        rows = self.dictionary.n_rows // n_steps, n_steps, self.dictionary.device
+        self.heads = make_heads(targets, loss, head_weights or {}, *rows)
+        self.row_weight = make_row_weight(row_weight, timestep_weighting, *rows)
         self.workspace, self.row_workspace = Workspace(), Workspace()
         _check_contrast(self.heads, self.row_weight > 0 if self.intercept else None)
 
@@ -350,27 +350,6 @@ class ConvexProblem:
             The diagonals.
         """
         return self._by_head(lambda h: h.loss.curvature(scores[:, h.columns], h.targets))
-
-    def conjugate(self, unit_dual: Tensor) -> Tensor:
-        """Return the conjugate of the weighted loss at ``row_weight * unit_dual``.
-
-        Parameters
-        ----------
-        unit_dual : Tensor of shape (n_rows, n_outputs)
-            A dual point per unit of row weight.
-
-        Returns
-        -------
-        Tensor
-            A scalar.
-        """
-        weightless = self.row_weight == 0  # zero at zero, whatever their unit dual
-
-        def of_head(head: Head) -> Tensor:
-            rows = head.loss.conjugate(unit_dual[:, head.columns] / head.weight, head.targets)
-            return head.weight * (self.row_weight @ rows.masked_fill(weightless, 0.0))
-
-        return torch.stack([of_head(head) for head in self.heads]).sum()
 
     def dual_domain(self, unit_dual: Tensor) -> Tensor:
         """Return a nearby dual point with a finite conjugate and, with an intercept, orthogonal to it.

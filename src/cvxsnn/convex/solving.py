@@ -138,32 +138,15 @@ def solve(
     return solution
 
 
-class Recorder:
-    """The time and the history of a solve."""
-
-    def __init__(self) -> None:
-        self._start, self._stop = time.perf_counter(), 0.0
-        self.history: list[Progress] = []
-
-    def stop(self) -> float:
-        """Stop the clock, once, and return the time it shows."""
-        self._stop = self._stop or time.perf_counter()
-        return self._stop - self._start
-
-    def record(self, primal: float, bound: float, n_active: int) -> None:
-        """Add an iteration."""
-        seconds = (self._stop or time.perf_counter()) - self._start
-        self.history.append(Progress(seconds, relative_gap(primal, bound), n_active))
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The result of solvers, not yet certified."""
+    """The result of solvers, not yet certified, with the time that they took."""
 
     candidate: Candidate
     status: Status
     solver: str
-    recorder: Recorder = field(default_factory=Recorder)
+    history: list[Progress] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def deadline_after(max_seconds: float) -> float:
@@ -188,6 +171,7 @@ def minimise(
     deadline: float = inf,
 ) -> Run:
     """Run solvers on the conditioned problem, and return their result for the problem as it was given."""
+    begin = time.perf_counter()
     if not 0 < tol < 1:
         raise InvalidInputError(f"expected tol between 0 and 1, got {tol!r}")
     if max_iterations is not None:
@@ -196,14 +180,29 @@ def minimise(
     _check_l2_strength(problem)
     check_scale(problem.centred[0])
     scaled, means, of_targets, of_entries = condition(problem)
-    begin, is_better = None, False
-    if start is not None:
-        coef, intercept = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
-        begin = coef * (of_entries / of_targets), (intercept - means) / of_targets
-    if isinstance(start, Run) and start.status is Status.CONVERGED:
-        # An optimum at a larger strength is better than zero: a weaker penalty lowers its objective, not that of zero.
-        is_better = start.candidate.problem.l1_strength >= problem.l1_strength
-    run = _minimise(scaled, begin, is_better, solver, tol, max_iterations, deadline)
+    null = Candidate.null(scaled)
+    if scaled.l1_strength >= scaled.critical_strength:
+        run = Run(null, Status.CONVERGED, "none needed")
+    else:
+        first = null
+        if start is not None:
+            coef, intercept = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
+            begun = Candidate(scaled, coef * (of_entries / of_targets), (intercept - means) / of_targets)
+            # From a start that is worse than zero, Newton steps may not find the way back. An optimum at a larger
+            # strength is better: a weaker penalty lowers its objective, and not that of zero.
+            is_better = (
+                isinstance(start, Run)
+                and start.status is Status.CONVERGED
+                and start.candidate.problem.l1_strength >= problem.l1_strength
+            )
+            first = begun if is_better or begun.objective < null.objective else null
+        # Half the tolerance, so that rounding in the certificate does not undo the work of a solver.
+        run = _run_parts(first, solver, Budget(0.5 * tol, max_iterations or 0, deadline), begin)
+        result = run.candidate
+        is_lost = run.status is not Status.CONVERGED or not bool(result.coef.isfinite().all())
+        if is_lost and not result.objective <= first.objective:  # rounding has led the solver astray
+            status = Status.STALLED if run.status is Status.CONVERGED else run.status
+            run = replace(run, candidate=replace(first, duals=result.duals + first.duals), status=status)
     candidate = replace(
         run.candidate,
         problem=problem,
@@ -211,58 +210,26 @@ def minimise(
         intercept=run.candidate.intercept * of_targets + means,
         duals=tuple(of_targets * dual for dual in run.candidate.duals),
     )
-    return replace(run, candidate=candidate)
+    return replace(run, candidate=candidate, seconds=time.perf_counter() - begin)
 
 
-def _minimise(
-    problem: ConvexProblem,
-    begin: tuple[Tensor, Tensor] | None,
-    is_better: bool,
-    solver: str | Solver,
-    tol: float,
-    max_iterations: int | None,
-    deadline: float,
-) -> Run:
-    """Start from zero coefficients, or from where to begin if that is better; return the better of start and result."""
-    coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
-    intercept = problem.null_intercept.clone()
-    null = Candidate(problem, coef, intercept, (-problem.row_weight[:, None] * problem.null_dual,))
-    if problem.l1_strength >= problem.critical_strength:
-        return Run(null, Status.CONVERGED, "none needed")
-    # From a start that is worse than zero, Newton steps may not find the way back.
-    if begin is not None and (is_better or _objective(problem, *begin) < _objective(problem, coef, intercept)):
-        coef, intercept = begin
-    run = _run_parts(problem, coef, intercept, solver, tol, max_iterations, deadline)
-    result = run.candidate
-    is_lost = run.status is not Status.CONVERGED or not bool(result.coef.isfinite().all())
-    if is_lost and not _objective(problem, result.coef, result.intercept) <= _objective(problem, coef, intercept):
-        # Rounding has led the solver astray.
-        duals = result.duals + null.duals if coef is null.coef else result.duals
-        status = Status.STALLED if run.status is Status.CONVERGED else run.status
-        return replace(run, candidate=Candidate(problem, coef, intercept, duals), status=status)
-    return run
-
-
-def _run_parts(
-    problem: ConvexProblem,
-    coef: Tensor,
-    intercept: Tensor,
-    solver: str | Solver,
-    tol: float,
-    max_iterations: int | None,
-    deadline: float,
-) -> Run:
+def _run_parts(start: Candidate, solver: str | Solver, budget: Budget, begin: float) -> Run:
     """Solve the parts of a problem one after the other."""
-    recorder, statuses, names = Recorder(), [], []
-    coef, intercept = coef.clone(), intercept.clone()
+    problem, coef, intercept = start.problem, start.coef.clone(), start.intercept.clone()
+    statuses, names = [], []
+    history: list[Progress] = []
+
+    def record(primal: float, bound: float, n_active: int) -> None:
+        history.append(Progress(time.perf_counter() - begin, relative_gap(primal, bound), n_active))
+
     dual = torch.full_like(problem.row_weight[:, None].expand(-1, problem.n_outputs), torch.nan)
     for part in plan(problem, solver):
         columns, row_of, seen = part.columns, None, part.problem
         if part.solver.merges_rows:
             seen, row_of = seen.reduced
-        # Half the tolerance, so that rounding in the certificate does not undo the work of a solver.
-        budget = Budget(0.5 * tol, max_iterations or part.solver.max_iterations, deadline, recorder.record)
-        result = part.solver.solve(seen, coef[:, columns], intercept[columns], budget)
+        n_most = budget.max_iterations or part.solver.max_iterations
+        own_budget = replace(budget, max_iterations=n_most, record=record)
+        result = part.solver.solve(seen, coef[:, columns], intercept[columns], own_budget)
         coef[:, columns], intercept[columns] = result.coef, result.intercept
         if result.dual is not None:
             unit = result.dual / seen.row_weight[:, None]
@@ -277,7 +244,7 @@ def _run_parts(
         dual = torch.where(unknown, -problem.row_weight[:, None] * problem.unit_dual(scores), dual)
     duals = () if bool(dual.isnan().any()) else (dual,)
     status = max(statuses, key=list(Status).index)
-    return Run(Candidate(problem, coef, intercept, duals), status, " + ".join(dict.fromkeys(names)), recorder)
+    return Run(Candidate(problem, coef, intercept, duals), status, " + ".join(dict.fromkeys(names)), history)
 
 
 def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
@@ -287,12 +254,13 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
     share = (time.perf_counter() - begin) / len(runs)
     solutions = []
     for run, (certificate, dual_point) in zip(runs, proofs, strict=True):
-        candidate, recorder, status = run.candidate, run.recorder, run.status
+        candidate, status = run.candidate, run.status
         if certificate.relative_gap <= tol:
             status = Status.CONVERGED
         elif status is Status.CONVERGED:
             status = Status.ROUNDED if _is_rounded(candidate, tol * certificate.primal) else Status.STALLED
-        recorder.record(certificate.primal, certificate.dual, int((candidate.coef != 0).sum()))
+        gap = relative_gap(certificate.primal, certificate.dual)
+        last = Progress(run.seconds, gap, int((candidate.coef != 0).sum()))
         solutions.append(
             Solution(
                 problem=candidate.problem.without_workspace(),
@@ -302,8 +270,8 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
                 status=status,
                 certificate=certificate,
                 solver=run.solver,
-                history=tuple(recorder.history),
-                seconds=recorder.stop() + share,
+                history=(*run.history, last),
+                seconds=run.seconds + share,
             )
         )
     return solutions
@@ -337,12 +305,6 @@ def _check_l2_strength(problem: ConvexProblem) -> None:
             f"expected l2_strength=0 or between {2.0**-52 * scale:.2g} and {2.0**52 * scale:.2g} for these columns, "
             f"got {problem.l2_strength:g}, which float64 cannot tell from zero or from infinity"
         )
-
-
-def _objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor) -> float:
-    if not bool(coef.isfinite().all() and intercept.isfinite().all()):
-        return inf
-    return problem.objective(coef, problem.dictionary.matvec(coef) + intercept)
 
 
 def _checked_start(problem: ConvexProblem, start: Solution | Candidate) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import nn
 import cvxsnn
 import cvxsnn.exchange.readout.solving
 from cvxsnn import reconstruct_readout
-from cvxsnn.convex.path import l2_strengths_of
+from cvxsnn.convex.left_out import mean_eigenvalue
 from cvxsnn.core.errors import ConvergenceWarning
 from cvxsnn.core.seeds import child_generator
 from cvxsnn.fitting.judges import HeldOut
@@ -133,7 +133,7 @@ def test_strengths_that_are_chosen_do_best_on_samples_held_out():
     scores = [
         score(ratio * part.critical_strength, l2_strength)
         for ratio in (0.1, 0.01, 0.001, 0.0)
-        for l2_strength in l2_strengths_of(part)[:3]
+        for l2_strength in mean_eigenvalue(part) * part.dictionary.n_rows * np.geomspace(1e-1, 1e-3, 3)
     ]
     assert best >= max(scores) - 1e-3
     assert best > min(scores) + 1e-2

@@ -23,7 +23,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from ..linear import has_gram, weighted_gram
+from ..linear import has_gram, weighted_gram, with_ridge
 from ..problem import ConvexProblem
 from .base import Budget, Solver, SolverResult, Status, is_late
 from .newton import Newton
@@ -104,11 +104,7 @@ class ActiveSet(Solver):
 
 def _with_quadratic(problem: ConvexProblem, gram: Tensor) -> Tensor:
     """Return the Gram matrix plus ``l2_strength``, which is divided by the weight of the head like the strength."""
-    if not problem.l2_strength:
-        return gram
-    gram = gram.clone()
-    gram.diagonal().add_(problem.l2_strength / problem.heads[0].weight)
-    return gram
+    return with_ridge(gram, problem.l2_strength / problem.heads[0].weight) if problem.l2_strength else gram
 
 
 def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, deadline: float) -> Tensor | None:
@@ -160,9 +156,7 @@ def _nearly_minimise(
 
     @lru_cache(maxsize=1)
     def factor_with(rho: float) -> Tensor:
-        pulled = gram.clone()
-        pulled.diagonal().add_(rho)
-        factor: Tensor = torch.linalg.cholesky_ex(pulled).L  # exists, as that of G does
+        factor: Tensor = torch.linalg.cholesky_ex(with_ridge(gram, rho)).L  # exists, as that of G does
         return factor
 
     def pull(centre: Tensor, rho: float) -> Tensor:

@@ -40,6 +40,7 @@ from ..linear import (
     row_products,
     solve_in_place,
     weighted_gram,
+    with_ridge,
 )
 from ..problem import ConvexProblem
 from .base import Budget, Solver, SolverResult, Status, is_late
@@ -109,9 +110,7 @@ def _solve_by_columns(problem: ConvexProblem) -> Tensor | None:
     gram = problem.row_workspace.get(weighted_gram, problem)
     if not has_room_for_copies(gram):
         return solve_in_place(gram, right, ridge)
-    system = gram.clone()
-    system.diagonal().add_(ridge)
-    factor = factorise(system)
+    factor = factorise(with_ridge(gram, ridge))
     return None if factor is None else torch.cholesky_solve(right, factor)
 
 
@@ -120,9 +119,8 @@ def _solve_by_rows(problem: ConvexProblem) -> Tensor | None:
     (head,) = problem.heads
     weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
     targets = head.targets - weight @ head.targets if problem.intercept else head.targets
-    system = problem.row_workspace.get(row_products, problem).clone()
-    system.diagonal().add_(problem.l2_strength / head.weight)
-    factor = factorise(system)
+    products = problem.row_workspace.get(row_products, problem)
+    factor = factorise(with_ridge(products, problem.l2_strength / head.weight))
     if factor is None:
         return None
     solved = root * torch.cholesky_solve(root * targets, factor)
