@@ -8,7 +8,7 @@ from cvxsnn.witnesses import Normal, Uniform
 
 SPREAD = {"decay": Uniform(0, 1), "bias": Normal(0, 0.3), "threshold": Uniform(0, 2), "initial_membrane": Normal(0, 1)}
 
-NEURONS = [model.name for model in NEURON_MODELS.values() if model.is_exact]
+NEURONS = [*NEURON_MODELS]
 
 
 def draw_layers(neuron, hidden=(33, 20), n_features=5, n_subnetworks=3, seed=0):

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -6,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cvxsnn import LIFLayer
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import (
     INPUT_UNIT,
     WEIGHT_BITS,
-    ByteWeights,
     ScratchArrays,
     exact_product,
     input_levels,
@@ -19,6 +20,8 @@ from cvxsnn.neurons.exact import (
     snap_weights,
     weight_levels,
 )
+from cvxsnn.neurons.layer import with_taps
+from cvxsnn.neurons.weights import ByteWeights
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -189,25 +192,23 @@ def test_products_of_bytes_are_those_of_floats():
     weight = torch.stack((weight[0], -weight[0]))
     spikes = torch.cat((torch.eye(len(levels)), torch.ones(1, len(levels)))).bool().expand(2, -1, -1).contiguous()
     out = torch.full((2, len(levels) + 1, 2), torch.nan)
-    ByteWeights(weight, WEIGHT_BITS).product(spikes, out, ScratchArrays())
+    ByteWeights(LIFLayer(weight)).product(spikes, out, ScratchArrays())
     assert torch.equal(out, spikes.float() @ weight)
-    part = torch.full((1, len(levels) + 1, 2), torch.nan)
-    ByteWeights(weight, WEIGHT_BITS)[1:].product(spikes[1:], part, ScratchArrays())
-    assert torch.equal(part[0], out[1])
 
 
 def test_products_of_bytes_pay_where_the_processor_has_them_and_they_hold_the_weights(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True, raising=False)
     sizes = {1: False, 63: False, 64: True, 2**16 - 1: True, 2**16: False}
-    assert {size: ByteWeights.pays(torch.zeros(1, size, 1), WEIGHT_BITS) for size in sizes} == sizes
-    wide = torch.zeros(1, 64, 1)
-    assert not ByteWeights.pays(wide, WEIGHT_BITS + 1)
-    assert not ByteWeights.pays(torch.zeros(1, 64, 1, device="meta"), WEIGHT_BITS)
+    assert {size: ByteWeights.pays(LIFLayer(torch.zeros(1, size, 1))) for size in sizes} == sizes
+    wide = LIFLayer(torch.zeros(1, 64, 1))
+    assert not ByteWeights.pays(replace(wide, weight_bits=WEIGHT_BITS + 1))
+    assert not ByteWeights.pays(wide.to("meta"))
+    assert not ByteWeights.pays(with_taps(wide, 64))
     with monkeypatch.context() as patch:
         patch.delattr(torch, "_int_mm")
-        assert not ByteWeights.pays(wide, WEIGHT_BITS)
+        assert not ByteWeights.pays(wide)
     with monkeypatch.context() as patch:
         patch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
-        assert not ByteWeights.pays(wide, WEIGHT_BITS)
+        assert not ByteWeights.pays(wide)
     monkeypatch.delattr(torch.cpu, "_is_vnni_supported")
-    assert not ByteWeights.pays(wide, WEIGHT_BITS)
+    assert not ByteWeights.pays(wide)

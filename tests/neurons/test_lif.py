@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvxsnn import LIFLayer, gaussian_witnesses, roll_out
-from cvxsnn.neurons import lif_kernel
+from cvxsnn.neurons import gpu_kernels
 from cvxsnn.neurons.lif import fire
 from cvxsnn.witnesses import Normal, Uniform
 
@@ -171,6 +171,6 @@ def test_a_machine_that_cannot_make_the_kernel_is_told_so_and_takes_steps(monkey
     def fail(*_, **__):
         raise RuntimeError("no C compiler")
 
-    monkeypatch.setattr(lif_kernel, "_launch", fail)
+    monkeypatch.setattr(gpu_kernels, "scan_lif", fail)
     with pytest.warns(UserWarning, match="one step at a time on cpu, for want of a kernel: no C compiler"):
-        assert not lif_kernel._compiles.__wrapped__(torch.device("cpu"))
+        assert not gpu_kernels._compiles.__wrapped__(torch.device("cpu"))

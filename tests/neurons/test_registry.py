@@ -212,17 +212,15 @@ def test_models_tell_what_they_can_do():
         (
             lif.can_be_priced,
             threshold.can_be_priced,
-            lif.has_kernel,
             lif.keeps_membrane,
             lif.libraries,
             threshold.is_recurrent,
         )
     )
-    assert not any((threshold.has_kernel, threshold.keeps_membrane, threshold.libraries))
+    assert not any((threshold.keeps_membrane, threshold.libraries))
     assert not lif.is_recurrent
     assert lif.all_scaled == {"weight", "bias", "threshold", "initial_membrane"}
     assert threshold.all_scaled == {"weight", "bias", "recurrent_weight"}
-    assert all(model.is_exact for model in NEURON_MODELS.values())
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def snap_weights(weight: Tensor, bits: int = WEIGHT_BITS) -> Tensor:
     -------
     Tensor like ``weight``. Snapping twice changes nothing.
     """
-    unit = _weight_unit(weight, bits)
+    unit = weight_unit(weight, bits)
     return torch.round(weight / unit) * unit
 
 
@@ -48,17 +48,17 @@ def weight_levels(weight: Tensor, bits: int = WEIGHT_BITS) -> float:
 
     A neuron's unit is the largest power of two of which all its weights are multiples.
     """
-    levels = (weight.double() / _weight_unit(weight, bits).double()).abs().to(torch.int64)
+    levels = (weight.double() / weight_unit(weight, bits).double()).abs().to(torch.int64)
     lowest_bit = torch.where(levels == 0, 2**62, levels & -levels).amin(-2)
     largest: float = (levels.sum(-2).double() / lowest_bit).max().item()
     return largest
 
 
-def _weight_unit(weight: Tensor, bits: int) -> Tensor:
+def weight_unit(weight: Tensor, bits: int) -> Tensor:
+    """Return the power of two of which each neuron's snapped weights are multiples, (..., 1, width)."""
     mantissa, exponent = torch.frexp(weight.abs().amax(-2, keepdim=True))
-    exponent = exponent - (mantissa == 0.5).to(
-        exponent.dtype
-    )  # 2**e itself needs no bit more than the numbers below it
+    # 2**e itself needs no bit more than the numbers below it.
+    exponent = exponent - (mantissa == 0.5).to(exponent.dtype)
     unit = torch.ldexp(torch.ones_like(mantissa), exponent - (bits - 1))
     return unit.clamp_min(torch.finfo(weight.dtype).tiny)
 
@@ -120,80 +120,6 @@ def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, scratch: "Scratch
             torch.mm(inputs[k], weight[k], out=total[k])
     if total is not out:
         out.copy_(total)
-
-
-class DenseWeights:
-    """Snapped weights in a type in which products with the inputs are exact.
-
-    Parameters
-    ----------
-    weight : Tensor of shape (n_subnetworks, fan_in, width)
-        The weights.
-    """
-
-    n_values = 0
-
-    def __init__(self, weight: Tensor) -> None:
-        self._weight = weight
-
-    def __getitem__(self, subnetworks: slice) -> "DenseWeights":
-        """Return the weights of some subnetworks."""
-        return DenseWeights(self._weight[subnetworks])
-
-    def lift(self, block: Tensor) -> Tensor:
-        """Return the inputs as they are."""
-        return block
-
-    def product(self, rows: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
-        """Write ``rows @ weight`` into ``out``."""
-        exact_product(rows.to(self._weight.dtype), self._weight, out, scratch)
-
-
-class ByteWeights:
-    """Snapped weights as two planes of signed bytes, for products with spikes: ``weight = unit · (256 · high + low)``.
-
-    Sums of bytes are exact in 32-bit integers, so the product is the same as any other exact one.
-    """
-
-    n_values = 0
-
-    def __init__(self, weight: Tensor, bits: int) -> None:
-        unit = _weight_unit(weight, bits)
-        levels = (weight / unit).round().to(torch.int32)
-        high = (levels + 128).div(256, rounding_mode="floor")
-        self._planes = torch.cat((high, levels - 256 * high), dim=2).to(torch.int8)
-        self._unit = unit
-
-    @staticmethod
-    def pays(weight: Tensor, bits: int) -> bool:
-        """Return whether this processor multiplies bytes fast, and the planes can hold the weights."""
-        has_byte_products = weight.device.type == "cpu" and getattr(torch.cpu, "_is_vnni_supported", bool)()
-        return (
-            has_byte_products
-            and hasattr(torch, "_int_mm")
-            and bits <= WEIGHT_BITS
-            # From 64 inputs on, the product pays for the planes; from 2**16, sums could overflow 32-bit integers.
-            and 64 <= weight.shape[1] < 2**16
-        )
-
-    def __getitem__(self, subnetworks: slice) -> "ByteWeights":
-        """Return the weights of some subnetworks."""
-        part = object.__new__(ByteWeights)
-        part._planes, part._unit = self._planes[subnetworks], self._unit[subnetworks]
-        return part
-
-    def lift(self, block: Tensor) -> Tensor:
-        """Return the spikes as they are."""
-        return block
-
-    def product(self, rows: Tensor, out: Tensor, scratch: "ScratchArrays") -> None:
-        """Write ``rows @ weight`` into ``out``, for bool spikes of shape (n_subnetworks, n_rows, fan_in)."""
-        width = out.shape[2]
-        total = scratch.array("integers", out.shape[1:], torch.int32, out.device)
-        for k in range(len(out)):
-            planes = torch._int_mm(rows[k].view(torch.int8), self._planes[k])
-            torch.add(planes[:, width:], planes[:, :width], alpha=256, out=total)
-            torch.mul(total, self._unit[k], out=out[k])
 
 
 class ScratchArrays:

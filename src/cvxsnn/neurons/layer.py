@@ -135,6 +135,11 @@ class HiddenLayer(ABC):
         return int((self.delay * (self.weight != 0)).max()) if self.has_delays else 0
 
     @property
+    def n_lifted(self) -> int:
+        """Number of values that taps can read at one step: one for each delay and input."""
+        return (self.max_delay + 1) * self.n_inputs
+
+    @property
     def width(self) -> int:
         """Number of neurons per subnetwork."""
         return self.weight.shape[2]
@@ -454,15 +459,6 @@ def stack_layers(layers: Sequence[Layer]) -> Layer:
     joined: dict[str, Any] = {name: torch.cat([own[name] for own in tensors]) for name in tensors[0]}
     # Weights on grids of different fineness share the finest.
     return replace(layers[0], weight_bits=max(layer.weight_bits for layer in layers), **joined)
-
-
-def as_one_subnetwork(layer: Layer) -> Layer:
-    """Return the neurons of all subnetworks side by side in one; none of them may read another of its layer."""
-
-    def merged(value: Tensor) -> Tensor:
-        return value.movedim(0, -2).flatten(-2).unsqueeze(0).contiguous()
-
-    return type(layer).from_valid({name: merged(value) for name, value in layer.tensors().items()}, layer.settings())
 
 
 def with_taps(layer: Layer, n_taps: int) -> Layer:

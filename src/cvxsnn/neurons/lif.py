@@ -1,7 +1,7 @@
 """The leaky integrate-and-fire layer: the place where its equation is written.
 
-:mod:`.lif_kernel` is the same equation as one kernel for GPUs; :mod:`.tap_kernel` and :mod:`.tap_kernel_gpu` are for
-neurons with delays. Tests compare their spikes to the bit.
+:mod:`.tap_kernel` has the same equation for neurons with delays, :mod:`.gpu_kernels` for GPUs. Tests compare their
+spikes to the bit.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
+from .gpu_kernels import can_scan, scan_lif
 from .layer import HiddenLayer, LayerState, per_sample
-from .lif_kernel import can_scan, scan_lif
 
 Tie = Literal["ge", "gt"]
 
@@ -160,6 +160,6 @@ class LIFLayer(HiddenLayer):
         Tensor of shape (n_subnetworks, n_samples, width), dtype bool
             The spikes of the last step.
         """
-        if drive.is_cuda and can_scan(drive):
+        if can_scan(drive.device):
             return scan_lif(self, drive, state, spikes)
         return super().scan(drive, state, spikes)

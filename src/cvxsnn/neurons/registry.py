@@ -37,10 +37,6 @@ class NeuronModel:
         Whether a membrane is carried over from step to step, which costs an update per neuron and step.
     is_recurrent : bool
         Whether neurons of one layer read each other, through a tensor ``recurrent_weight``.
-    is_exact : bool
-        Whether its spikes are the same to the bit on every device and for every batch.
-    has_kernel : bool
-        Whether a GPU advances through all steps in one kernel.
     can_be_priced : bool
         Whether all neurons of the model can be priced exactly (:mod:`cvxsnn.theory`).
     libraries : frozenset of str
@@ -61,8 +57,6 @@ class NeuronModel:
     scaled: tuple[str, ...] = ()
     keeps_membrane: bool = True
     is_recurrent: bool = False
-    is_exact: bool = True
-    has_kernel: bool = False
     can_be_priced: bool = False
     libraries: frozenset[str] = frozenset()
 
@@ -155,7 +149,6 @@ for _model in (
         TrainableLIF,
         sampled=("decay", "threshold", "initial_membrane"),
         scaled=("threshold", "initial_membrane"),
-        has_kernel=True,
         can_be_priced=True,
         libraries=frozenset({"snntorch", "spikingjelly", "norse", "nir"}),
     ),

@@ -2,14 +2,14 @@
 
 Layers never feed the layers below, so the stack is rolled out layer by layer, not step by step: the drive of a layer at
 all steps is one exact matrix product, and what is left is an elementwise scan over time that stays in cache. LIF layers
-with delays are one kernel each, which sums over taps, scans and counts. Arrays are time-major in here, in ``drive.py``,
-in ``taps.py`` and in the kernels, and nowhere else.
+with delays are one kernel each, which sums over taps, scans and counts. Arrays are time-major in here, in
+``weights.py``, in ``taps.py`` and in the kernels, and nowhere else.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,13 +17,13 @@ from torch import Tensor
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.memory import share_of
 from ..data.sequences import Sequences, similar_lengths, window_of_step
-from .drive import ExactWeights, exact_weights, weighted_inputs
-from .exact import ByteWeights, ScratchArrays, input_levels, product_dtype, snap_inputs
-from .layer import HiddenLayer, as_one_subnetwork, check_stack
+from .exact import ScratchArrays, input_levels, product_dtype, snap_inputs
+from .gpu_kernels import can_scan, scan_taps_gpu
+from .layer import HiddenLayer, check_stack
 from .lif import LIFLayer
 from .tap_kernel import TapTable, scan_taps
-from .tap_kernel_gpu import can_scan_taps, scan_taps_gpu
 from .taps import last_window
+from .weights import ByteWeights, ExactWeights, exact_weights
 
 Steps = Literal["last", "all"] | int
 """The spikes of the last step or of all steps, or their counts in a number of windows."""
@@ -68,15 +68,7 @@ def roll_out(
     >>> roll_out(witnesses.layers, np.ones((5, 10, 3)), "all").shape
     torch.Size([5, 10, 8])
     """
-    check_choice("steps", steps, ("last", "all"))
-    sequences = Sequences.of(inputs)
-    shape = (sequences.n_samples,) if steps == "last" else (sequences.n_samples, sequences.n_steps)
-    layers = check_stack(layers, sequences.n_features)
-    shape = (*shape, layers[-1].n_subnetworks * layers[-1].width)
-    spikes = torch.empty(shape, dtype=torch.bool, device=sequences.device)
-    for rows, columns, block in iterate_rollout(layers, sequences, steps, chunk_bytes=chunk_bytes):
-        spikes[rows, ..., columns] = block
-    return spikes
+    return _collect(layers, inputs, check_choice("steps", steps, ("last", "all")), chunk_bytes)  # type: ignore[arg-type]
 
 
 def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_windows: int = 1) -> Tensor:
@@ -108,18 +100,28 @@ def count_spikes(layers: Sequence[HiddenLayer], inputs: Sequences | Array, n_win
     >>> int(counts.max()) <= 6
     True
     """
-    check_positive_int("n_windows", n_windows)
+    return _collect(layers, inputs, check_positive_int("n_windows", n_windows)).flatten(1)
+
+
+def _collect(
+    layers: Sequence[HiddenLayer], inputs: Sequences | Array, steps: Steps, chunk_bytes: int | None = None
+) -> Tensor:
+    """Return all blocks of :func:`iterate_rollout` in one array."""
     sequences = Sequences.of(inputs)
-    shape = (sequences.n_samples, layers[-1].n_subnetworks * layers[-1].width * n_windows)
-    counts = torch.empty(shape, dtype=count_dtype(sequences.n_steps, n_windows), device=sequences.device)
-    for rows, columns, block in iterate_rollout(layers, sequences, n_windows):
-        counts[rows, columns] = block
-    return counts
+    top = check_stack(layers, sequences.n_features)[-1]
+    n_columns = top.n_subnetworks * top.width * (steps if isinstance(steps, int) else 1)
+    shape = (len(sequences), *([sequences.n_steps] if steps == "all" else []), n_columns)
+    collected = torch.empty(shape, dtype=_dtype(steps, sequences.n_steps), device=sequences.device)
+    for rows, columns, block in iterate_rollout(layers, sequences, steps, chunk_bytes=chunk_bytes):
+        collected[rows, ..., columns] = block
+    return collected
 
 
-def count_dtype(n_steps: int, n_windows: int) -> torch.dtype:
-    """Return the narrowest type that holds the spike counts of a window."""
-    return torch.uint8 if -(-n_steps // n_windows) <= torch.iinfo(torch.uint8).max else torch.int32
+def _dtype(steps: Steps, n_steps: int) -> torch.dtype:
+    """Return the type of spikes, or the narrowest one that holds the spike counts of a window."""
+    if not isinstance(steps, int):
+        return torch.bool
+    return torch.uint8 if -(-n_steps // steps) <= torch.iinfo(torch.uint8).max else torch.int32
 
 
 def iterate_rollout(
@@ -141,8 +143,9 @@ def iterate_rollout(
         chunk_bytes = share_of(device, CHUNK_BYTES_GPU) if sequences.inputs.is_cuda else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(device) for layer in check_stack(layers, n_features)]
-    stack, scratch = _fastest(layers, sequences.inputs, steps), ScratchArrays()
-    n_subnetworks, n_columns = layers[0].n_subnetworks, layers[-1].width * (steps if isinstance(steps, int) else 1)
+    levels, scratch, n_subnetworks = input_levels(sequences.inputs), ScratchArrays(), layers[0].n_subnetworks
+    n_columns = layers[-1].width * (steps if isinstance(steps, int) else 1)
+    stack = _fastest(layers, levels, steps)
     n_bytes = max(layer.bytes_per_row(n_steps, steps if layer is stack[-1] else "all") for layer in stack)
     # Fewer than 64 rows waste a matrix product: rather take fewer subnetworks at once.
     block_subnetworks = max(1, min(n_subnetworks, chunk_bytes // (n_bytes * 64)))
@@ -150,22 +153,30 @@ def iterate_rollout(
     block_rows = max(row_multiple, max(1, block_rows) // row_multiple * row_multiple)
     for k in range(0, n_subnetworks, block_subnetworks):
         subnetworks = slice(k, min(k + block_subnetworks, n_subnetworks))
-        columns, part = slice(k * n_columns, subnetworks.stop * n_columns), [layer[subnetworks] for layer in stack]
+        columns = slice(k * n_columns, subnetworks.stop * n_columns)
+        if block_subnetworks < n_subnetworks:
+            stack = _fastest([layer.take(subnetworks) for layer in layers], levels, steps)
         for i in range(0, n_samples, block_rows):
             rows = slice(i, min(i + block_rows, n_samples))
-            block = _roll_rows(part, sequences.take(rows), steps, scratch)
+            block = _roll_rows(stack, sequences.take(rows), steps, scratch)
             yield rows, columns, block.flatten(1 if isinstance(steps, int) else -2)
 
 
 class RolledLayer(ABC):
-    """A layer with its weights in the form in which the roll-out is fast."""
+    """A layer in a form in which the roll-out is fast.
 
-    def __init__(self, layer: HiddenLayer) -> None:
-        self.layer = layer
+    Parameters
+    ----------
+    layer : HiddenLayer
+        The layer.
+    levels : float
+        The largest integer among the values that it reads (:func:`cvxsnn.neurons.exact.input_levels`).
+    is_first : bool
+        Whether it reads the inputs, which all subnetworks share, and not spikes.
+    """
 
-    @abstractmethod
-    def __getitem__(self, subnetworks: slice) -> Self:
-        """Return some of the subnetworks."""
+    def __init__(self, layer: HiddenLayer, levels: float, is_first: bool) -> None:
+        self.layer, self.levels, self.is_first = layer, levels, is_first
 
     @abstractmethod
     def bytes_per_row(self, n_steps: int, steps: Steps) -> int:
@@ -182,34 +193,26 @@ class RolledLayer(ABC):
         ``block`` has the inputs (n_steps, n_samples, n_inputs), or K of those.
         """
 
+    @abstractmethod
     def read(self, block: Tensor, steps: Steps, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
         """Return the spikes, (n_samples, [n_steps,] K, width), or the counts, (n_samples, K, width, n_windows)."""
-        spikes = self.spikes(block, scratch, "spikes").permute(2, 1, 0, 3)
-        if isinstance(steps, int):
-            return _count_windows(spikes, _slots(steps, spikes.shape[1], lengths, block.device), steps)
-        if lengths is None:
-            return spikes if steps == "all" else spikes[:, -1]
-        if steps == "last":
-            return spikes[torch.arange(len(lengths), device=lengths.device), lengths - 1]
-        inside = torch.arange(spikes.shape[1], device=lengths.device) < lengths[:, None]
-        return spikes & inside[:, :, None, None]
 
 
 class _Driven(RolledLayer):
     """One exact product for the drives of all steps, then a scan over time."""
 
-    def __init__(self, layer: HiddenLayer, weights: ExactWeights) -> None:
-        super().__init__(layer)
-        self._weights = weights
-
-    def __getitem__(self, subnetworks: slice) -> "_Driven":
-        return _Driven(self.layer.take(subnetworks), self._weights[subnetworks])
+    @cached_property
+    def _weights(self) -> ExactWeights:
+        if not self.is_first and ByteWeights.pays(self.layer):
+            return ByteWeights(self.layer)
+        return exact_weights(self.layer, self.levels)
 
     def bytes_per_row(self, n_steps: int, steps: Steps) -> int:
-        return n_steps * max(self.layer.width, self._weights.n_values) * self.layer.weight.element_size()
+        n_values = self.layer.n_lifted if self.layer.has_delays else 0
+        return n_steps * max(self.layer.width, n_values) * self.layer.weight.element_size()
 
     def _drive(self, block: Tensor, scratch: ScratchArrays) -> Tensor:
-        return weighted_inputs(self.layer, self._weights, self._weights.lift(block), scratch)
+        return self._weights.drive(self._weights.lift(block), scratch)
 
     def spikes(self, block: Tensor, scratch: ScratchArrays, name: str) -> Tensor:
         drive = self._drive(block, scratch)
@@ -218,25 +221,50 @@ class _Driven(RolledLayer):
         return spikes
 
     def read(self, block: Tensor, steps: Steps, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
-        if steps != "last" or lengths is not None:
-            return super().read(block, steps, lengths, scratch)
-        state = self.layer.initial_state(block.shape[-2])  # no need to store the spikes of other steps
-        return self.layer.scan(self._drive(block, scratch), state).movedim(0, -2)
+        if steps == "last" and lengths is None:  # no need to store the spikes of other steps
+            state = self.layer.initial_state(block.shape[-2])
+            return self.layer.scan(self._drive(block, scratch), state).movedim(0, -2)
+        spikes = self.spikes(block, scratch, "spikes").permute(2, 1, 0, 3)
+        if isinstance(steps, int):
+            return _count_windows(spikes, _slots(steps, spikes.shape[1], lengths, block.device), steps)
+        if lengths is None:
+            return spikes
+        if steps == "last":
+            return spikes[torch.arange(len(lengths), device=lengths.device), lengths - 1]
+        inside = torch.arange(spikes.shape[1], device=lengths.device) < lengths[:, None]
+        return spikes & inside[:, :, None, None]
+
+
+class _OneStep(_Driven):
+    """Neurons without memory of which only the last step is read: one product, whatever the number of steps."""
+
+    def bytes_per_row(self, n_steps: int, steps: Steps) -> int:
+        return max(self.layer.width, self.layer.n_lifted) * self.layer.weight.element_size()
+
+    @cached_property
+    def _weights(self) -> ExactWeights:
+        """The weights of the neurons, side by side in one subnetwork if all subnetworks read the same inputs."""
+
+        def side_by_side(value: Tensor) -> Tensor:
+            return value.movedim(0, -2).flatten(-2).unsqueeze(0).contiguous()
+
+        return exact_weights(self.layer.with_valid(side_by_side) if self.is_first else self.layer, self.levels)
+
+    def read(self, block: Tensor, steps: Steps, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
+        drive = self._weights.drive(last_window(block, self.layer.max_delay, lengths), scratch)
+        merged = self._weights.layer
+        spikes = merged.scan(drive, merged.initial_state(block.shape[-2])).movedim(0, -2)
+        return spikes.reshape(-1, self.layer.n_subnetworks, self.layer.width)
 
 
 class _FusedTaps(RolledLayer):
     """LIF neurons with delays, as one kernel that sums over taps, advances the membranes and counts spikes."""
 
-    def __init__(self, layer: HiddenLayer, dtype: torch.dtype, *, inputs_are_shared: bool) -> None:
-        super().__init__(layer)
-        self._dtype, self._inputs_are_shared = dtype, inputs_are_shared
-
-    def __getitem__(self, subnetworks: slice) -> "_FusedTaps":
-        return _FusedTaps(self.layer.take(subnetworks), self._dtype, inputs_are_shared=self._inputs_are_shared)
+    layer: LIFLayer
 
     def bytes_per_row(self, n_steps: int, steps: Steps) -> int:
-        n_bytes = steps * count_dtype(n_steps, steps).itemsize if isinstance(steps, int) else 1
-        return self.layer.width * (n_steps if steps == "all" else n_bytes)
+        n_slots = n_steps if steps == "all" else steps if isinstance(steps, int) else 1
+        return self.layer.width * n_slots * _dtype(steps, n_steps).itemsize
 
     def most_rows(self, n_steps: int) -> int:
         # The values that a kernel reads at each of many neurons stay in the L2 cache of about 2 MiB.
@@ -245,85 +273,47 @@ class _FusedTaps(RolledLayer):
 
     @cached_property
     def _table(self) -> TapTable:
-        return TapTable.of(self.layer, self._dtype, inputs_are_shared=self._inputs_are_shared)
+        return TapTable.of(self.layer, product_dtype(self.layer.levels, self.levels), inputs_are_shared=self.is_first)
 
     def _count(self, block: Tensor, steps: Steps, lengths: Tensor | None = None) -> Tensor:
-        """Return counts (n_neurons, n_slots, n_samples) for (n_steps, n_samples, n_inputs), or K of those.
+        """Return counts (K, width, n_slots, n_samples) for (n_steps, n_samples, n_inputs), or K of those.
 
-        A slot is a window or, with "all" or "last", one step; the counts of single steps are bytes, 0 or 1.
+        A slot is a window or, with "all" or "last", one step, of which the count is a spike.
         """
-        n_steps = block.shape[-3]
+        n_steps, n_samples = block.shape[-3:-1]
         values = block.permute(0, 2, 1) if block.ndim == 3 else block.permute(1, 0, 3, 2).flatten(1, 2)
         is_read_as_bytes = values.is_cuda and values.dtype == torch.bool  # spikes, which are most of what is read
-        values = values.contiguous().view(torch.uint8) if is_read_as_bytes else values.to(self._dtype).contiguous()
+        values = values.contiguous().view(torch.uint8) if is_read_as_bytes else values.to(self._table.weight.dtype)
         n_slots = steps if isinstance(steps, int) else n_steps if steps == "all" else 1
-        dtype = count_dtype(n_steps, steps) if isinstance(steps, int) else torch.uint8
-        shape = (self.layer.n_subnetworks * self.layer.width, n_slots, values.shape[2])
-        counts = torch.zeros(shape, dtype=dtype, device=block.device)
+        dtype = _dtype(steps, n_steps)
+        shape = (self.layer.n_subnetworks * self.layer.width, n_slots, n_samples)
+        counts = torch.zeros(shape, dtype=torch.uint8 if dtype == torch.bool else dtype, device=block.device)
         scan = scan_taps_gpu if counts.is_cuda else scan_taps
-        scan(self.layer, self._table, values, _slots(steps, n_steps, lengths, block.device), counts)  # type: ignore[arg-type]
-        return counts
+        scan(self.layer, self._table, values.contiguous(), _slots(steps, n_steps, lengths, block.device), counts)
+        return counts.view(dtype).view(self.layer.n_subnetworks, self.layer.width, n_slots, n_samples)
 
     def spikes(self, block: Tensor, scratch: ScratchArrays, name: str) -> Tensor:
-        counts = self._count(block, "all").view(torch.bool)
-        return counts.view(self.layer.n_subnetworks, self.layer.width, *counts.shape[1:]).permute(0, 2, 3, 1)
+        return self._count(block, "all").permute(0, 2, 3, 1)
 
     def read(self, block: Tensor, steps: Steps, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
         counts = self._count(block, steps, lengths)
-        by_sample = counts.permute(2, 1, 0).view(-1, counts.shape[1], self.layer.n_subnetworks, self.layer.width)
         if isinstance(steps, int):
-            return by_sample.movedim(1, -1)
-        return by_sample.view(torch.bool) if steps == "all" else by_sample[:, 0].view(torch.bool)
+            return counts.permute(3, 0, 1, 2)
+        return counts.permute(3, 2, 0, 1) if steps == "all" else counts[:, :, 0].permute(2, 0, 1)
 
 
-class _OneStep(RolledLayer):
-    """Neurons without memory of which only the last step is read: one product, whatever the number of steps."""
-
-    def __init__(self, layer: HiddenLayer, levels_of_inputs: float, *, inputs_are_shared: bool) -> None:
-        super().__init__(layer)
-        self._levels, self._inputs_are_shared = levels_of_inputs, inputs_are_shared
-
-    def __getitem__(self, subnetworks: slice) -> "_OneStep":
-        return _OneStep(self.layer.take(subnetworks), self._levels, inputs_are_shared=self._inputs_are_shared)
-
-    def bytes_per_row(self, n_steps: int, steps: Steps) -> int:
-        n_values = (self.layer.max_delay + 1) * self.layer.n_inputs
-        return max(self.layer.width, n_values) * self.layer.weight.element_size()
-
-    @cached_property
-    def _merged(self) -> HiddenLayer:
-        """The neurons of all subnetworks as one, if they read the same inputs."""
-        return as_one_subnetwork(self.layer) if self._inputs_are_shared else self.layer
-
-    @cached_property
-    def _weights(self) -> ExactWeights:
-        return exact_weights(self._merged, self._levels)
-
-    def spikes(self, block: Tensor, scratch: ScratchArrays, name: str) -> Tensor:
-        raise NotImplementedError("only the last layer, and of its spikes the last, are computed in this way")
-
-    def read(self, block: Tensor, steps: Steps, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
-        window = last_window(block, self.layer.max_delay, lengths)
-        drive = weighted_inputs(self._merged, self._weights, window, scratch)
-        spikes = self._merged.scan(drive, self._merged.initial_state(block.shape[-2])).movedim(0, -2)
-        return spikes.reshape(-1, self.layer.n_subnetworks, self.layer.width)
-
-
-def _fastest(layers: Sequence[HiddenLayer], inputs: Tensor, steps: Steps) -> list[RolledLayer]:
+def _fastest(layers: Sequence[HiddenLayer], levels_of_inputs: float, steps: Steps) -> list[RolledLayer]:
     """Return each layer in its fastest form."""
     rolled: list[RolledLayer] = []
-    for depth, layer in enumerate(layers):
-        is_first, is_top = depth == 0, depth == len(layers) - 1
-        levels = input_levels(inputs) if is_first else 1.0
+    for layer in layers:
+        is_first, is_top, device = not rolled, len(rolled) == len(layers) - 1, layer.weight.device
+        form: type[RolledLayer] = _Driven
         # With fewer than 64 neurons, a product per subnetwork is mostly overhead.
         if steps == "last" and is_top and layer.is_memoryless and (is_first or layer.width >= 64):
-            rolled.append(_OneStep(layer, levels, inputs_are_shared=is_first))
-        elif layer.has_delays and type(layer) is LIFLayer and (not inputs.is_cuda or can_scan_taps(inputs.device)):
-            rolled.append(_FusedTaps(layer, product_dtype(layer.levels, levels), inputs_are_shared=is_first))
-        elif not (is_first or layer.has_delays) and ByteWeights.pays(layer.weight, layer.weight_bits):
-            rolled.append(_Driven(layer, ByteWeights(layer.weight, layer.weight_bits)))
-        else:
-            rolled.append(_Driven(layer, exact_weights(layer, levels)))
+            form = _OneStep
+        elif layer.has_delays and type(layer) is LIFLayer and (device.type != "cuda" or can_scan(device)):
+            form = _FusedTaps
+        rolled.append(form(layer, levels_of_inputs if is_first else 1.0, is_first))
     return rolled
 
 
@@ -331,20 +321,18 @@ def _roll_rows(layers: Sequence[RolledLayer], sequences: Sequences, steps: Steps
     """Roll a block, sequences of similar length together, so that no time is spent on padding."""
     if sequences.lengths is None:
         return _roll_block(layers, sequences, steps, scratch)
-    n_samples, n_steps = sequences.inputs.shape[:2]
-    block = None
+    (n_samples, n_steps), top = sequences.inputs.shape[:2], layers[-1].layer
+    shape: tuple[int, ...] = (n_samples, top.n_subnetworks, top.width)
+    if steps != "last":
+        shape = (n_samples, n_steps, *shape[1:]) if steps == "all" else (*shape, steps)
+    block = torch.zeros(shape, dtype=_dtype(steps, n_steps), device=sequences.device)
     for rows in similar_lengths(sequences.lengths):
         part = sequences.take(rows).trim()
         rolled = _roll_block(layers, part, steps, scratch)
-        if block is None:
-            shape = (n_samples, n_steps, *rolled.shape[2:]) if steps == "all" else (n_samples, *rolled.shape[1:])
-            dtype = count_dtype(n_steps, steps) if isinstance(steps, int) else rolled.dtype
-            block = torch.zeros(shape, dtype=dtype, device=rolled.device)
         if steps == "all":
             block[rows, : part.n_steps] = rolled
         else:
             block[rows] = rolled.to(block.dtype)
-    assert block is not None
     return block
 
 
@@ -371,15 +359,11 @@ def _slots(steps: Steps, n_steps: int, lengths: Tensor | None, device: torch.dev
 def _count_windows(spikes: Tensor, slots: Tensor, n_windows: int) -> Tensor:
     """Return counts (n_samples, K, width, n_windows) of spikes (n_samples, n_steps, K, width)."""
     n_samples, n_steps, *neurons = spikes.shape
-    dtype = count_dtype(n_steps, n_windows)
-    counts = torch.empty(n_samples, *neurons, n_windows, dtype=dtype, device=spikes.device)
+    counts = torch.empty(n_samples, *neurons, n_windows, dtype=_dtype(n_windows, n_steps), device=spikes.device)
     for window in range(n_windows):
         chosen = slots == window
-        if slots.shape[1] == 1:
-            bounds = torch.nonzero(chosen[:, 0]).squeeze(1)
-            own = spikes[:, int(bounds[0]) : int(bounds[-1]) + 1] if len(bounds) else spikes[:, :0]
-        else:
-            own = spikes & chosen.T[:, :, None, None]
+        is_common = slots.shape[1] == 1
+        counted = spikes[:, chosen[:, 0]] if is_common else spikes & chosen.T[:, :, None, None]
         # Read as bytes and summed in bytes: otherwise torch makes a copy in the type of the sum first.
-        counts[..., window] = own.view(torch.uint8).sum(1, dtype=dtype)
+        counts[..., window] = counted.view(torch.uint8).sum(1, dtype=counts.dtype)
     return counts

@@ -10,9 +10,9 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..data.sequences import as_inputs
-from .drive import exact_weights, weighted_inputs
 from .exact import ScratchArrays, input_levels, snap_inputs
 from .layer import HiddenLayer, LayerState, check_stack
+from .weights import exact_weights
 
 
 class Stepper:
@@ -39,7 +39,6 @@ class Stepper:
 
     def __init__(self, layers: Sequence[HiddenLayer]) -> None:
         self._layers = check_stack(layers)
-        self._levels = [layer.levels for layer in self._layers]
         self._upper_weights = [exact_weights(layer, 1.0) for layer in self._layers[1:]]
         self._scratch = ScratchArrays()
 
@@ -117,8 +116,8 @@ class Stepper:
                 block = torch.cat((history, present.to(history.dtype)), dim=-2)
                 own = own._replace(history=block[..., 1:, :])
                 block = block.flatten(-2)
-            weight = self._upper_weights[depth - 1] if depth else exact_weights(layer, input_levels(block))
-            layer.step(weighted_inputs(layer, weight, block[..., None, :, :], self._scratch)[:, 0], own)
+            weights = self._upper_weights[depth - 1] if depth else exact_weights(layer, input_levels(block))
+            layer.step(weights.drive(block[..., None, :, :], self._scratch)[:, 0], own)
             after.append(own)
             block = own.spikes
         return tuple(after), after[-1].spikes != 0

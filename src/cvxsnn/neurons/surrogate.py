@@ -109,7 +109,7 @@ class TrainableLayer(nn.Module, ABC):
         """Return spikes (n_subnetworks, n_steps, n_samples, width) for (n_steps, n_samples, n_inputs) or K of those."""
         weight: Tensor = self.weight
         layer = self._layer
-        if layer.has_delays and layer.n_taps * layer.width < (layer.max_delay + 1) * layer.n_inputs:
+        if layer.has_delays and layer.n_taps * layer.width < layer.n_lifted:
             read = read_taps(layer, block)
             return self.scan((read * weight[:, None, None]).sum(-2) + self.bias[:, None, None])
         if layer.has_delays:
@@ -135,19 +135,15 @@ class TrainableLayer(nn.Module, ABC):
 class TrainableLIF(TrainableLayer):
     """LIF neurons with gradients."""
 
+    _layer: LIFLayer
     decay: nn.Parameter
     threshold: nn.Parameter
     initial_membrane: nn.Parameter
 
-    def __init__(self, layer: LIFLayer, slope: Callable[[Tensor], Tensor], dynamics: frozenset[str]) -> None:
-        super().__init__(layer, slope, dynamics)
-        self.tie = layer.tie
-
     def scan(self, drive: Tensor) -> Tensor:
         """Return the spikes for weighted inputs of shape (n_subnetworks, n_steps, n_samples, width)."""
-        spikes: Tensor = _LIFScan.apply(  # type: ignore[no-untyped-call]
-            drive, self.decay, self.threshold, (self.initial_membrane, self.initial_spikes), self.tie, self._slope
-        )
+        initial, tie = (self.initial_membrane, self.initial_spikes), self._layer.tie
+        spikes: Tensor = _LIFScan.apply(drive, self.decay, self.threshold, initial, tie, self._slope)  # type: ignore[no-untyped-call]
         return spikes
 
     @torch.no_grad()

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,7 +11,6 @@ from torch.nn.functional import pad
 from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
-from .exact import ScratchArrays, exact_product
 from .layer import MAX_DELAY, HiddenLayer, Layer, check_whole, with_taps
 
 
@@ -173,82 +171,14 @@ def _as_whole_numbers(name: str, values: Sequence[int], limit: int) -> tuple[int
     return tuple(check_whole(name, numbers, numbers.shape, limit).tolist())
 
 
-class TapWeights:
-    """The sums over the taps of a layer, in torch.
-
-    Taps read a *lifted* input: at each step, the values of that step and of the ``max_delay`` steps before it.
-
-    Parameters
-    ----------
-    layer : HiddenLayer
-        A layer with delays.
-    dtype : torch.dtype
-        A type in which sums over the taps are exact.
-    """
-
-    def __init__(self, layer: HiddenLayer, dtype: torch.dtype) -> None:
-        self.max_delay, self.n_inputs = layer.max_delay, layer.n_inputs
-        self._place = _places(layer)
-        self._weight = layer.weight.to(dtype)
-
-    def __getitem__(self, subnetworks: slice) -> "TapWeights":
-        """Return the sums of some subnetworks."""
-        part = object.__new__(TapWeights)
-        part.max_delay, part.n_inputs = self.max_delay, self.n_inputs
-        part._place, part._weight = self._place[subnetworks], self._weight[subnetworks]
-        return part
-
-    @property
-    def n_values(self) -> int:
-        """Number of values in a lifted input."""
-        return (self.max_delay + 1) * self.n_inputs
-
-    @cached_property
-    def _dense(self) -> Tensor | None:
-        """The weights of all values of a lifted input, where a dense product is faster."""
-        # A gather is faster only if neurons read a small share of all pairs of delay and input.
-        is_dense = len(self._place[0]) >= (0.02 if self._weight.is_cuda else 0.25) * self.n_values
-        return _spread(self._weight, self._place, self.n_values) if is_dense else None
-
-    def lift(self, block: Tensor) -> Tensor:
-        """Return lifted inputs."""
-        return lift(block, self.max_delay)
-
-    def product(self, rows: Tensor, out: Tensor, scratch: ScratchArrays) -> None:
-        """Write the sums into ``out``: exact in the weights' dtype, then rounded once to that of ``out``.
-
-        Parameters
-        ----------
-        rows : Tensor of shape (n_rows, n_values) or (n_subnetworks or 1, n_rows, n_values)
-            Lifted inputs.
-        out : Tensor of shape (n_subnetworks, n_rows, width)
-            Where to write.
-        scratch : ScratchArrays
-            Memory for intermediate values.
-        """
-        lifted = rows.to(self._weight.dtype)
-        lifted = lifted if lifted.ndim == 3 else lifted[None]
-        if self._dense is not None:
-            exact_product(lifted, self._dense, out, scratch)
-            return
-        total = scratch.array("product", tuple(out.shape), self._weight.dtype, out.device)
-        read = scratch.array("read", tuple(out.shape[1:]), self._weight.dtype, out.device)
-        total.zero_()
-        for k, sums in enumerate(total):
-            values = lifted[k if len(lifted) > 1 else 0]
-            for place, weight in zip(self._place[k], self._weight[k], strict=True):
-                torch.index_select(values, 1, place, out=read)
-                sums.addcmul_(read, weight)
-        out.copy_(total)
-
-
-def _places(layer: HiddenLayer) -> Tensor:
+def lifted_places(layer: HiddenLayer) -> Tensor:
     """Return the value of a lifted input that each tap reads; taps of weight zero read the first."""
     place = (layer.max_delay - layer.delay.long()) * layer.n_inputs + layer.source
     return place * (layer.weight != 0)
 
 
-def _spread(weight: Tensor, place: Tensor, size: int) -> Tensor:
+def spread(weight: Tensor, place: Tensor, size: int) -> Tensor:
+    """Return weights at their places among ``size`` values; those of taps that read the same value are added."""
     return weight.new_zeros(len(weight), size, weight.shape[2]).scatter_add(1, place, weight)
 
 
@@ -267,7 +197,7 @@ def lifted_weight(layer: HiddenLayer, weight: Tensor) -> Tensor:
     Tensor of shape (n_subnetworks, (max_delay + 1) * n_inputs, width)
         The weights, with zeros where a neuron does not read. Taps whose weight is zero in the layer stay without one.
     """
-    return _spread(weight * (layer.weight != 0), _places(layer), (layer.max_delay + 1) * layer.n_inputs)
+    return spread(weight * (layer.weight != 0), lifted_places(layer), layer.n_lifted)
 
 
 def read_taps(layer: HiddenLayer, block: Tensor) -> Tensor:
