@@ -16,7 +16,7 @@ from joblib import parallel_config, register_parallel_backend
 from joblib.parallel import ThreadingBackend
 
 from cvxsnn import InvalidInputError
-from cvxsnn.core.parallel import Shared, one_thread, run_tasks
+from cvxsnn.core.parallel import Shared, idle_cores, limit_threads, n_threads, run_tasks
 
 TASKS = [(number,) for number in range(6)]
 SQUARES = {number: number**2 for number in range(6)}
@@ -134,19 +134,20 @@ def test_a_shared_value_says_how_large_it_is():
     assert sys.getsizeof(Shared(np.zeros(1000))) > 8000
 
 
-def test_one_thread_is_for_a_while():
+def test_a_limit_is_for_a_while():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        with contextlib.suppress(KeyError), one_thread():
+        with contextlib.suppress(KeyError), limit_threads(1):
             assert torch.get_num_threads() == 1
+            assert n_threads() == 2
             raise KeyError
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
 
-def test_one_thread_is_for_one_thread():
+def test_a_limit_is_for_one_thread():
     """Blocks that overlap leave later threads with the number there was before, and so does one that is still open."""
 
     def in_a_fresh_thread(function):
@@ -154,7 +155,7 @@ def test_one_thread_is_for_one_thread():
             return pool.submit(function).result()
 
     def open_and_close():
-        with one_thread():
+        with limit_threads(1):
             is_open.set()
             assert may_close.wait(10)
             return torch.get_num_threads()
@@ -164,11 +165,11 @@ def test_one_thread_is_for_one_thread():
     try:
         torch.set_num_threads(2)
         with ThreadPoolExecutor(1) as pool:
-            with one_thread():
+            with limit_threads(1):
                 assert in_a_fresh_thread(torch.get_num_threads) == 2
                 inside = pool.submit(open_and_close)
                 assert is_open.wait(10)
-                with one_thread():
+                with limit_threads(1):
                     pass
                 assert torch.get_num_threads() == 1
             may_close.set()
@@ -220,13 +221,29 @@ def test_an_interrupt_on_the_way_in_puts_the_number_of_threads_back():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        watched, block = Interrupter(), one_thread()
+        watched, block = Interrupter(), limit_threads(1)
         with watched.watching():
             block.__enter__()
         block.__exit__(None, None, None)
         for place in range(len(watched.lines)):
-            with pytest.raises(KeyboardInterrupt), Interrupter(place).watching(), one_thread():
+            with pytest.raises(KeyboardInterrupt), Interrupter(place).watching(), limit_threads(1):
                 pass
             assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("running", "n_idle"), [(1, 4), (2, 3), (4, 1), (9, 1)])
+def test_cores_that_others_use_are_not_idle(running, n_idle, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("pathlib.Path.read_text", lambda path: f"0.10 0.20 0.30 {running}/321 4711\n")
+    assert idle_cores() == n_idle
+
+
+def test_all_cores_are_idle_on_systems_that_do_not_say(monkeypatch):
+    def fail(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("pathlib.Path.read_text", fail)
+    assert idle_cores() == 4

@@ -6,11 +6,14 @@ however often it runs.
 """
 
 import os
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +30,7 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 _setting_threads = Lock()
+_unlimited: ContextVar[int | None] = ContextVar("unlimited", default=None)
 
 if hasattr(os, "register_at_fork"):
     # A forked process has none of the threads that torch has started in its parent, and would wait for them forever.
@@ -155,19 +159,42 @@ def _kept_by_a_cluster(tasks: Sequence[tuple[Any, ...]]) -> Iterator[None]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Use one thread, so that floating-point sums have one order on every machine; other threads keep theirs."""
-    n_threads = torch.get_num_threads()
-    if n_threads == 1:
+def limit_threads(limit: int) -> Iterator[None]:
+    """Let torch use at most ``limit`` threads. Other threads keep their number, and so does :func:`n_threads`."""
+    before = torch.get_num_threads()
+    if before <= limit:
         yield
         return
+    token = _unlimited.set(n_threads())
     try:
         with _setting_threads:
-            torch.set_num_threads(1)
+            torch.set_num_threads(limit)
             # torch has a number for each thread that has computed, and one for all that have not: put the second back.
-            helper = Thread(target=torch.set_num_threads, args=(n_threads,))
+            helper = Thread(target=torch.set_num_threads, args=(before,))
             helper.start()
             helper.join()
         yield
     finally:
-        torch.set_num_threads(n_threads)
+        torch.set_num_threads(before)
+        _unlimited.reset(token)
+
+
+def n_threads() -> int:
+    """Return the number of threads of torch without limits, for plain threads that never wait for each other."""
+    return _unlimited.get() or torch.get_num_threads()
+
+
+def idle_cores() -> int:
+    """Return the number of cores that are free for this thread and others now; all of them if the system does not say.
+
+    Threads of OpenMP wait for each other thousands of times in a fit. When one has lost its core, all others wait: on a
+    busy machine, two threads of OpenMP can take ten times as long as one.
+    """
+    n_cores, n_running = os.cpu_count() or 1, []
+    for _ in range(3):  # what runs for a moment only does not count
+        try:
+            n_running.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]))
+        except (OSError, IndexError, ValueError):
+            return n_cores
+        time.sleep(0.001)
+    return max(1, n_cores + 1 - min(n_running))  # this thread is running, too

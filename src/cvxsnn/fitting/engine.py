@@ -25,6 +25,7 @@ from ..convex import ConvexProblem, Solution, solve
 from ..convex.left_out import Validation, paired_difference, ridge_scores, validation_of
 from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
+from ..core.parallel import idle_cores, limit_threads, n_threads
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout, build_dictionary
@@ -63,6 +64,9 @@ class Sizes:
 
     max_rows: int = 5000
     """Rows up to which the larger number is considered."""
+
+    threaded: int = 10**8
+    """Entries of a dictionary from which the final solve uses several threads."""
 
     clearly: float = 1.0
     """Standard errors by which another family or read-out must be better than the first."""
@@ -312,13 +316,18 @@ class _Engine:
     def run(self) -> Fitted:
         self._report(0)
         self._log_calibration()
-        compared = self._compare()
-        n_neurons = self._size(compared)
-        judged = self._choose(compared, n_neurons)
-        n_sampled = judged.witnesses.n_witnesses
-        if self._budget.sparsity is not None:
-            judged = self._few(judged, self._budget.sparsity)
-        solution = self._solve(judged)
+        with limit_threads(idle_cores()):
+            compared = self._compare()
+            n_neurons = self._size(compared)
+        with limit_threads(idle_cores()):  # again: others may have begun or ended
+            judged = self._choose(compared, n_neurons)
+            n_sampled = judged.witnesses.n_witnesses
+            if self._budget.sparsity is not None:
+                judged = self._few(judged, self._budget.sparsity)
+        # The solution must not depend on what else the machine does, not in its last bit: the size alone decides.
+        is_small = judged.problem.dictionary.n_rows * judged.problem.dictionary.n_atoms < SIZES.threaded
+        with limit_threads(1 if is_small else n_threads()):
+            solution = self._solve(judged)
         self._report(100)
         return Fitted(solution, judged.program, tuple(self._trials), judged.trial, n_sampled, "; ".join(self._reasons))
 

@@ -25,7 +25,7 @@ from ..convex.objective import Objective
 from ..convex.penalties import Penalty, check_prices, check_strengths, make_penalty
 from ..core import bits
 from ..core.errors import ConvergenceWarning, InvalidInputError
-from ..core.parallel import one_thread
+from ..core.parallel import limit_threads
 from ..data.sequences import TrainingSet
 from ..dictionary import SpikeDictionary
 from ..dictionary.base import parse_readout
@@ -310,7 +310,7 @@ class _Pricing:
     exempt: Tensor | None = None
 
     def __call__(self, block: SpikeDictionary, first_witness: int) -> _Prices:
-        with one_thread():  # a price must not depend on where it is computed, not in its last bit
+        with limit_threads(1):  # a price must not depend on where it is computed, not in its last bit
             correlation = block.rmatvec(self.dual_point)
         price = self.penalty.atom_norms(correlation)
         if self.exempt is not None:

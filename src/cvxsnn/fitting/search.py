@@ -21,7 +21,7 @@ from ..convex import solve
 from ..convex.objective import Objective
 from ..core.checks import check_fields, check_positive_int
 from ..core.errors import InvalidInputError
-from ..core.parallel import Shared, one_thread, run_tasks
+from ..core.parallel import Shared, limit_threads, run_tasks
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet, stratified_order
 from ..dictionary import Readout, build_dictionary
@@ -376,7 +376,7 @@ def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) ->
     dictionary = build_dictionary(witnesses, data.sequences, candidate.readout)
     problem = Program(objective, intercept=True).problem(dictionary, data)
     ridge = Program.ridge(objective)
-    with one_thread():  # so that the fit is the same wherever it is made
+    with limit_threads(1):  # so that the fit is the same wherever it is made
         verdict = choose(ridge_of(problem), ridge, judge_for(ridge_of(problem), ridge, seed))
         assert verdict.validation is not None
         error = float(verdict.validation.mean()[0])

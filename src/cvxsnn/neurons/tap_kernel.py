@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..core.parallel import n_threads
 from .layer import HiddenLayer
 
 if TYPE_CHECKING:
@@ -315,13 +316,13 @@ def in_threads(function: Callable[[int, int], None], n_rows: int, work: int) -> 
 
     These are plain threads: unlike those of OpenMP, they do not spin while they wait for a core that is taken.
     """
-    n_threads = torch.get_num_threads() if work >= _MIN_WORK else 1
-    if n_threads == 1:
+    n_workers = n_threads() if work >= _MIN_WORK else 1
+    if n_workers == 1:
         function(0, n_rows)
         return
-    n_parts = 4 * n_threads  # several per thread: one that is held up takes fewer
+    n_parts = 4 * n_workers  # several per thread: one that is held up takes fewer
     edges = [n_rows * k // n_parts for k in range(n_parts + 1)]
-    with ThreadPoolExecutor(n_threads) as threads:
+    with ThreadPoolExecutor(n_workers) as threads:
         list(threads.map(function, edges[:-1], edges[1:]))
 
 
