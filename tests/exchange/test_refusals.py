@@ -3,7 +3,6 @@
 import importlib
 import subprocess
 import sys
-import warnings
 
 import pytest
 import torch
@@ -28,7 +27,7 @@ from small_models import assert_one_sentence, classifier
 from torch import nn
 
 from cvxsnn import InvalidInputError, LIFLayer, SpikingNetwork, ThresholdLayer
-from cvxsnn.core.errors import BudgetError, LossyExchangeWarning, MissingLibraryError
+from cvxsnn.core.errors import BudgetError, MissingLibraryError
 from cvxsnn.core.libraries import import_library
 from cvxsnn.exchange import from_norse, from_snntorch, from_spikingjelly, to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.merging import DelayLine, without_delays
@@ -217,20 +216,9 @@ def test_spikingjelly_needs_some_memory():
     refuse("must be above 1", to_spikingjelly, one_layer(decay=0.0, threshold=0.0))
 
 
-def test_spikingjelly_has_one_decay_a_layer_and_takes_the_mean_only_when_asked_to():
+def test_spikingjelly_has_one_decay_a_layer():
     network = one_layer(decay=torch.tensor([0.4, 0.6] * 3))
     refuse("expected one decay for all neurons of layer 1, got 0.4 to 0.6", to_spikingjelly, network)
-    with pytest.warns(LossyExchangeWarning, match="layer 1 has its mean decay instead of 0.4 to 0.6"):
-        peer = to_spikingjelly(network, lossy=True)
-    assert peer.layers[1].tau == pytest.approx(2.0)
-    assert "mean decay" in peer.loss_of_exchange
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_an_exact_exchange_says_that_nothing_is_lost(library):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", LossyExchangeWarning)
-        assert EXPORTS[library](one_layer(decay=0.5)).loss_of_exchange == ""
 
 
 def test_initial_spikes_that_no_membrane_gives_are_refused_by_snntorch_and_kept_by_nir():

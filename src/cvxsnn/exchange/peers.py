@@ -1,7 +1,6 @@
 """Networks of LIF neurons in the layers of snnTorch, SpikingJelly and Norse: stacks of linear layers and neurons."""
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.checks import Array
-from ..core.errors import InvalidInputError, LossyExchangeWarning
+from ..core.errors import InvalidInputError
 from ..data.sequences import as_inputs, window_shares
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
@@ -55,8 +54,6 @@ class PeerNetwork(nn.Module):
     sources : tuple of LIFLayer
         The layers that were converted. Measuring membranes from another zero rounds them, so an unchanged layer is
         imported as its source.
-    loss_of_exchange : str
-        How it differs from the original; empty for an exact exchange.
     """
 
     def __init__(self, network: SpikingNetwork, library: Library, dtype: torch.dtype, time_first: bool) -> None:
@@ -70,7 +67,7 @@ class PeerNetwork(nn.Module):
             self.register_buffer(f"initial_membrane{depth}", layer.initial_membrane)
         self.sources = tuple(layer.to(dtype=network.layers[0].weight.dtype) for layer in lif_layers(merged))
         self.heads, self.readout, self.time_first = merged.heads, merged.readout, time_first
-        self.loss_of_exchange, self._scan = "", library.scan
+        self._scan = library.scan
         self.to(merged.weight.device).eval()
 
     @property
@@ -162,7 +159,7 @@ def to_snntorch(
 
 
 def to_spikingjelly(
-    network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, time_first: bool = False, lossy: bool = False
+    network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, time_first: bool = False
 ) -> PeerNetwork:
     """Convert a network to SpikingJelly's layers.
 
@@ -175,13 +172,11 @@ def to_spikingjelly(
     time_first : bool
         Whether inputs and outputs are (n_steps, n_samples, ...), as is usual in the library, or (n_samples, n_steps,
         ...), as in cvxsnn.
-    lossy : bool
-        Whether to replace decays that differ within a layer by their mean. A warning and ``loss_of_exchange`` say so.
 
     Returns
     -------
     PeerNetwork
-        A module with the same spikes and scores, unless the exchange was lossy.
+        A module with the same spikes and scores.
 
     Examples
     --------
@@ -196,12 +191,7 @@ def to_spikingjelly(
     >>> theirs(inputs).shape == network(inputs).shape
     True
     """
-    network, loss = spikingjelly.with_mean_decays(network) if lossy else (network, "")
-    converted = PeerNetwork(network, spikingjelly.library(), dtype, time_first)
-    converted.loss_of_exchange = loss
-    if loss:
-        warnings.warn(f"lossy: {loss}", LossyExchangeWarning, stacklevel=2)
-    return converted
+    return PeerNetwork(network, spikingjelly.library(), dtype, time_first)
 
 
 def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, time_first: bool = False) -> PeerNetwork:

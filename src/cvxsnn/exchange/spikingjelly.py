@@ -18,10 +18,8 @@ from torch import Tensor
 
 from ..core.errors import InvalidInputError
 from ..core.libraries import import_library
-from ..network.spiking_network import SpikingNetwork
 from ..neurons import LIFLayer
 from .library import Library, PeerLayer, make_linear, probe_tie, reset_within_step, silent_start, tilt, untilt
-from .merging import lif_layers, merge_subnetworks
 
 
 def library() -> Library:
@@ -43,25 +41,14 @@ def _scan(node: Any, drive: Tensor, membrane: Tensor) -> Tensor:
     return spikes
 
 
-def with_mean_decays(network: SpikingNetwork) -> tuple[SpikingNetwork, str]:
-    """Return a network with one decay per layer, and a description of the loss."""
-    layers, losses = [], []
-    for depth, layer in enumerate(lif_layers(merge_subnetworks(network, "SpikingJelly")), 1):
-        if bool((layer.decay != layer.decay[0, 0]).any()):
-            losses.append(f"layer {depth} has its mean decay instead of {layer.decay.min():g} to {layer.decay.max():g}")
-            layer = layer.with_tensors({"decay": layer.decay.mean()})
-        layers.append(layer)
-    return network.with_layers(layers), "; ".join(losses)
-
-
 def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
     decay, threshold, leak = layer.decay[0], layer.threshold[0], 1 - float(layer.decay[0, 0])
     if leak == 1:
         raise InvalidInputError("expected decays above 0, got 0: SpikingJelly's tau = 1 / (1 − decay) must be above 1")
     if bool((decay != decay[0]).any()):
         raise InvalidInputError(
-            f"expected one decay for all neurons of layer {depth}, got {decay.min():g} to {decay.max():g}: pass "
-            "lossy=True for the mean, or use to_snntorch"
+            f"expected one decay for all neurons of layer {depth}, got {decay.min():g} to {decay.max():g}: use "
+            "to_snntorch"
         )
     is_shared = bool((threshold == threshold[0]).all())
     if not is_shared and bool((threshold <= 0).any()):

@@ -19,7 +19,7 @@ from torch.nn.functional import one_hot
 
 from ...convex import ConvexProblem, Solution
 from ...convex.losses import LOSSES, Loss, Softmax
-from ...core.checks import Array
+from ...core.checks import Array, as_array, as_tensor
 from ...core.errors import InvalidInputError
 from ...dictionary import DenseDictionary, Dictionary, count_dictionary
 from .layers import LinearLayer
@@ -66,7 +66,7 @@ class Batches:
             if not isinstance(batch, (tuple, list)) or len(batch) != 2:
                 raise InvalidInputError(f"expected batches (inputs, targets), got {type(batch).__name__}")
             _check_lengths(*batch)
-            yield _as_inputs(batch[0]), _as_array(batch[1])
+            yield _as_inputs(batch[0]), np.asarray(as_array("targets", batch[1]))
 
     def __len__(self) -> int:
         """Return the number of batches; 0 if it is unknown."""
@@ -84,67 +84,43 @@ class Batches:
         return list(islice(self, -(-n_samples // size)))
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """Targets in the form that a convex program needs.
-
-    Parameters
-    ----------
-    values : Tensor of shape (n_samples,) or (n_samples, n_outputs)
-        The targets.
-    loss : str or Loss
-        The loss for them.
-    classes : Tensor of shape (n_samples,), or None
-        The classes; None for real targets.
-    notes : tuple of str
-        Remarks for readers of the result.
-    """
-
-    values: Tensor
-    loss: str | Loss
-    classes: Tensor | None
-    notes: tuple[str, ...] = ()
+Targets = tuple[Tensor, str | Loss, Tensor | None, list[str]]
+"""Values for a convex program, the loss for them, the classes (None for real targets), and notes for users."""
 
 
-def check_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
+def check_targets(targets: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
     """Return the targets for a layer with ``n_outputs`` outputs; ``loss="auto"`` depends on their type."""
-    n_classes = max(n_outputs, 2)
-    if given.dtype.kind in "OSU":
+    n_classes, shape = max(n_outputs, 2), targets.shape
+    if targets.dtype.kind in "OSU":
         raise InvalidInputError(
-            f"expected classes from 0 to {n_classes - 1}, got {given.flat[0]!r}: use sklearn's LabelEncoder"
+            f"expected classes from 0 to {n_classes - 1}, got {targets.flat[0]!r}: use sklearn's LabelEncoder"
         )
-    are_classes = given.dtype.kind in "iub" and given.ndim == 1
+    are_classes = targets.dtype.kind in "iub" and targets.ndim == 1
     if loss == "auto":
         loss = "squared" if not are_classes else "softmax" if n_outputs > 1 else "logistic"
     is_regression = LOSSES[loss].is_regression
     if not are_classes:
-        return _real_targets(given, n_outputs, loss)
-    classes = torch.from_numpy(given.astype(np.int64))
-    lowest, highest, n_seen = int(classes.min()), int(classes.max()), len(np.unique(given))
+        if not is_regression:
+            got = f"{targets.dtype} of shape {shape}"
+            raise InvalidInputError(f"expected one integer per sample for loss {loss!r}, got {got}")
+        values = torch.from_numpy(targets.astype(np.float64)).reshape(len(targets), -1)
+        if values.shape[1] != n_outputs or not bool(torch.isfinite(values).all()):
+            raise InvalidInputError(f"expected {n_outputs} finite targets per sample, one per output, got {shape}")
+        return values, loss, None, []
+    classes = torch.from_numpy(targets.astype(np.int64))
+    lowest, highest, n_seen = int(classes.min()), int(classes.max()), len(np.unique(targets))
     if lowest < 0 or highest >= n_classes:
         raise InvalidInputError(f"expected classes from 0 to {n_classes - 1}, got {lowest} to {highest}")
     if n_seen < 2:
         raise InvalidInputError("expected samples of at least two classes, got one class only")
     if n_outputs > 1 and n_seen < n_classes and loss != "softmax" and not is_regression:
         raise InvalidInputError(f"expected all {n_classes} classes for loss {loss!r}, got {n_seen}: use loss='softmax'")
-    notes = () if n_seen == n_classes else (f"only {n_seen} of {n_classes} classes occur in the targets",)
+    notes = [] if n_seen == n_classes else [f"only {n_seen} of {n_classes} classes occur in the targets"]
     if loss == "softmax":
-        return Targets(classes, Softmax(n_classes), classes, notes)
+        return classes, Softmax(n_classes), classes, notes
     # One class against the rest for each of several outputs.
     values = classes if n_outputs == 1 else one_hot(classes, n_outputs)
-    return Targets(values.to(torch.float64) if is_regression else values, loss, classes, notes)
-
-
-def _real_targets(given: npt.NDArray[Any], n_outputs: int, loss: str) -> Targets:
-    shape = given.shape
-    if not LOSSES[loss].is_regression:
-        raise InvalidInputError(
-            f"expected one integer per sample for loss {loss!r}, got {given.dtype} of shape {shape}"
-        )
-    values = torch.from_numpy(given.astype(np.float64)).reshape(len(given), -1)
-    if values.shape[1] != n_outputs or not bool(torch.isfinite(values).all()):
-        raise InvalidInputError(f"expected {n_outputs} finite targets per sample, one per output, got shape {shape}")
-    return Targets(values, loss, None)
+    return values.to(torch.float64) if is_regression else values, loss, classes, notes
 
 
 def _check_lengths(inputs: Any, targets: Any) -> None:
@@ -156,22 +132,10 @@ def _check_lengths(inputs: Any, targets: Any) -> None:
 
 
 def _as_inputs(values: Any) -> Tensor:
-    try:
-        # Copies arrays that torch cannot view: read-only ones, and those with negative strides.
-        inputs = values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, None, ["C", "W"]))
-    except (TypeError, ValueError):
-        kind = getattr(values, "dtype", type(values).__name__)
-        raise InvalidInputError(f"expected inputs as an array of numbers, got {kind}: encode them first") from None
+    inputs = values if isinstance(values, Tensor) else as_tensor("inputs", values, "encode them first")
     if inputs.is_floating_point() and not bool(torch.isfinite(inputs).all()):
         raise InvalidInputError("expected finite inputs, got NaN or infinite values: impute or drop them first")
     return inputs
-
-
-def _as_array(values: Any) -> npt.NDArray[Any]:
-    if not isinstance(values, Tensor):
-        return np.asarray(values)
-    values = values.detach().cpu()
-    return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)  # NumPy has no bfloat16
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,24 +146,24 @@ class ReadoutData:
     ----------
     dictionary : Dictionary
         One row per sample and one column per neuron that the layer reads.
-    targets : Targets
-        The targets of all samples.
+    values, loss, classes
+        The targets of all samples, as :func:`check_targets` returns them.
     model_accuracy : float or None
         Accuracy of the model's own decisions.
-    notes : tuple of str
+    notes : list of str
         Remarks for readers of the result.
     """
 
     dictionary: Dictionary
-    targets: Targets
+    values: Tensor
+    loss: str | Loss
+    classes: Tensor | None
     model_accuracy: float | None
-    notes: tuple[str, ...]
+    notes: list[str]
 
     def problem(self, penalty: str, intercept: bool) -> ConvexProblem:
         """Build the convex program over all rows, at strengths that still have to be set."""
-        return ConvexProblem(
-            self.dictionary, self.targets.values, self.targets.loss, penalty=penalty, intercept=intercept
-        )
+        return ConvexProblem(self.dictionary, self.values, self.loss, penalty=penalty, intercept=intercept)
 
     def outputs(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return the layer's output for every row."""
@@ -215,9 +179,9 @@ class ReadoutData:
 
     def accuracy(self, outputs: Tensor) -> float | None:
         """Return the share of rows whose largest output is right; None for real targets."""
-        if self.targets.classes is None:
+        if self.classes is None:
             return None
-        return float((largest(outputs).cpu() == self.targets.classes).double().mean())
+        return float((largest(outputs).cpu() == self.classes).double().mean())
 
     def layer_weights(self, solution: Solution) -> tuple[Tensor, Tensor]:
         """Return a solution as weights and bias of the layer; of neurons with equal spikes, the first is read."""
@@ -251,18 +215,17 @@ def record(
         targets.append(labels)
         decisions.append(runner.decisions(output, len(inputs), n_outputs))
         notify("recording", number, max(len(batches), number))
-    checked = check_targets(np.concatenate(targets), n_outputs, loss)
-    notes, accuracy = checked.notes, None
+    values, checked_loss, classes, notes = check_targets(np.concatenate(targets), n_outputs, loss)
     if not are_spikes:
-        notes += ("the layer reads real numbers, not spikes; the program is convex all the same",)
-    known = [classes for classes in decisions if classes is not None]
-    if checked.classes is not None and len(known) == len(decisions):
-        accuracy = float((torch.cat(known) == checked.classes).double().mean())
-    elif checked.classes is not None:
-        notes += ("the model's decisions cannot be derived from its output: pass decide=lambda output: ...",)
+        notes.append("the layer reads real numbers, not spikes; the program is convex all the same")
+    known, accuracy = [chosen for chosen in decisions if chosen is not None], None
+    if classes is not None and len(known) == len(decisions):
+        accuracy = float((torch.cat(known) == classes).double().mean())
+    elif classes is not None:
+        notes.append("the model's decisions cannot be derived from its output: pass decide=lambda output: ...")
     # Columns are means over the steps.
     if are_spikes and 8 * sum(batch.numel() for batch in sums) > DENSE_BYTES:
         dictionary: Dictionary = count_dictionary(torch.cat(sums), n_steps)
     else:
         dictionary = DenseDictionary(torch.cat([batch.to(torch.float64) for batch in sums]) / n_steps)
-    return ReadoutData(dictionary, checked, accuracy, notes)
+    return ReadoutData(dictionary, values, checked_loss, classes, accuracy, notes)
