@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil, log2
 from typing import Any, Self
 
@@ -228,6 +228,7 @@ def to_norse(network: SpikingNetwork, *, dtype: torch.dtype = torch.float64, tim
     return PeerNetwork(network, norse.library(), dtype, time_first)
 
 
+@torch.no_grad()
 def from_snntorch(
     model: nn.Module | Sequence[nn.Module],
     *,
@@ -236,12 +237,16 @@ def from_snntorch(
     weight_bits: int | None = None,
     dtype: torch.dtype | None = None,
 ) -> WitnessSet | SpikingNetwork:
-    """Convert the hidden layers of an snnTorch model, and its read-out if it ends in a linear layer.
+    """Convert the hidden layers of a model of snnTorch, SpikingJelly or Norse, and a linear read-out if it ends in one.
+
+    The neurons tell which library it is: ``from_snntorch``, ``from_spikingjelly`` and ``from_norse`` are one function.
 
     Parameters
     ----------
     model : Module or sequence of Modules
-        Alternating ``Linear`` and ``Leaky`` modules, in the order in which they are applied.
+        ``Linear`` modules and neurons in turn, in the order in which they are applied. The neurons are ``Leaky`` of
+        snnTorch, ``LIFNode`` or ``IFNode`` of SpikingJelly with ``v_reset=None``, or ``LIFBoxCell`` of Norse with
+        ``reset_method=reset_subtract``.
     readout : "last", "all", "mean" or "windows-k", optional
         How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
     loss : str, optional
@@ -267,116 +272,27 @@ def from_snntorch(
     >>> from cvxsnn.exchange import from_snntorch
     >>> from_snntorch([nn.Linear(2, 8), snn.Leaky(beta=0.9)])
     WitnessSet(pretrained lif, 1 × (2→8))
-    """
-    return read_stack(snntorch.library(), model, readout, loss, weight_bits, dtype)
 
-
-def from_spikingjelly(
-    model: nn.Module | Sequence[nn.Module],
-    *,
-    readout: Readout | None = None,
-    loss: str | None = None,
-    weight_bits: int | None = None,
-    dtype: torch.dtype | None = None,
-) -> WitnessSet | SpikingNetwork:
-    """Convert the hidden layers of a SpikingJelly model, and its read-out if it ends in a linear layer.
-
-    Parameters
-    ----------
-    model : Module or sequence of Modules
-        Alternating ``Linear`` and ``LIFNode`` or ``IFNode`` modules with ``v_reset=None``, in the order in which they
-        are applied.
-    readout : "last", "all", "mean" or "windows-k", optional
-        How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
-    loss : str, optional
-        Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
-    weight_bits : int, optional
-        Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
-        power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
-        many, up to 32, as leave room for real inputs up to 16. Layers that cvxsnn converted, and nobody changed since,
-        have the bits that they had.
-    dtype : torch.dtype, optional
-        Type of the membranes: by default float64, and for a network that cvxsnn converted, and whose hidden layers
-        nobody changed since, its own.
-
-    Returns
-    -------
-    WitnessSet or SpikingNetwork
-        The hidden layers; with a last linear layer, a network with that read-out.
-
-    Examples
-    --------
     >>> from spikingjelly.activation_based import neuron
-    >>> from torch import nn
     >>> from cvxsnn.exchange import from_spikingjelly
     >>> from_spikingjelly([nn.Linear(2, 8), neuron.LIFNode(tau=2.0, v_reset=None, decay_input=False)])
     WitnessSet(pretrained lif, 1 × (2→8))
-    """
-    return read_stack(spikingjelly.library(), model, readout, loss, weight_bits, dtype)
 
-
-def from_norse(
-    model: nn.Module | Sequence[nn.Module],
-    *,
-    readout: Readout | None = None,
-    loss: str | None = None,
-    weight_bits: int | None = None,
-    dtype: torch.dtype | None = None,
-) -> WitnessSet | SpikingNetwork:
-    """Convert the hidden layers of a Norse model, and its read-out if it ends in a linear layer.
-
-    Parameters
-    ----------
-    model : Module or sequence of Modules
-        Alternating ``Linear`` and ``LIFBoxCell`` modules with ``reset_method=reset_subtract``, in the order in which
-        they are applied.
-    readout : "last", "all", "mean" or "windows-k", optional
-        How a last linear layer reads the spikes: required if there is one, unless the model was converted by cvxsnn.
-    loss : str, optional
-        Loss of its outputs: by default "softmax" for several outputs and "logistic" for one.
-    weight_bits : int, optional
-        Bits per weight, on a grid per neuron (:mod:`cvxsnn.neurons.exact`): a weight moves by at most 2^(−bits) of the
-        power of two at or above the neuron's largest. By default 32 bits above the first layer, and in the first as
-        many, up to 32, as leave room for real inputs up to 16. Layers that cvxsnn converted, and nobody changed since,
-        have the bits that they had.
-    dtype : torch.dtype, optional
-        Type of the membranes: by default float64, and for a network that cvxsnn converted, and whose hidden layers
-        nobody changed since, its own.
-
-    Returns
-    -------
-    WitnessSet or SpikingNetwork
-        The hidden layers; with a last linear layer, a network with that read-out.
-
-    Examples
-    --------
     >>> from norse.torch import LIFBoxCell, LIFBoxParameters
     >>> from norse.torch.functional.reset import reset_subtract
-    >>> from torch import nn, tensor
+    >>> from torch import tensor
     >>> from cvxsnn.exchange import from_norse
     >>> cell = LIFBoxCell(LIFBoxParameters(tau_mem_inv=tensor(100.0), reset_method=reset_subtract), dt=0.001)
     >>> from_norse([nn.Linear(2, 8), cell])
     WitnessSet(pretrained lif, 1 × (2→8))
     """
-    return read_stack(norse.library(), model, readout, loss, weight_bits, dtype)
-
-
-@torch.no_grad()
-def read_stack(
-    library: Library,
-    model: nn.Module | Sequence[nn.Module],
-    readout: Readout | None,
-    loss: str | None,
-    weight_bits: int | None,
-    dtype: torch.dtype | None,
-) -> WitnessSet | SpikingNetwork:
-    """Convert a stack of linear layers and neurons; the public ``from_`` functions describe the arguments."""
-    modules = [part for part in _leaves(model, library) if not _acts_as(part, nn.Identity, nn.Dropout, nn.Flatten)]
+    library, leaves = leaves_of(model)
+    modules = [module for module in leaves if not _acts_as(module, nn.Identity, nn.Dropout, nn.Flatten)]
     kinds = {"L": nn.Linear, "D": DelayLine, "N": library.neuron_type}
     letters = (next((name for name, kind in kinds.items() if isinstance(part, kind)), "?") for part in modules)
     stack = re.fullmatch("(D?LN)+(L?)", "".join(letters))
     if stack is None:
-        names = ", ".join(type(module).__name__ for module in modules) or "none"
+        names = ", ".join(type(module).__name__ for module in modules)
         raise InvalidInputError(
             f"expected linear layers and {library.name} neurons in turn, got {names}: record the spikes of other "
             "networks for build_dictionary"
@@ -415,24 +331,38 @@ def read_stack(
     return SpikingNetwork(layers, weight, heads, bias, readout=exported.readout if exported else readout or "last")
 
 
-def stack_up_to(library: Library, model: nn.Module, last: nn.Module) -> list[nn.Module]:
-    """Return the modules of a stack up to and including one of them."""
-    modules = list(_leaves(model, library))
-    return modules[: modules.index(last) + 1] if last in modules else modules
+from_spikingjelly = from_norse = from_snntorch
 
 
-def _leaves(model: nn.Module | Sequence[nn.Module], library: Library) -> Iterator[nn.Module]:
-    """Yield the modules without children in the order in which they were registered; a neuron counts as one module."""
+def leaves_of(model: nn.Module | Sequence[nn.Module]) -> tuple[Library, list[nn.Module]]:
+    """Return the library of a model's neurons, and its modules without children, in the order of registration.
+
+    A neuron counts as one module, whatever it contains.
+    """
+    roots = _flattened(model)
+    kinds = {kind for root in roots for module in root.modules() for kind in type(module).__mro__}
+    packages = {kind.__module__.partition(".")[0] for kind in kinds} & LIBRARIES.keys()
+    if len(packages) != 1:
+        raise InvalidInputError(
+            "expected linear layers and snnTorch, SpikingJelly or Norse neurons in turn, got neurons of "
+            f"{len(packages)} of these libraries: record the spikes of other networks for build_dictionary"
+        )
+    library = LIBRARIES[packages.pop()]()
+
+    def leaves(module: nn.Module) -> Iterator[nn.Module]:
+        children = [] if isinstance(module, (nn.Linear, library.neuron_type)) else list(module.children())
+        yield from chain.from_iterable(map(leaves, children)) if children else [module]
+
+    return library, [leaf for root in roots for leaf in leaves(root)]
+
+
+def _flattened(model: Any) -> list[nn.Module]:
+    """Return the modules of sequences of sequences of modules."""
     if isinstance(model, nn.Module):
-        children = list(model.children())
-        if not children or isinstance(model, (nn.Linear, library.neuron_type)):
-            yield model
-            return
-        model = children
+        return [model]
     if not isinstance(model, Iterable) or isinstance(model, str):
         raise InvalidInputError(f"expected a torch.nn.Module or a sequence of them, got {type(model).__name__}")
-    for module in model:
-        yield from _leaves(module, library)
+    return [module for part in model for module in _flattened(part)]
 
 
 def _acts_as(module: nn.Module, *kinds: type[nn.Module]) -> bool:

@@ -78,12 +78,7 @@ class Quantised:
 
 
 def quantise_and_solve(
-    trained: Trained | Proof,
-    data: TrainingSet,
-    bits: int = 8,
-    *,
-    readout_bits: int | None = None,
-    tol: float = 1e-6,
+    trained: Trained | Proof, data: TrainingSet, bits: int = 8, *, readout_bits: int | None = None, tol: float = 1e-6
 ) -> Quantised:
     """Round all hidden neurons that a model was trained over, and find their optimal read-out at the same strengths.
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ...convex import Certificate, Solution
 from ...core.errors import InvalidInputError
 from ...network.spiking_network import SpikingNetwork
-from ..peers import LIBRARIES, PeerNetwork, read_stack, stack_up_to
+from ..peers import PeerNetwork, from_snntorch, leaves_of
 from .probe import SAME
 
 
@@ -137,16 +137,12 @@ class ReadoutResult:
         SpikingNetwork
             The network.
         """
-        packages = {type(module).__module__.partition(".")[0] for module in self.model.modules()}
-        known = packages & LIBRARIES.keys()
-        if len(known) != 1:
-            raise InvalidInputError(
-                f"expected a model with neurons of snnTorch, SpikingJelly or Norse, got those of {len(known)} of them"
-            )
-        library, last = LIBRARIES[known.pop()](), self.model.get_submodule(self.layer)
-        stack = self.model if isinstance(self.model, PeerNetwork) else stack_up_to(library, self.model, last)
+        stack: nn.Module | list[nn.Module] = self.model
+        if not isinstance(self.model, PeerNetwork):
+            (_, modules), last = leaves_of(self.model), self.model.get_submodule(self.layer)
+            stack = modules[: modules.index(last) + 1] if last in modules else modules
         loss = self.solution.problem.heads[0].loss.name
-        network = read_stack(library, stack, self.readout, loss, weight_bits, dtype)
+        network = from_snntorch(stack, readout=self.readout, loss=loss, weight_bits=weight_bits, dtype=dtype)
         if not isinstance(network, SpikingNetwork):
             raise InvalidInputError(f"expected layer {self.layer!r} to be a linear layer at the end of a stack")
         with torch.no_grad():
