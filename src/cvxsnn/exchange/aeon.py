@@ -130,7 +130,7 @@ class AeonSpikingClassifier(_Wrapper, _BaseClassifier):  # type: ignore[misc]
     >>> from cvxsnn.exchange.aeon import AeonSpikingClassifier
     >>> X = np.random.default_rng(0).normal(size=(60, 2, 5))
     >>> y = np.where(X[:, 0].sum(1) > X[:, 1].sum(1), "up", "down")
-    >>> model = AeonSpikingClassifier(SpikingClassifier(hidden=(64,), n_trials=4), random_state=0).fit(X, y)
+    >>> model = AeonSpikingClassifier(SpikingClassifier(hidden=(64,), l1_strength=0.01), random_state=0).fit(X, y)
     >>> model.predict_proba(X[:3]).shape
     (3, 2)
     """
@@ -168,7 +168,7 @@ class AeonSpikingRegressor(_Wrapper, _BaseRegressor):  # type: ignore[misc]
     >>> from cvxsnn import SpikingRegressor
     >>> from cvxsnn.exchange.aeon import AeonSpikingRegressor
     >>> X = np.random.default_rng(0).normal(size=(60, 2, 5))
-    >>> model = AeonSpikingRegressor(SpikingRegressor(hidden=(64,), n_trials=4), random_state=0).fit(X, X.sum((1, 2)))
+    >>> model = AeonSpikingRegressor(SpikingRegressor(hidden=(64,), l1_strength=0.01), random_state=0).fit(X, X.sum((1, 2)))
     >>> model.predict(X[:3]).shape
     (3,)
     """
