@@ -168,7 +168,8 @@ class AeonSpikingRegressor(_Wrapper, _BaseRegressor):  # type: ignore[misc]
     >>> from cvxsnn import SpikingRegressor
     >>> from cvxsnn.exchange.aeon import AeonSpikingRegressor
     >>> X = np.random.default_rng(0).normal(size=(60, 2, 5))
-    >>> model = AeonSpikingRegressor(SpikingRegressor(hidden=(64,), l1_strength=0.01), random_state=0).fit(X, X.sum((1, 2)))
+    >>> model = AeonSpikingRegressor(SpikingRegressor(hidden=(64,), l1_strength=0.1), random_state=0)
+    >>> model = model.fit(X, X.sum((1, 2)))
     >>> model.predict(X[:3]).shape
     (3,)
     """
