@@ -553,7 +553,7 @@ def test_what_has_no_room_for_a_gram_matrix_on_cuda_is_solved_without_one(monkey
     strength = 0.05 * problems[0].critical_strength
     expected = cs.solve(problems[0].with_strength(strength))
     monkeypatch.setattr(linear, "available_bytes", lambda device: 2**10)
-    monkeypatch.setattr(ridge, "MAX_ATOMS", 0)
+    monkeypatch.setattr(linear, "MAX_ATOMS", 0)
     solution = cs.solve(problems[1].with_strength(strength))
     assert (expected.solver, solution.solver) == ("l1", "l1")
     assert_same_optimum(expected, solution)

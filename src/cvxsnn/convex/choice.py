@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInputError
 from ..dictionary.dense import DenseDictionary
-from .linear import is_gram_worthwhile
+from .linear import is_gram_worthwhile, is_wide
 from .losses import Hinge, Squared
 from .penalties import GroupElasticNet, GroupL2
 from .problem import ConvexProblem, Workspace
@@ -21,7 +21,7 @@ from .solvers.hinge import InteriorPoint
 from .solvers.l1 import ADMM, ActiveSet, is_dense
 from .solvers.newton import Newton
 from .solvers.reference import Reference
-from .solvers.ridge import DirectRidge, RidgeCG, is_direct, must_stream
+from .solvers.ridge import DirectRidge, RidgeCG, must_stream
 
 SOLVERS = ("ridge", "l1", "group", "hinge", "reference")
 """Names of the solvers. ``solver="auto"`` chooses among the first four, or "reference" for other losses and penalties.
@@ -63,7 +63,8 @@ def choose(problem: ConvexProblem) -> Solver:
         return Reference()
     is_squared = type(loss) is Squared  # a subclass may be another function
     if not problem.l1_strength:
-        return DirectRidge() if is_squared and is_direct(problem) else RidgeCG(is_streamed=must_stream(problem))
+        is_direct = is_squared and (is_gram_worthwhile(problem) or is_wide(problem))
+        return DirectRidge() if is_direct else RidgeCG(is_streamed=must_stream(problem))
     if is_squared and is_gram_worthwhile(problem):
         return ActiveSet()
     return ADMM() if is_dense(problem) else Newton()

@@ -45,10 +45,11 @@ def is_gram_worthwhile(problem: ConvexProblem) -> bool:
     return n_atoms <= MAX_ATOMS_GPU and gram_bytes(n_atoms) <= (available_bytes(device) or 0)
 
 
-def has_room_for_copies(gram: Tensor) -> bool:
-    """Return whether a Gram matrix that exists can be copied and factorised."""
-    available = available_bytes(gram.device)
-    return available is None or (GRAM_COPIES - 1) * symmetric_bytes(len(gram)) <= available
+def is_wide(problem: ConvexProblem) -> bool:
+    """Return whether ridge solves a system of the size of the rows, of which there are fewer than atoms."""
+    n_rows, n_atoms = problem.dictionary.shape
+    fits = problem.dictionary.is_in_memory and (n_rows <= MAX_ATOMS or problem.dictionary.device.type == "cuda")
+    return n_rows < n_atoms and fits and not has_gram(problem)
 
 
 def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor:
@@ -230,6 +231,15 @@ class FactorInPlace:
             self._matrix[start:stop, start:stop] = corner
             self._matrix[stop:, start:stop] = self._matrix[start:stop, stop:].T
         self._corners = []
+
+
+def solve_ridge(matrix: Tensor, right: Tensor, ridge: float) -> Tensor | None:
+    """Solve (A + ρI) X = B; within the memory of A if it has no room for copies. None if there is no factor."""
+    available = available_bytes(matrix.device)
+    if available is not None and (GRAM_COPIES - 1) * symmetric_bytes(len(matrix)) > available:
+        return solve_in_place(matrix, right, ridge)
+    factor = factorise(with_ridge(matrix, ridge))
+    return None if factor is None else torch.cholesky_solve(right, factor)
 
 
 def solve_in_place(matrix: Tensor, right: Tensor, ridge: float, n_at_once: int = 4096) -> Tensor | None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core import bits
-from ..core.checks import Array, check_n_jobs, check_positive_int
+from ..core.checks import Array, as_tensor, check_n_jobs, check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
 from ..core.parallel import run_tasks
 from ..core.storage import make_folder, read_tensors, write_tensors
@@ -104,22 +104,21 @@ def stream_dictionary(
             targets.append(block.targets.cpu())
             yield shard_path(folder, number), witnesses, block, readout, origin, restart
 
-    sizes: list[int] = []
-    sources: list[str] = []
-    n_steps, labels = 1, torch.zeros(witnesses.n_witnesses * parsed.n_windows, dtype=torch.int64)
+    headers: list[dict[str, Any]] = []
+    labels = torch.zeros(witnesses.n_witnesses * parsed.n_windows, dtype=torch.int64)
     waiting = tasks()
     # A few blocks per process at a time: little to keep in memory, and enough to keep processes busy.
     while window := list(islice(waiting, 1 if n_jobs == 1 else 4 * effective_n_jobs(n_jobs))):
-        for _, shard in sorted(run_tasks(_write_shard, window, n_jobs=n_jobs), key=lambda numbered: numbered[0]):
-            sizes.append(shard.n_rows)
-            sources.append(shard.source)
-            n_steps = max(n_steps, shard.n_steps)
+        written = sorted(run_tasks(_write_shard, window, n_jobs=n_jobs), key=lambda numbered: numbered[0])
+        for _, (atom_of_column, header) in written:
+            headers.append(header)
             # Columns are equal if they are equal in every shard.
-            labels = bits.group_equal(torch.stack((labels, shard.atom_of_column), dim=1)).inverse
-    parsed.check_length(n_steps)
+            labels = bits.group_equal(torch.stack((labels, atom_of_column), dim=1)).inverse
+    sizes, n_steps, sources = ([header[name] for header in headers] for name in ("n_rows", "n_steps", "source"))
+    parsed.check_length(max(n_steps))
     groups = bits.group_equal(labels[:, None])
     tensors = {"shard_rows": torch.tensor(sizes), ATOMS: groups.inverse, COLUMNS: groups.first}
-    header = {"readout": readout, "n_steps": n_steps, "sources": sources, "witnesses": maker}
+    header = {"readout": readout, "n_steps": max(n_steps), "sources": sources, "witnesses": maker}
     write_tensors(folder / INDEX, _INDEX_KIND, tensors, header)
     return _sharded(folder, tensors, header, witnesses), torch.cat(targets)
 
@@ -237,9 +236,8 @@ class Block(NamedTuple):
 
     def cut(self, start: int, stop: int) -> "Block":
         """Return a copy of some of the samples, so that the rest of a batch is not kept or sent to other processes."""
-        inputs, lengths = self.sequences.inputs[start:stop].clone(), self.sequences.lengths
-        cut = Sequences(inputs, None if lengths is None else lengths[start:stop].clone())
-        return Block(cut, self.targets[start:stop].clone())
+        samples = torch.arange(start, stop)
+        return Block(self.sequences.take(samples), self.targets[samples])
 
 
 def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> Iterator[Block]:
@@ -262,7 +260,13 @@ def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> I
         if first is None:
             first = block.cut(0, 1)
             n_samples = max(1, n_rows // (block.sequences.n_steps if readout == "all" else 1))
-        _check_alike(block, first)
+        is_alike = block.sequences.n_features == first.sequences.n_features
+        if not is_alike or block.targets.shape[1:] != first.targets.shape[1:]:
+            raise InvalidInputError(
+                f"expected every batch to have {first.sequences.n_features} features and targets of shape "
+                f"{('n_samples', *first.targets.shape[1:])}, as the first has, got inputs "
+                f"{tuple(block.sequences.inputs.shape)} and targets {tuple(block.targets.shape)}"
+            )
         start = 0
         while (missing := n_samples - sum(len(part.targets) for part in waiting)) <= size - start:
             yield _join([*waiting, block.cut(start, start + missing)])
@@ -281,24 +285,12 @@ def _as_block(batch: Batch) -> Block:
             f"expected batches (inputs, targets) or (inputs, targets, lengths), got {type(batch).__name__}"
         )
     sequences = Sequences(batch[0], *batch[2:])
-    try:
-        targets = torch.as_tensor(batch[1])
-    except (TypeError, ValueError):
-        raise InvalidInputError("expected targets that are numbers, got others: number the classes first") from None
+    targets = as_tensor("targets", batch[1])
     if targets.ndim == 0 or len(targets) != len(sequences):
         raise InvalidInputError(
             f"expected one target for each of {len(sequences)} samples of a batch, got shape {tuple(targets.shape)}"
         )
     return Block(sequences, targets)
-
-
-def _check_alike(block: Block, first: Block) -> None:
-    if block.sequences.n_features != first.sequences.n_features or block.targets.shape[1:] != first.targets.shape[1:]:
-        raise InvalidInputError(
-            f"expected every batch to have {first.sequences.n_features} features and targets of shape "
-            f"{('n_samples', *first.targets.shape[1:])}, as the first has, got inputs "
-            f"{tuple(block.sequences.inputs.shape)} and targets {tuple(block.targets.shape)}"
-        )
 
 
 def _join(blocks: Sequence[Block]) -> Block:
@@ -313,47 +305,29 @@ def _join(blocks: Sequence[Block]) -> Block:
     return Block(Sequences(torch.cat(inputs), torch.cat(lengths)), torch.cat([block.targets for block in blocks]))
 
 
-class _Shard(NamedTuple):
-    """A shard on disk: its size, which of its columns are equal, and the fingerprint of its origin."""
-
-    n_rows: int
-    n_steps: int
-    atom_of_column: Tensor
-    source: str
-
-
 def _write_shard(
     path: Path, witnesses: WitnessSet, block: Block, readout: Readout, origin: str, restart: bool
-) -> _Shard:
-    """Write one shard, unless it exists."""
+) -> tuple[Tensor, dict[str, Any]]:
+    """Write one shard, unless it exists; return which of its columns are equal, and its header."""
     source = fingerprint([origin, block.sequences.inputs, block.targets, block.sequences.lengths])
-    finished = _finished(path, source, restart, witnesses.n_witnesses * parse_readout(readout).n_windows, readout)
-    if finished is not None:
-        return finished
+    is_other = False
+    try:
+        tensors, header = read_tensors(path, _SHARD_KIND)
+        is_other = header.get("source") != source
+        if not is_other:
+            _check_shard(tensors, header, witnesses.n_witnesses * parse_readout(readout).n_windows, readout)
+            return tensors[ATOMS], header
+    except (DataFileError, LookupError, TypeError, ValueError, AttributeError):
+        pass  # there is none, or it is damaged: it is written again
+    if is_other and not restart:
+        raise InvalidInputError(
+            f"expected a new folder or one that was begun with these witnesses and sequences, but {path} is of others: "
+            "choose another folder, or pass restart=True to overwrite it"
+        )
     dictionary = roll_dictionary(witnesses, block.sequences, readout)
     tensors = {"patterns": dictionary.patterns, ATOMS: dictionary.atom_of_column, "targets": block.targets}
     if not dictionary.is_binary:
         tensors["lengths"] = dictionary.row_counts()
-    shard = _Shard(dictionary.n_rows, block.sequences.n_steps, dictionary.atom_of_column.cpu(), source)
-    write_tensors(path, _SHARD_KIND, tensors, {"n_rows": shard.n_rows, "n_steps": shard.n_steps, "source": source})
-    return shard
-
-
-def _finished(path: Path, source: str, restart: bool, n_columns: int, readout: Readout) -> _Shard | None:
-    """Return a shard that exists already; None if it does not, or is damaged."""
-    try:
-        tensors, header = read_tensors(path, _SHARD_KIND)
-    except DataFileError:
-        return None
-    if header.get("source") == source:
-        try:
-            _check_shard(tensors, header, n_columns, readout)
-        except (LookupError, TypeError, ValueError, AttributeError):
-            return None
-        return _Shard(header["n_rows"], header["n_steps"], tensors[ATOMS], source)
-    if restart:
-        return None
-    raise InvalidInputError(
-        f"expected a new folder or one that was begun with these witnesses and sequences, but {path} is of others: "
-        "choose another folder, or pass restart=True to overwrite it"
-    )
+    header = {"n_rows": dictionary.n_rows, "n_steps": block.sequences.n_steps, "source": source}
+    write_tensors(path, _SHARD_KIND, tensors, header)
+    return dictionary.atom_of_column.cpu(), header

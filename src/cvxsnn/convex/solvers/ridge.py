@@ -30,25 +30,9 @@ from torch import Tensor
 from ...core.memory import available_bytes, check_fits, dense_bytes, symmetric_bytes
 from ...dictionary.products import assemble, self_product
 from ..certificate import bound_at, lower_bound, relative_gap
-from ..linear import (
-    MAX_ATOMS,
-    FactorInPlace,
-    factorise,
-    has_gram,
-    has_room_for_copies,
-    is_gram_worthwhile,
-    row_products,
-    solve_in_place,
-    weighted_gram,
-    with_ridge,
-)
+from ..linear import FactorInPlace, factorise, is_wide, row_products, solve_ridge, weighted_gram
 from ..problem import ConvexProblem
 from .base import Budget, Solver, SolverResult, Status, is_late
-
-
-def is_direct(problem: ConvexProblem) -> bool:
-    """Return whether the normal equations of a squared loss are small enough to be solved directly."""
-    return is_gram_worthwhile(problem) or _is_wide(problem)
 
 
 def must_stream(problem: ConvexProblem) -> bool:
@@ -59,13 +43,6 @@ def must_stream(problem: ConvexProblem) -> bool:
         return False
     # Four float64 copies of the columns are alive in a step with columns in memory.
     return 4 * dense_bytes(*dictionary.shape) > available >= symmetric_bytes(dictionary.n_atoms)
-
-
-def check_columns_fit(problem: ConvexProblem) -> None:
-    """Refuse a problem whose columns as numbers would not fit."""
-    dictionary = problem.dictionary
-    purpose = f"{dictionary.n_rows:,} rows × {dictionary.n_atoms:,} atoms as numbers"
-    check_fits(dense_bytes(*dictionary.shape), dictionary.device, purpose, "use fewer witnesses")
 
 
 def best_intercept(problem: ConvexProblem, coef: Tensor) -> Tensor:
@@ -84,34 +61,19 @@ class DirectRidge(Solver):
     merges_rows = False
     max_iterations = 1
 
-    def prepare(self, problem: ConvexProblem) -> None:
-        """Form the products that all strengths share."""
-        problem.row_workspace.get(row_products if _is_wide(problem) else weighted_gram, problem)
-
     def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
         """Minimise a problem of one head, exactly up to rounding."""
-        solved = _solve_by_rows(problem) if _is_wide(problem) else _solve_by_columns(problem)
+        solved = _solve_by_rows(problem) if is_wide(problem) else _solve_by_columns(problem)
         coef = coef if solved is None else solved
         status = Status.STALLED if solved is None else Status.CONVERGED
         return SolverResult(coef, best_intercept(problem, coef), status)
 
 
-def _is_wide(problem: ConvexProblem) -> bool:
-    """Return whether the system has the size of the rows, of which there are fewer than atoms."""
-    n_rows, n_atoms = problem.dictionary.shape
-    fits = problem.dictionary.is_in_memory and (n_rows <= MAX_ATOMS or problem.dictionary.device.type == "cuda")
-    return n_rows < n_atoms and fits and not has_gram(problem)
-
-
 def _solve_by_columns(problem: ConvexProblem) -> Tensor | None:
     """Return W with (G + rI) W = C; None if rounding leaves the matrix no factor."""
     (head,) = problem.heads
-    ridge, right = problem.l2_strength / head.weight, -problem.null_correlation / head.weight
     gram = problem.row_workspace.get(weighted_gram, problem)
-    if not has_room_for_copies(gram):
-        return solve_in_place(gram, right, ridge)
-    factor = factorise(with_ridge(gram, ridge))
-    return None if factor is None else torch.cholesky_solve(right, factor)
+    return solve_ridge(gram, -problem.null_correlation / head.weight, problem.l2_strength / head.weight)
 
 
 def _solve_by_rows(problem: ConvexProblem) -> Tensor | None:
@@ -120,10 +82,10 @@ def _solve_by_rows(problem: ConvexProblem) -> Tensor | None:
     weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
     targets = head.targets - weight @ head.targets if problem.intercept else head.targets
     products = problem.row_workspace.get(row_products, problem)
-    factor = factorise(with_ridge(products, problem.l2_strength / head.weight))
-    if factor is None:
+    solved = solve_ridge(products, root * targets, problem.l2_strength / head.weight)
+    if solved is None:
         return None
-    solved = root * torch.cholesky_solve(root * targets, factor)
+    solved = root * solved
     if problem.intercept:
         solved = solved - weight[:, None] * solved.sum(0)
     return problem.dictionary.rmatvec(solved)
@@ -205,7 +167,9 @@ class RidgeSteps:
         self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, deadline: float, is_streamed: bool = False
     ) -> None:
         if not is_streamed:
-            check_columns_fit(problem)
+            n_rows, n_atoms = problem.dictionary.shape
+            purpose = f"{n_rows:,} rows × {n_atoms:,} atoms as numbers"
+            check_fits(dense_bytes(n_rows, n_atoms), problem.dictionary.device, purpose, "use fewer witnesses")
         self.problem, self.coef, self.intercept, self._deadline = problem, coef, intercept, deadline
         self.scores = problem.dictionary.matvec(coef) + intercept
         self._storage = _StreamedColumns if is_streamed else _HeldColumns
