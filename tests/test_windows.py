@@ -274,7 +274,7 @@ def test_stepping_to_the_end_is_the_whole_sequence_to_the_bit(n_steps):
         features = torch.from_numpy(window_means(spikes.numpy(), 3, [n_steps] * 9))[:, network.columns]
         assert torch.equal(scores, features @ network.weight + network.intercept)
     assert torch.equal(scores, network(inputs))
-    refuse(f"expected {n_steps} steps, as start was told, got one more", network.step, state, inputs[:, 0])
+    refuse(f"expected the {n_steps} steps passed to start, got one more", network.step, state, inputs[:, 0])
     refuse("expected the number of steps in advance to read 'windows-3'", network.start, 9)
     refuse("n_steps to be a positive integer, got 0", network.start, 9, 0)
 

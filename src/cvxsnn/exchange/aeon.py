@@ -1,7 +1,7 @@
 """Our estimators as estimators of aeon.
 
-aeon puts channels before time points, we put steps before features; all else is passed on. This module needs aeon, and
-``cvxsnn.exchange`` does not import it: ``from cvxsnn.exchange.aeon import AeonSpikingClassifier``.
+aeon's arrays have channels before time points, ours have steps before features; this is all that is converted.
+The module needs aeon and is not part of ``import cvxsnn``: ``from cvxsnn.exchange.aeon import AeonSpikingClassifier``.
 """
 
 from typing import Any, ClassVar, Self

@@ -97,7 +97,7 @@ def shared(values: Tensor) -> Tensor:
 
 
 def tilt(threshold: Tensor, tie: Tie, least: float | None = None) -> Tensor:
-    """Return a threshold moved by 16 units in the last place, so that ties are decided as they should be.
+    """Move a threshold by 16 units in the last place, so that another library decides ties as ours does.
 
     Ties are frequent: on a blank frame, all neurons without a bias that start at their threshold are tied. Another
     library may decide ties differently, and measures from another zero, so that rounding moves them to either side.
@@ -156,10 +156,10 @@ def probe_tie(spike: Callable[[Tensor], Tensor]) -> Tie:
 
 def reset_within_step(layer: LIFLayer) -> Tensor:
     r"""Return the reset for a library in which it leaks with the membrane: :math:`U_{thr} / \beta`."""
-    decay, threshold = layer.decay[0], layer.threshold[0]
-    if bool(((decay == 0) & (threshold != 0)).any()):
+    decay, reset = layer.decay[0], layer.threshold[0]
+    if bool(((decay == 0) & (reset != 0)).any()):
         raise InvalidInputError("expected decays above 0, got decay 0, at which a reset leaks away: use to_snntorch")
-    return torch.where(threshold == 0, threshold, threshold / decay)
+    return torch.where(reset == 0, reset, reset / decay)  # 0 / 0 would be NaN
 
 
 def silent_start(layer: LIFLayer) -> Tensor:
@@ -175,11 +175,12 @@ def consistent_start(layer: LIFLayer) -> Tensor:
     threshold without having fired; then :math:`U^0 \pm U_{thr}/\beta` with the other spike is the same start.
     """
     membrane, spikes = layer.initial_membrane[0], layer.initial_spikes[0]
-    decay, threshold = layer.decay[0], layer.threshold[0]
-    # A neuron of decay 0 forgets its membrane, so any of the right sign will do.
-    membrane = torch.where(decay == 0, (2 * spikes - 1) * (1 + threshold.abs()), membrane)
+    decay, reset = layer.decay[0], layer.threshold[0]
+    # A neuron of decay 0 forgets its membrane, so any membrane of the right sign gives the same first step.
+    membrane = torch.where(decay == 0, (2 * spikes - 1) * (1 + reset.abs()), membrane)
     agrees = fire(membrane, layer.tie) == spikes
-    start = torch.where(agrees, membrane, membrane + (1 - 2 * spikes) * threshold / decay)
-    if bool((fire(start, layer.tie) != torch.where(agrees, spikes, 1 - spikes))[threshold != 0].any()):
+    start = torch.where(agrees, membrane, membrane + (1 - 2 * spikes) * reset / decay)
+    # Without a reset, the last spike has no effect and need not agree.
+    if bool((fire(start, layer.tie) != torch.where(agrees, spikes, 1 - spikes))[reset != 0].any()):
         raise InvalidInputError("expected initial spikes that follow from a membrane, got others: use to_nir")
     return start

@@ -1,4 +1,4 @@
-"""Our networks as models of NeuroBench, whose metrics count what they do.
+"""Networks as models of NeuroBench, so that its metrics can count their operations.
 
 NeuroBench watches linear layers and neurons through hooks. :class:`NeuroBenchNetwork` is the network in such modules:
 every synaptic layer is a linear layer that reads whole sequences, every hidden layer a module of neurons that is called
@@ -11,9 +11,9 @@ What its metrics count:
   multiplies is decided batch by batch. A synapse with a delay is counted when the spike arrives. "Dense" counts all
   steps of all synapses, less those at which a delayed synapse reads what was before the sequence; a mean over steps
   counts every step.
-* *ConnectionSparsity*: synapses of weight zero, as a share of the synapses that exist. Between subnetworks there are
-  none, and of the inputs that a neuron with delays does not read there are none either. NeuroBench has no notion of
-  delays, so it cannot tell such a network from one without.
+* *ConnectionSparsity*: synapses of weight zero, as a share of the synapses that exist. There are no synapses between
+  subnetworks, and none from inputs that a neuron with delays does not read. NeuroBench has no notion of delays, so it
+  treats such a network like one without.
 * *Footprint*: the bytes of weights, of the parameters of the neurons, of sources and delays in the narrowest integers
   that hold them, and of the past inputs that delays need for one sequence. A parameter that all neurons of a layer
   share is one number. Membranes are not counted, as those of snnTorch's neurons are not.
@@ -135,7 +135,7 @@ class Neurons(_Neuron):  # type: ignore[misc]
         self.init_hidden, self.output = True, False  # NeuroBench: forward returns spikes only
         tensors = layer.tensors()
         for name, value in tensors.items():
-            if name not in ("weight", "bias", "source", "delay", "recurrent_weight"):  # which synapses hold
+            if name not in ("weight", "bias", "source", "delay", "recurrent_weight"):  # these belong to synapses
                 is_shared = bool((value == value.flatten()[0]).all())
                 self.register_buffer(name, value[:1, :1].clone() if is_shared else value.clone())
         self.recurrent: Synapses | None = None
@@ -155,7 +155,7 @@ class Neurons(_Neuron):  # type: ignore[misc]
     def forward(self, drive: Tensor) -> Tensor:
         """Return the spikes (n_samples, n_neurons) of one step, for weighted inputs of the same shape."""
         if self.recurrent is not None:
-            self.recurrent(_flat(self._spikes))  # which is counted; the layer adds it up itself
+            self.recurrent(_flat(self._spikes))  # only for NeuroBench to count: the layer computes these sums itself
         state = LayerState(self.mem.clone(), self._spikes.clone())  # hooks keep those of all steps
         drives = torch.unflatten(drive.to(state.membrane.dtype), 1, state.membrane.shape[::2])
         self._layer.step(drives.transpose(0, 1).contiguous(), state)
@@ -306,20 +306,20 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
 
 
 class NeuroBenchForecaster(NeuroBenchNetwork):
-    """A model that forecasts a series on its own, in the protocol of NeuroBench's task of chaotic functions.
+    """A model that forecasts a series from its own predictions, as in NeuroBench's task of chaotic functions.
 
     A batch holds the values of successive times, (n_times, 1, n_features). Only the first is used: the model predicts
     the next value from it and the history, then goes on from its own predictions, and returns (n_times, n_features).
-    Each prediction reads a window of the past anew, and that is what its operations are counted for.
+    Each prediction reads its window of the past from the start, and all of these operations are counted.
 
     Parameters
     ----------
     model : SpikingRegressor or SpikingNetwork
         A regressor that was fitted to :func:`cvxsnn.make_windows`, or a network whose outputs are the next values.
     history : array of shape (n_times,) or (n_times, n_features)
-        What came before the first value of a batch.
+        The values before the first one of a batch.
     window : int
-        The number of past values that a prediction is made from.
+        The number of past values that a prediction reads.
     encode : callable, optional
         Returns the inputs (1, n_steps, n_inputs) of the model, given the last values (1, window, n_features) as a
         float64 tensor. By default the values themselves.
@@ -368,7 +368,7 @@ class NeuroBenchForecaster(NeuroBenchNetwork):
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """What NeuroBench's leaderboards list of a model.
+    """One row of NeuroBench's leaderboards.
 
     Parameters
     ----------
@@ -450,7 +450,7 @@ def leaderboard_row(
     metric : str, default="ClassificationAccuracy"
         A metric of ``neurobench.metrics.workload``, such as "SMAPE" or "R2".
     batch_size : int, default=16
-        Number of samples that are run at once. A forecast is one batch, whatever this says.
+        Samples per batch. A forecast is always one batch.
 
     Returns
     -------

@@ -34,6 +34,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..core.checks import check_type
 from ..core.errors import DataFileError, InvalidInputError, LossyExchangeWarning, first_line
 from ..core.libraries import import_library
 from ..core.storage import write_atomically
@@ -109,27 +110,17 @@ def to_nir(network: SpikingNetwork, *, lossy: bool = False, dt: float = DT) -> A
         nodes |= {_name(depth, part): parts[part] for part in sorted(parts)}
         edges += [(_name(depth, start) if start else source, _name(depth, end)) for start, end in links]
         source = _name(depth, "4_spikes")
-        headers.append({"tie": layer.tie, "weight_bits": lifted.weight_bits})
-        headers[-1] |= {"delays": list(delayed)} if layer.has_delays else {}
+        delays = {"delays": list(delayed)} if layer.has_delays else {}
+        headers.append({"tie": layer.tie, "weight_bits": lifted.weight_bits, **delays})
     nodes["readout"] = nir.Affine(_numpy(merged.weight.T), _numpy(merged.intercept))
     nodes["output"] = nir.Output(np.array([merged.n_outputs]))
     edges += [(source, "readout"), ("readout", "output")]
     if lossy:
         warnings.warn(f"lossy: {_LOSS}", LossyExchangeWarning, stacklevel=2)
-    header = {
-        "format": _FORMAT,
-        "dtype": str(dtype).removeprefix("torch."),
-        "readout": network.readout,
-        "heads": [asdict(head) for head in network.heads],
-        "layers": headers,
-    }
-    metadata = {
-        "generator": "cvxsnn",
-        "dt": dt,
-        "reset": "zero" if lossy else "subtract",
-        "lossy": _LOSS if lossy else "",
-        "network": json.dumps(header),
-    }
+    header = {"format": _FORMAT, "dtype": str(dtype).removeprefix("torch."), "readout": network.readout}
+    header |= {"heads": [asdict(head) for head in network.heads], "layers": headers}
+    loss = {"reset": "zero", "lossy": _LOSS} if lossy else {"reset": "subtract", "lossy": ""}
+    metadata = {"generator": "cvxsnn", "dt": dt, **loss, "network": json.dumps(header)}
     return nir.NIRGraph(nodes=nodes, edges=edges, metadata=metadata)
 
 
@@ -167,8 +158,7 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
     nir = import_library("nir", "nir")
     if isinstance(graph, (str, Path)):
         graph = _read_file(nir.read, Path(graph))
-    if not isinstance(graph, nir.NIRGraph):
-        raise InvalidInputError(f"expected a NIR graph or the path of one, got {type(graph).__name__}")
+    check_type(graph, nir.NIRGraph, "a NIR graph or the path of one")
     metadata = graph.metadata
     step = check_step(metadata.get("dt", DT) if dt is None else dt)
     if metadata.get("generator") != "cvxsnn" or metadata.get("lossy"):
@@ -180,26 +170,23 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
     except Exception as error:  # parts that do not fit together raise all kinds of errors
         raise InvalidInputError(
             "expected a complete network in a graph that cvxsnn wrote, got one that does not fit together: "
-            f"{first_line(error)}; without its metadata, it is run as any other graph"
+            f"{first_line(error)}; remove its metadata to run it like any other graph"
         ) from None
 
 
 def _check_same(graph: Any, expected: Any) -> None:
-    """Refuse a graph that is not the one of its network, node by node and edge by edge."""
+    """Refuse a graph that differs from the export of its own network in a node or an edge."""
     if sorted(graph.edges) != sorted(expected.edges) or graph.nodes.keys() != expected.nodes.keys():
         raise InvalidInputError("expected the nodes and edges of the network, got others")
     for name, node in expected.nodes.items():
-        values = {key: value for key, value in vars(node).items() if isinstance(value, np.ndarray)}
-        if type(graph.nodes[name]) is not type(node) or not all(
-            _is_close(getattr(graph.nodes[name], key), value) for key, value in values.items()
-        ):
+        is_same = type(graph.nodes[name]) is type(node)
+        for key, value in vars(node).items() if is_same else ():
+            if isinstance(value, np.ndarray):
+                # Time constants are rounded when they are written, and again when they are read.
+                read = parameter_of(getattr(graph.nodes[name], key)).numpy()
+                is_same = is_same and read.shape == value.shape and np.allclose(read, value, 1e-6, 1e-300)
+        if not is_same:
             raise InvalidInputError(f"expected the node {name!r} of the network, got another")
-
-
-def _is_close(given: Any, expected: npt.NDArray[Any]) -> bool:
-    """Compare parameters; time constants are rounded when they are written, and again when they are read."""
-    values = parameter_of(given).numpy()
-    return values.shape == expected.shape and np.allclose(values, expected, 1e-6, 1e-300)
 
 
 def write_nir(graph: Any, path: Path | str) -> None:
@@ -268,8 +255,9 @@ def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> tu
 
 def _inverse(dt: float) -> float:
     """Return 1 / dt, rounded so that readers who multiply it by dt get 1 if any number does that."""
-    near = 1 / dt
-    return next((r for r in (near, np.nextafter(near, 0), np.nextafter(near, np.inf)) if r * dt == 1), near)
+    rounded = 1 / dt
+    neighbours = (rounded, np.nextafter(rounded, 0), np.nextafter(rounded, np.inf))
+    return next((inverse for inverse in neighbours if inverse * dt == 1), rounded)
 
 
 def _plain_layer(nir: Any, layer: LIFLayer, dt: float) -> tuple[Nodes, Edges]:

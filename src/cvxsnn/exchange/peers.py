@@ -239,7 +239,8 @@ def from_snntorch(
 ) -> WitnessSet | SpikingNetwork:
     """Convert the hidden layers of a model of snnTorch, SpikingJelly or Norse, and a linear read-out if it ends in one.
 
-    The neurons tell which library it is: ``from_snntorch``, ``from_spikingjelly`` and ``from_norse`` are one function.
+    The library is recognised by its neurons: ``from_snntorch``, ``from_spikingjelly`` and ``from_norse`` are one
+    function with three names.
 
     Parameters
     ----------

@@ -181,7 +181,7 @@ class Operations:
         return self.total.energies(joules)[1] / self.n_samples
 
     def __str__(self) -> str:
-        """Return a table with operations and energy of every layer per sequence, and the sums in a sentence."""
+        """Return a table with the operations and the energy of each layer per sequence, and a sentence on the total."""
         header = ("per sample", "neurons", "spikes", "AC", "MAC", "updates", "energy", "dense MAC", "dense energy")
         rows = []
         for layer in (*self.layers, self.total):
@@ -201,7 +201,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     all 0 or 1, and multiply-accumulates if they are other numbers. A synapse with a delay adds its weight when the
     spike arrives; a spike that would arrive after the last step of its sequence costs nothing there. The read-out adds
     weights for the spikes that it reads: those of the last step, or of every step for "all", "mean" and windows. The
-    network is counted as it stands, neurons that nobody reads included: count a compact reconstruction, which has none.
+    counts include neurons that nothing reads; a compact reconstruction has none.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
         arrivals, senders = spikes, neurons
     if network.n_windows > 1:
         n_fired = count_spikes(network.layers, sequences, network.n_windows).sum(0)
-    else:  # what does not arrive one step later was sent in the last step
+    else:  # spikes that do not arrive one step later were fired in the last step
         n_fired = (arrivals[0] - arrivals[1] if network.readout == "last" else arrivals[0]).flatten()
     n_additions = int((n_fired[network.columns] * (network.weight != 0).sum(1)).sum())
     # A mean is linear: a network that does not spike takes it first and multiplies once.

@@ -1,4 +1,4 @@
-"""Scores of sequence models: predictions, with the decisions of the model fed back or not, against targets."""
+"""Accuracy of sequence models, with or without feeding their predictions back as inputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,13 +83,13 @@ class TokenScores:
     Parameters
     ----------
     joint_token : float
-        Share of tokens that every head has right: the paper's primary metric.
+        Share of tokens at which every head is right: the paper's primary metric.
     head_token : mapping from head to float
-        Share of tokens that this head has right.
+        Share of tokens at which this head is right.
     joint_sequence : float
-        Share of sequences that are right throughout.
+        Share of sequences without errors.
     first_error_step : array of shape (n_samples,), dtype int64
-        The first step, from 0, that some head has wrong; ``n_steps`` where a sequence is right throughout.
+        The first step, from 0, at which some head is wrong; ``n_steps`` for a sequence without errors.
     """
 
     joint_token: float
@@ -168,10 +168,10 @@ def label_accuracy(predicted: npt.NDArray[np.int64], data: SequenceData) -> floa
 
 
 def accuracy(model: Any, task: Task, data: SequenceData) -> float:
-    """Return the one number by which a task judges a model.
+    """Return the accuracy that a task reports for a model.
 
-    Where the model feeds its own decisions back, it is the share of steps at which every head is right while it does
-    so; where each step has targets, the same without feedback; else the share of right labels.
+    For tasks with feedback, this is the share of steps at which every head is right while predictions are fed back.
+    For other tasks with a target per step, it is the same share without feedback; otherwise the share of right labels.
 
     Parameters
     ----------

@@ -34,10 +34,10 @@ def reconstruct(
         A solution over a dictionary that was built from witnesses.
     form : "compact", "parallel" or "full"
         Which neurons to keep. "compact" keeps the subnetworks as they were sampled, with their lower layers shared,
-        and drops every neuron that has no way to the output. "parallel" is the paper's Algorithm "Witnessed LIF-SNN
+        and drops every neuron without a path to the output. "parallel" is the paper's Algorithm "Witnessed LIF-SNN
         Reconstruction from Convex Solution": one subnetwork for each atom in the support, with its own copy of all
-        lower layers. "full" keeps every neuron, used or not, which is where further training starts. A neuron that is
-        read in several windows of time is kept once, but for each window by the parallel form.
+        lower layers. "full" keeps every neuron, used or not, as a start for further training. A neuron that is read in
+        several windows of time is kept once; the parallel form has a copy for each window.
     width : int
         Width m of the last hidden layers of the parallel form: the atom's neuron m times, each read with weight w̃/m.
     max_weights : int
@@ -74,7 +74,7 @@ def reconstruct(
             "to rebuild"
         )
     support, coef = solution.support, solution.coef[solution.support]
-    if len(support) == 0:  # a network must have a neuron: one that is read with weight zero
+    if len(support) == 0:  # a network needs at least one neuron, so keep one and read it with weight zero
         support, coef = torch.zeros(1, dtype=torch.int64), solution.coef.new_zeros(1, solution.coef.shape[1])
     columns = dictionary.column_of_atom[support.to(dictionary.column_of_atom.device)]
     n_windows = parse_readout(dictionary.readout).n_windows
@@ -111,7 +111,7 @@ class Proof:
     dual_point : Tensor of shape (n_rows, n_outputs), dtype float64
         The point that proves the lower bound.
     objective : Objective
-        What was minimised.
+        The objective that was minimised.
     l1_strength : float
         The strength of the penalty's norm.
     penalty : Penalty
@@ -119,7 +119,7 @@ class Proof:
     has_intercept : bool
         Whether the constants were fitted.
     certificate : Certificate
-        What was proven.
+        The bounds that were proven.
     l2_strength : float
         The strength of the penalty's quadratic.
 
@@ -158,12 +158,12 @@ class Proof:
         solution : Solution
             A solution over a dictionary that was built from witnesses.
         objective : Objective
-            What was minimised.
+            The objective that was minimised.
 
         Returns
         -------
         Proof
-            What is kept of the solution.
+            The proof.
         """
         problem = solution.problem
         if problem.dictionary.witnesses is None:
@@ -199,7 +199,7 @@ class Proof:
         return replace(self, witnesses=self.witnesses.to(device), **tensors)
 
     def problem(self, data: TrainingSet) -> ConvexProblem:
-        """Build the whole problem that was solved again.
+        """Rebuild the problem that was solved.
 
         Parameters
         ----------
@@ -285,9 +285,9 @@ def _parallel(
 
 
 def _compact(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor) -> tuple[list[HiddenLayer], Tensor]:
-    """Return the subnetworks in use, without the neurons that have no way to the output.
+    """Return the subnetworks in use, without the neurons that have no path to the output.
 
-    Subnetworks have equal widths, so those that need fewer neurons than another are filled up with silent ones.
+    Subnetworks have equal widths, so those that need fewer neurons are padded with silent ones.
     """
     used, rank = (index.cpu() for index in torch.unique(subnetworks, return_inverse=True))
     layers = [layer.take(used.to(layer.weight.device)) for layer in witnesses.layers]
@@ -301,7 +301,7 @@ def _compact(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor) -> tup
             while bool((reached := (reads & needed[:, None, :]).any(2) & ~needed).any()):
                 needed |= reached
         size = max(1, int(needed.sum(1).max()))
-        # The needed neurons of each subnetwork in their order, then others of it, which are silenced.
+        # A stable sort puts the needed neurons first and keeps their order. The rest of the width is padding: silenced.
         chosen = torch.argsort((~needed).to(torch.int8), dim=1, stable=True)[:, :size]
         layers[depth] = _choose_neurons(layer, chosen).silence(torch.gather(needed, 1, chosen))
         if depth == len(layers) - 1:

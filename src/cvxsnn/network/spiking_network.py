@@ -82,7 +82,7 @@ class _HeldLayer(nn.Module):
         super().__init__()
         self._kind, self._settings = type(layer), layer.settings()
         for name, value in layer.tensors().items():
-            # A view of a larger tensor would keep all of it alive, and take it along into every file.
+            # A view would keep the whole larger tensor alive, and write all of it to every file.
             is_part = value.untyped_storage().nbytes() > value.nbytes
             self.register_buffer(name, value.clone() if is_part else value)
 
@@ -92,16 +92,16 @@ class _HeldLayer(nn.Module):
         return self._kind.from_valid(dict(self.named_buffers()), self._settings)
 
     def hold(self, layer: HiddenLayer) -> None:
-        """Put the tensors of a layer of the same kind in the place of those held."""
+        """Replace the tensors by those of a layer of the same kind."""
         for name, value in layer.tensors().items():
             setattr(self, name, value)
 
     def _load_from_state_dict(self, *args: Any) -> None:
         for name, value in dict(self.named_buffers()).items():
-            setattr(self, name, value.clone())  # torch writes into them, and other values may share their memory
+            setattr(self, name, value.clone())  # torch writes into them, and other tensors may share their memory
         super()._load_from_state_dict(*args)
         loaded: dict[str, Any] = dict(self.named_buffers())
-        self.hold(self._kind(**loaded, **self._settings))  # which checks it
+        self.hold(self._kind(**loaded, **self._settings))  # the constructor checks the loaded values
 
 
 class SpikingNetwork(nn.Module):
@@ -227,7 +227,7 @@ class SpikingNetwork(nn.Module):
 
     @property
     def columns(self) -> Tensor:
-        """What is read, ``neuron * n_windows + window``, shape (n_read,)."""
+        """The columns that are read, ``neuron * n_windows + window``, shape (n_read,)."""
         return self.neurons if self.windows_read is None else self.neurons * self.n_windows + self.windows_read
 
     def features(self, inputs: Sequences | Array) -> Tensor:
@@ -305,7 +305,7 @@ class SpikingNetwork(nn.Module):
         n_samples : int
             Number of sequences.
         n_steps : int, optional
-            Steps that there will be. Windows of time depend on it; other read-outs do not need it.
+            Length of the sequences. Required for windows of time; other read-outs do not need it.
 
         Returns
         -------
@@ -317,12 +317,12 @@ class SpikingNetwork(nn.Module):
 
     @torch.no_grad()
     def step(self, state: NetworkState, inputs: Array) -> tuple[NetworkState, Tensor]:
-        """Advance by one step; the state given stays as it is and can be advanced again.
+        """Advance by one step. The state passed in does not change and can be advanced again.
 
         Parameters
         ----------
         state : NetworkState
-            What :meth:`start` or an earlier step returned.
+            The state that :meth:`start` or an earlier step returned.
         inputs : array of shape (n_samples, n_features)
             One step of every sequence.
 
@@ -331,8 +331,8 @@ class SpikingNetwork(nn.Module):
         state : NetworkState
             The state one step later.
         scores : Tensor of shape (n_samples, n_outputs)
-            The scores so far: of the spikes of this step or, for readout "mean", of their mean over the steps. For
-            windows, those to come count as silent, and the scores of the last step are those of the whole sequences.
+            The scores so far: of the spikes of this step or, for readout "mean", of their mean over the steps. Windows
+            still to come count as silent, so the scores of the last step are those of the complete sequences.
         """
         layers, spikes = state.stepper.step(state.layers, inputs)
         read = spikes[:, self.neurons].to(torch.float64)
@@ -408,4 +408,4 @@ def _check_heads(heads: Sequence[OutputHead], n_outputs: int) -> None:
         for head in heads
     )
     if not are_plain or not are_adjacent or len({head.name for head in heads}) < len(heads):
-        raise InvalidInputError(f"expected heads that share out {n_outputs} outputs, got {list(heads)}")
+        raise InvalidInputError(f"expected heads that cover {n_outputs} outputs in order, got {list(heads)}")

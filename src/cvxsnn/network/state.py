@@ -14,7 +14,7 @@ from ..neurons import LayerState, Stepper
 
 @dataclass(frozen=True, eq=False)
 class NetworkState:
-    """The neurons between two steps, and how often each that is read has fired.
+    """State of a network between two steps: its neurons, and the spike counts of those that are read.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class NetworkState:
     layers : tuple of LayerState
         The state of each hidden layer.
     counts : Tensor of shape (n_samples, n_read)
-        Spikes so far of each neuron that is read, in its window, where means are read.
+        Spikes so far of each neuron that is read, within its window. Only read-outs of means use them.
     n_steps : int
         Steps so far.
     length : int, optional
@@ -112,7 +112,7 @@ class NetworkState:
             counts, scale = self.counts + read, parsed.scale(n_steps)
         else:
             if n_steps > self.length:
-                raise InvalidInputError(f"expected {self.length} steps, as start was told, got one more: start again")
+                raise InvalidInputError(f"expected the {self.length} steps passed to start, got one more: start again")
             window = window_of_step(self.n_steps, parsed.n_windows, self.length)
             counts, scale = self.counts + read * (windows_read == window), parsed.scale(self.length)
         return replace(self, layers=layers, counts=counts, n_steps=n_steps), counts * scale

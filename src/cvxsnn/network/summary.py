@@ -89,7 +89,7 @@ class NetworkSummary:
         return sum(layer.buffer_bytes for layer in self.layers)
 
     def __str__(self) -> str:
-        """Return a line on the whole, and one for each layer; delays are shown if there are any."""
+        """Return a title and a table with one line per layer; columns on delays appear if there are any."""
         header = ["layer", "neurons", "weights", "non-zero", "sparsity", "bits", "decay", "threshold", "bias", "bytes"]
         title, rows = f"{self.title}, {self.n_bytes:,} bytes", []
         if self.buffer_bytes:
@@ -172,8 +172,8 @@ def _summarise_layer(
 def connected_neurons(network: SpikingNetwork) -> list[Tensor]:
     """Return, for each hidden layer, which neurons have a weight in or out that is not zero, (n_subnetworks, width).
 
-    Subnetworks have equal widths, so a compact reconstruction fills narrow ones up with neurons that have none: they
-    exist in the arrays only.
+    Subnetworks have equal widths, so a compact reconstruction pads narrow ones with unconnected neurons, which exist
+    in the arrays only.
     """
     last = network.layers[-1]
     is_read = torch.zeros(last.n_subnetworks * last.width, dtype=torch.bool, device=network.weight.device)

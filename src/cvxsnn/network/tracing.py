@@ -33,14 +33,14 @@ class Trace:
 
 @torch.no_grad()
 def trace(network: SpikingNetwork, inputs: Sequences | Array) -> Trace:
-    """Run a network step by step and keep everything.
+    """Run a network step by step and record its spikes, membranes and scores.
 
     Parameters
     ----------
     network : SpikingNetwork
         The network.
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
-        Sequences of equal length. A few: one number is kept for each neuron, step and sequence.
+        Sequences of equal length. Pass only a few: every neuron, step and sequence takes up a number.
 
     Returns
     -------

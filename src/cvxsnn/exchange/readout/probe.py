@@ -20,9 +20,9 @@ def probe(
 ) -> tuple[ModelRunner, list[str]]:
     """Return the runner, which now knows the axis of time, and notes on the model.
 
-    Refuses a layer that computes something else than its weights say, and a layer whose weights affect its own input:
-    other weights would change the recorded spikes. A layer that the user has not named must also be the only source of
-    the outputs.
+    Refuses a layer whose output is not its weights times its input plus its bias, and a layer whose weights affect its
+    own input: new weights would change the recorded spikes. A layer that the user has not named must also be the only
+    source of the outputs.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def probe(
     result, entered = leading(output), calls[0]
     shapes = [tuple(value.shape) for value in (result, entered) if value is not None]
     if n_samples > 2 and any(shape[:2] == (n_samples, n_samples) for shape in shapes):
-        return probe(runner, layer, opening[:-1], seed, is_named)  # as many steps as samples: no telling them apart
+        return probe(runner, layer, opening[:-1], seed, is_named)  # as many steps as samples: the axes look alike
     high, driven = attempt(10 * largest)
     if not _are_equal(calls, driven) and _are_equal(calls, attempt(0.0)[1]):
         raise InvalidInputError(

@@ -120,7 +120,7 @@ def reconstruct_readout(
     >>> result.certificate.relative_gap <= 1e-6
     True
     """
-    program = Program(Objective("squared"), penalty, l1_strength, l2_strength, tol=tol)  # the loss follows below
+    program = Program(Objective("squared"), penalty, l1_strength, l2_strength, tol=tol)  # solve_readout sets the loss
     check_seed(seed)
     check_choice("layout", layout, get_args(Layout))
     check_choice("readout", readout, ("mean", "last"))
@@ -186,7 +186,7 @@ def _copied(model: nn.Module) -> nn.Module:
 
 
 class _Detaching(TorchFunctionMode):
-    """Copies tensors without their graph, which torch refuses: neurons hold that of the last training step."""
+    """Copies tensors without their graph: neurons may hold that of the last training step, which torch cannot copy."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__deepcopy__ and not args[0].is_leaf:

@@ -1,4 +1,4 @@
-"""Running a network on batches, recording what enters one of its layers, and interpreting its output."""
+"""Running a network on batches, recording the inputs of one of its layers, and interpreting its output."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ class ModelRunner:
         return first if is_time_first else first.transpose(0, 1)
 
     def decisions(self, output: Any, n_samples: int, n_outputs: int) -> Tensor | None:
-        """Return the classes that the model decides for; None where its output does not tell."""
+        """Return the classes that the model decides for; None if they cannot be derived from its output."""
         if self.decide is None:
             scores = self.scores(output, n_samples, n_outputs)
             return None if scores is None or (n_outputs == 1 and not self.has_sign) else largest(scores).cpu()
