@@ -6,12 +6,13 @@ fitted estimator is accepted; its sequences are then as for its ``predict``.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
+import numpy.typing as npt
 import torch
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from ..convex import RegularizationPath, Solution
@@ -83,8 +84,7 @@ def plot_raster(
     steps, neurons = torch.nonzero(drawn.cpu(), as_tuple=True)
     axes.scatter(steps.numpy() + 1, neurons.numpy() + 1, marker="|", s=2500 / max(n_neurons, 20), color="black")
     axes.set(xlim=(0.5, n_steps + 0.5), ylim=(n_neurons + 1, 0), xlabel="step", ylabel=label, title=title)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.locator_params(integer=True)
     return axes
 
 
@@ -130,17 +130,20 @@ def plot_membranes(
     >>> plt.close(axes.figure)
     """
     model, inputs = _prepare(network, sequence)
-    chosen = _strongest(model, _N_MEMBRANES).tolist() if neurons is None else list(neurons)
-    membranes, spikes = _membranes(model, inputs)
+    traced = trace(model, inputs)
+    if traced.membranes is None:
+        name = NEURON_MODELS.of(model.layers[-1]).name
+        raise InvalidInputError(f"expected neurons that keep a membrane, got {name} neurons, which have none")
+    membranes, spikes = traced.membranes[0], traced.spikes[0]
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
     steps = range(1, len(membranes) + 1)
     axes.axhline(0, color="black", linestyle="--", linewidth=1, label="fires at 0")
-    for neuron in chosen:
+    for neuron in _strongest(model, _N_MEMBRANES).tolist() if neurons is None else neurons:
         (line,) = axes.plot(steps, membranes[:, neuron], linewidth=1.5, label=f"neuron {neuron}")
         fired = torch.nonzero(spikes[:, neuron]).squeeze(1)
         axes.plot(fired + 1, membranes[fired, neuron], "o", color=line.get_color())
     axes.set(xlabel="step", ylabel="membrane", title="Membranes (dot: spike)")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.locator_params(axis="x", integer=True)
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return axes
 
@@ -201,27 +204,22 @@ def plot_receptive_field(
             f"expected a feature_shape of {chosen.n_inputs} features in all, such as (1, {chosen.n_inputs}), got "
             f"{feature_shape!r}"
         )
-    field = receptive_field(chosen, neuron)
-    feature = "feature" if layer == 1 else "neuron below"
+    field = receptive_field(chosen, neuron).numpy()
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     if feature_shape is None:
-        shown = field.numpy()
-        axes.set(xlabel=feature, ylabel="delay in steps")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        _heat_map(axes, field, "weight", "auto")
+        axes.set(xlabel="feature" if layer == 1 else "neuron below", ylabel="delay in steps")
+        axes.locator_params(integer=True)
     else:
         height, width = feature_shape
         groups = np.array_split(np.arange(len(field)), min(len(field), _N_IMAGES))
         shown = np.full((height, len(groups) * (width + 1) - 1), np.nan)  # a column between images stays empty
         for number, delays in enumerate(groups):
             shown[:, number * (width + 1) :][:, :width] = field[delays].sum(0).reshape(height, width)
+        _heat_map(axes, shown, "weight", "equal")
         names = [str(delays[0]) if len(delays) == 1 else f"{delays[0]}–{delays[-1]}" for delays in groups]
         axes.set_xticks([number * (width + 1) + (width - 1) / 2 for number in range(len(groups))], names)
         axes.set(xlabel="delay in steps", yticks=[])
-    limit = float(np.nanmax(np.abs(shown))) or 1.0
-    image = axes.imshow(shown, cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none")
-    axes.set_aspect("auto" if feature_shape is None else "equal")
-    axes.figure.colorbar(image, ax=axes, label="weight")
     axes.set_title(f"Receptive field of neuron {neuron} of layer {layer}")
     return axes
 
@@ -271,15 +269,12 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set(xlabel=f"{what}, by weight", ylabel="output weight")
     else:
-        loudest = weight.abs().argmax(1)
-        peak = weight.gather(1, loudest[:, None]).squeeze(1)
-        order = sorted(range(n_used), key=lambda row: (int(loudest[row]), -float(peak[row])))
+        largest = weight.abs().argmax(1, keepdim=True)
+        order = np.lexsort((-weight.gather(1, largest).squeeze(1), largest.squeeze(1)))
         shown = weight[order] if n_used else weight.new_zeros(1, n_outputs)  # a map must have a column
-        limit = float(shown.abs().max()) or 1.0
-        image = axes.imshow(shown.T.numpy(), aspect="auto", cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none")
-        axes.figure.colorbar(image, ax=axes, label="output weight")
+        _heat_map(axes, shown.T.numpy(), "output weight", "auto")
         axes.set(xlabel=f"{what}, by output", ylabel="output", yticks=range(n_outputs))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.locator_params(axis="x", integer=True)
     axes.set_title(f"Read-out: {n_used} of {total} {what}")
     return axes
 
@@ -316,7 +311,8 @@ def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
     >>> axes = plot_path(cs.solve_path(solution.problem, n_strengths=5))
     >>> plt.close(axes.figure)
     """
-    _check(path, RegularizationPath, "path")
+    if not isinstance(path, RegularizationPath):
+        raise InvalidInputError(f"expected path to be a RegularizationPath, got {type(path).__name__}")
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
     right = axes.twinx()
     axes.set_xscale("log")
@@ -328,7 +324,7 @@ def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
         alpha = 1 - 0.8 * number / len(l2_strengths)
         axes.plot(strengths, losses, ".-", color="C0", alpha=alpha)
         right.plot(strengths, [len(solution.support) for solution in shown], ".-", color="C1", alpha=alpha)
-    right.yaxis.set_major_locator(MaxNLocator(integer=True))
+    right.locator_params(axis="y", integer=True)
     right.set_ylabel("atoms used", color="C1")
     axes.set_ylabel("training loss", color="C0")
     worst = max(solution.certificate.relative_gap for solution in path)
@@ -365,13 +361,13 @@ def plot_gaps(solutions: Mapping[str, Solution], axes: Axes | None = None) -> Ax
     >>> axes = plot_gaps({"squared": solution})
     >>> plt.close(axes.figure)
     """
-    _check_values(solutions, Solution, "solutions")
+    _check(solutions, Solution, "solutions")
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
     for name, solution in solutions.items():
         gaps = [moment.relative_gap for moment in solution.history if moment.relative_gap > 0]
         (line,) = axes.semilogy(range(1, len(gaps) + 1), gaps, ".-", label=name)
         axes.plot(len(gaps), max(solution.certificate.relative_gap, 1e-17), "o", color=line.get_color())
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.locator_params(axis="x", integer=True)
     axes.set(xlabel="iteration", ylabel="relative gap", title="Gap against iterations (dot: certificate)")
     axes.legend(fontsize="small")
     return axes
@@ -406,7 +402,7 @@ def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None 
     >>> axes = plot_health({"sampled": dictionary.health()})
     >>> plt.close(axes.figure)
     """
-    _check_values(dictionaries, DictionaryHealth, "dictionaries")
+    _check(dictionaries, DictionaryHealth, "dictionaries")
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     left = [0.0] * len(dictionaries)
     for label, colour in (("distinct", "C0"), ("other duplicates", "C1"), ("saturated", "C2"), ("dead", "C7")):
@@ -427,13 +423,14 @@ def _strongest(network: SpikingNetwork, count: int) -> Tensor:
 
 def receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
     """Return the weights of a neuron by delay and input, of shape (max_delay + 1, n_inputs)."""
-    subnetwork, place = divmod(neuron, layer.width)
+    subnetwork, index = divmod(neuron, layer.width)
     field = torch.zeros(layer.max_delay + 1, layer.n_inputs, dtype=torch.float64)
-    weight = layer.weight[subnetwork, :, place].double().cpu()
+    weight = layer.weight[subnetwork, :, index].double().cpu()
     if not layer.has_delays:
         field[0] = weight
         return field
-    delay, source = (value[subnetwork, :, place].long().cpu() for value in (layer.delay, layer.source))
+    delay, source = (taps[subnetwork, :, index].long().cpu() for taps in (layer.delay, layer.source))
+    # Taps of weight zero may have any delay, also one beyond the longest.
     return field.index_put((delay * (weight != 0), source), weight, accumulate=True)
 
 
@@ -448,24 +445,17 @@ def _prepare(model: SpikingNetwork | Estimator, sequence: Array) -> tuple[Spikin
     return network, inputs[None].to(network.weight.device)
 
 
-def _check(value: object, kind: type, name: str) -> None:
-    if not isinstance(value, kind):
-        raise InvalidInputError(f"expected {name} to be a {kind.__name__}, got {type(value).__name__}")
+def _check(values: object, kind: type, name: str) -> None:
+    """Refuse anything but a mapping of names to values of one type."""
+    for value in values.values() if isinstance(values, Mapping) else [values]:
+        if value is values or not isinstance(value, kind):
+            raise InvalidInputError(
+                f"expected {name} to map names to values of type {kind.__name__}, got {type(value).__name__}"
+            )
 
 
-def _check_values(values: object, kind: type, name: str) -> None:
-    if not isinstance(values, Mapping):
-        raise InvalidInputError(
-            f"expected {name} to map names to values of type {kind.__name__}, got {type(values).__name__}"
-        )
-    for key, value in values.items():
-        _check(value, kind, f"{name}[{key!r}]")
-
-
-def _membranes(network: SpikingNetwork, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return membranes and spikes of the last hidden layer, each of shape (n_steps, n_neurons)."""
-    traced = trace(network, inputs)
-    if traced.membranes is None:
-        name = NEURON_MODELS.of(network.layers[-1]).name
-        raise InvalidInputError(f"expected neurons that keep a membrane, got {name} neurons, which have none")
-    return traced.membranes[0], traced.spikes[0]
+def _heat_map(axes: Axes, values: npt.NDArray[np.floating], label: str, aspect: Literal["auto", "equal"]) -> None:
+    """Draw a matrix of signed values, zero in white."""
+    limit = float(np.nanmax(np.abs(values))) or 1.0
+    image = axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none", aspect=aspect)
+    axes.figure.colorbar(image, ax=axes, label=label)

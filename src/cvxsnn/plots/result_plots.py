@@ -125,22 +125,18 @@ def plot_certificate(
     else:
         raise InvalidInputError(f"expected a Solution or a fitted estimator, got {type(certified).__name__}")
     moments, solver = approach(problem, max_seconds)
-    iterations = [moment.iterations for moment in moments]
-    primal, dual = [moment.primal for moment in moments], [max(moment.dual, 0.0) for moment in moments]
+    iterations, primal = [moment.iterations for moment in moments], [moment.primal for moment in moments]
+    dual = [max(moment.dual, 0.0) for moment in moments]  # the axis begins at zero
     axes = axes or plt.subplots(figsize=(7, 4), layout="constrained")[1]
-    axes.fill_between(iterations, dual, primal, color="black", alpha=0.08, label="what may be left to gain")
+    axes.fill_between(iterations, dual, primal, color="black", alpha=0.08, label="possible gain")
     axes.plot(iterations, primal, ".-", color="C3", label="objective")
     axes.plot(iterations, dual, ".-", color="C0", label="lower bound")
     axes.set_xscale("function", functions=(np.sqrt, np.square))
     axes.xaxis.set_major_locator(FixedLocator(iterations))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlim(0, 1.03 * max(iterations[-1], 1))
-    axes.set_ylim(bottom=0)
+    axes.set(xlim=(0, 1.03 * max(iterations[-1], 1)), ylim=(0, None))
     gap = max((primal[-1] - moments[-1].dual) / primal[-1], 0.0) if primal[-1] > 0 else 0.0
-    axes.set(
-        xlabel=f"iterations of {solver or 'the solver'}",
-        ylabel="objective",
-        title=f"Proven within {format_bound(gap)} of the optimum over these neurons",
-    )
+    title = f"Proven within {format_bound(gap)} of the optimum over these neurons"
+    axes.set(xlabel=f"iterations of {solver or 'the solver'}", ylabel="objective", title=title)
     axes.legend(fontsize="small")
     return axes
