@@ -90,8 +90,8 @@ def most_accurate(results: Sequence[DemoResult]) -> DemoResult | None:
 
 def write_demo_page(results: Sequence[DemoResult], directory: Path, explore_seconds: float = 9.0) -> Path:
     """Write ``index.html`` and a page about one network of each task, and return the path of the former."""
-    certificates = {f"{one.task_name}, {one.config.method}": one.trained.certificate for one in results}
-    proven = {name: certificate for name, certificate in certificates.items() if certificate is not None}
+    proven = [(f"{one.task_name}, {one.config.method}", one.trained.certificate) for one in results]
+    proven = [(name, certificate) for name, certificate in proven if certificate is not None]
     if not proven:
         raise InvalidInputError("expected at least one result with a certificate, got none: add the method 'cvx'")
     tasks: list[dict[str, Any]] = []
@@ -105,7 +105,7 @@ def write_demo_page(results: Sequence[DemoResult], directory: Path, explore_seco
             pages[link] = Exploration(view_model(subject, max_seconds=explore_seconds))
         table = Table(f"Results of all methods on {name}", COLUMNS[1:], [result.row[1:] for result in members])
         tasks.append({"name": name, "verdict": judge_task(members), "table": table, "link": link})
-    largest = format_bound(max(certificate.relative_gap for certificate in proven.values()))
+    largest = format_bound(max(certificate.relative_gap for _, certificate in proven if certificate))
     values = {
         "facts": [
             Fact("tasks", str(len(results)), "networks trained", f"{plural(len(tasks), 'task')}, no data files"),
@@ -113,7 +113,7 @@ def write_demo_page(results: Sequence[DemoResult], directory: Path, explore_seco
             Fact("tasks", str(len(pages)), "networks to look inside", "neurons, sequences, costs"),
         ],
         "tasks": tasks,
-        "certificates": list(proven.items()),
+        "certificates": proven,
         "legend": LEGEND,
     }
     page = write_page(directory / "index.html", render_page("demo.html", values), "choose another --output")

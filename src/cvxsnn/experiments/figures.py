@@ -27,7 +27,7 @@ def draw_panels(
     n_rows = -(-len(panels) // n_columns)
     buffer = io.BytesIO()
     with matplotlib.rc_context({"font.size": 11, "grid.alpha": 0.25}), warnings.catch_warnings():
-        # Names come from files: a sign that the font lacks is drawn as a box, which is no reason to complain.
+        # Names come from files; a character that the font lacks is drawn as a box without a warning.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = Figure(figsize=(6 * n_columns, 4.2 * n_rows), layout="constrained")
         grid = list(figure.subplots(n_rows, n_columns, squeeze=False).flat)
@@ -35,12 +35,12 @@ def draw_panels(
             _draw_axes(axes, experiment, summary, title, curves)
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
-        # Panels of one picture have curves of the same names, so the legend names each once.
+        # Curves of the same name appear in several panels; the legend lists each once.
         named = {label: line for axes in grid for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
         if named:
             n_names = (2 if summary.has_paper else 3) * n_columns  # names of the paper's curves are longer
-            place: dict[str, Any] = {"loc": "outside lower center", "fontsize": "small", "frameon": False}
-            figure.legend(named.values(), named.keys(), ncols=n_names, **place)
+            style: dict[str, Any] = {"loc": "outside lower center", "fontsize": "small", "frameon": False}
+            figure.legend(named.values(), named.keys(), ncols=n_names, **style)
         figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
     return buffer.getvalue()
 
@@ -48,24 +48,25 @@ def draw_panels(
 def _draw_axes(
     axes: Axes, experiment: Experiment, summary: ExperimentSummary, title: str, curves: Mapping[str, str]
 ) -> None:
-    positions = _numbers(summary.columns) or {column: float(k) for k, column in enumerate(summary.columns)}
+    numbers, shown = _numbers(summary.columns), summary.columns
+    positions = numbers or {column: float(k) for k, column in enumerate(shown)}
     axes.grid(True)
     axes.set_title(_plain(title), fontsize="medium", loc="left")
     axes.set(xlabel=_plain(experiment.axis), ylabel=_plain(summary.quantity))
     for number, (row, curve) in enumerate(curves.items()):
         cells = sorted((c for c in summary.cells if c.row == row), key=lambda cell: positions[cell.column])
         _draw_curve(axes, cells, positions, _plain(curve), number, _plain(experiment.compared_with))
-    shown = summary.columns
-    if _numbers(summary.columns):
+    if numbers:
         axes.set_xscale("log", base=2)
         shown = _legible(positions)
     axes.set_xticks([positions[column] for column in shown], [_plain(column) for column in shown])
     axes.xaxis.set_minor_locator(NullLocator())
-    cells = list(summary.cells)
-    ends = [cell.mean + sign * (cell.spread or 0.0) for cell in cells if cell.mean is not None for sign in (-1, 1)]
-    ends += [cell.paper for cell in cells if cell.paper is not None]
+    ends = [cell.paper for cell in summary.cells if cell.paper is not None]
+    for cell in summary.cells:
+        if cell.mean is not None:
+            ends += [cell.mean - (cell.spread or 0.0), cell.mean + (cell.spread or 0.0)]
     low, high = min(ends, default=0.0), max(ends, default=0.0)
-    if low > 0 and all(quantity_of(cell.metric) == "gap" for cell in cells):
+    if low > 0 and all(quantity_of(cell.metric) == "gap" for cell in summary.cells):
         axes.set_yscale("log")
     elif low < high:
         # The same limits in all panels, so that they can be compared.
@@ -89,7 +90,7 @@ def _draw_curve(
 
 
 def _legible(positions: Mapping[str, float]) -> list[str]:
-    """Return the columns with room for a name on a logarithmic axis: the outermost, and others not close to them."""
+    """Return the columns whose names fit on a logarithmic axis: the outermost, and others not close to them."""
     ordered = sorted(positions, key=lambda column: positions[column])
     space = 0.06 * math.log(positions[ordered[-1]] / positions[ordered[0]])
     shown = ordered[:1]
@@ -121,11 +122,11 @@ def _numbers(columns: Sequence[str]) -> dict[str, float]:
         positions = {column: float(column.removesuffix("x")) for column in columns}
     except ValueError:
         return {}
-    is_axis = len(set(positions.values())) > 1 and all(0 < place < math.inf for place in positions.values())
+    is_axis = len(set(positions.values())) > 1 and all(0 < position < math.inf for position in positions.values())
     return positions if is_axis else {}
 
 
 def _plain(text: str) -> str:
-    """Text that matplotlib draws as it is: no mathematics, and no underscore in front, which would hide a curve."""
+    """Return text that matplotlib draws literally: no mathematics, no leading underscore, which would hide a curve."""
     text = printable(text)
     return (" " + text if text.startswith("_") else text).replace("$", r"\$")

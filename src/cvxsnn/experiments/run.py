@@ -4,6 +4,7 @@ import itertools
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,7 +28,7 @@ from .batching import PlannedTraining, train_many
 from .experiment import RunConfig
 
 _ABSENT: Mapping[str, str] = {"fan_in": "all", "max_delay": "all", "quantiles": "none"}
-"""How a file writes None, which its format does not have."""
+"""Values that stand for None, which TOML does not have."""
 
 
 def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | N
 
 
 class StageStorageError(DataFileError):
-    """A gradient stage could not be stored, which is no fault of its run."""
+    """A gradient stage could not be stored; the run itself did not fail."""
 
 
 def _train_and_describe(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
@@ -160,7 +161,7 @@ def _family_value(name: str, value: Any) -> Any:
 
 
 def _scores(network: SpikingNetwork, task: Task) -> dict[str, float]:
-    """Return test accuracies, also on longer sequences and, for models that feed themselves, of whole sequences."""
+    """Return test accuracies, also on longer sequences; with feedback, of whole sequences and single heads too."""
     scores = {"test": accuracy(network, task, task.test)}
     scores |= {name: accuracy(network, task, data) for name, data in task.ood.items()}
     if task.feedback is not None:
@@ -192,10 +193,9 @@ def _facts(trained: Trained) -> dict[str, Any]:
 
 
 def _circumstances(device: str) -> dict[str, Any]:
-    try:
+    installed = "unknown"  # a checkout that was not installed
+    with suppress(PackageNotFoundError):
         installed = version("cvxsnn")
-    except PackageNotFoundError:  # run from a checkout that was not installed
-        installed = "unknown"
     return {
         "versions": {"cvxsnn": installed, "torch": torch.__version__, "numpy": np.__version__},
         "machine": {"platform": platform.platform(), "python": platform.python_version(), "device": device},

@@ -12,7 +12,7 @@ from ..core.storage import make_folder, write_atomically
 from .experiment import Cell, Experiment, Scale
 from .figures import draw_panels
 from .metrics import format_number, quantity_of, read_metric
-from .summary import TOLERANCES, VERDICTS, CellSummary, ExperimentSummary, Records, summarise_experiment, what_is_wrong
+from .summary import TOLERANCES, VERDICTS, CellSummary, ExperimentSummary, Records, finished_runs, summarise_experiment
 
 _MEASURED = {
     "n_weights": "weights of the read-out",
@@ -57,30 +57,32 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
 
 def _verdicts(pairs: Sequence[tuple[Experiment, ExperimentSummary]], records: Records) -> str:
     """Return counts of verdicts per experiment, what was proven, and convex read-outs beside gradients."""
-    head = ("experiment", *VERDICTS, _NO_PAPER, "runs", "certified runs", "largest relative gap")
     rows = []
     for experiment, summary in pairs:
-        expected = experiment.runs()
-        done = [records[run_id] for run_id in expected if run_id in records and not what_is_wrong(records[run_id])]
+        n_runs, done = len(experiment.runs()), finished_runs(experiment, records).values()
         gaps = [abs(gap) for record in done if (gap := read_metric(record, "relative_gap")) is not None]
-        runs = f"{len(done)} of {len(expected)}" if len(done) < len(expected) else len(done)
-        largest = format_number(max(gaps, default=None), "gap")
-        link = f"[{summary.name}]({summary.name}.md)"
+        runs = f"{len(done)} of {n_runs}" if len(done) < n_runs else n_runs
+        link, largest = f"[{summary.name}]({summary.name}.md)", format_number(max(gaps, default=None), "gap")
         rows.append([link, *summary.judged.values(), summary.n_unprinted, runs, len(gaps), largest])
-    text = "# Verdicts by experiment\n\n" + _paragraph(
-        "Counts of cells, and of runs, which experiments share. A run is certified where its last stage is convex; "
-        "its gap is relative to the objective."
-    )
-    text += f"\n\n{_table(head, rows)}"
+    parts = [
+        "# Verdicts by experiment",
+        _paragraph(
+            "Counts of cells, and of runs, which experiments share. A run is certified where its last stage is convex; "
+            "its gap is relative to the objective."
+        ),
+        _table(("experiment", *VERDICTS, _NO_PAPER, "runs", "certified runs", "largest relative gap"), rows),
+    ]
     compared = [row for experiment, summary in pairs for row in compare_methods(experiment, summary)]
     if compared:
-        legend = _paragraph(
-            "The best mean of a row whose last stage is convex beside the best of surrogate gradients alone, each with "
-            "its column. They are level within two standard errors of the difference over seeds."
-        )
-        head = ("experiment", "row", "convex", "surrogate gradients", "convex is")
-        text += f"\n## Convex read-outs beside surrogate gradients\n\n{legend}\n\n{_table(head, compared)}"
-    return text
+        parts += [
+            "## Convex read-outs beside surrogate gradients",
+            _paragraph(
+                "The best mean of a row whose last stage is convex beside the best of surrogate gradients alone, each "
+                "with its column. They are level within two standard errors of the difference over seeds."
+            ),
+            _table(("experiment", "row", "convex", "surrogate gradients", "convex is"), compared),
+        ]
+    return "\n\n".join(parts) + "\n"
 
 
 def compare_methods(experiment: Experiment, summary: ExperimentSummary) -> list[tuple[str, ...]]:
@@ -106,30 +108,28 @@ def compare_methods(experiment: Experiment, summary: ExperimentSummary) -> list[
     for (row, metric), kinds in groups.items():
         if len(kinds) == 2:
             best = [max(kinds[is_convex], key=lambda cell: cell.mean or 0.0) for is_convex in (True, False)]
-            convex, gradient = (cell.mean or 0.0 for cell in best)
+            lead = (best[0].mean or 0.0) - (best[1].mean or 0.0)
             error = math.sqrt(sum((cell.spread or 0.0) ** 2 / cell.n_seeds for cell in best))
-            outcome = "ahead" if convex > gradient else "behind"
-            if abs(convex - gradient) <= TOLERANCES.n_standard_errors * error:
-                outcome = "level"
+            is_level = abs(lead) <= TOLERANCES.n_standard_errors * error
+            outcome = "level" if is_level else "ahead" if lead > 0 else "behind"
             texts = [f"{format_number(cell.mean, metric, experiment.digits)}, {cell.column}" for cell in best]
             compared.append((experiment.name, row, *texts, outcome))
     return compared
 
 
 def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Records) -> str:
-    is_figure = summary.kind == "figure"
+    is_figure, columns = summary.kind == "figure", summary.columns
     texts = {
         (cell.row, cell.column): _short_text(ours) if is_figure else _long_text(cell, ours, experiment.digits)
         for cell, ours in zip(experiment.cells, summary.cells, strict=True)
     }
-    columns = summary.columns
     rows = [[row, *(texts.get((row, column), "") for column in columns)] for row in summary.rows]
     command = f"`cvxsnn reproduce {experiment.reference} --scale {summary.scale}`"
     parts = [
         f"# {_plain(summary.title)}",
         _paragraph(f"{command}: {len(experiment.runs())} runs. {_legend(experiment, summary)}"),
         f"![{_plain(summary.title)}]({summary.name}.png)" if is_figure else "",
-        _table(("", *columns), rows).rstrip(),
+        _table(("", *columns), rows),
         *map(_paragraph, experiment.paragraphs),
         "" if is_figure else _costs(experiment, summary, records),
     ]
@@ -144,33 +144,25 @@ def _costs(experiment: Experiment, summary: ExperimentSummary, records: Records)
         values = [value for run in runs if (value := read_metric(run, name)) is not None]
         return sum(values) / len(values) if values else None
 
-    def is_known(name: str) -> bool:
-        return any(mean(runs, name) is not None for runs in runs_of)
-
-    measured = {name: title for name, title in _MEASURED.items() if is_known("synaptic_operations") and is_known(name)}
+    known = {name for name in _MEASURED for runs in runs_of if mean(runs, name) is not None}
+    measured = {name: title for name, title in _MEASURED.items() if {"synaptic_operations", name} <= known}
     formats = {"n_atoms": ",.0f", "n_active": ",.0f", **dict.fromkeys(measured, ""), "seconds": ",.1f"}
     lines: dict[tuple[str, ...], list[object]] = {}
     for cell, ours, runs in zip(experiment.cells, summary.cells, runs_of, strict=True):
-        means = {name: mean(runs, name) for name in formats}
-        numbers = [
-            "" if value is None else _size(value) if name in measured else format(value, formats[name])
-            for name, value in means.items()
-        ]
+        numbers = []
+        for name, style in formats.items():
+            value = mean(runs, name)
+            few_digits = ",.0f" if (value or 0.0) >= 100 else ".2g"
+            numbers.append("" if value is None else format(value, style or few_digits))
         devices = " or ".join(sorted({str(run.get("machine", {}).get("device", "")) for run in runs}))
         only = f" --method {cell.methods[0]}" if len(cell.methods) == 1 else ""
         command = f'`cvxsnn reproduce {experiment.reference} --scale {summary.scale} --row "{cell.row}"{only}`'
         if runs:
             key = tuple(run.run_id for run in ours.chosen)
             lines.setdefault(key, [cell.row, " or ".join(ours.methods), *numbers, devices, command])
-    if not lines:
-        return ""
     head = ("", "method", "columns", "neurons read", *measured.values(), "seconds per run", "device", "command")
-    return "## Costs\n\nMeans over the chosen runs, one per seed.\n\n" + _table(head, list(lines.values())).rstrip()
-
-
-def _size(value: float) -> str:
-    """Return a size or a rate in few digits."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    table = _table(head, list(lines.values()))
+    return f"## Costs\n\nMeans over the chosen runs, one per seed.\n\n{table}" if lines else ""
 
 
 def _legend(experiment: Experiment, summary: ExperimentSummary) -> str:
@@ -196,8 +188,8 @@ def _long_text(cell: Cell, ours: CellSummary, digits: int) -> str:
 
 
 def _short_text(ours: CellSummary) -> str:
-    is_whole = ours.n_runs == ours.n_expected_runs
-    return format_number(ours.mean, ours.metric) + ("" if is_whole else f" ({ours.n_runs} of {ours.n_expected_runs})")
+    lost = "" if ours.n_runs == ours.n_expected_runs else f" ({ours.n_runs} of {ours.n_expected_runs})"
+    return format_number(ours.mean, ours.metric) + lost
 
 
 def _json(summary: ExperimentSummary) -> str:
@@ -210,7 +202,7 @@ def _json(summary: ExperimentSummary) -> str:
 
 def _table(columns: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
-    return "".join("| " + " | ".join(_plain(entry) for entry in line) + " |\n" for line in lines)
+    return "\n".join(f"| {' | '.join(map(_plain, line))} |" for line in lines)
 
 
 def _paragraph(text: str) -> str:
