@@ -61,8 +61,8 @@ def train_many(trainings: Sequence[PlannedTraining]) -> list[Trained]:
 def _train_simultaneously(trainings: Sequence[PlannedTraining]) -> list[Trained]:
     """Train by gradient stages alone: the first stages of all networks, then the second ones."""
     settings, networks, histories = [], [], []
-    for method, first, given, *_ in trainings:
-        chosen, witnesses, history = prepare(method, first, given)
+    for method, first, planned, *_ in trainings:
+        chosen, witnesses, history = prepare(method, first, planned)
         settings.append(chosen)
         networks.append(initial_network(witnesses.layers, chosen.objective, first.data, chosen.seed))
         histories.append(history)

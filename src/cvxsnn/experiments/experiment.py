@@ -1,8 +1,8 @@
 """Experiments as data: a file names cells, each with the paper's number and the runs that it is made of.
 
 A cell is one number of a table or one point of a figure. Its runs are every method × seed, and its value is the mean
-over seeds of the test score of the method that does best on validation data. Cells that need the same run share it: a
-run is known by its configuration alone.
+over seeds of the test score of the method that does best on validation data. Cells that need the same run share it: the
+id of a run depends on its configuration alone.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ class RunConfig:
     task : mapping, ``name`` of a task and its arguments
     family : mapping, arguments of ``gaussian_witnesses``, or with a key ``geometry`` of ``delayed_witnesses``
     objective : mapping, arguments of ``Objective``
-    surrogate : mapping, of ``SurrogateSettings``; lists are grids, of which validation data choose; and ``n_networks``
+    surrogate : mapping, of ``SurrogateSettings``; lists are grids that validation data choose from; and ``n_networks``
     convex : mapping, arguments of ``Program``
     """
 
@@ -82,9 +82,9 @@ class Cell:
 
     Attributes
     ----------
-    row, column : str, where it stands in its table; for a figure, the curve and the place on the axis
+    row, column : str, its row and column in the table; for a figure, the curve and the position on the axis
     metric : str, a key of a record's scores, such as "test" or "10x"
-    paper : float or None, what the paper prints
+    paper : float or None, the number in the paper
     methods : tuple of str
     configs : mapping of seed to its runs, one per method
     note : str
@@ -107,12 +107,12 @@ class Experiment:
     ----------
     name, title, kind, description : str
     cells : tuple of Cell
-    quantity : str, what the numbers are
-    axis : str, what a figure's columns are
-    source : str, the path of a file of one's own; empty for those that come with the package
+    quantity : str, what the numbers measure
+    axis : str, the label of a figure's horizontal axis
+    source : str, the path of a user's file; empty for experiments that come with the package
     digits : int, decimals of accuracies
     tolerance : float, the difference up to which accuracies match
-    compared_with : str, whose numbers stand beside ours
+    compared_with : str, the source of the numbers beside ours
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Metrics of a record: what kind of number each is, where it is found, and how it is written."""
+"""Metrics of a record: their kinds, how they are read, and how they are formatted."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 from ..core.formatting import NOTHING
 
 Quantity = Literal["accuracy", "gap", "cost", "benefit", "other"]
-"""How two values of a metric compare: *gap* and *cost* should be small, *accuracy* and *benefit* large."""
+"""Kinds of metrics: *gap* and *cost* should be small, *accuracy* and *benefit* large."""
 
 _QUANTITIES: dict[Quantity, str] = {
     "gap": "gap relative_gap",
@@ -22,10 +22,10 @@ def quantity_of(metric: str) -> Quantity:
 
 
 def read_metric(record: Mapping[str, Any], metric: str) -> float | None:
-    """Return a number from a record's scores, or else from its other facts; None where it has no such finite number."""
+    """Return a number from a record's scores, or else from its other facts; None if there is no such finite number."""
     scores = record.get("scores")
-    found = scores.get(metric) if isinstance(scores, Mapping) else None
-    return finite(record.get(metric) if found is None else found)
+    score = scores.get(metric) if isinstance(scores, Mapping) else None
+    return finite(record.get(metric) if score is None else score)
 
 
 def finite(value: object) -> float | None:
@@ -35,7 +35,7 @@ def finite(value: object) -> float | None:
 
 
 def format_number(value: float | None, metric: str, digits: int = 3) -> str:
-    """Return a number in as many digits as its kind needs; ``digits`` are the decimals of an accuracy."""
+    """Return a number with the digits that its kind needs; ``digits`` are the decimals of an accuracy."""
     if value is None:
         return NOTHING
     quantity = quantity_of(metric)

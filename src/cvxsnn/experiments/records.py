@@ -10,7 +10,7 @@ from typing import Any
 from ..core.storage import make_folder, write_atomically
 
 _KINDS: Mapping[str, type] = {"config": dict, "scores": dict, "machine": dict, "versions": dict, "stages": list}
-"""The entries of a record that are not single values; a record of a failed run has fewer."""
+"""Types of the entries that are not single values; a record of a failed run has fewer entries."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class RecordStore:
     def write(self, run_id: str, record: Mapping[str, Any]) -> None:
         """Write the record of a finished run."""
         text = json.dumps(record, sort_keys=True, ensure_ascii=False)
-        whole = {"checksum": _checksum(text), "record": json.loads(text)}
-        write_atomically(self._path(run_id), (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode())
+        contents = {"checksum": _checksum(text), "record": json.loads(text)}
+        write_atomically(self._path(run_id), (json.dumps(contents, sort_keys=True, indent=1) + "\n").encode())
 
     def read(self, run_id: str) -> dict[str, Any] | None:
         """Return a record, or None if there is none or a damaged one."""
@@ -62,13 +62,13 @@ class RecordStore:
 
 def _read(path: Path) -> dict[str, Any] | Damaged:
     try:
-        whole = json.loads(path.read_text(encoding="utf-8"))
-        record: dict[str, Any] = dict(whole["record"])
+        contents = json.loads(path.read_text(encoding="utf-8"))
+        record: dict[str, Any] = dict(contents["record"])
         text = json.dumps(record, sort_keys=True, ensure_ascii=False)
-        is_whole = whole["checksum"] == _checksum(text)
+        is_intact = contents["checksum"] == _checksum(text)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return Damaged(path, f"a file that is cut off or no record ({type(error).__name__})")
-    if not is_whole:
+    if not is_intact:
         return Damaged(path, "contents that do not match their checksum")
     misfit = next((name for name, kind in _KINDS.items() if not isinstance(record.get(name, kind()), kind)), None)
     return record if misfit is None else Damaged(path, f"another kind of value than a record under {misfit!r}")

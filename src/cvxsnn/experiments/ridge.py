@@ -1,7 +1,7 @@
 """A run of certified ridge: sampled neurons of one or several families, and a least-squares output for each class.
 
 No gradient is used. The strength of the quadratic is a multiple of the mean eigenvalue of the products of rows, chosen
-by leave-one-out errors or on validation data. Test data are looked at once.
+by leave-one-out errors or on validation data. Test data are used once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,13 +36,13 @@ METHOD = "ridge"
 """The name of the method in experiment files."""
 
 _N_COUNTED = 20
-"""Test sequences of which spikes and synaptic operations are counted."""
+"""Test sequences on which spikes and synaptic operations are counted."""
 
 _N_RATED = 512
 """Training sequences on which firing rates are measured."""
 
 _VALUES_AT_ONCE = 2**20
-"""Steps of all sequences that are scored at once."""
+"""Steps, over all sequences of a block, that are scored at once."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def run_ridge(
     witnesses = (samples[0] if len(samples) == 1 else join_witnesses(samples)).to(device)
     if settings.max_rate < 1:
         witnesses = _quiet(witnesses, task.train, settings.max_rate)
-    # A function of its own: what chose the strength, such as the Gram matrix, is dropped before test data are scored.
+    # In its own function: the Gram matrix and whatever else chose the strength is freed before test data are scored.
     solution, ratio, val = _fit(task, witnesses, readout, settings)
     network = reconstruct(solution)
     return RidgeRun(network, solution, ratio, val, _accuracy(network, task.test))

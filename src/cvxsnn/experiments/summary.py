@@ -1,4 +1,4 @@
-"""Numbers beside the paper's, from records: validation data choose, test data are only read.
+"""Numbers beside the paper's, from records: validation data choose, test data are only reported.
 
 For every seed, the method with the highest validation score is chosen among a cell's methods, and its metric is the
 seed's number. A cell's value is the mean of those numbers, its spread their sample standard deviation.

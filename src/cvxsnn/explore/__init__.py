@@ -1,4 +1,4 @@
-"""A page about a model: what it does, why it is optimal, its neurons, single sequences, health and cost."""
+"""A page about a model: its accuracy, why it is optimal, its neurons, single sequences, health and cost."""
 
 from collections.abc import Callable
 from typing import Any
@@ -92,12 +92,12 @@ def explore_both(
     answers = [Answers.of(subject) for subject in subjects]
     comparison = compare((subjects[0], subjects[1]), (answers[0], answers[1]))
     chosen = []
-    for subject, own in zip(subjects, answers, strict=True):
-        neurons = list_neurons(subject, own, Activity.of(subject, own))
-        chosen.append(choose_sequences(subject, own, measure_quality(subject, own), neurons))
+    for subject, answer in zip(subjects, answers, strict=True):
+        neurons = list_neurons(subject, answer, Activity.of(subject, answer))
+        chosen.append(choose_sequences(subject, answer, measure_quality(subject, answer), neurons))
     samples = shown_samples(comparison, *chosen)
     views = [
-        view_model(subject, max_seconds=max_seconds / 2, samples=samples, answers=own, callback=callback)
-        for subject, own in zip(subjects, answers, strict=True)
+        view_model(subject, max_seconds=max_seconds / 2, samples=samples, answers=answer, callback=callback)
+        for subject, answer in zip(subjects, answers, strict=True)
     ]
     return Exploration(*views, comparison=comparison)

@@ -1,4 +1,4 @@
-"""How many of the hidden neurons are of use, layer by layer."""
+"""Dead, saturated and duplicate neurons, layer by layer."""
 
 from types import SimpleNamespace
 

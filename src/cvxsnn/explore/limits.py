@@ -1,4 +1,4 @@
-"""How much a page shows, and how much is computed for it: pages must stay small, and be made in seconds."""
+"""Limits on what a page shows and computes: pages stay small and are made in seconds."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class Limits:
     sizes: int = 24
     """Numbers of neurons for which the agreement with the whole network is computed."""
     enough: float = 0.95
-    """Agreement with the whole network at which a part of it is enough."""
+    """Agreement with the whole network at which the first neurons count as enough."""
 
     sequence_bytes: int = 1_200_000
     """Bytes of all sequences that are shown one by one."""
@@ -89,9 +89,9 @@ class Limits:
     small_steps: tuple[int, ...] = (20, 40, 60, 100, 160, 260, 420, 700, 1100)
     """Iterations of a solver of small steps, which is shown if the model's solver takes a single step."""
     close: float = 0.05
-    """Gap after the small steps, relative to the first objective, up to which they are shown."""
+    """Largest gap after the small steps, relative to the first objective, at which they are shown."""
     few_active: float = 1 / 15
-    """Share of the critical strength above which few neurons are active, and matrices are small."""
+    """Share of the critical strength above which few neurons are active, so that matrices are small."""
     dense_rate: float = 2e10
     """Operations per second expected of a factorisation of a matrix of all neurons."""
     frame_height: int = 900

@@ -1,4 +1,4 @@
-"""The neurons that are read: what they read, when they fire, what they say, and how many of them matter."""
+"""The neurons that are read: their inputs, their activity, their output weights, and how many of them matter."""
 
 import itertools
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ Float32Array = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Activity:
-    """What was read of all neurons on a sample of the sequences.
+    """The features of all neurons on a sample of the sequences.
 
     Parameters
     ----------
     rows : array of shape (n_rows,)
         The sequences.
     features : array of shape (n_rows, n_read)
-        What was read.
+        Their features: rates, or spikes of the last step.
     mean : array of shape (n_read,)
-        Its means.
+        The mean of each feature.
     neurons : array of shape (n_neurons,)
         Neurons that are read with a weight other than zero, the most important first.
     place : array of shape (n_read,)
@@ -63,12 +63,12 @@ class Activity:
         return cls(rows, features, mean, unique[used], place, importance[used])
 
     def columns_of(self, n_neurons: int) -> list[IntArray]:
-        """Return the columns of what is read of each of the first neurons."""
+        """Return the columns of ``features`` that belong to each of the first neurons."""
         columns = np.argsort(self.place, kind="stable")
         return np.split(columns, np.searchsorted(self.place[columns], np.arange(1, n_neurons + 1)))[:n_neurons]
 
     def per_neuron(self, columns: npt.NDArray[np.floating]) -> FloatArray:
-        """Return sums over what is read of each neuron, for an array (..., n_read)."""
+        """Return sums over the columns of each neuron, for an array (..., n_read)."""
         n_neurons = len(self.neurons)
         return np.apply_along_axis(lambda values: np.bincount(self.place, values, n_neurons)[:n_neurons], -1, columns)
 
@@ -83,7 +83,7 @@ def list_neurons(subject: Subject, answers: Answers, activity: Activity) -> Simp
     answers : Answers
         Its answers, for the groups of the sequences.
     activity : Activity
-        What was read of the neurons.
+        The features of the neurons.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def list_neurons(subject: Subject, answers: Answers, activity: Activity) -> Simp
         the optimum is over, or None; ``is_selection`` says whether these were selected from a larger sample.
         ``n_samples``: sequences on which activity was measured. By neuron: ``number`` in the network, ``subnetwork *
         width + neuron``; ``importance``, the standard deviation of the evidence because of it, relative to the largest;
-        ``rate``, the mean of what is read of it in each group, in units of 1/255; ``weight`` by class or output, the
+        ``rate``, the mean of its features in each group, in units of 1/255; ``weight`` by class or output, the
         mean over the windows of time in which it is read; ``exciting``, the sequences on which it is most active; and
         ``fields``, see :func:`_fields`. ``sizes`` are numbers of neurons, and ``agreement`` the share of sequences with
         the same answer as the whole network if the other neurons are replaced by their means (for a regressor, the

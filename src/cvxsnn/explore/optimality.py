@@ -1,4 +1,4 @@
-"""Why a read-out is optimal: objective and lower bound on the way to the certificate, and at other strengths."""
+"""Why a read-out is optimal: how objective and lower bound meet, and the optima at other strengths."""
 
 import time
 import warnings
@@ -21,7 +21,7 @@ from .subject import IntArray, Subject
 
 @dataclass(frozen=True)
 class Moment:
-    """The certificate of a solver's result after some iterations.
+    """Objective and lower bound of a solver's result after some iterations.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
         solution = _solve(at_strength, LIMITS.path_tolerance, left, solution) if left > 0 else None
         if solution is None or solution.status is Status.TIME_LIMIT:
             path.note = (
-                f"The path has {len(path.points)} of {LIMITS.strengths} strengths: weaker ones need more than the time "
-                f"of {max_seconds:.0f} seconds, or than the memory, that there is for it."
+                f"The path has {len(path.points)} of {LIMITS.strengths} strengths: weaker ones need more memory than "
+                f"there is, or more time than {max_seconds:.0f} seconds."
             )
             break
         path.points.append(_point(subject, reconstruct(solution), solution.certificate, at_strength, rows))
@@ -157,7 +157,7 @@ def approach(problem: ConvexProblem, max_seconds: float, *, in_small_steps: bool
     """Return certificates after more and more iterations, and the name of the solver.
 
     By default the solver that suits the problem starts afresh for each of them. In small steps, a solver that takes
-    many of them goes on from one to the next.
+    many of them continues from one to the next.
     """
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     without_weights, _ = certify(problem, coef, problem.null_intercept)

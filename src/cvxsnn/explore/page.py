@@ -26,7 +26,7 @@ SECTIONS = (
     ("costs", "Cost", "What does an answer cost?"),
 )
 _COMPARISON = ("comparison", "Side by side", "Which model is better, and where do they differ?")
-"""Sections of the page: name in links, title, and the question that it answers."""
+"""Sections of the page: identifier, title, and the question that each answers."""
 
 
 class Exploration:
@@ -80,7 +80,7 @@ class Exploration:
         return f'<iframe srcdoc="{content}" style="width:100%;height:{LIMITS.frame_height}px;border:0"></iframe>'
 
     def __repr__(self) -> str:
-        """Return what the page is about on one line."""
+        """Return the names of the models on one line."""
         names = ", ".join(view.name for view in self.views)
         return f"Exploration({names}; save(path) writes a page)"
 

@@ -38,8 +38,8 @@ class Fact:
     ----------
     section : str, the section
     value : str, the number
-    text : str, what it is
-    note : str, what else to know about it
+    text : str, what the number measures
+    note : str, a remark
     """
 
     section: str
@@ -56,7 +56,7 @@ def render_page(template: str, values: Mapping[str, Any], filters: Mapping[str, 
     template : str
         File name of the template.
     values : mapping of str to anything
-        What the template refers to. All of it is escaped, whatever it contains.
+        The values that the template refers to; all are escaped.
     filters : mapping of str to functions, optional
         Filters of this template, beside ``plural``.
     """

@@ -1,4 +1,4 @@
-"""What a model does: how often it is right, what it confuses, how well it knows, and where it fails."""
+"""How good the answers are: accuracy, confusion, calibration, and the hardest sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class Answers:
     evidence : array of shape (n_samples, n_columns)
         Evidence for each class, or the outputs of a regressor.
     predicted : array of shape (n_samples,)
-        The class that the model decides for; of a regressor, its first output.
+        The class that the model predicts; for a regressor, its first output.
     confidence : array of shape (n_samples,) or None
-        The probability of that class, where the model has probabilities.
+        The probability of that class; None if the model has no probabilities.
     difficulty : array of shape (n_samples,)
-        How hard a sequence is: how much the evidence for the best other class exceeds that for the right one, or how
-        far the outputs of a regressor are off.
+        The evidence for the best other class minus that for the right one; for a regressor, the root of the mean
+        squared error over outputs.
     group : array of shape (n_samples,)
         The class of each sequence, or the third of the targets that it is in.
     groups : tuple of str

@@ -1,4 +1,4 @@
-"""Single sequences: what comes in, which neurons fire, and how the evidence grows until the answer is settled."""
+"""Single sequences: inputs, spikes, and how the evidence grows until the answer no longer changes."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ def view_sequences(subject: Subject, answers: Answers, activity: Activity, sampl
     answers : Answers
         Its answers.
     activity : Activity
-        What was read of the neurons.
+        The features of the neurons.
     samples : array of int
         The sequences.
 
@@ -58,7 +58,7 @@ def view_sequences(subject: Subject, answers: Answers, activity: Activity, sampl
         For each sequence, ``sample``, its number in the data; ``truth`` and ``predicted``, its class and the answer, or
         target and output of a regressor; ``confidence``, the probability of the answer, or None; ``rival``, the class
         that the answer is compared with: the right one if the answer is wrong, else the second best; ``n_steps``;
-        ``settled``, the step, from 1, after which the answer does not change any more, None for a regressor; and
+        ``settled``, the first step, from 1, after which the answer no longer changes, None for a regressor; and
         ``bin``, the number of steps per bin. By bin: ``inputs``, from the lowest to the highest value of the data,
         means over bins and, if there are many inputs, over groups of them; ``evidence`` at the end of the bin;
         ``spikes`` of each neuron shown; ``membranes`` of the first neurons, centred at the threshold, the highest of
@@ -142,7 +142,7 @@ def _push(
 
 
 def _limits(subject: Subject) -> tuple[float, float]:
-    """Return the lowest and the highest value of the inputs, without padding and without the rarest ones."""
+    """Return the range of the inputs, without padding and without the most extreme 0.2 % on either side."""
     some = subject.sequences.take(torch.from_numpy(evenly(np.arange(subject.n_samples), 500)))
     values = subject.in_units(some.inputs)
     inside = some.is_inside()

@@ -1,4 +1,4 @@
-"""What a page is about: a network, the sequences that it is shown on, and what is known of its training."""
+"""The subject of a page: a network, the sequences to show it on, and its training."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Subject:
     network : SpikingNetwork
         The network; its read-out is not "all".
     sequences : Sequences
-        What it reads, standardised as it expects.
+        Its inputs, standardised as it expects.
     targets : array of shape (n_samples,) or (n_samples, n_outputs)
         Numbers of classes, or real targets.
     classes : tuple of str or None
@@ -44,17 +44,17 @@ class Subject:
     features : tuple of str
         The names of the inputs.
     mean, scale : array of shape (n_features,)
-        What was subtracted from the inputs and what they were divided by.
+        The shift and the scale by which the inputs were standardised.
     proof : Proof or None
-        What is known of the optimum.
+        The proof of the read-out; None if there is none.
     training : TrainingSet or None
-        The data that the optimum refers to, where they are at hand.
+        The data that the optimum refers to; None if they are not available.
     is_training : bool
         Whether the network is shown on the data that it was trained on.
     probabilities : callable or None
         Maps outputs (n_samples, n_outputs) to probabilities (n_samples, n_classes).
     problem : ConvexProblem or None
-        The problem that was solved, if it is known and need not be built from the training data.
+        The problem that was solved; None if it must be built from the training data.
     """
 
     name: str
@@ -200,7 +200,7 @@ class Subject:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of what evidence is for: the classes, or the outputs of a regressor."""
+        """Names of the classes, or of the outputs of a regressor."""
         if self.classes is not None:
             return self.classes
         n_outputs = self.network.n_outputs
@@ -228,7 +228,7 @@ class Subject:
         return outputs @ self.to_classes
 
     def decide(self, evidence: FloatArray) -> IntArray:
-        """Return the class that evidence (..., n_classes) decides for."""
+        """Return the class with the most evidence, of shape (..., n_classes)."""
         if evidence.shape[-1] == 2:
             return (evidence[..., 1] >= evidence[..., 0]).astype(np.int64)
         best: IntArray = evidence.argmax(-1)
@@ -242,7 +242,7 @@ class Subject:
         return float((self.decide(evidence) == truth).mean())
 
     def features_of(self, rows: IntArray) -> npt.NDArray[np.float32]:
-        """Return what is read of the neurons on some sequences, shape (n_rows, n_read)."""
+        """Return the features of the neurons on some sequences, shape (n_rows, n_read)."""
         return np.concatenate([features.astype(np.float32) for features in self._features(rows)])
 
     def outputs(self) -> FloatArray:

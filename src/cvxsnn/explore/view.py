@@ -32,11 +32,11 @@ class ModelView(SimpleNamespace):
     is_classifier : bool
         Whether answers are classes.
     readout : str
-        What is read of the spikes.
+        Which spikes are read.
     columns : tuple of str
-        What evidence is for: classes, or outputs.
+        Classes, or outputs of a regressor.
     groups : tuple of str
-        What sequences are grouped by: their classes, or thirds of the targets.
+        Groups of the sequences: classes, or thirds of the targets.
     features : tuple of str
         Names of the inputs.
     n_steps : int
@@ -70,7 +70,7 @@ def view_model(
     samples : array of int, optional
         The sequences to show one by one; by default a choice of mistakes and examples.
     answers : Answers, optional
-        The answers on all sequences, if they are known.
+        The answers on all sequences; by default they are computed.
     callback : callable, optional
         Called as ``callback("page", done, total)`` before each part.
 
@@ -116,7 +116,7 @@ def view_model(
 
 
 def _problem(subject: Subject) -> ConvexProblem | None:
-    """Return the problem that the model solves, if it is known or fits into memory."""
+    """Return the problem that the model solves; None if it is unknown or does not fit into memory."""
     if subject.problem is None and subject.proof is not None and subject.training is not None:
         with suppress(BudgetError):
             return subject.proof.problem(subject.training)

@@ -40,9 +40,9 @@ def plot_raster(
     Parameters
     ----------
     spikes : SpikingNetwork, fitted estimator, or 0/1 array of shape (n_steps, n_neurons)
-        Of a network, the neurons that are read are drawn, strongest on top and no more than 80.
+        For a network, the up to 80 neurons with the largest output weights are drawn, the largest on top.
     sequence : array of shape (n_steps, n_features), optional
-        What the network reads; an array of spikes needs none.
+        The input of the network; not for an array of spikes.
     axes : Axes, optional
         Where to draw.
 
@@ -96,8 +96,8 @@ def plot_membranes(
 ) -> Axes:
     """Plot membranes of LIF neurons of the last hidden layer over time, with a mark for each spike.
 
-    They are centred at the threshold, so a neuron fires where its membrane is at zero or above, and loses its threshold
-    in the next step.
+    They are centred at the threshold: a neuron fires where its membrane is at zero or above, and is reset in the next
+    step.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def plot_receptive_field(
     layer: int = 1,
     axes: Axes | None = None,
 ) -> Axes:
-    """Plot the weights of one neuron against what they read: a heat map of delay and feature.
+    """Plot the weights of one neuron as a heat map over delay and feature.
 
     Weights are those of the network: an estimator standardises its inputs first.
 
@@ -166,8 +166,8 @@ def plot_receptive_field(
     neuron : int
         Number ``subnetwork * width + neuron`` in its layer.
     feature_shape : tuple of int, optional
-        Rows and columns of an image that the features of a step are. If given, images are drawn side by side instead,
-        one for each delay or, if there are more than 8 delays, for each group of them, with the sum of their weights.
+        Height and width, if the features of a step are an image. Images are then drawn side by side, one for each delay
+        or, with more than 8 delays, one for each group of delays, with the sum of their weights.
     layer : int
         Number of the hidden layer, from 1. Above the first, the features are the neurons below.
     axes : Axes, optional
@@ -282,8 +282,8 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
 def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
     """Plot loss and number of atoms against the strength; the title has the largest certified gap.
 
-    The number of atoms has axes of its own, on the right. There is one curve for each ``l2_strength``, the paler the
-    smaller it is. A strength of zero has no place on the axis and is left out.
+    The number of atoms has its own axis on the right. There is one curve for each ``l2_strength``, paler for smaller
+    ones. A strength of zero is left out, since the axis is logarithmic.
 
     Parameters
     ----------

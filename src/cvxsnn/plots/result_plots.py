@@ -1,4 +1,4 @@
-"""Plots of what a model answers, and of what is proven about it."""
+"""Plots of a model's answers and of its certificate."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _MAX_NUMBERS = 25
 
 
 def plot_confusion(model: SpikingClassifier | Pipeline, X: Any, y: Any, axes: Axes | None = None) -> Axes:
-    """Plot how often sequences of each class are given each answer.
+    """Plot a confusion matrix.
 
     Colours are shares of the sequences of a class, numbers are counts.
 
@@ -84,12 +84,12 @@ def plot_certificate(
 ) -> Axes:
     """Plot how the objective and the lower bound meet as the solver goes on.
 
-    The problem is solved again, with more and more iterations, and each result is certified on the whole problem.
+    The problem is solved again with more and more iterations, and each result is certified.
 
     Parameters
     ----------
     certified : Solution, or a fitted estimator whose read-out is certified
-        What is proven to be optimal.
+        The solution, or a model with a certificate.
     X : array or list of arrays, optional
         For an estimator, the sequences that it was fitted to.
     y : array, optional
