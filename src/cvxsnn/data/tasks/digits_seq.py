@@ -44,12 +44,6 @@ def digits_seq(n_steps: int = 8, *, seed: int = 0) -> Task:
     every = np.arange(len(labels))
     rest, test = train_test_split(every, test_size=500, stratify=labels, random_state=split_seeds[0])
     train, val = train_test_split(rest, test_size=297, stratify=labels[rest], random_state=split_seeds[1])
-    data = SequenceData(inputs, labels)
-    return Task(
-        name="digits_seq",
-        train=data.take(train),
-        val=data.take(val),
-        test=data.take(test),
-        n_classes={UNNAMED_HEAD: 10},
-        settings={"n_steps": n_steps, "seed": seed},
-    )
+    splits = SequenceData(inputs, labels).split(train=train, val=val, test=test)
+    settings = {"n_steps": n_steps, "seed": seed}
+    return Task(name="digits_seq", **splits, n_classes={UNNAMED_HEAD: 10}, settings=settings)

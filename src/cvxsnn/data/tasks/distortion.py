@@ -1,40 +1,12 @@
 """Distorted copies of images: turned, scaled, sheared, shifted, and bent."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import grid_sample, interpolate
-
-
-@dataclass(frozen=True)
-class _Largest:
-    angle: float = math.radians(10.0)
-    """Largest angle."""
-
-    scale: float = 0.1
-    """Largest relative change of each side."""
-
-    shear: float = 0.1
-    """Largest shear."""
-
-    shift: float = 1.0
-    """Largest shift along each side, in pixels."""
-
-    bend: float = 0.8
-    """Standard deviation of the displacements at the knots of a bend, in pixels."""
-
-    knots: int = 6
-    """Knots along each side of an image, between which displacements are interpolated."""
-
-    images: int = 4096
-    """Images that are distorted at once."""
-
-
-_LARGEST = _Largest()
+from torch.nn.functional import affine_grid, grid_sample, interpolate
 
 
 def distort_images(
@@ -71,35 +43,30 @@ def distort_images(
     ((2, 28, 28), True)
     """
     copies = np.empty_like(images)
-    for start in range(0, len(images), _LARGEST.images):
-        part = slice(start, start + _LARGEST.images)
-        copies[part] = _distort(torch.tensor(images[part]), rng, strength).numpy()
+    for start in range(0, len(images), 4096):  # blocks, whose maps and displacements fit into memory
+        block = torch.tensor(images[start : start + 4096])[:, None].float()
+        origins = _affine(block.shape, rng, strength) + _bend(block.shape, rng, strength)
+        distorted = grid_sample(block, origins, align_corners=False)[:, 0]
+        copies[start : start + 4096] = distorted.round_().clamp_(0, 255).to(torch.uint8).numpy()
     return copies
 
 
-def _distort(images: Tensor, rng: np.random.Generator, strength: float) -> Tensor:
-    n_images, height, width = images.shape
-    origins = _affine(n_images, height, width, rng, strength) + _bend(n_images, height, width, rng, strength)
-    copies = grid_sample(images[:, None].float(), origins, align_corners=False)[:, 0]
-    return copies.round_().clamp_(0, 255).to(torch.uint8)
-
-
-def _affine(n_images: int, height: int, width: int, rng: np.random.Generator, strength: float) -> Tensor:
+def _affine(shape: torch.Size, rng: np.random.Generator, strength: float) -> Tensor:
     """Return where each pixel of the copies comes from, from −1 to 1 along each side, (n_images, height, width, 2)."""
-    ranges = [[_LARGEST.angle], [_LARGEST.scale], [_LARGEST.scale], [_LARGEST.shear]]
+    n_images, _, height, width = shape
+    ranges = [[math.radians(10.0)], [0.1], [0.1], [0.1]]
     angle, wide, high, shear = strength * rng.uniform(-1, 1, (4, n_images)) * ranges
-    shift = strength * _LARGEST.shift * rng.uniform(-1, 1, (n_images, 2)) * 2 / [width, height]
+    shift = strength * rng.uniform(-1, 1, (n_images, 2)) * 2 / [width, height]
     cosine, sine = np.cos(angle), np.sin(angle)
     turn = np.stack((np.stack((cosine, -sine), -1), np.stack((sine, cosine), -1)), -2)
     stretch = np.stack((np.stack((1 + wide, shear), -1), np.stack((0 * shear, 1 + high), -1)), -2)
     maps = torch.from_numpy(np.concatenate((turn @ stretch, shift[:, :, None]), -1)).float()
-    return torch.nn.functional.affine_grid(maps, [n_images, 1, height, width], align_corners=False)
+    return affine_grid(maps, list(shape), align_corners=False)
 
 
-def _bend(n_images: int, height: int, width: int, rng: np.random.Generator, strength: float) -> Tensor:
+def _bend(shape: torch.Size, rng: np.random.Generator, strength: float) -> Tensor:
     """Return smooth displacements in the same units."""
-    knots = (
-        strength * _LARGEST.bend * rng.standard_normal((n_images, 2, _LARGEST.knots, _LARGEST.knots), dtype=np.float32)
-    )
+    n_images, _, height, width = shape
+    knots = strength * 0.8 * rng.standard_normal((n_images, 2, 6, 6), dtype=np.float32)
     smooth = interpolate(torch.from_numpy(knots), (height, width), mode="bicubic", align_corners=True)
     return smooth.permute(0, 2, 3, 1) * (2 / torch.tensor([width, height]))

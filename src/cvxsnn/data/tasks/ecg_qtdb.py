@@ -56,15 +56,9 @@ def ecg_qtdb(*, n_val: int = 100, n_runs: int | None = None, directory: Folder |
         )
     run = np.arange(len(inputs)) * settings["n_runs"] // len(inputs)
     is_val = hold_out(run, "n_val", settings, "ecg_qtdb")
-    data = SequenceData(inputs, labels)
-    return Task(
-        name="ecg_qtdb",
-        train=data.take(~is_val),
-        val=data.take(is_val),
-        test=SequenceData(*read_qtdb("test", directory)[:2]),
-        n_classes={UNNAMED_HEAD: 6},
-        settings=settings,
-    )
+    splits = SequenceData(inputs, labels).split(train=~is_val, val=is_val)
+    splits["test"] = SequenceData(*read_qtdb("test", directory)[:2])
+    return Task(name="ecg_qtdb", **splits, n_classes={UNNAMED_HEAD: 6}, settings=settings)
 
 
 def read_qtdb(

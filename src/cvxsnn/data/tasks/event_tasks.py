@@ -120,8 +120,7 @@ def shd(
     ...     print("the recordings, or the library tonic, are not there")
     the recordings, or the library tonic, are not there
     """
-    settings = {"step": step, "duration": duration, "merge": merge, "n_val_speakers": n_val_speakers, "seed": seed}
-    return _make("shd", settings, directory, "n_val_speakers")
+    return _make("shd", dict(locals()), "n_val_speakers")
 
 
 def ssc(step: float = 0.01, *, duration: float = 1.0, merge: int = 5, directory: Folder | None = None) -> Task:
@@ -157,7 +156,7 @@ def ssc(step: float = 0.01, *, duration: float = 1.0, merge: int = 5, directory:
     ...     print("the recordings, or the library tonic, are not there")
     the recordings, or the library tonic, are not there
     """
-    return _make("ssc", {"step": step, "duration": duration, "merge": merge}, directory)
+    return _make("ssc", dict(locals()))
 
 
 def n_mnist(
@@ -205,8 +204,7 @@ def n_mnist(
     ...     print("the recordings, or the library tonic, are not there")
     the recordings, or the library tonic, are not there
     """
-    settings = {"step": step, "duration": duration, "merge": merge, "n_val": n_val, "seed": seed}
-    return _make("n_mnist", settings, directory, "n_val")
+    return _make("n_mnist", dict(locals()), "n_val")
 
 
 def dvs_gesture(
@@ -256,13 +254,12 @@ def dvs_gesture(
     ...     print("the recordings, or the library tonic, are not there")
     the recordings, or the library tonic, are not there
     """
-    settings = {"step": step, "duration": duration, "merge": merge, "n_val_users": n_val_users, "seed": seed}
-    return _make("dvs_gesture", settings, directory, "n_val_users")
+    return _make("dvs_gesture", dict(locals()), "n_val_users")
 
 
-def _make(name: str, settings: dict[str, Any], directory: Folder | None, held_out: str | None = None) -> Task:
-    """Return a task; ``held_out`` is the setting that says how much of the training data is for validation."""
-    data = EVENT_DATA[name]
+def _make(name: str, settings: dict[str, Any], held_out: str | None = None) -> Task:
+    """Return a task; the setting called ``held_out`` is how much of the training data is for validation."""
+    data, directory = EVENT_DATA[name], settings.pop("directory")
     for key in ("step", "duration"):
         settings[key] = check_number(key, settings[key])
     # Files count in microseconds, so whole ones divide time without rounding.

@@ -46,7 +46,7 @@ def read_recordings(directory: Folder | None = None) -> list[Recording]:
     for name, content in FILES["spoken digits"].read(directory).items():
         digit, speaker, take = name.removesuffix(".wav").split("_")
         recordings.append(Recording(int(digit), speaker, int(take), read_wav(content)[0]))
-    return sorted(recordings, key=lambda own: (own.digit, own.speaker, own.take))
+    return sorted(recordings, key=lambda recording: (recording.digit, recording.speaker, recording.take))
 
 
 def spoken_digits(
@@ -104,39 +104,31 @@ def spoken_digits(
         tested, validated = _held_out(test_speakers, val_speakers)
         settings |= {"test_speakers": tested, "val_speakers": validated}
     recordings = read_recordings(directory)
-    features = [speech_features(own.waveform, SAMPLE_RATE, n_steps=n_steps, n_mels=n_mels) for own in recordings]
-    data = SequenceData(np.stack(features), np.array([own.digit for own in recordings]))
-    traits = np.array([own.take if split == "official" else own.speaker for own in recordings])
+    features = [speech_features(one.waveform, SAMPLE_RATE, n_steps=n_steps, n_mels=n_mels) for one in recordings]
+    data = SequenceData(np.stack(features), np.array([one.digit for one in recordings]))
+    traits = np.array([one.take if split == "official" else one.speaker for one in recordings])
     is_test, is_val = np.isin(traits, tested), np.isin(traits, validated)
-    return Task(
-        name="spoken_digits",
-        train=data.take(~is_test & ~is_val),
-        val=data.take(is_val),
-        test=data.take(is_test),
-        n_classes={UNNAMED_HEAD: 10},
-        settings=settings,
-    )
+    splits = data.split(train=~is_test & ~is_val, val=is_val, test=is_test)
+    return Task(name="spoken_digits", **splits, n_classes={UNNAMED_HEAD: 10}, settings=settings)
 
 
 def _held_out(
     test_speakers: Sequence[str], val_speakers: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return speakers to test and to validate on; at least one must be left to train on."""
-    tested = _check_speakers("test_speakers", test_speakers)
+    for name, speakers in (
+        ("test_speakers", test_speakers),
+        ("val_speakers", SPEAKERS if val_speakers is None else val_speakers),
+    ):
+        if isinstance(speakers, str) or len(speakers) == 0 or not set(speakers) <= set(SPEAKERS):
+            raise InvalidInputError(f"expected {name} to list some of {', '.join(SPEAKERS)}, got {speakers!r}")
+    tested, validated = tuple(test_speakers), tuple(val_speakers or ())
     if val_speakers is None:
         after = SPEAKERS.index(max(tested)) + 1
-        validated = tuple(own for own in SPEAKERS[after:] + SPEAKERS if own not in tested)[:1]
-    else:
-        validated = _check_speakers("val_speakers", val_speakers)
+        validated = tuple(name for name in SPEAKERS[after:] + SPEAKERS if name not in tested)[:1]
     if set(tested) & set(validated) or set(SPEAKERS) == {*tested, *validated}:
         raise InvalidInputError(
             f"expected each of {', '.join(SPEAKERS)} to be tested, validated or trained on, and somebody to train on, "
             f"got {', '.join(tested)} to test and {', '.join(validated)} to validate"
         )
     return tested, validated
-
-
-def _check_speakers(name: str, speakers: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(speakers, str) or len(speakers) == 0 or not set(speakers) <= set(SPEAKERS):
-        raise InvalidInputError(f"expected {name} to list some of {', '.join(SPEAKERS)}, got {speakers!r}")
-    return tuple(speakers)

@@ -95,6 +95,21 @@ class SequenceData:
         targets: Any = {head: targets[indices] for head, targets in self.heads.items()}
         return SequenceData(self.inputs[indices], targets if self.targets is self.heads else targets[UNNAMED_HEAD])
 
+    def split(self, **splits: Any) -> dict[str, Any]:
+        """Return some of the sequences for each split, as arguments of :class:`Task`.
+
+        Parameters
+        ----------
+        **splits : sequence of int, mask or slice
+            Which sequences are in each split.
+
+        Returns
+        -------
+        dict of str to SequenceData
+            The sequences of each split.
+        """
+        return {name: self.take(indices) for name, indices in splits.items()}
+
 
 def _as_classes(head: str, targets: npt.ArrayLike, inputs_shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     classes = np.asarray(targets)
