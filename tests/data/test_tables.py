@@ -128,11 +128,11 @@ REFUSED = {
     ),
     "two labels": (
         lambda: sequences_from_table(TABLE.assign(kind=[0, 1, 0, 1, 0, 0]), label="kind"),
-        "one label per sequence, got 0, 1 in sequence 's0'",
+        "one label per sequence in column 'kind', got 0, 1 in sequence 's0'",
     ),
     "no label": (
         lambda: sequences_from_table(TABLE.assign(kind=TABLE["kind"].where(TABLE["id"] != "s1")), label="kind"),
-        "a label in column 'kind' for every sequence, got none for 's1'",
+        "one label per sequence in column 'kind', got none in sequence 's1'",
     ),
     "no id": (
         lambda: sequences_from_table(TABLE.assign(id=TABLE["id"].where(TABLE["x"] != TABLE["x"][1]))),

@@ -219,17 +219,12 @@ def _labels(sequence: npt.NDArray[np.intp], ids: Any, labels: Any) -> npt.NDArra
     pandas = import_library("pandas", "tables")
     known = pandas.DataFrame({"sequence": sequence, "label": labels.array}).dropna().drop_duplicates()
     n_labels = np.bincount(known["sequence"], minlength=len(ids))
-    if n_labels.max() > 1:
-        number = int(n_labels.argmax())
-        different = list_names(known["label"][known["sequence"] == number])
+    if (n_labels != 1).any():
+        number = int((n_labels != 1).argmax())
+        received = list_names(known["label"][known["sequence"] == number]) or "none"
         raise InvalidInputError(
-            f"expected one label per sequence, got {different} in sequence {show_key(ids[number])}: check the column "
-            f"{labels.name!r}, or give the parts ids of their own"
-        )
-    if n_labels.min() == 0:
-        unlabelled = show_key(ids[int(n_labels.argmin())])
-        raise InvalidInputError(
-            f"expected a label in column {labels.name!r} for every sequence, got none for {unlabelled}"
+            f"expected one label per sequence in column {labels.name!r}, got {received} in sequence "
+            f"{show_key(ids[number])}: fill the column, or give the parts ids of their own"
         )
     return np.asarray(known.sort_values("sequence")["label"])
 

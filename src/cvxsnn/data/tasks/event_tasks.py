@@ -298,9 +298,8 @@ class _Recordings:
         with self._readable():
             self._dataset = dataset = offline(str(self._path.parent.parent), **part.arguments)
             if getattr(dataset, "data", None):  # files in the order of the file system: sort them
-                order = sorted(range(len(dataset.data)), key=dataset.data.__getitem__)
-                dataset.data = [dataset.data[index] for index in order]
-                dataset.targets = [dataset.targets[index] for index in order]
+                pairs = sorted(zip(dataset.data, dataset.targets, strict=True))
+                dataset.data, dataset.targets = map(list, zip(*pairs, strict=True))
             find = data.group_of_recording
             self.groups = np.arange(len(dataset)) if find is None else find(dataset, self._path)
         if len(dataset) == 0 or part.n_recordings not in (None, len(dataset)):
@@ -336,9 +335,9 @@ class _Recordings:
 
     def _find(self, directory: Folder | None) -> Path:
         folders = [folder / self._data.name for folder in data_folders(directory)]
-        for folder in folders:
-            if (folder / self._part.name).exists():
-                return folder / self._part.name
+        path = next((folder / self._part.name for folder in folders if (folder / self._part.name).exists()), None)
+        if path is not None:
+            return path
         hint = f" and set {VARIABLE} to the folder that contains {self._data.name}" if directory is None else ""
         raise DataFileError(
             f"expected {self._part.name} in {' or '.join(map(str, folders))}, found none: download "
