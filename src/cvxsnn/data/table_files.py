@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..core.errors import BudgetError, DataFileError, InvalidInputError, first_line
 from ..core.libraries import import_library
 from ..core.memory import check_fits, dense_bytes
-from .tables import TableSequences, check_roles, choose_features, list_names, numbers_of, sequences_from_table, show_key
+from .tables import TableSequences, choose_features, list_names, numbers_of, sequences_from_table, show_key
 
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
@@ -70,14 +70,12 @@ def read_samples(
     """
     if columns.time is not None and columns.id is None:
         raise InvalidInputError("expected --id with --time, got none: name the column that tells sequences apart")
-    check_roles(columns.id, columns.time, columns.label, columns.features)
     table = read_table(path, columns.id)
     if needs_targets and columns.label is None:
         raise InvalidInputError(
             f"expected --label to name the column to predict, got none: choose among {list_names(table.columns)}"
         )
-    special = [name for name in (columns.id, columns.label) if name is not None]
-    chosen = choose_features(table, special, columns.features)
+    chosen = choose_features(table, columns.id, columns.time, columns.label, columns.features)
     ids = None if columns.id is None else table[columns.id]
     if is_sequential and ids is None and not columns.is_series:
         raise InvalidInputError("expected --id and --time, or --series, for a model of sequences, got none of them")

@@ -89,11 +89,10 @@ def sequences_from_table(
     if not is_frame(table):
         raise InvalidInputError(f"expected a pandas DataFrame with one row per step, got {type(table).__name__}")
     features = [features] if isinstance(features, str) else features
-    check_roles(id, time, label, features)
     special = [name for name in (id, time, label) if name is not None]
     levels = [name for name in table.index.names if name in special and name not in table.columns]
     table = table.reset_index(level=levels) if levels else table
-    chosen = choose_features(table, special, features)
+    chosen = choose_features(table, id, time, label, features)
     if not len(table):
         raise InvalidInputError("expected a table with one row per step, got no rows")
     numbers_of(table[chosen])
@@ -126,39 +125,38 @@ def show_key(key: Any) -> str:
     return repr(key.item() if isinstance(key, np.generic) else key)
 
 
-def choose_features(table: Any, special: Sequence[str], features: Sequence[str] | None) -> list[str]:
-    """Return the columns to read, by default all but ``special``; refuse a table that lacks one of them."""
-    missing = [name for name in (*special, *(features or ())) if name not in table.columns]
-    if missing:
+def choose_features(
+    table: Any,
+    id: str | None,  # noqa: A002
+    time: str | None,
+    label: str | None,
+    features: Sequence[str] | None,
+) -> list[str]:
+    """Return the features, by default all columns without another role; refuse missing columns and double roles."""
+    roles = [name for name in (id, time, label) if name is not None]
+    check_names(roles, "different columns for id, time and label", "name others")
+    if wrong := [name for name in features or () if name in (id, label)]:  # times may be features, too
+        raise InvalidInputError(
+            f"expected features beside the id and the label, got {list_names(wrong)} too: leave it out of the features"
+        )
+    check_names(features or ())
+    if missing := [name for name in (*roles, *(features or ())) if name not in table.columns]:
         raise InvalidInputError(
             f"expected a column {list_names(missing)} in the table, got the columns {list_names(table.columns)}: "
             "choose among these"
         )
     check_names(table.columns)
-    chosen = list(features or [name for name in table.columns if name not in special])
+    chosen = list(features or [name for name in table.columns if name not in roles])
     if not chosen:
-        raise InvalidInputError(f"expected columns of numbers beside {list_names(special)}, got none")
+        raise InvalidInputError(f"expected columns of numbers beside {list_names(roles)}, got none")
     return chosen
-
-
-def check_roles(id: str | None, time: str | None, label: str | None, features: Sequence[str] | None) -> None:  # noqa: A002
-    """Refuse a column with two roles; only times may also be features."""
-    roles = [name for name in (id, time, label) if name is not None]
-    check_names(roles, "different columns for id, time and label", "name others")
-    other = [name for name in features or () if name in (id, label)]
-    if other:
-        raise InvalidInputError(
-            f"expected features beside the id and the label, got {list_names(other)} too: leave it out of the features"
-        )
-    check_names(features or ())
 
 
 def check_names(
     columns: Iterable[Any], expected: str = "columns with different names", remedy: str = "rename or drop them"
 ) -> None:
     """Refuse two columns of one name."""
-    twice = [name for name, count in Counter(columns).items() if count > 1]
-    if twice:
+    if twice := [name for name, count in Counter(columns).items() if count > 1]:
         raise InvalidInputError(f"expected {expected}, got {list_names(twice)} more than once: {remedy}")
 
 

@@ -33,15 +33,12 @@ class EventPart:
         The file, or the folder of files, inside of the folder of the data set.
     archive : str
         The archive that contains it.
-    arguments : mapping of str to object
-        The arguments that select this part in tonic's class.
     n_recordings : int, optional
         The number of recordings. It is checked where each recording is a file of its own.
     """
 
     name: str
     archive: str
-    arguments: Mapping[str, Any]
     n_recordings: int | None = None
 
 
@@ -270,7 +267,7 @@ def _make(name: str, settings: dict[str, Any], held_out: str | None = None) -> T
             f"and duration={settings['duration']!r} seconds"
         )
     check_sizes(settings, "merge", *([held_out] if held_out else []))
-    recordings = {split: _Recordings(data, part, directory) for split, part in data.parts.items()}
+    recordings = {split: _Recordings(data, split, directory) for split in data.parts}
     chosen = {split: np.arange(len(own.groups)) for split, own in recordings.items()}
     if held_out:
         is_val = hold_out(recordings["train"].groups, held_out, settings, name)
@@ -289,14 +286,17 @@ class _Recordings:
     (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME) are searched.
     """
 
-    def __init__(self, data: EventData, part: EventPart, directory: Folder | None) -> None:
-        self._data, self._part = data, part
+    def __init__(self, data: EventData, split: str, directory: Folder | None) -> None:
+        self._data, self._part = data, (part := data.parts[split])
+        # tonic selects a part by the name of an official split, if there are three, and by a flag otherwise.
+        official = {"split": "valid" if split == "val" else split}
+        selection = official if "val" in data.parts else {"train": split == "train"}
         # tonic would download missing files; _find refuses them first. tonic names the folder after the class.
         kind = getattr(import_library("tonic.datasets", "events"), data.name)
         offline = type(data.name, (kind,), {"_check_exists": lambda _: True, "download": None})
         self._path = self._find(directory)
         with self._readable():
-            self._dataset = dataset = offline(str(self._path.parent.parent), **part.arguments)
+            self._dataset = dataset = offline(str(self._path.parent.parent), **selection)
             if getattr(dataset, "data", None):  # files in the order of the file system: sort them
                 pairs = sorted(zip(dataset.data, dataset.targets, strict=True))
                 dataset.data, dataset.targets = map(list, zip(*pairs, strict=True))
@@ -366,36 +366,32 @@ def _users(dataset: Any, _: Path) -> npt.NDArray[Any]:
     return np.array([int(Path(path).parent.name.partition("_")[0].removeprefix("user")) for path in dataset.data])
 
 
-def _heidelberg(name: str, key: str, **values: object) -> dict[str, EventPart]:
-    """Return parts that are one file each, which tonic selects by the values of one argument."""
-    files = {part: f"{name}_{'valid' if part == 'val' else part}.h5" for part in values}
-    archive = "https://zenkelab.org/datasets/{}.zip"
-    return {part: EventPart(files[part], archive.format(files[part]), {key: values[part]}) for part in values}
+def _heidelberg(name: str, *splits: str) -> dict[str, EventPart]:
+    """Return parts that are one file each."""
+    files = {split: f"{name}_{'valid' if split == 'val' else split}.h5" for split in splits}
+    return {split: EventPart(file, f"https://zenkelab.org/datasets/{file}.zip") for split, file in files.items()}
 
 
-def _folders(train: tuple[str, str, int], test: tuple[str, str, int]) -> dict[str, EventPart]:
-    """Return parts that are folders: the name, the archive and the number of recordings of each."""
-    return {
-        part: EventPart(name, archive, {"train": part == "train"}, n_recordings)
-        for part, (name, archive, n_recordings) in (("train", train), ("test", test))
-    }
-
-
-_MENDELEY = "https://data.mendeley.com/datasets/468j46mzdv"
+_MENDELEY = "of https://data.mendeley.com/datasets/468j46mzdv"
 _FIGSHARE = "https://figshare.com/ndownloader/files/"
-
 EVENT_DATA = {
-    "shd": EventData("SHD", _heidelberg("shd", "train", train=True, test=False), {"x": 700}, 20, _speakers),
-    "ssc": EventData("SSC", _heidelberg("ssc", "split", train="train", val="valid", test="test"), {"x": 700}, 35),
+    "shd": EventData("SHD", _heidelberg("shd", "train", "test"), {"x": 700}, 20, _speakers),
+    "ssc": EventData("SSC", _heidelberg("ssc", "train", "val", "test"), {"x": 700}, 35),
     "n_mnist": EventData(
         "NMNIST",
-        _folders(("Train", f"train.zip of {_MENDELEY}", 60_000), ("Test", f"test.zip of {_MENDELEY}", 10_000)),
+        {
+            "train": EventPart("Train", f"train.zip {_MENDELEY}", 60_000),
+            "test": EventPart("Test", f"test.zip {_MENDELEY}", 10_000),
+        },
         {"p": 2, "y": 34, "x": 34},
         10,
     ),
     "dvs_gesture": EventData(
         "DVSGesture",
-        _folders(("ibmGestureTrain", f"{_FIGSHARE}38022171", 1_077), ("ibmGestureTest", f"{_FIGSHARE}38020584", 264)),
+        {
+            "train": EventPart("ibmGestureTrain", f"{_FIGSHARE}38022171", 1_077),
+            "test": EventPart("ibmGestureTest", f"{_FIGSHARE}38020584", 264),
+        },
         {"p": 2, "y": 128, "x": 128},
         11,
         _users,
