@@ -341,7 +341,7 @@ def test_files_that_do_not_fit_into_memory_are_refused_in_one_sentence(tmp_path,
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(storage.mmap, "mmap", no_memory)
-    with pytest.raises(BudgetError, match="fit into memory") as caught:
+    with pytest.raises(BudgetError, match="free memory for the tensors of a file") as caught:
         storage.write_tensors(path, "test", {"a": torch.ones(1000)}, {}) if is_saved else storage.read_tensors(
             path, "test"
         )

@@ -140,6 +140,6 @@ def test_an_archive_that_does_not_fit_into_memory_is_refused_before_it_is_unpack
     path = write(tmp_path, X=X, y=Y)
     monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 400)
-    with pytest.raises(BudgetError, match=r"what is packed in .*data.npz to fit into .* needs 480 B") as caught:
+    with pytest.raises(BudgetError, match=r"the contents of .*data.npz to fit into .* needs 480 B") as caught:
         read_data(path, needs_targets=True)
     assert_one_sentence(caught.value)

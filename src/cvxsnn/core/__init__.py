@@ -1,1 +1,1 @@
-"""What every room uses: errors, checks, seeds, bits, memory, parallel work, storage, progress."""
+"""Shared by the whole package: errors, checks, seeds, bits, memory, parallel work, storage, progress."""

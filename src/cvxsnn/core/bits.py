@@ -24,7 +24,7 @@ def pack(bits: Tensor) -> Tensor:
     if n_bits % 64 or bits.storage_offset() % 8:
         padded = bits.new_zeros(*bits.shape[:-1], 8 * packed_bytes(n_bits))
         padded[..., :n_bits] = bits
-    # Eight bytes of 0 or 1 are one word; the product lines their low bits up in its top byte.
+    # Read eight bytes of 0 or 1 as one word; the product collects their low bits in its top byte.
     words = padded.flatten().view(torch.int64)
     return ((words * 0x0102040810204080) >> 56).to(torch.uint8).view(*bits.shape[:-1], packed_bytes(n_bits))
 
@@ -32,11 +32,11 @@ def pack(bits: Tensor) -> Tensor:
 def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool, out: Tensor | None = None) -> Tensor:
     """Return the first ``n_bits`` bits of the last axis, as 0 and 1 of ``dtype``.
 
-    ``out``, a contiguous tensor of eight times as many entries as ``packed`` has bytes, saves the cost of new memory,
-    on a GPU all but one byte per entry.
+    Pass ``out``, a contiguous tensor with eight entries per byte of ``packed``, to avoid new memory; a GPU still needs
+    one byte per entry.
     """
     buffer = None if out is None else out[: 8 * packed.numel()].view(-1, 8)
-    if packed.is_cuda:  # where arithmetic is free, and looking up in a table is not
+    if packed.is_cuda:  # a GPU computes bits faster than it looks them up in a table
         ones = (packed.reshape(-1, 1) >> _shifts(packed.device)).bitwise_and_(1)
         bits = ones.to(dtype) if buffer is None else buffer.copy_(ones)
     else:
@@ -121,7 +121,7 @@ def hash_rows(words: Tensor, salt: int = 0) -> Tensor:
 
 
 def _rows_at_once(words: Tensor) -> int:
-    """Return how many rows are hashed or compared at once: 512 MiB, because copies of all of them might not fit."""
+    """Return the number of rows in a block of 512 MiB: copies of all rows might not fit into memory."""
     return max(1, 2**26 // max(1, words.shape[1]))
 
 

@@ -1,8 +1,8 @@
-"""Locks on files: of several processes that could do the same work, one does it."""
+"""Locks on files, so that only one of several processes does a piece of work."""
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from .errors import DataFileError
@@ -15,17 +15,17 @@ except ImportError:  # no such locks on this system
 
 @contextmanager
 def claim(path: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Claim the work that a file stands for, and yield whether it is ours until the end of the block.
+    """Claim a piece of work by locking its file; yield whether the claim succeeded.
 
-    A claim is a lock on the file, so it ends with the process that holds it, however that ends. Where the file system
-    has no locks, every claim is granted.
+    The system releases the lock when the process ends, however it ends. If the file system has no locks, every claim
+    succeeds.
 
     Parameters
     ----------
     path : Path
-        The file, which is made and removed again.
+        The file, which is created and removed again.
     wait : bool
-        Whether to wait until others give up their claim.
+        Whether to wait until other processes release the lock.
     """
     try:
         handle = open_locked(path, wait=wait)
@@ -43,38 +43,31 @@ def claim(path: Path, *, wait: bool = False) -> Iterator[bool]:
 
 
 def open_locked(path: Path, mode: int = 0o666, *, wait: bool = False) -> int | None:
-    """Return a handle of a file, made if there is none, and locked; None if somebody else has locked it."""
+    """Open and lock a file, which is created if needed, and return its handle; None if another process locks it."""
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), mode)
-        try:
+        with ExitStack() as stack:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), mode)
+            stack.callback(os.close, handle)
             if try_lock(handle, wait=wait) is False:
-                os.close(handle)
                 return None
+            # The previous holder of the lock may have removed the file: then it must be made again.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), os.stat(path)):
+                    stack.pop_all()
                     return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)  # whoever had the lock has removed the file: make it again
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove the files of a folder that match a pattern and that nobody has locked: killed processes left them."""
+    """Remove the files of a folder that match a pattern and that no process locks: killed processes left them."""
     for path in folder.glob(pattern):
-        with suppress(OSError):
-            if path.is_symlink() or not path.is_file():
-                continue
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                if try_lock(handle):
-                    os.unlink(path)
-            finally:
-                os.close(handle)
+        if path.is_file() and not path.is_symlink():
+            with suppress(OSError), path.open("rb") as file:
+                if try_lock(file.fileno()):
+                    path.unlink()
 
 
 def try_lock(handle: int, *, wait: bool = False) -> bool | None:
-    """Lock an open file until it is closed or the process ends; False if somebody else has, None without locks."""
+    """Lock an open file until it is closed; return False if another process locks it, None if there are no locks."""
     if fcntl is None:
         return None
     try:

@@ -1,6 +1,6 @@
 """Every error that cvxsnn raises on purpose.
 
-A message is one sentence: what was expected, what came, what to do next.
+A message is one sentence: what was expected, what was received, what to do next.
 """
 
 

@@ -13,7 +13,7 @@ __all__ = ["can_run", "tl", "triton"]
 
 
 def can_run(kernel: Callable[[], object], without: str) -> bool:
-    """Return whether a kernel runs; it needs a C compiler, and no very old device.
+    """Return whether a kernel compiles and runs; Triton needs a C compiler and a recent device.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def can_run(kernel: Callable[[], object], without: str) -> bool:
     """
     try:
         kernel()
-    except Exception as error:  # whatever Triton raises, there is another way
-        warnings.warn(f"{without}, for want of a kernel: {error}", stacklevel=3)
+    except Exception as error:  # whatever Triton raises, callers have another way
+        warnings.warn(f"{without}, because the kernel does not run: {error}", stacklevel=3)
         return False
     return True

@@ -14,7 +14,7 @@ import torch
 from .errors import BudgetError, InvalidInputError
 
 NEGLIGIBLE = 2**26
-"""Bytes that are always assumed to be available: asking the system would take longer than it is worth."""
+"""Bytes that are always assumed to be available, because asking the system takes time."""
 
 
 def symmetric_bytes(size: int) -> int:
@@ -36,7 +36,7 @@ def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) 
     device = torch.device(device)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        # What torch has reserved and does not use is free for torch.
+        # Memory that torch has reserved but not allocated is available to torch.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     limits = [limit for limit in (_system_bytes(root), _control_group_bytes(root)) if limit is not None]
     return min(limits, default=None)
@@ -51,7 +51,7 @@ def share_of(device: torch.device, most: int) -> int:
 def check_fits(
     needed: int, device: torch.device | str, purpose: str, remedy: str = "use fewer rows or witnesses"
 ) -> None:
-    """Refuse work, before it begins, that needs more bytes than a device has available."""
+    """Raise :class:`BudgetError`, before an allocation, if a device has fewer bytes available."""
     available = None if needed < NEGLIGIBLE else available_bytes(device)
     if available is not None and needed > available:
         raise BudgetError(
@@ -118,7 +118,7 @@ def _left_in_group(group: Path, limit: str, usage: str, cache: str) -> list[int]
     try:
         allowed = int((group / limit).read_text())  # "max" is no number, and no limit
         used = int((group / usage).read_text())
-        # Files that were read and are not in use count as usage, but make room.
+        # Cached files count as usage, but the kernel drops them when memory is needed.
         statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):
         return []

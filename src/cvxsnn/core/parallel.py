@@ -72,7 +72,7 @@ def _unpickle(name: str, pickled: NDArray[np.uint8]) -> Shared[Any]:
     return slot[0]
 
 
-@lru_cache(maxsize=2)  # one value for all tasks of a computation, and one for those of its present round
+@lru_cache(maxsize=2)  # one value for the whole computation, and one for its current round
 def _cache_slot(name: str) -> list[Shared[Any]]:
     return []
 
@@ -104,7 +104,7 @@ def run_tasks(
                 return
             yield number, function(*task)
         return
-    # Results come as they are ready where the backend supports it (Ray's does not), else at the end.
+    # Results arrive as they are ready if the backend supports it (Ray's does not), otherwise all at the end.
     return_as = "generator_unordered" if get_active_backend()[0].supports_return_generator else "list"
     left = dict(enumerate(tasks))
     n_failures = 0
@@ -138,9 +138,9 @@ def _run(function: Callable[..., Result], number: int, *task: Any) -> tuple[int,
 
 @contextmanager
 def _kept_by_a_cluster(tasks: Sequence[tuple[Any, ...]]) -> Iterator[None]:
-    """Let a Dask cluster create shared values, and create them again if they are lost with a worker.
+    """Submit shared values as tasks of a Dask cluster, which computes them again if a worker dies.
 
-    Joblib itself puts each on one worker. If this worker dies meanwhile, joblib waits forever.
+    Joblib itself would store each value on one worker, and wait forever if that worker dies.
     """
     backend = get_active_backend()[0]
     kept = getattr(backend, "data_futures", None)
@@ -169,7 +169,7 @@ def limit_threads(limit: int) -> Iterator[None]:
     try:
         with _setting_threads:
             torch.set_num_threads(limit)
-            # torch has a number for each thread that has computed, and one for all that have not: put the second back.
+            # torch keeps a number per thread that has computed, and a default for new threads: restore the default.
             helper = Thread(target=torch.set_num_threads, args=(before,))
             helper.start()
             helper.join()

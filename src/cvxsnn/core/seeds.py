@@ -8,7 +8,7 @@ from .errors import InvalidInputError
 
 
 def check_seed(seed: int) -> int:
-    """Return ``seed`` if it can be one."""
+    """Return ``seed`` if it is a non-negative integer."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise InvalidInputError(f"expected seed to be a non-negative integer, got {seed!r}: pass for example seed=0")
     return int(seed)

@@ -28,12 +28,12 @@ from .errors import BudgetError, DataFileError, InvalidInputError, first_line
 
 @dataclass(frozen=True)
 class Limits:
-    """What tensor files may have."""
+    """Limits of tensor files."""
 
     version: int = 1
-    """Version of the files that are written. Older ones can be read, newer ones not."""
+    """Version of the files that are written. Older ones can be read, newer ones cannot."""
     header_bytes: int = 2**24
-    """A header, with the names and positions of the tensors, may take twenty times as much memory once parsed."""
+    """Limit of the header, which may take twenty times as much memory once parsed."""
     tensors: int = 2**14
     spare_bytes: int = 2**21
     """Memory that safetensors may need for anything but tensors and headers."""
@@ -42,7 +42,7 @@ class Limits:
 LIMITS = Limits()
 
 _PART = "cvxsnn-part"
-"""Ending of the names of files that are being written."""
+"""Suffix of files that are being written."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -99,7 +99,7 @@ def write_tensors(path: Path | str, kind: str, tensors: Mapping[str, Tensor], he
     kind : str
         The kind of contents, which :func:`read_tensors` asks for.
     tensors : mapping of names to tensors
-    header : mapping of plain values, as JSON knows them
+    header : mapping of values that JSON can represent
     """
     plain = {name: value.detach().cpu().clone(memory_format=contiguous_format) for name, value in tensors.items()}
     text = json.dumps(header, sort_keys=True)
@@ -108,7 +108,7 @@ def write_tensors(path: Path | str, kind: str, tensors: Mapping[str, Tensor], he
     check_memory(3 * sum(value.nbytes for value in plain.values()))
     packed = memoryview(pack_tensors(plain, metadata))
     start = 8 + int.from_bytes(packed[:8], "little")
-    # Sorted, because safetensors writes metadata in any order.
+    # safetensors writes metadata in random order: sorted, equal contents give equal bytes.
     entries = json.dumps(json.loads(bytes(packed[8:start])), sort_keys=True, separators=(",", ":")).encode()
     entries += b" " * (-len(entries) % 8)
     if len(entries) > LIMITS.header_bytes or len(plain) > LIMITS.tensors:
@@ -150,7 +150,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
 
 
 def is_tensor_file(path: Path, kind: str) -> bool:
-    """Return whether a file, whole or not, begins as :func:`write_tensors` begins one of a kind."""
+    """Return whether a file, complete or not, has the header that :func:`write_tensors` writes for a kind."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -161,18 +161,18 @@ def is_tensor_file(path: Path, kind: str) -> bool:
 
 
 def check_memory(n_bytes: int) -> None:
-    """Refuse to go on without some free memory: where safetensors finds none, it ends the process."""
+    """Raise an error if memory is short, because safetensors would abort the process."""
     try:
         mmap.mmap(-1, n_bytes + LIMITS.spare_bytes).close()
     except OSError as error:
         raise BudgetError(
-            f"expected {n_bytes + LIMITS.spare_bytes:,} bytes, so that tensors of a file fit into memory, got fewer "
+            f"expected {n_bytes + LIMITS.spare_bytes:,} bytes of free memory for the tensors of a file, got fewer "
             f"({error.strerror or error}): end other work or use smaller models"
         ) from None
 
 
 def _regular_file(path: Path) -> os.stat_result | None:
-    """Return the state of the file that a path leads to, None if there is none; refuse other things."""
+    """Return the stat of a regular file, or None if there is nothing at the path; refuse anything else."""
     try:
         state = os.stat(path)
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def _take_over(handle: int, before: os.stat_result) -> None:
 
 
 def _synchronise(folder: Path) -> None:
-    """Bring the names in a folder to the disk, on systems that can."""
+    """Flush the entries of a folder to the disk, on systems that support it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -205,7 +205,7 @@ def _synchronise(folder: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EINVAL, errno.ENOTSUP, errno.EPERM):
             raise DataFileError(
-                f"expected {folder} to reach the disk, got: {_reason(error)}; what was written may be lost"
+                f"expected to flush {folder} to the disk, got: {_reason(error)}; new files in it may be lost"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Sequences with their targets, and where they come from."""
+"""Sequences with their targets, read from arrays, tables, events and published data sets."""
 
 from .encoders import encode_delta, encode_latency, encode_rate
 from .events import Events, sequences_from_events

@@ -52,8 +52,8 @@ def mel_spectrogram(
     n_mels : int, default=32
         Number of filters.
     n_steps : int, optional
-        Number of steps of every sound, however long it is: each is the mean power over an equal share of its time. By
-        default one step per ``hop``, the first and the last centred on the ends.
+        Number of steps of every sound, whatever its length: each is the mean power over an equal share of its time.
+        By default one step per ``hop``, the first and the last centred on the ends.
     window : float, default=0.025
         Length of a window in seconds.
     hop : float, default=0.01
@@ -136,7 +136,7 @@ def speech_features(waveform: _Sound, sample_rate: int, *, n_steps: int = 30, n_
     centred = decibels - decibels.mean((-2, -1), keepdim=True)
     levelled = centred - 0.5 * centred.mean(-2, keepdim=True)
     spread = levelled.std((-2, -1), correction=0, keepdim=True)
-    bands = levelled / torch.where(spread > 1e-3, spread, 1.0)  # the spread of silence is rounding
+    bands = levelled / torch.where(spread > 1e-3, spread, 1.0)  # silence has a spread of rounding errors
     before = torch.arange(bands.shape[-2], device=bands.device).sub(4).clamp_min(0)
     features = torch.cat((bands, bands - bands[..., before, :]), -1)
     return features if isinstance(waveform, Tensor) else features.numpy()  # type: ignore[return-value]
@@ -174,7 +174,7 @@ def read_wav(file: str | PathLike[str] | bytes) -> tuple[npt.NDArray[Any], int]:
     origin = "bytes" if isinstance(file, bytes) else str(file)
     try:
         with warnings.catch_warnings():
-            # Of chunks that are not sound, such as who recorded it.
+            # About chunks of metadata, such as the name of the artist.
             warnings.simplefilter("ignore", wavfile.WavFileWarning)
             sample_rate, waveform = wavfile.read(io.BytesIO(file) if isinstance(file, bytes) else file)
     except (OSError, EOFError, ValueError, struct.error) as error:

@@ -23,13 +23,13 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
     Sequences of unequal length are an array ``X`` padded at the end and an array ``lengths``.
     """
     try:
-        # NumPy does not close what it opened when an archive is damaged.
+        # NumPy would leave the file of a damaged archive open.
         with open(path, "rb") as file:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise DataFileError(f"expected an archive with arrays X and y in {path}, got a single array")
             needed = sum(member.file_size for member in archive.zip.infolist())
-            check_fits(needed, "cpu", f"what is packed in {path}", "divide it")
+            check_fits(needed, "cpu", f"the contents of {path}", "divide it")
             members = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None

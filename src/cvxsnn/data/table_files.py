@@ -26,7 +26,7 @@ def is_table_file(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Columns:
-    """The roles of columns, as the options of a command state them.
+    """Roles of columns, as given by the options of a command.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def read_samples(
     needs_targets : bool
         Whether a column of labels is needed.
     is_sequential : bool, optional
-        Whether sequences are expected, or rows. By default a table with times or repeated ids has one row per step.
+        Whether the model expects sequences or rows. By default a table with times or repeated ids has one row per step.
     has_gaps : bool
         Whether cells may be empty, because they are filled later.
 
@@ -69,7 +69,7 @@ def read_samples(
         A table per sequence, an array per series, or a table with one row per sample.
     """
     if columns.time is not None and columns.id is None:
-        raise InvalidInputError("expected --id with --time, got none: name the column that tells sequences apart")
+        raise InvalidInputError("expected --id with --time, got none: name the column that identifies sequences")
     table = read_table(path, columns.id)
     if needs_targets and columns.label is None:
         raise InvalidInputError(
@@ -119,7 +119,7 @@ def read_table(path: Path, text: str | None = None) -> Any:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
     except BudgetError:
         raise
-    except Exception as error:  # pandas, pyarrow and what unpacks compressed files have errors of many kinds
+    except Exception as error:  # pandas, pyarrow and the decompressors raise errors of many kinds
         kind = "a Parquet table" if is_parquet else "a CSV table with the names of its columns in the first line"
         raise DataFileError(f"expected {kind}, but {path} cannot be read as one: {first_line(error)}") from None
     if not len(table):

@@ -35,8 +35,8 @@ class TableSequences(NamedTuple):
     >>> import pandas
     >>> from cvxsnn.data import sequences_from_table
     >>> table = pandas.DataFrame({"id": ["a", "a", "b"], "time": [0, 1, 0], "x": [0.5, 0.25, 4.0]})
-    >>> found = sequences_from_table(table)
-    >>> len(found.X), found.y, found.ids.tolist()
+    >>> sequences = sequences_from_table(table)
+    >>> len(sequences.X), sequences.y, sequences.ids.tolist()
     (2, None, ['a', 'b'])
     """
 
@@ -54,15 +54,15 @@ def sequences_from_table(
 ) -> TableSequences:
     """Return the sequences of a long table, which has one row per step.
 
-    Times put the steps of a sequence in order, and nothing else: a network takes one row after the other. If the times
-    are regular but some are missing, there is a warning. Resample the table first if the intervals matter.
+    Times only order the steps of a sequence: a network reads one row after the other. A warning reports times that
+    are missing from a regular grid. Resample the table first if the intervals matter.
 
     Parameters
     ----------
     table : DataFrame
         One row per step. ``id`` and ``time`` may also be levels of its index.
     id : str
-        The column that says which sequence a row belongs to.
+        The column with the identifier of the sequence of each row.
     time : str or None
         The column of times: numbers, dates, or text with dates in ISO 8601 format. None if the rows are in order.
     label : str, optional

@@ -12,7 +12,7 @@ from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes, hold_out
 
 
 def ecg_qtdb(*, n_val: int = 100, n_runs: int | None = None, directory: Folder | None = None, seed: int = 0) -> Task:
-    """Return the task of telling which wave of the heartbeat each step of an electrocardiogram belongs to.
+    """Return the task of labelling each step of an electrocardiogram with its wave of the heartbeat.
 
     The data are the level crossings of two leads, 1,301 steps of 4 channels, as published with adaptive spiking
     networks: 618 recordings to train on and 141 to test on, with 6 classes. Steps without a label count as class 0, as
@@ -24,8 +24,8 @@ def ecg_qtdb(*, n_val: int = 100, n_runs: int | None = None, directory: Folder |
         Number of training recordings, or of runs of them, that are held out for validation, drawn at random.
     n_runs : int, optional
         Number of runs of consecutive recordings that the training recordings are divided into. Neighbouring recordings
-        come from the same patients, so held-out runs are the better test of how a model does on other patients. By
-        default each recording is a run of its own.
+        come from the same patients, so held-out runs better predict the accuracy on other patients. By default each
+        recording is a run of its own.
     directory : path, optional
         The folder of the files; see :func:`cvxsnn.data.tasks.ecg_qtdb.read_qtdb` for the default.
     seed : int, default=0
@@ -66,9 +66,9 @@ def read_qtdb(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Read the recordings of one part of ECG-QTDB.
 
-    Files are looked for in ``directory`` alone where it is given, otherwise in the folder that the environment variable
-    CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME); in each, a subfolder
-    ``qtdb`` counts too. What is in neither is downloaded to the cache.
+    Only ``directory`` is searched if it is given; otherwise the folder that the environment variable CVXSNN_DATA names,
+    and then the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME), each with its subfolder ``qtdb``. Files in
+    neither are downloaded to the cache.
 
     Parameters
     ----------

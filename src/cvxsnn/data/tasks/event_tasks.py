@@ -372,6 +372,11 @@ def _heidelberg(name: str, *splits: str) -> dict[str, EventPart]:
     return {split: EventPart(file, f"https://zenkelab.org/datasets/{file}.zip") for split, file in files.items()}
 
 
+def _folders(train: tuple[str, str, int], test: tuple[str, str, int]) -> dict[str, EventPart]:
+    """Return parts that are folders: the name, the archive and the number of recordings of each."""
+    return {"train": EventPart(*train), "test": EventPart(*test)}
+
+
 _MENDELEY = "of https://data.mendeley.com/datasets/468j46mzdv"
 _FIGSHARE = "https://figshare.com/ndownloader/files/"
 EVENT_DATA = {
@@ -379,19 +384,13 @@ EVENT_DATA = {
     "ssc": EventData("SSC", _heidelberg("ssc", "train", "val", "test"), {"x": 700}, 35),
     "n_mnist": EventData(
         "NMNIST",
-        {
-            "train": EventPart("Train", f"train.zip {_MENDELEY}", 60_000),
-            "test": EventPart("Test", f"test.zip {_MENDELEY}", 10_000),
-        },
+        _folders(("Train", f"train.zip {_MENDELEY}", 60_000), ("Test", f"test.zip {_MENDELEY}", 10_000)),
         {"p": 2, "y": 34, "x": 34},
         10,
     ),
     "dvs_gesture": EventData(
         "DVSGesture",
-        {
-            "train": EventPart("ibmGestureTrain", f"{_FIGSHARE}38022171", 1_077),
-            "test": EventPart("ibmGestureTest", f"{_FIGSHARE}38020584", 264),
-        },
+        _folders(("ibmGestureTrain", f"{_FIGSHARE}38022171", 1_077), ("ibmGestureTest", f"{_FIGSHARE}38020584", 264)),
         {"p": 2, "y": 128, "x": 128},
         11,
         _users,

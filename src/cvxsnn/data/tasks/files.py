@@ -1,4 +1,4 @@
-"""Data files that somebody else publishes: found on this machine or downloaded, and always checked."""
+"""Published data files: found on this machine or downloaded, and always checked."""
 
 import gzip
 import hashlib
@@ -16,7 +16,7 @@ from ...core.errors import DataFileError, first_line
 
 VARIABLE = "CVXSNN_DATA"
 MOST_BYTES = 2**27
-"""Bytes that are unpacked at most: five times the size of the largest data."""
+"""Limit of unpacked bytes, five times the size of the largest data set."""
 
 Folder = str | os.PathLike[str]
 
@@ -32,9 +32,9 @@ class PublishedFile:
     url : str
         Where it is published.
     subfolder : str
-        Folder, inside of one with data, where the file is looked for too and where a download is kept.
+        Subfolder of a data folder that is searched, too; downloads are kept in that of the cache.
     collection : str
-        What to get where nothing can be downloaded, as in "the four MNIST files".
+        Name of the data in advice to get them elsewhere, such as "the four MNIST files".
     md5 : str
         The checksum of the unpacked content.
     unpack : function, optional
@@ -54,9 +54,9 @@ class PublishedFile:
     def read(self, directory: Folder | None) -> Any:
         """Return the content of the file.
 
-        It is looked for in ``directory`` alone where it is given, otherwise in the folder that the environment variable
-        CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME). A file that is in
-        neither is downloaded to the cache.
+        Only ``directory`` is searched if it is given; otherwise the folder that the environment variable CVXSNN_DATA
+        names, and then the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME). A file in neither is downloaded to the
+        cache.
 
         Parameters
         ----------

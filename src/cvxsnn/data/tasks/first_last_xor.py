@@ -1,4 +1,4 @@
-"""Remembering one bit: whether the first of a sequence differs from the last."""
+"""Remembering one bit: whether the first bit of a sequence differs from the last."""
 
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ def first_last_xor(
     n_test: int = 4000,
     seed: int = 0,
 ) -> Task:
-    """Return the task of telling the exclusive or of the first and the last of ``n_steps`` random bits.
+    """Return the task of predicting the exclusive or of the first and the last of ``n_steps`` random bits.
 
     The four pairs (first, last) are equally frequent in each split, up to rounding, so that neither bit alone says
     anything about the label; the bits between are uniform.

@@ -43,7 +43,7 @@ _EQUATIONS = {
 
 @dataclass(frozen=True, eq=False)
 class ForecastTask:
-    """A series to learn from, and what follows it.
+    """A series to learn from, and the values that follow it.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def mackey_glass(
     Returns
     -------
     ForecastTask
-        The past and what follows it.
+        The past, and the values to forecast.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def smape(forecast: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     Parameters
     ----------
     forecast, truth : array of equal shapes
-        What was predicted, and what came.
+        Predicted and true values.
 
     Returns
     -------

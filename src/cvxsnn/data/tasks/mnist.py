@@ -50,7 +50,7 @@ def mnist_seq(
     directory : path, optional
         The folder of the files; see :func:`cvxsnn.data.tasks.mnist.read_mnist` for the default.
     seed : int, default=0
-        Seed of the order of the pixels and of the distortions, without effect unless there are such.
+        Seed of the order of the pixels and of the distortions; unused without them.
     n_copies : int, default=0
         Number of distorted copies of each training image, which follow the images in ``train``. No other split has any.
     distortion : float, default=1.0
@@ -169,9 +169,9 @@ def mnist_pixels(
 def read_mnist(part: Part, directory: Folder | None = None) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     """Read the images and labels of one part of MNIST.
 
-    Files may be gzipped or not. They are looked for in ``directory`` alone where it is given, otherwise in the folder
-    that the environment variable CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under
-    XDG_CACHE_HOME); in each, a subfolder ``mnist`` counts too. What is in neither is downloaded to the cache.
+    Files may be gzipped or not. Only ``directory`` is searched if it is given; otherwise the folder that the
+    environment variable CVXSNN_DATA names, and then the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME), each with
+    its subfolder ``mnist``. Files in neither are downloaded to the cache.
 
     Parameters
     ----------

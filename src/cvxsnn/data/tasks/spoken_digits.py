@@ -38,9 +38,9 @@ class Recording:
 def read_recordings(directory: Folder | None = None) -> list[Recording]:
     """Return all recordings, ordered by digit, speaker and take.
 
-    The dataset's zip file is looked for in ``directory`` alone where it is given, otherwise in the folder that the
-    environment variable CVXSNN_DATA names and then in the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME); in
-    each, a subfolder ``spoken_digits`` counts too. If it is in neither it is downloaded to the cache.
+    They are in a zip file. Only ``directory`` is searched for it if it is given; otherwise the folder that the
+    environment variable CVXSNN_DATA names, and then the cache (``~/.cache/cvxsnn``, or under XDG_CACHE_HOME), each with
+    its subfolder ``spoken_digits``. If it is in neither, it is downloaded to the cache.
     """
     recordings = []
     for name, content in FILES["spoken digits"].read(directory).items():

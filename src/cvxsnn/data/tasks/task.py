@@ -170,7 +170,7 @@ class Feedback:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
-    """Everything that an experiment needs to know about a task.
+    """Splits of a task, and everything else that an experiment needs.
 
     Parameters
     ----------
@@ -179,9 +179,9 @@ class Task:
     train : SequenceData
         Data to fit.
     val : SequenceData
-        Data to choose by.
+        Data for model selection.
     test : SequenceData
-        Data to report on.
+        Data for the scores that are reported.
     finetune : SequenceData, optional
         A second training draw, for methods of two stages.
     finetune_val : SequenceData, optional
