@@ -35,7 +35,6 @@ from ..core.storage import make_folder
 from ..data.sequences import TrainingSet
 from ..data.tasks import Task
 from ..dictionary import build_dictionary
-from ..dictionary.pooled import PoolSpikes
 from ..network.reconstruction import Form, reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..witnesses import Provenance, WitnessSet
@@ -44,7 +43,7 @@ from .choosing import choose
 from .engine import Budget, Family, fit, sample
 from .gradient import GradientPlan, Split, gradient_stage
 from .judges import Scored
-from .pools import PoolSolution, solve_pool
+from .pools import PoolScored
 from .program import Program, ridge_of, with_heads_of
 from .reservoir import tune_reservoir
 from .scores import Score, TaskScore
@@ -313,34 +312,27 @@ def train(
         split = first if number == 0 or second is None else second
         notify = _labelled(callback, f"{number + 1}. {name}")
         notify(0, 1)
+        solution: Solution | None = None
+        run: SurrogateRun | None = None
+        seconds_left = deadline - time.perf_counter()
         if name == "gradient":
             if network is None:
                 network = initial_network(witnesses.layers, settings.objective, split.data, settings.seed)
             plan = gradient_plan(method, number, network, split, settings, checkpoints, device)
-            run = gradient_stage(plan, notify, deadline - time.perf_counter())
-            network = run.network
-            witnesses = trained_witnesses(network)
-            history.append(Stage(name, network, split.score(network), run.seconds, run=run))
+            run = gradient_stage(plan, notify, seconds_left)
+            network, witnesses = run.network, trained_witnesses(run.network)
         elif name == "convex":
-            solution = convex_stage(
-                witnesses,
-                split,
-                settings.program,
-                replace(budget, n_neurons=None, max_seconds=deadline - time.perf_counter()),
-                family=settings.sampled_family,
-                seed=settings.seed,
-                device=device,
-            )
+            limits = replace(budget, n_neurons=None, max_seconds=seconds_left)
+            family, seed = settings.sampled_family, settings.seed
+            solution = convex_stage(witnesses, split, settings.program, limits, family=family, seed=seed, device=device)
             # A stage that follows trains every sampled neuron, also those that the solution does not use.
             form: Form = "compact" if number == len(stages) - 1 else "full"
             network = reconstruct(solution, form).to(split.data.inputs.device)
-            seconds = time.perf_counter() - begin
-            history.append(Stage(name, network, split.score(network), seconds, solution=solution))
-            notify(1, 1)
         else:
             network = ridge_stage(witnesses, split, settings.program)
-            seconds = time.perf_counter() - begin
-            history.append(Stage(name, network, split.score(network), seconds))
+        seconds = time.perf_counter() - begin if run is None else run.seconds
+        history.append(Stage(name, network, split.score(network), seconds, solution, run))
+        if run is None:
             notify(1, 1)
         begin = time.perf_counter()
     assert network is not None
@@ -451,48 +443,22 @@ def convex_stage(
     """
     data = split.data if device is None else split.data.to(check_device(device))
     witnesses = witnesses.to(data.inputs.device)
-    best = fit(data, witnesses, program, Scored(split.score), budget, seed=seed).solution
+    solution = fit(data, witnesses, program, Scored(split.score), budget, seed=seed).solution
     if program.pool == 0:
-        return best
+        return solution
     if family is None:
         raise InvalidInputError("expected a family to draw a pool from, got witnesses or none: pass pool=0")
     # Many small subnetworks differ more than a few large ones.
     lower, last = (min(width, 32) for width in witnesses.hidden[:-1]), min(128, program.pool)
     pooled = {**family, "hidden": (*lower, last)}
     pool = WitnessPool(witnesses.n_features, pooled, program.pool, seed, inputs=data.sequences)
-    return _best_over_pool(best, pool, replace(split, data=data), program)
-
-
-def _best_over_pool(first: Solution, pool: WitnessPool, split: Split, program: Program) -> Solution:
-    """Return the optimum over a pool, at the strength that validates best near that of a smaller optimum.
-
-    More witnesses fit better at the same price, so weaker penalties may pay. They are halved, at most five times, as
-    long as they do. The strength of a quadratic stays as it is.
-    """
-    spikes = PoolSpikes(pool, split.data.sequences, program.objective.readout)
-    strength = first.problem.l1_strength
-    best: tuple[Score, PoolSolution] | None = None
-    solved: PoolSolution | None = None
-    for _ in range(1 if program.is_fixed else 6):
-        solved = solve_pool(
-            pool,
-            split.data,
-            program.objective,
-            strength,
-            l2_strength=first.problem.l2_strength,
-            penalty=program.penalty,
-            intercept=program.intercept,
-            tol=program.tol,
-            start=solved,
-            spikes=spikes,
-        )
-        score = split.score(reconstruct(solved.solution))
-        if best is not None and score < best[0]:
-            break
-        best = (score, solved)
-        strength *= 0.5
+    # More witnesses fit better at the same price, so weaker penalties than that of the smaller optimum may pay.
+    norm, quadratic = solution.problem.l1_strength, solution.problem.l2_strength
+    norms = [norm * 0.5**halvings for halvings in range(1 if program.is_fixed else 6)]
+    grid = replace(program, l1_strength=norms, l2_strength=[quadratic])
+    best = choose(solution.problem, grid, PoolScored(split.score, pool, data)).solution
     assert best is not None
-    return best[1].solution
+    return best
 
 
 def ridge_stage(witnesses: WitnessSet, split: Split, program: Program) -> SpikingNetwork:

@@ -12,7 +12,7 @@ strength, so witnesses with the spikes of a column of the working set are recogn
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from ..convex import Certificate, ConvexProblem, Solution, Status, certify_with_bound, solve
 from ..convex.certificate import checked_certificate
 from ..convex.objective import Objective
-from ..convex.penalties import Penalty, check_prices, check_strengths, make_penalty
+from ..convex.penalties import Penalty
 from ..core import bits
 from ..core.errors import ConvergenceWarning, InvalidInputError
 from ..core.parallel import limit_threads
@@ -30,7 +30,11 @@ from ..data.sequences import TrainingSet
 from ..dictionary import SpikeDictionary
 from ..dictionary.base import parse_readout
 from ..dictionary.pooled import PoolSpikes
+from ..network.reconstruction import reconstruct
 from ..witnesses.pool import WitnessPool
+from .judges import Judge, Verdict
+from .program import Point, Program
+from .scores import ScoreFunction
 
 _GROWTH = 4
 """Factor between the nested pools on the way to the whole one."""
@@ -180,74 +184,99 @@ def solve_pool(
     >>> found.certificate.scope, found.certificate.n_witnesses
     ('pool', 256)
     """
-    check_strengths(l1_strength, l2_strength, make_penalty(penalty))
-    check_prices(l1_strength, "a pool of witnesses")
-    if any(given is not None and given.pool != pool for given in (start, spikes)):
+    program = Program(objective, penalty, l1_strength, l2_strength, intercept=intercept, tol=tol, pool=pool.n_witnesses)
+    if any(other is not None and other.pool != pool for other in (start, spikes)):
         raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
     if spikes is not None and (spikes.sequences is not data.sequences or spikes.readout != objective.readout):
         raise InvalidInputError("expected spikes of the same data and read-out, got those of others")
     spikes = PoolSpikes(pool, data.sequences, objective.readout, memory_budget) if spikes is None else spikes
+    return _solve(spikes, data, program, start, max_seconds, callback)
+
+
+def _solve(
+    spikes: PoolSpikes,
+    data: TrainingSet,
+    program: Program,
+    start: PoolSolution | None,
+    max_seconds: float = inf,
+    callback: Callable[[PoolRound], None] | None = None,
+) -> PoolSolution:
+    """Solve a program with one pair of strengths, as :func:`solve_pool` describes."""
 
     def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
-        return ConvexProblem.of(
-            objective,
-            dictionary,
-            data,
-            l1_strength=l1_strength,
-            l2_strength=l2_strength,
-            penalty=penalty,
-            intercept=intercept,
-        )
+        return program.at(program.problem(dictionary, data), (program.norms()[0], program.quadratics()[0]))
 
-    begin = time.monotonic()
+    begin, pool, tol = time.monotonic(), spikes.pool, program.tol
     rounds: list[PoolRound] = []
     working = _WorkingSet(spikes, problem_of, start)
     proven: PoolSolution | None = None
+    n_blocks, is_late = (1 if start is None else pool.n_blocks), False
     try:
-        for n_blocks in _growing(pool.n_blocks) if start is None else [pool.n_blocks]:
+        while not is_late:
             # A part of the pool need not be solved to the end: more witnesses will change it anyway.
-            goal = tol if n_blocks == pool.n_blocks else max(tol, 1e-3)
-            while True:
-                solution = working.solve(0.5 * goal)
-                prices = _price(spikes, n_blocks, solution, working)
-                dual = certify_with_bound(solution.problem, solution.dual_point, prices.largest.tolist())
-                certificate = checked_certificate(
-                    solution.problem, Certificate(solution.certificate.primal, dual, "pool", pool.starts[n_blocks])
-                )
-                rounds.append(
-                    PoolRound(
-                        pool.starts[n_blocks],
-                        working.n_columns,
-                        prices.n_violators,
-                        certificate.primal,
-                        certificate.dual,
-                        time.monotonic() - begin,
-                    )
-                )
-                proven = working.proven(replace(solution, certificate=certificate), rounds)
-                if callback is not None:
-                    callback(rounds[-1])
-                is_late = time.monotonic() - begin >= max_seconds
-                if certificate.relative_gap <= goal or len(prices.members) == 0 or is_late:
-                    break
+            is_whole, n_priced = n_blocks >= pool.n_blocks, pool.starts[min(n_blocks, pool.n_blocks)]
+            goal = tol if is_whole else max(tol, 1e-3)
+            solution = working.solve(0.5 * goal)
+            prices = _price(spikes, min(n_blocks, pool.n_blocks), solution, working)
+            dual = certify_with_bound(solution.problem, solution.dual_point, prices.largest.tolist())
+            certificate = Certificate(solution.certificate.primal, dual, "pool", n_priced)
+            certificate = checked_certificate(solution.problem, certificate)
+            bounds, seconds = (certificate.primal, certificate.dual), time.monotonic() - begin
+            rounds.append(PoolRound(n_priced, working.n_columns, prices.n_violators, *bounds, seconds))
+            proven = PoolSolution(replace(solution, certificate=certificate), pool, working.members, tuple(rounds))
+            if callback is not None:
+                callback(rounds[-1])
+            is_late = time.monotonic() - begin >= max_seconds
+            if certificate.relative_gap > goal and len(prices.members) > 0:
                 working.exchange(prices)
-            if is_late:
+            elif is_whole:
                 break
+            else:
+                n_blocks *= _GROWTH
     except KeyboardInterrupt:
         if proven is None:
             raise
     assert proven is not None
-    solution = replace(proven.solution, status=_status(proven, tol))
-    proven = replace(proven, solution=solution)
-    if not solution.has_converged:
-        certificate = solution.certificate
+    certificate, status = proven.certificate, Status.STOPPED
+    if certificate.n_witnesses == pool.n_witnesses and certificate.relative_gap <= tol:
+        status = Status.CONVERGED
+    elif certificate.n_witnesses == pool.n_witnesses and proven.rounds[-1].n_violators == 0:
+        status = Status.STALLED
+    if status is not Status.CONVERGED:
         warnings.warn(
             f"expected a certified relative gap of {tol:g} over {pool.n_witnesses:,} witnesses, got "
-            f"{certificate.relative_gap:.2e} over {certificate.n_witnesses:,}: {solution.status.value}",
+            f"{certificate.relative_gap:.2e} over {certificate.n_witnesses:,}: {status.value}",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return replace(_with_witnesses(proven, spikes, problem_of), rounds=tuple(rounds))
+    return _with_witnesses(replace(proven, solution=replace(proven.solution, status=status)), spikes, problem_of)
+
+
+@dataclass(frozen=True, eq=False)
+class PoolScored(Judge):
+    """Rank every optimum over a pool by a function of its network; each starts from the one before.
+
+    Parameters
+    ----------
+    score : callable
+        The score of a network; higher is better.
+    pool : WitnessPool
+        The witnesses.
+    data : TrainingSet
+        The training data.
+    """
+
+    score: ScoreFunction
+    pool: WitnessPool
+    data: TrainingSet
+
+    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
+        """Yield a verdict for each point, with the certified solution over the pool."""
+        spikes = PoolSpikes(self.pool, self.data.sequences, program.objective.readout)
+        solved: PoolSolution | None = None
+        for norm, quadratic in points:
+            solved = _solve(spikes, self.data, replace(program, l1_strength=norm, l2_strength=quadratic), solved)
+            yield Verdict((norm, quadratic), self.score(reconstruct(solved.solution)), solution=solved.solution)
 
 
 def _with_witnesses(
@@ -263,13 +292,6 @@ def _with_witnesses(
     coef.index_add_(0, atoms, found.solution.coef)
     solution = replace(found.solution, problem=problem_of(dictionary), coef=coef)
     return replace(found, solution=solution, members=witnesses[groups.first])
-
-
-def _status(proven: PoolSolution, tol: float) -> Status:
-    if proven.certificate.n_witnesses == proven.pool.n_witnesses and proven.certificate.relative_gap <= tol:
-        return Status.CONVERGED
-    was_done = proven.certificate.n_witnesses == proven.pool.n_witnesses and proven.rounds[-1].n_violators == 0
-    return Status.STALLED if was_done else Status.STOPPED
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,7 +355,7 @@ def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_Wor
     A maximum, a sum and the first of an order without ties: none depends on the order in which blocks are priced.
     """
     problem = solution.problem
-    exempt = working.patterns_of_high_price() if problem.l2_strength else None
+    exempt = working.patterns[working.have_high_prices()] if problem.l2_strength else None
     pricing = _Pricing(solution.dual_point, problem.penalty, problem.l1_strength, exempt)
     found: list[_Prices] = []
     for prices in spikes.judge_blocks(pricing, n_blocks):
@@ -341,7 +363,7 @@ def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_Wor
         if len(found) >= _PILE:
             found = [_join(found)]
     prices = _join(found)
-    return prices.take(working.are_new(prices.packed))
+    return prices.take(~bits.are_among(prices.packed, working.patterns))
 
 
 def _join(found: list[_Prices]) -> _Prices:
@@ -375,17 +397,17 @@ class _WorkingSet:
         problem_of: Callable[[SpikeDictionary], ConvexProblem],
         start: PoolSolution | None,
     ) -> None:
-        self._pool, self._problem_of = spikes.pool, problem_of
+        self._problem_of = problem_of
         self._solution: Solution | None = None
         self._limit = _LEAST_COLUMNS
         if start is None:
             self._dictionary = spikes.block(0)
-            self._members = self._dictionary.column_of_atom
+            self.members = self._dictionary.column_of_atom
         else:
             # Rolled out again, so that the columns are those of these data, whatever the start was solved on.
             self._dictionary = spikes.of(spikes.pool.take(start.members))
             n_windows, column = self._dictionary.n_windows, self._dictionary.column_of_atom
-            self._members = start.members[column // n_windows] * n_windows + column % n_windows
+            self.members = start.members[column // n_windows] * n_windows + column % n_windows
             atoms = self._dictionary.atom_of_column[start.solution.problem.dictionary.column_of_atom]
             coef = start.solution.coef.new_zeros(self._dictionary.n_atoms, start.solution.coef.shape[1])
             coef.index_add_(0, atoms, start.solution.coef)
@@ -404,19 +426,12 @@ class _WorkingSet:
             self._solution = solve(problem, tol, start=begin)
         return self._solution
 
-    def proven(self, solution: Solution, rounds: list[PoolRound]) -> PoolSolution:
-        return PoolSolution(solution, self._pool, self._members, tuple(rounds))
+    @property
+    def patterns(self) -> Tensor:
+        return self._dictionary.patterns
 
-    def are_new(self, packed: Tensor) -> Tensor:
-        """Return which patterns the working set does not have."""
-        return ~bits.are_among(packed, self._dictionary.patterns)
-
-    def patterns_of_high_price(self) -> Tensor:
-        """Return the patterns with prices above the strength, and some below: rounding must not tell them apart."""
-        return self._dictionary.patterns[self._have_high_prices()]
-
-    def _have_high_prices(self) -> Tensor:
-        """Return which columns have prices that are not idle."""
+    def have_high_prices(self) -> Tensor:
+        """Return which columns have prices above the strength, or so close below that rounding might not tell."""
         assert self._solution is not None
         problem = self._solution.problem
         price = problem.penalty.atom_norms(self._dictionary.rmatvec(self._solution.dual_point))
@@ -429,8 +444,8 @@ class _WorkingSet:
         kept = torch.ones(self.n_columns, dtype=torch.bool, device=solution.coef.device)
         if self.n_columns + len(prices.members) > self._limit:
             self._limit = 3 * self._limit // 2 + 1  # so that no column is dropped and added for ever
-            kept = solution.coef.any(1) | self._have_high_prices()
-        self._members = torch.cat((self._members[kept], prices.members))
+            kept = solution.coef.any(1) | self.have_high_prices()
+        self.members = torch.cat((self.members[kept], prices.members))
         self._dictionary = _renumbered(
             replace(self._dictionary, patterns=torch.cat((self._dictionary.patterns[kept], prices.packed)))
         )
@@ -442,12 +457,3 @@ def _renumbered(dictionary: SpikeDictionary) -> SpikeDictionary:
     """Return the dictionary with one column per atom."""
     each = torch.arange(dictionary.n_atoms, device=dictionary.device)
     return replace(dictionary, atom_of_column=each, column_of_atom=each, witnesses=None)
-
-
-def _growing(n_blocks: int) -> Iterator[int]:
-    """Yield numbers of blocks on the way to all of them."""
-    size = 1
-    while size < n_blocks:
-        yield size
-        size *= _GROWTH
-    yield n_blocks
