@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ from ..witnesses.tap_sampling import has_variation
 from .choosing import choose, judge_for
 from .program import Program, ridge_of, with_heads_of
 from .scores import Score, ScoreFunction
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -109,19 +111,17 @@ class Tuning:
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        if self.n_subnetworks != "auto":
-            check_positive_int("n_subnetworks", self.n_subnetworks)
-        elif self.hidden is not None:
-            raise InvalidInputError("expected a number of subnetworks for the widths in hidden, got 'auto': pass 1")
         if self.hidden is not None:
-            for width in self.hidden:
-                check_positive_int("hidden", width)
             object.__setattr__(self, "n_layers", len(self.hidden))
-        check_fields(self, "n_witnesses", "n_trials", "min_rows", "n_compared", "n_layers")
+            if self.n_subnetworks == "auto":
+                raise InvalidInputError("expected a number of subnetworks for the widths in hidden, got 'auto': pass 1")
         if len(self.shares) != 3:
             raise InvalidInputError(f"expected three shares, for drawing, varying and finishing, got {self.shares!r}")
-        for share in self.shares:
-            check_positive_int("shares", share)
+        counts = ("n_witnesses", "n_trials", "min_rows", "n_compared", "n_layers")
+        check_fields(self, *counts, *[] if self.n_subnetworks == "auto" else ["n_subnetworks"])
+        for name in ("hidden", "shares"):
+            for number in getattr(self, name) or ():
+                check_positive_int(name, number)
         if not self.max_seconds > 0:
             raise InvalidInputError(f"expected max_seconds above zero, got {self.max_seconds!r}")
 
@@ -240,7 +240,10 @@ def tune_witnesses(
     >>> len(tuned.trials), tuned.readout
     (6, 'last')
     """
-    search = _FamilySearch(data, objective, score, tuning or Tuning(), seed, callback, n_jobs)
+    tuning = tuning or Tuning()
+    labels = _labels(data) if len(data) > tuning.min_rows else None  # else every trial uses all sequences
+    order = stratified_order(labels, child_generator(seed, "tuning", "rows"), len(data))
+    search = _FamilySearch(_Bench(data, objective, score, tuning, seed, order), callback or (lambda *_: None), n_jobs)
     search.draw()
     for _ in range(EVOLUTION.generations):
         search.vary()
@@ -249,101 +252,15 @@ def tune_witnesses(
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A family that is searched for, with the read-out for it."""
+    """A family of any size, with the read-out for it."""
 
     family: Draw
     readout: Readout
 
 
-class _FamilySearch:
-    """What has been tried, and what did best at the size that counts."""
-
-    def __init__(
-        self,
-        data: TrainingSet,
-        objective: Objective,
-        score: ScoreFunction | None,
-        tuning: Tuning,
-        seed: int,
-        callback: Callable[[int, int], None] | None,
-        n_jobs: int | None,
-    ) -> None:
-        self._objective, self._tuning = objective, tuning
-        self._n_features, sequences = data.sequences.n_features, data.sequences
-        can_have_delays = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
-        self._max_delay = sequences.n_steps - 1 if can_have_delays else 0
-        self._n_jobs = n_jobs if data.inputs.device.type == "cpu" else 1
-        labels = _labels(data) if len(data) > tuning.min_rows else None  # else every trial uses all sequences
-        order = stratified_order(labels, child_generator(seed, "tuning", "rows"), len(data))
-        self._bench = Shared(_Bench(data, objective, score, tuning, seed, order))
-        self._notify = callback or (lambda *_: None)
-        self._generator = child_generator(seed, "tuning", "families")
-        self._begin = time.monotonic()
-        self._n_drawn = max(1, tuning.n_trials // 2)
-        self._n_varied = (tuning.n_trials - self._n_drawn) // EVOLUTION.generations
-        self._total = self._n_drawn + EVOLUTION.parents + EVOLUTION.generations * self._n_varied + EVOLUTION.finalists
-        self.trials: list[Trial] = []
-        self._ranked: dict[_Candidate, Trial] = {}
-        """The latest trial of each candidate that is still in the race."""
-
-    def draw(self) -> None:
-        """Try small families from the prior, and the better ones also at the next size."""
-        readouts = self._tuning.readouts or (self._objective.readout,)
-        drawn = []
-        for _ in range(self._n_drawn):
-            n_layers = self._tuning.n_layers or int(self._generator.integers(1, 3))
-            family = draw_family(self._generator, self._n_features, n_layers, self._max_delay)
-            drawn.append(_Candidate(family, readouts[self._generator.integers(len(readouts))]))
-        self._ranked = self._try_all(drawn, "draw", self._tuning.shares[0])
-        self._ranked = self._try_all(self._best(EVOLUTION.parents), "vary", self._tuning.shares[1]) or self._ranked
-
-    def vary(self) -> None:
-        """Try variations of the best."""
-        parents = self._best(EVOLUTION.parents)
-        readouts = self._tuning.readouts or (self._objective.readout,)
-        children = []
-        for _ in range(self._n_varied):
-            parent = parents[self._generator.integers(len(parents))]
-            family = mutate_family(self._generator, parent.family, self._n_features, self._max_delay)
-            is_same = self._generator.random() < 0.8
-            children.append(
-                _Candidate(family, parent.readout if is_same else readouts[self._generator.integers(len(readouts))])
-            )
-        fresh = [child for child in dict.fromkeys(children) if child not in self._ranked]
-        self._ranked |= self._try_all(fresh, "vary", self._tuning.shares[1])
-
-    def finish(self) -> Tuned:
-        """Try the best at full size, and return the best of them."""
-        finalists = self._best(EVOLUTION.finalists)
-        ranked = self._try_all(finalists, "finish", self._tuning.shares[2])
-        # Where time was up, the order of the smaller trials has to do.
-        self._ranked = ranked or {candidate: self._ranked[candidate] for candidate in finalists}
-        (best,) = self._best(1)
-        self._notify(self._total, self._total)
-        score = self._ranked[best].score
-        return Tuned(_sized(best.family, self._tuning), best.readout, score, tuple(self.trials))
-
-    def _best(self, number: int) -> list[_Candidate]:
-        order = sorted(self._ranked, key=lambda candidate: self._ranked[candidate].rank, reverse=True)
-        return order[:number]
-
-    def _try_all(self, candidates: Sequence[_Candidate], name: str, share: int) -> dict[_Candidate, Trial]:
-        found: dict[int, Trial] = {}
-        tasks = [(self._bench, candidate, name, share) for candidate in candidates]
-        for number, trial in run_tasks(_try, tasks, n_jobs=self._n_jobs, should_stop=lambda: self._is_late(found)):
-            found[number] = trial
-            self._notify(len(self.trials) + len(found), self._total)
-        done = sorted(found)
-        self.trials += [found[number] for number in done]
-        return {candidates[number]: found[number] for number in done}
-
-    def _is_late(self, found: Mapping[int, Trial]) -> bool:
-        return bool(self.trials or found) and time.monotonic() - self._begin >= self._tuning.max_seconds
-
-
 @dataclass(frozen=True, eq=False)
 class _Bench:
-    """What all trials of a search share."""
+    """What all trials of a search have in common."""
 
     data: TrainingSet
     objective: Objective
@@ -352,39 +269,111 @@ class _Bench:
     seed: int
     order: Tensor
 
-    def take(self, share: int) -> TrainingSet:
-        """Return one in so many sequences, but not too few."""
+    def try_out(self, candidate: _Candidate, name: str, share: int) -> Trial:
+        """Read a sample of a family by ridge regression, with one in ``share`` neurons and sequences."""
+        begin, data = time.monotonic(), self._take(share)
+        family = _sized(candidate.family, self.tuning, share)
+        # Thresholds are taken from all training data, as they will be once the family is chosen.
+        witnesses = sample_witnesses(family, self.data.sequences, child_seed(self.seed, "tuning", name))
+        dictionary = build_dictionary(witnesses.to(data.inputs.device), data.sequences, candidate.readout)
+        objective = replace(self.objective, readout=candidate.readout)
+        problem, program = Program(objective, intercept=True).problem(dictionary, data), Program.ridge(objective)
+        with limit_threads(1):  # so that the fit is the same wherever it is made
+            ridge = ridge_of(problem)
+            verdict = choose(ridge, program, judge_for(ridge, program, self.seed))
+            assert verdict.validation is not None
+            error = float(verdict.validation.mean()[0])
+            score: Score = -error
+            if self.score is not None:
+                solution = solve(program.at(ridge, verdict.point), program.tol)
+                score = self.score(with_heads_of(problem, reconstruct(solution)))
+        return Trial(family, candidate.readout, name, len(data), score, error, time.monotonic() - begin)
+
+    def _take(self, share: int) -> TrainingSet:
         n_rows = min(len(self.data), max(self.tuning.min_rows, len(self.data) // share))
         return self.data if n_rows == len(self.data) else self.data.take(self.order[:n_rows].sort().values)
 
 
+class _FamilySearch:
+    """What has been tried, and what did best at the size that counts."""
+
+    def __init__(self, bench: _Bench, notify: Callable[[int, int], None], n_jobs: int | None) -> None:
+        self._tuning, sequences = bench.tuning, bench.data.sequences
+        self._bench, self._notify = Shared(bench), notify
+        self._n_jobs = n_jobs if sequences.device.type == "cpu" else 1
+        can_have_delays = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
+        self._limits = sequences.n_features, sequences.n_steps - 1 if can_have_delays else 0
+        self._readouts = bench.tuning.readouts or (bench.objective.readout,)
+        self._generator, self._begin = child_generator(bench.seed, "tuning", "families"), time.monotonic()
+        self._n_drawn = max(1, self._tuning.n_trials // 2)
+        self._n_varied = (self._tuning.n_trials - self._n_drawn) // EVOLUTION.generations
+        self._total = self._n_drawn + EVOLUTION.parents + EVOLUTION.generations * self._n_varied + EVOLUTION.finalists
+        self._trials: list[Trial] = []
+        self._ranked: dict[_Candidate, Trial] = {}
+        """The latest trial of each candidate that is still in the race."""
+
+    def draw(self) -> None:
+        """Try small families from the prior, and the better ones also at the next size."""
+        n_features, max_delay = self._limits
+        drawn = []
+        for _ in range(self._n_drawn):
+            n_layers = self._tuning.n_layers or int(self._generator.integers(1, 3))
+            family = draw_family(self._generator, n_features, n_layers, max_delay)
+            drawn.append(_Candidate(family, self._any(self._readouts)))
+        self._ranked = self._try_all(drawn, "draw", self._tuning.shares[0])
+        self._ranked = self._try_all(self._best(EVOLUTION.parents), "vary", self._tuning.shares[1]) or self._ranked
+
+    def vary(self) -> None:
+        """Try variations of the best."""
+        parents, children = self._best(EVOLUTION.parents), []
+        for _ in range(self._n_varied):
+            parent = self._any(parents)
+            family = mutate_family(self._generator, parent.family, *self._limits)
+            keeps_readout = self._generator.random() < 0.8
+            children.append(_Candidate(family, parent.readout if keeps_readout else self._any(self._readouts)))
+        fresh = [child for child in dict.fromkeys(children) if child not in self._ranked]
+        self._ranked |= self._try_all(fresh, "vary", self._tuning.shares[1])
+
+    def finish(self) -> Tuned:
+        """Try the best at full size, and return the best of them."""
+        finalists = self._best(EVOLUTION.finalists)
+        ranked = self._try_all(finalists, "finish", self._tuning.shares[2])
+        # If the time is up, the order of the smaller trials decides.
+        self._ranked = ranked or {candidate: self._ranked[candidate] for candidate in finalists}
+        (best,) = self._best(1)
+        self._notify(self._total, self._total)
+        family, score = _sized(best.family, self._tuning), self._ranked[best].score
+        return Tuned(family, best.readout, score, tuple(self._trials))
+
+    def _any(self, values: Sequence[Value]) -> Value:
+        return values[int(self._generator.integers(len(values)))]
+
+    def _best(self, number: int) -> list[_Candidate]:
+        return sorted(self._ranked, key=lambda candidate: self._ranked[candidate].rank, reverse=True)[:number]
+
+    def _try_all(self, candidates: Sequence[_Candidate], name: str, share: int) -> dict[_Candidate, Trial]:
+        tried: dict[int, Trial] = {}
+
+        def is_late() -> bool:
+            return bool(self._trials or tried) and time.monotonic() - self._begin >= self._tuning.max_seconds
+
+        tasks = [(self._bench, candidate, name, share) for candidate in candidates]
+        for number, trial in run_tasks(_try_out, tasks, n_jobs=self._n_jobs, should_stop=is_late):
+            tried[number] = trial
+            self._notify(len(self._trials) + len(tried), self._total)
+        self._trials += [tried[number] for number in sorted(tried)]
+        return {candidates[number]: tried[number] for number in sorted(tried)}
+
+
+def _try_out(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) -> Trial:
+    return bench.value.try_out(candidate, name, share)
+
+
 def _labels(data: TrainingSet) -> npt.NDArray[Any] | None:
     """Return the class of each sequence, that is its targets if many sequences have the same; else None."""
-    targets = [torch.as_tensor(own).cpu().numpy().reshape(len(data), -1) for own in data.targets.values()]
+    targets = [torch.as_tensor(values).cpu().numpy().reshape(len(data), -1) for values in data.targets.values()]
     values, classes = np.unique(np.concatenate(targets, axis=1), axis=0, return_inverse=True)
     return classes.ravel() if len(values) <= len(data) // 10 else None
-
-
-def _try(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int) -> Trial:
-    begin = time.monotonic()
-    tuning, seed = bench.value.tuning, bench.value.seed
-    data, objective = bench.value.take(share), replace(bench.value.objective, readout=candidate.readout)
-    family = _sized(candidate.family, tuning, share)
-    # Thresholds are taken from all training data, as they will be once the family is chosen.
-    witnesses = sample_witnesses(family, bench.value.data.sequences, child_seed(seed, "tuning", name))
-    witnesses = witnesses.to(data.inputs.device)
-    dictionary = build_dictionary(witnesses, data.sequences, candidate.readout)
-    problem = Program(objective, intercept=True).problem(dictionary, data)
-    ridge = Program.ridge(objective)
-    with limit_threads(1):  # so that the fit is the same wherever it is made
-        verdict = choose(ridge_of(problem), ridge, judge_for(ridge_of(problem), ridge, seed))
-        assert verdict.validation is not None
-        error = float(verdict.validation.mean()[0])
-        score: Score = -error
-        if bench.value.score is not None:
-            solution = solve(ridge.at(ridge_of(problem), verdict.point), ridge.tol)
-            score = bench.value.score(with_heads_of(problem, reconstruct(solution)))
-    return Trial(family, candidate.readout, name, len(data), score, error, time.monotonic() - begin)
 
 
 def _sized(family: Draw, tuning: Tuning, share: int | None = None) -> dict[str, Any]:
