@@ -9,13 +9,14 @@ Jobs of one shape can train side by side, each on its own data: on a GPU many sm
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -198,7 +199,7 @@ def train_jobs(
     saved = [_read_checkpoint(job) for job in jobs]
     batches: dict[tuple[object, ...], list[int]] = {}
     for number, (job, state) in enumerate(zip(jobs, saved, strict=True)):
-        shape = (*job.shape, None if state is None else state.epoch)
+        shape = (*job.shape, None if state is None else len(state.progress.history))
         room = max(1, memory // job.bytes) if side_by_side else 1
         while len(batches.setdefault(shape, [])) >= room:
             shape = (*shape, "and more")
@@ -206,11 +207,7 @@ def train_jobs(
     runs: dict[int, SurrogateRun] = {}
     total, before = sum(jobs[members[0]].settings.epochs for members in batches.values()), 0
     for members in batches.values():
-        batch = _TrainingBatch([jobs[number] for number in members])
-        for place, number in enumerate(members):
-            state = saved[number]
-            if state is not None:
-                batch.restore(place, state)
+        batch = _TrainingBatch([jobs[number] for number in members], [saved[number] for number in members])
         for epoch in batch.train(seconds_between_saves):
             if callback is not None:
                 callback(before + epoch, total)
@@ -221,20 +218,37 @@ def train_jobs(
     return [runs[number] for number in range(len(jobs))]
 
 
-@dataclass(frozen=True, eq=False)
-class _Checkpoint:
-    """The contents of a checkpoint file."""
+@dataclass(eq=False)
+class _Progress:
+    """The epochs of one network so far."""
 
-    path: Path
-    tensors: dict[str, Tensor]
-    n_steps: int
-    history: list[Epoch]
-    best: Epoch
-    seconds: float
+    settings: SurrogateSettings
+    history: list[Epoch] = field(default_factory=list)
+    best: Epoch | None = None
+    seconds: float = 0.0
 
     @property
-    def epoch(self) -> int:
-        return len(self.history) - 1
+    def has_ended(self) -> bool:
+        epoch, patience = len(self.history) - 1, self.settings.patience
+        if epoch >= self.settings.epochs or patience is None or not self.history:
+            return epoch >= self.settings.epochs
+        # The first of equal scores: epochs that only keep a score are no progress.
+        return epoch - max(self.history, key=lambda moment: moment.score).epoch >= patience
+
+    def add(self, moment: Epoch) -> bool:
+        """Add an epoch; return whether it is the best, of equal scores the later, which has trained for longer."""
+        self.history.append(moment)
+        is_best = self.best is None or not moment.score < self.best.score
+        self.best = moment if is_best else self.best
+        return is_best
+
+
+class _Checkpoint(NamedTuple):
+    """The contents of a checkpoint file."""
+
+    tensors: dict[str, Tensor]
+    n_steps: int
+    progress: _Progress
 
 
 def _read_checkpoint(job: SurrogateJob) -> _Checkpoint | None:
@@ -245,33 +259,30 @@ def _read_checkpoint(job: SurrogateJob) -> _Checkpoint | None:
     stored = stored if isinstance(stored, Mapping) else {}
     others = [name for name, own in job.origin.items() if stored.get(name) != own]
     if others:
-        raise _refusal(job.checkpoint, f"other {', '.join(others)}")
+        raise _refusal(job, f"other {', '.join(others)}")
     try:
         history = [
             Epoch(int(epoch), math.nan if loss is None else float(loss), _from_json(score))
             for epoch, loss, score in header["history"]
         ]
-        return _Checkpoint(
-            job.checkpoint,
-            tensors,
-            check_int_at_least("n_steps", header["n_steps"], 0),
-            history,
-            history[check_int_at_least("best", header["best"], 0)],
-            check_number("seconds", header["seconds"]),
-        )
+        best = history[check_int_at_least("best", header["best"], 0)]
+        progress = _Progress(job.settings, history, best, check_number("seconds", header["seconds"]))
+        return _Checkpoint(tensors, check_int_at_least("n_steps", header["n_steps"], 0), progress)
     except (LookupError, TypeError, ValueError) as error:
-        raise _incomplete(job.checkpoint, error) from None
+        raise _incomplete(job, error) from None
 
 
-def _refusal(path: Path, what: str) -> InvalidInputError:
+def _refusal(job: SurrogateJob, difference: str) -> InvalidInputError:
     return InvalidInputError(
-        f"expected a checkpoint of the same training, got one with {what}: delete {path} or name another file"
+        f"expected a checkpoint of the same training, got one with {difference}: delete {job.checkpoint} or name "
+        "another file"
     )
 
 
-def _incomplete(path: Path, error: Exception) -> DataFileError:
+def _incomplete(job: SurrogateJob, error: Exception) -> DataFileError:
     return DataFileError(
-        f"expected a complete checkpoint in {path}, got one that does not fit together ({first_line(error)}): delete it"
+        f"expected a complete checkpoint in {job.checkpoint}, got one that does not fit together "
+        f"({first_line(error)}): delete it"
     )
 
 
@@ -326,11 +337,11 @@ def _check_resolution(heads: Sequence[Head], scale: float, dtype: torch.dtype) -
 class _TrainingBatch:
     """Jobs of one shape in training, with everything that training changes."""
 
-    def __init__(self, jobs: Sequence[SurrogateJob]) -> None:
+    def __init__(self, jobs: Sequence[SurrogateJob], saved: Sequence[_Checkpoint | None]) -> None:
         self._jobs, self.kind = list(jobs), jobs[0].settings.kind
         each = [job.settings for job in jobs]
         self._model = TrainableNetworks(
-            [job.network for job in jobs], self.kind.surrogate, [own.steepness for own in each], self.kind.dynamics
+            [job.network for job in jobs], self.kind.surrogate, [one.steepness for one in each], self.kind.dynamics
         )
         like = self._model.weight
         self._data = _BatchData(jobs, like.device, like.dtype)
@@ -339,27 +350,31 @@ class _TrainingBatch:
         self._optimiser = (
             SingleAdam(self._model, each[0], scales[0]) if len(jobs) == 1 else StackedAdam(self._model, each, scales)
         )
-        self._histories: list[list[Epoch]] = [[] for _ in jobs]
-        self._best: list[Epoch | None] = [None for _ in jobs]
         self._best_state = {name: value.clone() for name, value in self._model.state_dict().items()}
-        self._seconds, self._saved_at = [0.0 for _ in jobs], time.perf_counter()
+        self._progress = [_Progress(settings) for settings in each]
+        for number, state in enumerate(saved):
+            if state is not None:
+                self._restore(number, state)
+        if saved[0] is None:  # jobs of a batch have the same number of epochs behind them
+            self._judge(0, [math.nan for _ in jobs])
+
+    @property
+    def _is_over(self) -> bool:
+        return all(progress.has_ended for progress in self._progress)
 
     def train(self, seconds_between_saves: float) -> Iterator[int]:
         """Train until every network has ended; yield the number of each epoch after it."""
-        everyone = range(len(self._jobs))
-        if not self._histories[0]:
-            self._judge(0, [math.nan for _ in everyone])
-        is_over = all(self._has_ended(number) for number in everyone)
-        while not is_over:
+        saved_at = time.perf_counter()
+        while not self._is_over:
             begin = time.perf_counter()
-            epoch = max(len(history) for history in self._histories)
+            epoch = max(len(progress.history) for progress in self._progress)
             self._judge(epoch, self._train_epoch(epoch))
             now = time.perf_counter()
-            self._seconds = [seconds + (now - begin) / len(everyone) for seconds in self._seconds]
-            is_over = all(self._has_ended(number) for number in everyone)
-            if is_over or len(everyone) == 1 or now - self._saved_at >= seconds_between_saves:
+            for progress in self._progress:
+                progress.seconds += (now - begin) / len(self._jobs)
+            if self._is_over or len(self._jobs) == 1 or now - saved_at >= seconds_between_saves:
                 self._save()
-                self._saved_at = time.perf_counter()
+                saved_at = time.perf_counter()
             yield epoch
 
     @torch.enable_grad()
@@ -385,27 +400,13 @@ class _TrainingBatch:
         keys = [child_seed(own.seed, "surrogate", "dropout", epoch, batch) for own in each]
         return Dropout([own.input_dropout for own in each], [own.dropout for own in each], keys)
 
-    def _has_ended(self, number: int) -> bool:
-        history, settings = self._histories[number], self._jobs[number].settings
-        last = len(history) - 1
-        if last >= settings.epochs or settings.patience is None:
-            return last >= settings.epochs
-        # The first of equal scores: epochs that only keep a score are no progress.
-        reached = max(history, key=lambda moment: moment.score).epoch
-        return last - reached >= settings.patience
-
     def _judge(self, epoch: int, losses: Sequence[float]) -> None:
-        """Score the networks that still train; of equal scores the later is kept, which has trained for longer."""
-        training = [number for number in range(len(losses)) if not epoch or not self._has_ended(number)]
+        """Score the networks that still train, and keep the parameters of those that are at their best."""
+        training = [number for number, progress in enumerate(self._progress) if not progress.has_ended]
         scores = self._scores(training)
         is_best = torch.zeros(len(losses), dtype=torch.bool)
         for number in training:
-            moment = Epoch(epoch, losses[number], scores[number])
-            self._histories[number].append(moment)
-            best = self._best[number]
-            if best is None or not moment.score < best.score:
-                self._best[number] = moment
-                is_best[number] = True
+            is_best[number] = self._progress[number].add(Epoch(epoch, losses[number], scores[number]))
         is_best = is_best.to(self._model.weight.device)
         for name, value in self._model.state_dict().items():
             rows = is_best.repeat_interleave(len(value) // len(losses)).view(-1, *[1] * (value.ndim - 1))
@@ -422,10 +423,10 @@ class _TrainingBatch:
         """Return the networks of the best epochs."""
         self._model.load_state_dict(self._best_state)
         runs = []
-        for number, (job, best) in enumerate(zip(self._jobs, self._best, strict=True)):
-            assert best is not None
-            history, network = tuple(self._histories[number]), self._model.freeze(number)
-            runs.append(SurrogateRun(network, history, best, job.settings, self._seconds[number]))
+        for number, progress in enumerate(self._progress):
+            assert progress.best is not None
+            history, network = tuple(progress.history), self._model.freeze(number)
+            runs.append(SurrogateRun(network, history, progress.best, progress.settings, progress.seconds))
         return runs
 
     def _parts(self, number: int) -> dict[str, Tensor]:
@@ -443,38 +444,38 @@ class _TrainingBatch:
         }
 
     def _save(self) -> None:
-        for number, (job, best) in enumerate(zip(self._jobs, self._best, strict=True)):
-            if job.checkpoint is None or best is None:
+        for number, (job, progress) in enumerate(zip(self._jobs, self._progress, strict=True)):
+            if job.checkpoint is None or progress.best is None:
                 continue
             header = {
                 "origin": job.origin,
                 "n_steps": self._optimiser.n_steps,
                 "history": [
-                    [e.epoch, None if math.isnan(e.loss) else e.loss, _as_json(e.score)]
-                    for e in self._histories[number]
+                    [moment.epoch, None if math.isnan(moment.loss) else moment.loss, _numbers(moment.score).tolist()]
+                    for moment in progress.history
                 ],
-                "best": best.epoch,
-                "seconds": self._seconds[number],
+                "best": progress.best.epoch,
+                "seconds": progress.seconds,
             }
             write_tensors(job.checkpoint, "checkpoint", self._parts(number), header)
 
     @torch.no_grad()
-    def restore(self, number: int, saved: _Checkpoint) -> None:
+    def _restore(self, number: int, saved: _Checkpoint) -> None:
         """Continue a network from its checkpoint, if its best epoch has the score that it had."""
-        parts = self._parts(number)
+        job, best = self._jobs[number], saved.progress.best
+        assert best is not None
         try:
-            for name, value in parts.items():
+            for name, value in self._parts(number).items():
                 if value.shape != saved.tensors[name].shape:
                     raise InvalidInputError(f"{name} has another shape")
                 value.copy_(saved.tensors[name])
             score = self._score_of_best(number)
         except (LookupError, TypeError, ValueError) as error:
-            raise _incomplete(saved.path, error) from None
-        if not _are_close(score, saved.best.score):
-            raise _refusal(saved.path, f"a score of {saved.best.score} for a network that has {score} now")
-        self._optimiser.n_steps = saved.n_steps
-        self._histories[number], self._best[number] = saved.history, saved.best
-        self._seconds[number] = saved.seconds
+            raise _incomplete(job, error) from None
+        now, then = _numbers(score), _numbers(best.score)
+        if now.shape != then.shape or not np.allclose(now, then, _SAME_SCORE, _SAME_SCORE, equal_nan=True):
+            raise _refusal(job, f"a score of {best.score} for a network that has {score} now")
+        self._optimiser.n_steps, self._progress[number] = saved.n_steps, saved.progress
 
     def _score_of_best(self, number: int) -> Score:
         """Return the score of the network of the best epoch."""
@@ -491,15 +492,10 @@ def _schedule(settings: SurrogateSettings, epochs_done: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * epochs_done / settings.epochs)) if settings.schedule == "cosine" else 1.0
 
 
-def _are_close(score: Any, other: Any) -> bool:
-    """Return whether scores are equal up to the rounding of another device."""
-    own, others = (np.atleast_1d(np.asarray(one, dtype=float)) for one in (score, other))
-    return own.shape == others.shape and np.allclose(own, others, rtol=_SAME_SCORE, atol=_SAME_SCORE, equal_nan=True)
+def _numbers(score: Any) -> npt.NDArray[np.float64]:
+    """Return a score, a number or a tuple of them, as an array."""
+    return np.asarray(score, dtype=float)
 
 
 def _from_json(score: Any) -> float | tuple[float, ...]:
     return tuple(map(float, score)) if isinstance(score, list) else float(score)
-
-
-def _as_json(score: Any) -> float | list[float]:
-    return [float(part) for part in score] if isinstance(score, tuple) else float(score)
