@@ -141,12 +141,12 @@ def test_parameters_reach_the_network():
 def test_auto_chooses_a_strength_on_held_out_data_and_solves_on_all(monkeypatch):
     n_left_out = []
 
-    def spy(*arguments, own=HeldOut._splits):
-        ((held, kept),) = own(*arguments)
+    def spy(*arguments, own=HeldOut._divide):
+        held, kept = own(*arguments)
         n_left_out.append((len(held), len(kept)))
-        return [(held, kept)]
+        return held, kept
 
-    monkeypatch.setattr(HeldOut, "_splits", spy)
+    monkeypatch.setattr(HeldOut, "_divide", spy)
     model = classifier(l1_strength="auto", penalty="l1").fit(SEQUENCES, LABELS)
     assert model.proof_.dual_point.shape == (48, 1)
     assert model.proof_.l1_strength == model.history_[-1].l1_strength

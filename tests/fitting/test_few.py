@@ -9,7 +9,7 @@ import torch
 from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, gaussian_witnesses
 from cvxsnn.convex.left_out import Validation
 from cvxsnn.dictionary.dense import DenseDictionary
-from cvxsnn.fitting import Verdict, few
+from cvxsnn.fitting import Verdict, few, program
 from cvxsnn.fitting.few import FEW, order_neurons, select_neurons
 from cvxsnn.fitting.program import QUADRATIC_RATIOS
 
@@ -90,15 +90,17 @@ def test_neurons_are_judged_on_rows_that_took_no_part_in_their_choice():
     assert selection.verdict.rank == -float(selection.verdict.validation.mean()[0])
 
 
-def test_scores_are_those_of_neurons_and_read_outs_without_the_fold(folds):
+@pytest.mark.parametrize("n_chosen", [5, 40])  # fewer than rows, and more
+def test_scores_are_those_of_neurons_and_read_outs_without_the_fold(folds, monkeypatch, n_chosen):
     problem, ratio = draw(6, n_rows=30), QUADRATIC_RATIOS[6]
-    selection = select_neurons(problem, 5, DENSE, [ratio])
+    monkeypatch.setattr(program, "QUADRATIC_RATIOS", (ratio,))
+    selection = select_neurons(problem, n_chosen, DENSE)
     (fold_of_row,) = folds
     assert selection.verdict.point == (0.0, ratio)
     for fold in range(FEW.n_folds):
         left, kept = (torch.nonzero(rows).squeeze(1) for rows in (fold_of_row == fold, fold_of_row != fold))
         without = problem.take_rows(kept)
-        columns = problem.dictionary.columns(problem.dictionary.atom_of_column[order_neurons(without, 5)])
+        columns = problem.dictionary.columns(problem.dictionary.atom_of_column[order_neurons(without, n_chosen)])
         inner, targets = columns[kept] - columns[kept].mean(0), problem.heads[0].targets[kept]
         gram = inner.T @ inner / len(kept)
         gram.diagonal().add_(ratio * float(gram.trace()) / len(kept))
@@ -107,12 +109,14 @@ def test_scores_are_those_of_neurons_and_read_outs_without_the_fold(folds):
         assert torch.allclose(selection.verdict.scores[left], expected)
 
 
-def test_the_strength_is_the_best_of_those_to_choose_from():
+def test_the_strength_is_the_best_of_those_to_choose_from(monkeypatch):
     problem = draw(6, n_rows=50)
     losses = {}
     for ratio in (10.0, 0.3, 1e-3):
-        losses[ratio] = -select_neurons(problem, 5, DENSE, [ratio]).verdict.rank
-    selection = select_neurons(problem, 5, DENSE, list(losses))
+        monkeypatch.setattr(program, "QUADRATIC_RATIOS", (ratio,))
+        losses[ratio] = -select_neurons(problem, 5, DENSE).verdict.rank
+    monkeypatch.setattr(program, "QUADRATIC_RATIOS", tuple(losses))
+    selection = select_neurons(problem, 5, DENSE)
     assert selection.verdict.point == (0.0, min(losses, key=losses.get))
 
 
@@ -120,15 +124,6 @@ def test_too_few_samples_to_choose_neurons_are_refused():
     problem = draw(6, n_rows=9)
     with pytest.raises(InvalidInputError, match="at least 10 samples with weight to choose neurons, got 9"):
         select_neurons(problem, 5, DENSE)
-
-
-def test_read_outs_of_more_atoms_than_rows_are_the_same_by_rows_and_by_columns():
-    problem = draw(7, n_rows=25, n_columns=20)
-    once, twice = torch.arange(20), torch.arange(20).repeat(2)
-    coef, intercept = few._ridge(problem, once, [0.1])
-    doubled, other = few._ridge(problem, twice, [0.1])  # twice the columns and eigenvalues: the same scores
-    columns = problem.dictionary.columns()
-    assert torch.allclose(columns @ coef[0] + intercept[0], columns @ (doubled[0, :20] + doubled[0, 20:]) + other[0])
 
 
 def test_few_are_the_fewest_within_one_standard_error_of_the_best():

@@ -147,7 +147,7 @@ def test_steps_of_a_sample_are_held_out_together():
     problem, program = step_problem()
     for max_rows in (None, 5):
         judge = HeldOut(5, max_rows=max_rows)
-        ((held, kept),) = judge._splits(problem)
+        held, kept = judge._divide(problem)
         for rows in (held, kept):
             _, counts = np.unique(rows.numpy() // 5, return_counts=True)
             assert set(counts) == {5}
@@ -182,7 +182,7 @@ def sorted_classes(counts):
 @pytest.mark.parametrize("seed", range(4))
 def test_every_class_stays_in_the_part_that_is_fitted(counts, seed):
     problem, labels = sorted_classes(counts)
-    ((held, kept),) = HeldOut(5, seed=seed)._splits(problem)
+    held, kept = HeldOut(5, seed=seed)._divide(problem)
     assert set(labels[kept]) == {0, 1, 2}
     assert not set(held.tolist()) & set(kept.tolist())
     assert len(held) + len(kept) == sum(counts)
@@ -191,7 +191,7 @@ def test_every_class_stays_in_the_part_that_is_fitted(counts, seed):
 @pytest.mark.parametrize("max_rows", [10, 15, 30])
 def test_a_part_of_many_rows_has_all_classes_though_these_are_sorted(max_rows):
     problem, labels = sorted_classes((100, 100, 100))
-    ((held, kept),) = HeldOut(5, max_rows=max_rows)._splits(problem)
+    held, kept = HeldOut(5, max_rows=max_rows)._divide(problem)
     for rows in (held, kept):
         assert set(labels[rows]) == {0, 1, 2}
         assert max_rows / 2 < len(rows) <= max_rows
@@ -201,7 +201,7 @@ def test_a_part_of_many_rows_has_all_classes_though_these_are_sorted(max_rows):
 @pytest.mark.parametrize("counts", [(1, 1, 1), (2, 1, 1), (1, 3, 0)])
 def test_too_few_samples_serve_as_both(counts):
     problem, _ = sorted_classes(counts)
-    ((held, kept),) = HeldOut(5)._splits(problem)
+    held, kept = HeldOut(5)._divide(problem)
     assert held.tolist() == kept.tolist() == list(range(sum(counts)))
     program = Program(Objective("softmax"), l1_strength=[0.1, 0.01])
     assert [verdict.share for verdict in HeldOut(5).walk(problem, program, points_of(program))] == [1.0, 1.0]

@@ -12,8 +12,8 @@ The choice depends on the targets, so that errors of rows that took part in it a
 therefore compared on rows for which neurons were chosen without these rows.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
@@ -23,14 +23,15 @@ from torch import Tensor
 
 from ..convex import ConvexProblem
 from ..convex.left_out import Validation, deal_rows, paired_difference, ridge_fold_scores, sample_of_row, validation_of
-from ..convex.linear import column_means, factorise, weighted_gram
+from ..convex.linear import column_means, factorise
+from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
-from ..dictionary import Dictionary
+from ..dictionary import DenseDictionary, Dictionary, SpikeDictionary
 from ..dictionary.base import parse_readout
-from .choosing import GRID
-from .judges import HELD_OUT, Verdict
-from .program import CONSTANT, QUADRATIC_RATIOS, quadratic_unit
+from .choosing import GRID, choose
+from .judges import Criterion, FitsWithoutRows, Part, Verdict, parts_without
+from .program import CONSTANT, Program, quadratic_unit, ridge_of
 
 Sparsity = int | Literal["few"]
 
@@ -77,13 +78,7 @@ class Selection:
     verdict: Verdict
 
 
-def select_neurons(
-    problem: ConvexProblem,
-    sparsity: Sparsity,
-    dense: Verdict,
-    ratios: Sequence[float] = QUADRATIC_RATIOS,
-    seed: int = 0,
-) -> Selection | None:
+def select_neurons(problem: ConvexProblem, sparsity: Sparsity, dense: Verdict, seed: int = 0) -> Selection | None:
     """Choose the neurons that a read-out uses, by ridge regression.
 
     Parameters
@@ -96,8 +91,6 @@ def select_neurons(
         the loss.
     dense : Verdict
         The judgement of ridge over all neurons.
-    ratios : sequence of float
-        Strengths to choose from, relative to the mean eigenvalue of the products of rows.
     seed : int
         The seed of the folds.
 
@@ -110,30 +103,56 @@ def select_neurons(
     sizes = [size for size in (FEW.sizes if sparsity == "few" else (int(sparsity),)) if size < n_distinct]
     if not sizes:
         return None
-    fold_of_row, dense_scores, method = _leave_out(problem, dense, seed)
-    rows = torch.nonzero(fold_of_row >= 0).squeeze(1)
-    judged = problem.take_rows(rows)
-    at_ratios = _scores_without_folds(problem, sizes, fold_of_row, ratios)[:, :, rows]
-    best = [int(validation_of(judged, scores).mean().argmin()) for scores in at_ratios]
-    scores = torch.stack([one[index] for one, index in zip(at_ratios, best, strict=True)])
+    fold_of_row, dense_scores = _leave_out(problem, dense, seed)
+    parts = parts_without(problem, fold_of_row)
+    orders = [order_neurons(part.problem, max(sizes)) for part in parts]
+    ridge = Program.ridge(Objective("squared"), intercept=problem.intercept)
+    verdicts = [choose(problem, ridge, _Selected(parts, [order[:size] for order in orders])) for size in sizes]
     chosen = 0
     if sparsity == "few":
+        judged = problem.take_rows(torch.nonzero(fold_of_row >= 0).squeeze(1))
+        scores = [verdict.scores for verdict in verdicts if verdict.scores is not None]
         chosen = _fewest(validation_of(judged, [*scores, dense_scores]))
         if chosen == len(sizes):
             return None
-    neurons = order_neurons(problem, sizes[chosen]).sort().values
-    validation = validation_of(judged, scores[chosen : chosen + 1], method)
-    point, rank = (0.0, ratios[best[chosen]]), -float(validation.mean()[0])
-    return Selection(neurons, Verdict(point, rank, validation, scores[chosen], rows))
+    # The fits of a fold are over its own neurons, and are no start for those that all rows select.
+    verdict = replace(verdicts[chosen], solution=None, share=1.0)
+    return Selection(order_neurons(problem, sizes[chosen]).sort().values, verdict)
 
 
-def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tensor, Tensor, str]:
-    """Return the fold of each row, the scores of rows left out by ridge over all neurons, and how in words."""
+@dataclass(frozen=True, eq=False)
+class _Selected(FitsWithoutRows):
+    """Judges ridge over neurons that were selected without the rows that judge them."""
+
+    without: list[Part]
+    neurons: list[Tensor]
+    tol: float = 1e-4
+    by: Criterion = "loss"
+
+    def _parts(self, problem: ConvexProblem) -> list[Part]:
+        columns = problem.dictionary.atom_of_column.reshape(-1, _n_windows(problem.dictionary))
+        parts = []
+        for part, neurons in zip(self.without, self.neurons, strict=True):
+            atoms = torch.unique(columns[neurons])
+            dictionaries = (_take_atoms(one, atoms) for one in (part.problem.dictionary, part.dictionary))
+            parts.append(Part(ridge_of(part.problem, next(dictionaries)), part.held, next(dictionaries)))
+        return parts
+
+
+def _take_atoms(dictionary: Dictionary, atoms: Tensor) -> Dictionary:
+    """Return a dictionary with some of the atoms, one column for each."""
+    if not isinstance(dictionary, SpikeDictionary):
+        return DenseDictionary(dictionary.columns(atoms))
+    each, patterns = torch.arange(len(atoms), device=atoms.device), dictionary.patterns[atoms]
+    return replace(dictionary, patterns=patterns, atom_of_column=each, column_of_atom=each, witnesses=None)
+
+
+def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the fold of each row, and the scores of rows left out by ridge over all neurons."""
     weight = problem.row_weight
     if len(weight) > GRID.max_left_out and dense.rows is not None and dense.scores is not None:
         rows = dense.rows.to(weight.device)
-        assert dense.validation is not None
-        return torch.full(weight.shape, -1, device=weight.device).index_fill_(0, rows, 0), dense.scores, HELD_OUT
+        return torch.full(weight.shape, -1, device=weight.device).index_fill_(0, rows, 0), dense.scores
     n_counted = int((weight > 0).sum())
     if n_counted < 2 * FEW.n_folds:
         raise InvalidInputError(
@@ -141,8 +160,7 @@ def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tenso
             "samples or sparsity=None"
         )
     fold_of_row = deal_rows(problem, sample_of_row(problem), FEW.n_folds, child_generator(seed, "few", "folds"))
-    scores = ridge_fold_scores(problem, dense.point[1] * quadratic_unit(problem), fold_of_row)
-    return fold_of_row, scores, f"{FEW.n_folds} folds"
+    return fold_of_row, ridge_fold_scores(problem, dense.point[1] * quadratic_unit(problem), fold_of_row)
 
 
 def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:
@@ -204,43 +222,6 @@ def _fewest(validation: Validation) -> int:
         if more <= (1 + FEW.rounding) * error:
             return number
     raise AssertionError("the best is within one standard error of itself")
-
-
-def _scores_without_folds(
-    problem: ConvexProblem, sizes: Sequence[int], fold_of_row: Tensor, ratios: Sequence[float]
-) -> Tensor:
-    """Return scores of rows by each number of neurons, chosen without their folds, at each strength."""
-    n_rows = problem.dictionary.n_rows
-    scores = problem.row_weight.new_zeros(len(sizes), len(ratios), n_rows, problem.n_outputs)
-    for fold in range(int(fold_of_row.max()) + 1):
-        is_in = fold_of_row == fold
-        kept, left = problem.take_rows(torch.nonzero(~is_in).squeeze(1)), torch.nonzero(is_in).squeeze(1)
-        held, order = problem.dictionary.take_rows(left), order_neurons(kept, max(sizes))
-        columns = problem.dictionary.atom_of_column.reshape(-1, _n_windows(problem.dictionary))
-        for place, size in enumerate(sizes):
-            atoms = torch.unique(columns[order[:size]])
-            coef, intercept = _ridge(kept, atoms, ratios)
-            scores[place][:, left] = held.columns(atoms) @ coef + intercept[:, None]
-    return scores
-
-
-def _ridge(problem: ConvexProblem, atoms: Tensor, ratios: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """Return coefficients (n_ratios, n_atoms, n_outputs) and intercepts of ridge over some atoms at each strength."""
-    (head,) = problem.heads
-    weight, means = problem.row_weight, _means(problem)[atoms]
-    middle = problem.intercept * (weight @ head.targets)
-    root, targets = weight.sqrt()[:, None], head.targets - middle
-    if len(atoms) <= len(weight):
-        values, basis = torch.linalg.eigh(weighted_gram(problem, atoms))
-        rotated = basis.T @ problem.dictionary.rmatvec(weight[:, None] * targets)[atoms]
-    else:
-        columns = root * (problem.dictionary.columns(atoms) - means)
-        values, vectors = torch.linalg.eigh(columns @ columns.T)
-        basis, rotated = columns.T @ vectors, vectors.T @ (root * targets)
-    scale = float(values.sum()) / len(weight)
-    ridge = torch.tensor(ratios).to(values)[:, None] * (scale if scale > CONSTANT else 1.0)
-    coef = basis @ (rotated / (values.clamp_min(0) + ridge)[:, :, None])
-    return coef, middle - means @ coef
 
 
 def _distinct_neurons(dictionary: Dictionary) -> tuple[Tensor, Tensor]:

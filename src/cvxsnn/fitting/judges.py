@@ -16,7 +16,7 @@ Scored           validation data, by a function of the network                  
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from ..convex import ConvexProblem, Solution, solve, solve_path
 from ..convex.left_out import Validation, deal_rows, ridge_scores, sample_of_row, validation_of
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
+from ..dictionary import Dictionary
 from ..network.reconstruction import reconstruct
 from .program import Point, Program, quadratic_unit
 from .scores import Score, ScoreFunction
@@ -142,38 +143,56 @@ class LeaveOneOut(Judge):
             yield Verdict(point, rank, validation.take(number), scores[number], rows)
 
 
-class _FitsWithoutRows(Judge):
-    """Fits to a part of the rows, each of which starts from the fit at the point before."""
+class Part(NamedTuple):
+    """A fit without some rows."""
+
+    problem: ConvexProblem
+    """The program over the rows that are fitted."""
+    held: Tensor
+    """The rows left out."""
+    dictionary: Dictionary
+    """The columns of the program on the rows left out."""
+
+
+class FitsWithoutRows(Judge):
+    """Fits to parts of the rows, each of which starts from the fit at the point before."""
 
     tol: float
     by: Criterion
 
     @abstractmethod
-    def _splits(self, problem: ConvexProblem) -> list[tuple[Tensor, Tensor]]:
-        """Return pairs of rows to leave out and rows to fit."""
+    def _parts(self, problem: ConvexProblem) -> list[Part]:
+        """Return what is fitted, and what is left out."""
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
         """Yield a verdict for each point."""
-        splits = self._splits(problem)
-        parts = [problem.take_rows(kept) for _, kept in splits]
-        dictionaries = [problem.dictionary.take_rows(held) for held, _ in splits]
-        rows = torch.cat([held for held, _ in splits]).sort().values
-        judged, is_single = problem.take_rows(rows), len(splits) == 1
-        method = HELD_OUT if is_single else f"{len(splits)} folds"
-        share = len(splits[0][1]) / problem.dictionary.n_rows if is_single else 1 - 1 / len(splits)
-        starts: list[Solution | None] = [None] * len(splits)
+        parts, n_rows = self._parts(problem), problem.dictionary.n_rows
+        rows = torch.cat([part.held for part in parts]).sort().values
+        judged, is_single = problem.take_rows(rows), len(parts) == 1
+        method = HELD_OUT if is_single else f"{len(parts)} folds"
+        share = parts[0].problem.dictionary.n_rows / n_rows if is_single else 1 - 1 / len(parts)
+        starts: list[Solution | None] = [None] * len(parts)
         for point in points:
-            scores = problem.row_weight.new_zeros(problem.dictionary.n_rows, problem.n_outputs)
-            for number, (held, _) in enumerate(splits):
-                starts[number] = solution = solve(program.at(parts[number], point), self.tol, start=starts[number])
-                scores[held] = dictionaries[number].matvec(solution.coef) + solution.intercept
+            scores = problem.row_weight.new_zeros(n_rows, problem.n_outputs)
+            for number, part in enumerate(parts):
+                starts[number] = solution = solve(program.at(part.problem, point), self.tol, start=starts[number])
+                scores[part.held] = part.dictionary.matvec(solution.coef) + solution.intercept
             validation = validation_of(judged, scores[rows][None], method)
             (rank,) = _ranks(validation, self.by)
             yield Verdict(point, rank, validation, scores[rows], rows, starts[0] if is_single else None, share)
 
 
+def parts_without(problem: ConvexProblem, fold_of_row: Tensor) -> list[Part]:
+    """Return the parts that leave one fold out each; rows with a negative fold are never left out."""
+    parts = []
+    for fold in range(int(fold_of_row.max()) + 1):
+        held, kept = (torch.nonzero(rows).squeeze(1) for rows in (fold_of_row == fold, fold_of_row != fold))
+        parts.append(Part(problem.take_rows(kept), held, problem.dictionary.take_rows(held)))
+    return parts
+
+
 @dataclass(frozen=True)
-class HeldOut(_FitsWithoutRows):
+class HeldOut(FitsWithoutRows):
     """Leave a part of the samples out, all at once and stratified by class.
 
     Parameters
@@ -202,16 +221,20 @@ class HeldOut(_FitsWithoutRows):
     seed: int = 0
     by: Criterion = "loss"
 
-    def _splits(self, problem: ConvexProblem) -> list[tuple[Tensor, Tensor]]:
+    def _parts(self, problem: ConvexProblem) -> list[Part]:
+        held, kept = self._divide(problem)
+        return [Part(problem.take_rows(kept), held, problem.dictionary.take_rows(held))]
+
+    def _divide(self, problem: ConvexProblem) -> tuple[Tensor, Tensor]:
         """Return the rows that are held out and those that are fitted; too few to divide serve as both."""
         samples, rng = sample_of_row(problem), child_generator(self.seed, "held out")
         try:
             fold = deal_rows(problem, samples, self.one_in, rng)
         except InvalidInputError:
             every = torch.arange(problem.dictionary.n_rows, device=problem.row_weight.device)
-            return [(every, every)]
+            return every, every
         held = self._thin(problem, torch.nonzero(fold == 0).squeeze(1), samples, rng)
-        return [(held, self._thin(problem, torch.nonzero(fold != 0).squeeze(1), samples, rng))]
+        return held, self._thin(problem, torch.nonzero(fold != 0).squeeze(1), samples, rng)
 
     def _thin(
         self, problem: ConvexProblem, rows: Tensor, samples: npt.NDArray[np.int64], rng: np.random.Generator
@@ -225,7 +248,7 @@ class HeldOut(_FitsWithoutRows):
 
 
 @dataclass(frozen=True)
-class Folds(_FitsWithoutRows):
+class Folds(FitsWithoutRows):
     """Leave every sample out once, a fold at a time and stratified by class.
 
     Parameters
@@ -251,10 +274,9 @@ class Folds(_FitsWithoutRows):
     seed: int = 0
     by: Criterion = "loss"
 
-    def _splits(self, problem: ConvexProblem) -> list[tuple[Tensor, Tensor]]:
-        fold_of_row = deal_rows(problem, sample_of_row(problem), self.n_folds, child_generator(self.seed, "folds"))
-        masks = [fold_of_row == fold for fold in range(self.n_folds)]
-        return [(torch.nonzero(mask).squeeze(1), torch.nonzero(~mask).squeeze(1)) for mask in masks]
+    def _parts(self, problem: ConvexProblem) -> list[Part]:
+        rng = child_generator(self.seed, "folds")
+        return parts_without(problem, deal_rows(problem, sample_of_row(problem), self.n_folds, rng))
 
 
 @dataclass(frozen=True, eq=False)
