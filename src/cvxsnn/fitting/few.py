@@ -27,11 +27,11 @@ from ..convex.linear import column_means, factorise
 from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
 from ..core.seeds import child_generator
-from ..dictionary import DenseDictionary, Dictionary, SpikeDictionary
+from ..dictionary import Dictionary
 from ..dictionary.base import parse_readout
 from .choosing import GRID, choose
 from .judges import Criterion, FitsWithoutRows, Part, Verdict, parts_without
-from .program import CONSTANT, Program, quadratic_unit, ridge_of
+from .program import CONSTANT, Program, quadratic_unit
 
 Sparsity = int | Literal["few"]
 
@@ -134,17 +134,8 @@ class _Selected(FitsWithoutRows):
         parts = []
         for part, neurons in zip(self.without, self.neurons, strict=True):
             atoms = torch.unique(columns[neurons])
-            dictionaries = (_take_atoms(one, atoms) for one in (part.problem.dictionary, part.dictionary))
-            parts.append(Part(ridge_of(part.problem, next(dictionaries)), part.held, next(dictionaries)))
+            parts.append(Part(part.problem.take_atoms(atoms), part.held, part.dictionary.take_atoms(atoms)))
         return parts
-
-
-def _take_atoms(dictionary: Dictionary, atoms: Tensor) -> Dictionary:
-    """Return a dictionary with some of the atoms, one column for each."""
-    if not isinstance(dictionary, SpikeDictionary):
-        return DenseDictionary(dictionary.columns(atoms))
-    each, patterns = torch.arange(len(atoms), device=atoms.device), dictionary.patterns[atoms]
-    return replace(dictionary, patterns=patterns, atom_of_column=each, column_of_atom=each, witnesses=None)
 
 
 def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tensor, Tensor]:

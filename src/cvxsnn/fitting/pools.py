@@ -412,7 +412,7 @@ class _WorkingSet:
             coef = start.solution.coef.new_zeros(self._dictionary.n_atoms, start.solution.coef.shape[1])
             coef.index_add_(0, atoms, start.solution.coef)
             self._solution = replace(start.solution, coef=coef)
-        self._dictionary = _renumbered(self._dictionary)
+        self._dictionary = _of_atoms(self._dictionary, self._dictionary.patterns)
 
     @property
     def n_columns(self) -> int:
@@ -446,14 +446,12 @@ class _WorkingSet:
             self._limit = 3 * self._limit // 2 + 1  # so that no column is dropped and added for ever
             kept = solution.coef.any(1) | self.have_high_prices()
         self.members = torch.cat((self.members[kept], prices.members))
-        self._dictionary = _renumbered(
-            replace(self._dictionary, patterns=torch.cat((self._dictionary.patterns[kept], prices.packed)))
-        )
+        self._dictionary = _of_atoms(self._dictionary, torch.cat((self.patterns[kept], prices.packed)))
         coef = torch.cat((solution.coef[kept], solution.coef.new_zeros(len(prices.members), solution.coef.shape[1])))
         self._solution = replace(solution, coef=coef)
 
 
-def _renumbered(dictionary: SpikeDictionary) -> SpikeDictionary:
-    """Return the dictionary with one column per atom."""
-    each = torch.arange(dictionary.n_atoms, device=dictionary.device)
-    return replace(dictionary, atom_of_column=each, column_of_atom=each, witnesses=None)
+def _of_atoms(dictionary: SpikeDictionary, patterns: Tensor) -> SpikeDictionary:
+    """Return a dictionary with one column for each of these patterns."""
+    each = torch.arange(len(patterns), device=dictionary.device)
+    return replace(dictionary, patterns=patterns, atom_of_column=each, column_of_atom=each, witnesses=None)
