@@ -235,7 +235,7 @@ WEIGHT, HEADS = torch.ones(10, 2), [OutputHead("label", "softmax", 0, 2)]
         (lambda: SpikingNetwork(LAYERS, WEIGHT[:, 0], HEADS), r"one row of output weights .* got shape \(10,\)"),
         (lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, torch.ones(3)), r"intercept .* 2 outputs, got shape \(3,\)"),
         (lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, torch.ones(1)), r"intercept .* 2 outputs, got shape \(1,\)"),
-        (lambda: SpikingNetwork(LAYERS, WEIGHT, []), r"heads that cover 2 outputs, got \[\]"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT, []), r"heads that cover 2 outputs in order, got \[\]"),
         (lambda: SpikingNetwork(LAYERS, WEIGHT, [OutputHead("a", "softmax", 0, 1)]), "cover 2 outputs"),
         (lambda: SpikingNetwork(LAYERS, WEIGHT, [OutputHead("a", "softmax", 1, 2)]), "cover 2 outputs"),
         (
