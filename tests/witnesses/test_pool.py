@@ -109,8 +109,9 @@ def test_what_a_family_with_delays_cannot_be_sampled_with_is_refused_in_one_sent
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"family": {"decay": 0.5}}, r"widths of its hidden layers, got hidden=None: pass \(64, 128\)"),
-        ({"family": {"hidden": 8}}, "widths of its hidden layers, got hidden=8"),
+        ({"family": {"decay": 0.5}}, r"widths of its hidden layers, got none: add hidden=\(256,\)"),
+        ({"family": {"hidden": 8}}, "hidden to list the layers' widths, got 8"),
+        ({"family": {"mixture": "all", "n_witnesses": 8}}, "hidden layers for a pool, got 'mixed'"),
         ({"family": {"hidden": (8,), "neuron": "threshold"}}, "got threshold neurons, which read each other"),
         ({"n_witnesses": 0}, "n_witnesses to be a positive integer, got 0"),
         ({"n_witnesses": 1e6}, "n_witnesses to be a positive integer, got 1000000.0"),

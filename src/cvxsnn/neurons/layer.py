@@ -1,7 +1,7 @@
 """The contract between the roll-out and the neuron models: what a hidden layer is and does."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from numbers import Integral
@@ -324,10 +324,13 @@ class HiddenLayer(ABC):
         HiddenLayer
             A layer of the same neuron model.
         """
+
+        def moved(value: Tensor) -> Tensor:
+            return value.to(device, dtype if value.is_floating_point() else None)
+
         if dtype is None or dtype == self.weight.dtype:
-            return self.with_valid(lambda value: value.to(device=device))
-        own = {name: value.to(device) for name, value in self.tensors().items()}
-        return self.with_tensors({name: x.to(dtype) if x.is_floating_point() else x for name, x in own.items()})
+            return self.with_valid(moved)
+        return self.with_tensors({name: moved(value) for name, value in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every parameter tensor by name.
@@ -337,8 +340,7 @@ class HiddenLayer(ABC):
         dict of str to Tensor
             The tensors, in the order of the fields; ``source`` and ``delay`` only where there are delays.
         """
-        own = {name: getattr(self, name) for name in tensor_names(type(self))}
-        return {name: value for name, value in own.items() if value is not None}
+        return {name: value for name, value in self._values() if isinstance(value, Tensor)}
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that is no tensor by name.
@@ -348,9 +350,10 @@ class HiddenLayer(ABC):
         dict of str to object
             The values, in the order of the fields; ``n_sources`` only where there are delays.
         """
-        names = tensor_names(type(self))
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in names}
-        return {name: value for name, value in own.items() if value is not None}
+        return {name: value for name, value in self._values() if not isinstance(value, Tensor | None)}
+
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        return ((field.name, getattr(self, field.name)) for field in fields(self))
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> Self:
         """Return the layer with other parameters, which are checked.
@@ -414,10 +417,10 @@ class HiddenLayer(ABC):
             )
 
     def _check_taps(self) -> None:
-        given = [value is not None for value in (self.source, self.delay, self.n_sources)]
-        if not any(given):
+        are_missing = [value is None for value in (self.source, self.delay, self.n_sources)]
+        if all(are_missing):
             return
-        if not all(given):
+        if any(are_missing):
             raise InvalidInputError("expected source, delay and n_sources together, got only some of them")
         n_sources = check_positive_int("n_sources", self.n_sources)
         for name, limit in (("source", n_sources), ("delay", MAX_DELAY + 1)):
@@ -502,21 +505,19 @@ def check_finite(name: str, value: Tensor) -> None:
 
 
 def check_stack(layers: Sequence[HiddenLayer], n_features: int | None = None) -> list[HiddenLayer]:
-    """Return layers that can stand upon each other, and refuse others."""
+    """Check that the widths of layers match, and return the layers as a list."""
     if not layers:
         raise InvalidInputError("expected at least one hidden layer, got none")
-    for layer in layers:
+    n_inputs = n_features
+    for depth, layer in enumerate(layers, 1):
         if not isinstance(layer, HiddenLayer):
             raise InvalidInputError(f"expected hidden layers such as LIFLayer, got {type(layer).__name__}")
-    n_inputs = layers[0].n_inputs if n_features is None else n_features
-    n_subnetworks, dtype = layers[0].n_subnetworks, layers[0].weight.dtype
-    for depth, layer in enumerate(layers, 1):
-        if layer.n_inputs != n_inputs:
+        if n_inputs not in (None, layer.n_inputs):
             raise InvalidInputError(
                 f"expected layer {depth} to read {n_inputs} values, got weights for {layer.n_inputs}: "
                 + ("the inputs and the witnesses disagree on n_features" if depth == 1 else "widths must chain")
             )
-        if layer.n_subnetworks != n_subnetworks or layer.weight.dtype != dtype:
-            raise InvalidInputError("expected all layers to have the same number of subnetworks and the same dtype")
         n_inputs = layer.width
+    if len({(layer.n_subnetworks, layer.weight.dtype) for layer in layers}) > 1:
+        raise InvalidInputError("expected all layers to have the same number of subnetworks and the same dtype")
     return list(layers)

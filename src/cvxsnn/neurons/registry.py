@@ -105,16 +105,17 @@ def register_neuron(model: NeuronModel) -> None:
     """
     if not (isinstance(model.layer, type) and issubclass(model.layer, HiddenLayer)):
         raise InvalidInputError(f"expected a subclass of HiddenLayer for {model.name!r}, got {model.layer!r}")
-    unknown = {*model.sampled, *model.scaled} - {*tensor_names(model.layer)}
+    names = tensor_names(model.layer)
+    tensors = f"its tensors are {', '.join(names)}"
+    unknown = {*model.sampled, *model.scaled} - {*names}
     if unknown:
         raise InvalidInputError(
-            f"expected parameters of {model.layer.__name__}, got {', '.join(sorted(unknown))}: its tensors are "
-            f"{', '.join(tensor_names(model.layer))}"
+            f"expected parameters of {model.layer.__name__}, got {', '.join(sorted(unknown))}: {tensors}"
         )
-    if model.is_recurrent != ("recurrent_weight" in tensor_names(model.layer)):
+    if model.is_recurrent != ("recurrent_weight" in names):
         raise InvalidInputError(
-            f"expected a tensor recurrent_weight in {model.layer.__name__} if and only if is_recurrent=True, got "
-            f"is_recurrent={model.is_recurrent} and the tensors {', '.join(tensor_names(model.layer))}"
+            f"expected is_recurrent=True if and only if {model.layer.__name__} has a tensor recurrent_weight, got "
+            f"{model.is_recurrent}: {tensors}"
         )
     for known in NEURON_MODELS.values():
         if model.name == known.name or model.layer is known.layer:

@@ -245,10 +245,10 @@ def scan_taps(layer: "LIFLayer", table: TapTable, values: Tensor, slots: Tensor,
     counts : Tensor of shape (n_neurons, n_slots, n_samples), of an integer dtype
         The counts, to which spikes are added; contiguous in its last axis.
     """
-    own = [_array(value.flatten()) for value in (layer.bias, layer.decay, layer.threshold)]
-    start = [_array(value.flatten()) for value in (layer.initial_membrane, layer.initial_spikes)]
+    parameters = (layer.bias, layer.decay, layer.threshold, layer.initial_membrane, layer.initial_spikes)
+    per_neuron = (_array(value.flatten()) for value in parameters)
     rows, taps = _rows_and_taps(table, values)
-    arguments: tuple[Any, ...] = (rows, *taps, *own, *start, _array(slots), layer.tie == "ge", counts.numpy())
+    arguments = (rows, *taps, *per_neuron, _array(slots), layer.tie == "ge", counts.numpy())
     work = len(table.weight) * values[:, 0].numel()
     in_threads(partial(_scan, *arguments), len(counts), work)
 

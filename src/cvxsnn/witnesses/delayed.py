@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from numbers import Real
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -17,17 +17,7 @@ from ..core.seeds import check_seed, child_generator
 from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import MAX_DELAY
-from .settings import (
-    Check,
-    Constant,
-    Family,
-    LayerSetting,
-    PerLayer,
-    as_distribution,
-    check_optional_int,
-    check_widths,
-    is_list,
-)
+from .settings import Check, Constant, Family, LayerSetting, PerLayer, as_distribution, check_optional_int, is_list
 from .tap_sampling import (
     GEOMETRIES,
     N_CALIBRATION,
@@ -86,11 +76,17 @@ _PER_LAYER: Mapping[str, LayerSetting] = {
     "weights": LayerSetting(one_of(get_args(Weights))),
     "differenced": LayerSetting(lambda name, value: bool(value)),
     "quantiles": LayerSetting(_check_quantiles, is_tuple=True),
-    "decay": LayerSetting(as_distribution),
-    "threshold": LayerSetting(as_distribution),
-    "bias": LayerSetting(as_distribution),
+    **dict.fromkeys(("decay", "threshold", "bias"), LayerSetting(as_distribution)),
 }
 """Settings of :class:`Delayed` that each layer may have its own value of."""
+
+_CHECKS: Mapping[str, Check] = {
+    **Family.checks,
+    "n_calibration": check_positive_int,
+    "neighbours": check_optional_int,
+    "steps": one_of(("all", "last")),
+    "neuron": lambda _, value: NEURON_MODELS.find(value).name,
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -168,14 +164,7 @@ class Delayed(Family):
 
     name = "delayed"
     recognised_by = "geometry"
-    checks: ClassVar[Mapping[str, Check]] = {
-        "hidden": check_widths,
-        "n_subnetworks": check_positive_int,
-        "n_calibration": check_positive_int,
-        "neighbours": check_optional_int,
-        "steps": one_of(("all", "last")),
-        "neuron": lambda _, value: NEURON_MODELS.find(value).name,
-    }
+    checks = _CHECKS
     hidden: Sequence[int]
     n_subnetworks: int = 1
     geometry: Geometry | Sequence[Geometry] = "scattered"
@@ -209,9 +198,8 @@ class Delayed(Family):
         sizes, layers = [sequences.n_features, *self.hidden], list[HiddenLayer]()
         for depth, (plan, (n_inputs, width)) in enumerate(zip(self._plans, pairwise(sizes), strict=True), 1):
             check_fits(64 * self.n_subnetworks * width, "cpu", "the neurons of a hidden layer", "use fewer of them")
-            shape, generator = (self.n_subnetworks, width), partial(child_generator, seed, "delayed", depth)
-            sampler = TapSampler(plan, shape, calibration, calibration.values_above(layers), n_inputs, generator)
-            drawn = sampler.draw(self.dtype)
+            generator = partial(child_generator, seed, "delayed", depth)
+            drawn = TapSampler(plan, (self.n_subnetworks, width), calibration, generator, layers).draw(self.dtype)
             layers.append(as_layer(self.neuron, [drawn], self.n_subnetworks, n_inputs, self.dtype))
         return WitnessSet(tuple(layer.to(self.device) for layer in layers), calibration.provenance(self, seed))
 

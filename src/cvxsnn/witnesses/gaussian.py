@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,7 @@ from ..data.sequences import Sequences
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.exact import snap_weights
 from .delayed import Delayed
-from .settings import (
-    Check,
-    Constant,
-    Distribution,
-    Family,
-    LayerSetting,
-    PerLayer,
-    as_distribution,
-    check_optional_int,
-    check_widths,
-    is_list,
-)
+from .settings import Constant, Distribution, Family, LayerSetting, PerLayer, as_distribution, check_optional_int
 from .witness_set import Provenance, WitnessSet
 
 
@@ -84,7 +73,6 @@ class Gaussian(Family):
 
     name = "gaussian"
     needs_inputs = False
-    checks: ClassVar[Mapping[str, Check]] = {"hidden": check_widths, "n_subnetworks": check_positive_int}
     hidden: Sequence[int]
     n_subnetworks: int = 1
     neuron: str = "lif"
@@ -131,10 +119,8 @@ class Gaussian(Family):
     @cached_property
     def _fan_ins(self) -> list[int | None]:
         """The fan-in of each layer; None reads all."""
-        setting, n_layers = LayerSetting(check_optional_int), len(self.hidden)
-        if is_list(self.fan_in):
-            return setting.each("fan_in", self.fan_in, n_layers)
-        return [None, *setting.each("fan_in", self.fan_in, n_layers)[1:]]
+        each = LayerSetting(check_optional_int).each("fan_in", self.fan_in, len(self.hidden))
+        return each if isinstance(self.fan_in, Sequence) else [None, *each[1:]]
 
     def sample(self, inputs: Sequences | Array | int, seed: int = 0) -> WitnessSet:
         """Sample witnesses, for which the number of features is enough."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.memory import check_fits
@@ -34,6 +34,12 @@ _PARTS: Mapping[str, LayerPlan] = {
     "sum": LayerPlan(fan_in=9, max_delay=0, decay=1.0),
 }
 """The parts of mixtures; taps are scattered and weights Gaussian unless a part says otherwise."""
+
+_CHECKS: Mapping[str, Check] = {
+    "n_witnesses": check_positive_int,
+    "mixture": lambda name, value: check_choice(name, value, MIXTURES),
+    "n_calibration": check_positive_int,
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,11 +74,7 @@ class Mixed(Family):
 
     name = "mixed"
     recognised_by = "mixture"
-    checks: ClassVar[Mapping[str, Check]] = {
-        "n_witnesses": check_positive_int,
-        "mixture": lambda name, value: check_choice(name, value, MIXTURES),
-        "n_calibration": check_positive_int,
-    }
+    checks = _CHECKS
     n_witnesses: int
     mixture: Mixture = "all"
     n_calibration: int = N_CALIBRATION
@@ -91,10 +93,8 @@ class Mixed(Family):
         parts = []
         for number, plan in enumerate(plans):
             generator = partial(child_generator, child_seed(seed, "mixed", number), "delayed", 1)
-            shape = (1, share + (number < rest))
-            parts.append(
-                TapSampler(plan, shape, calibration, calibration.values, n_features, generator).draw(self.dtype)
-            )
+            sampler = TapSampler(plan, (1, share + (number < rest)), calibration, generator)
+            parts.append(sampler.draw(self.dtype))
         layer = as_layer("lif", parts, 1, n_features, self.dtype)
         return WitnessSet((layer.to(self.device),), calibration.provenance(self, seed))
 

@@ -1,6 +1,6 @@
 """Pools of witnesses too many to hold, which exist as seeds and are drawn in blocks, each the same every time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,8 +12,8 @@ from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.seeds import check_seed, child_seed
 from ..data.sequences import Sequences
-from .families import family_kind, sample_witnesses
-from .tap_sampling import N_CALIBRATION, Calibration
+from .families import as_family, sample_witnesses
+from .tap_sampling import Calibration
 from .witness_set import Provenance, WitnessSet, check_independent, join_witnesses, single_out
 
 
@@ -60,18 +60,22 @@ class WitnessPool:
         check_positive_int("n_witnesses", self.n_witnesses)
         check_positive_int("block_size", self.block_size)
         check_seed(self.seed)
-        hidden = self.family.get("hidden")
-        if not isinstance(hidden, Sequence) or not hidden:
-            raise InvalidInputError(
-                f"expected a family with the widths of its hidden layers, got hidden={hidden!r}: pass (64, 128)"
-            )
-        check_independent(self.family.get("neuron", "lif"))
-        object.__setattr__(self, "n_witnesses", -(-self.n_witnesses // self._width) * self._width)
-        calibration = self._calibration() if family_kind(self.family).needs_inputs else None
-        object.__setattr__(self, "inputs", None if calibration is None else calibration.sequences)
-        object.__setattr__(self, "inputs_digest", None if calibration is None else calibration.digest)
+        family = as_family(self.family)
+        if "hidden" not in family:
+            raise InvalidInputError(f"expected a family with hidden layers for a pool, got {family.name!r}")
+        check_independent(family["neuron"])
+        width = family["hidden"][-1]
+        calibration = self._calibration(family["n_calibration"]) if family.needs_inputs else None
+        derived = {
+            "family": family,
+            "n_witnesses": -(-self.n_witnesses // width) * width,
+            "inputs": calibration and calibration.sequences,
+            "inputs_digest": calibration and calibration.digest,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
-    def _calibration(self) -> Calibration:
+    def _calibration(self, n_calibration: int) -> Calibration:
         """Return the sequences that every block is sampled with."""
         if self.inputs is None:
             raise InvalidInputError(
@@ -80,12 +84,12 @@ class WitnessPool:
         sequences = Sequences.of(self.inputs)
         if sequences.n_features != self.n_features:
             raise InvalidInputError(f"expected inputs of {self.n_features} features, got {sequences.n_features}")
-        n_calibration = check_positive_int("n_calibration", self.family.get("n_calibration", N_CALIBRATION))
         return Calibration.of(sequences, n_calibration, child_seed(self.seed, "pool", "calibration"))
 
     @property
     def _width(self) -> int:
-        return int(self.family["hidden"][-1])
+        width: int = self.family["hidden"][-1]
+        return width
 
     @property
     def _step(self) -> int:

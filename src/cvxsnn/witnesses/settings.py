@@ -7,7 +7,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -242,11 +241,9 @@ def check_widths(name: str, value: Any) -> tuple[int, ...]:
     return tuple(check_positive_int(name, width) for width in value)
 
 
-def _check_optional(check: Check, name: str, value: Any) -> Any:
-    return None if value is None else check(name, value)
-
-
-check_optional_int: Check = partial(_check_optional, check_positive_int)
+def check_optional_int(name: str, value: Any) -> int | None:
+    """Return an integer above zero, or None."""
+    return None if value is None else check_positive_int(name, value)
 
 
 class LayerSetting(NamedTuple):
@@ -301,7 +298,7 @@ class Family(Mapping[str, Any]):
     """Whether training sequences are necessary to sample."""
     recognised_by: ClassVar[str | None] = None
     """A setting that only this family has; it is described even if it has its default value."""
-    checks: ClassVar[Mapping[str, Check]] = {}
+    checks: ClassVar[Mapping[str, Check]] = {"hidden": check_widths, "n_subnetworks": check_positive_int}
     """How each setting of the family as a whole is checked."""
 
     dtype: torch.dtype = torch.float32

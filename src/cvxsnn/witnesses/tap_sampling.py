@@ -34,6 +34,8 @@ Geometry = Literal["scattered", "box", "dilated", "correlated"]
 Weights = Literal["gaussian", "centred", "two-valued", "differences"]
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Streams = Callable[[str], np.random.Generator]
+Below = Sequence[HiddenLayer]
 
 N_CALIBRATION = 256
 """Default number of training sequences from which firing levels and weights are taken."""
@@ -86,10 +88,6 @@ class Calibration:
     def provenance(self, family: Family, seed: int) -> Provenance:
         """Return a recipe that draws witnesses again, given the same sequences."""
         return Provenance("sampled", {**family.describe(), "seed": seed, "inputs": self.digest})
-
-    def values_above(self, layers: list[HiddenLayer]) -> Tensor:
-        """Return what a layer above others reads, (n_steps, n_rows, n_samples): the inputs, or spikes."""
-        return _time_major(roll_out(layers, self.sequences, "all")) if layers else self.values
 
 
 def _time_major(block: Tensor) -> Tensor:
@@ -150,11 +148,8 @@ def as_layer(
     neuron: str, parts: Sequence[Neurons], n_subnetworks: int, n_inputs: int, dtype: torch.dtype
 ) -> HiddenLayer:
     """Return a layer with the neurons of all parts; further taps of those with fewer taps have weight zero."""
-    model, n_taps, tensors = (
-        NEURON_MODELS.find(neuron),
-        max(part["weight"].shape[1] for part in parts),
-        dict[str, Any](),
-    )
+    model, tensors = NEURON_MODELS.find(neuron), dict[str, Any]()
+    n_taps = max(part["weight"].shape[1] for part in parts)
     for name, first in parts[0].items():
         each = [part[name] for part in parts]
         rows = torch.cat([pad(own, (0, n_taps - own.shape[1])) for own in each] if first.ndim == 2 else each)
@@ -180,33 +175,26 @@ class TapSampler:
         Number of subnetworks, and neurons per subnetwork.
     calibration : Calibration
         Training sequences.
-    values : Tensor of shape (n_steps, n_rows, n_samples)
-        What the layer reads there: the inputs, or the spikes below, subnetwork by subnetwork.
-    n_inputs : int
-        Number of values that a subnetwork reads per step.
     generator : function
         Returns the random stream of a named property of the layer.
+    below : sequence of HiddenLayer
+        The layers below, whose spikes the layer reads; without any, it reads the inputs.
     """
 
     block_bytes = 2**28
     """Size of the membranes that are held at once."""
 
     def __init__(
-        self,
-        plan: LayerPlan,
-        shape: tuple[int, int],
-        calibration: Calibration,
-        values: Tensor,
-        n_inputs: int,
-        generator: Callable[[str], np.random.Generator],
+        self, plan: LayerPlan, shape: tuple[int, int], calibration: Calibration, generator: Streams, below: Below = ()
     ) -> None:
-        self.plan, self.n_inputs, self.generator = plan, n_inputs, generator
-        self.n_neurons, self.values, self.lengths = math.prod(shape), values, calibration.lengths
-        n_steps, n_rows, self.n_samples = values.shape
+        self.plan, self.generator, self.lengths = plan, generator, calibration.lengths
+        self.values = _time_major(roll_out(below, calibration.sequences, "all")) if below else calibration.values
+        n_steps, n_rows, self.n_samples = self.values.shape
+        self.n_neurons, self.n_inputs = math.prod(shape), below[-1].width if below else n_rows
         longest = min(n_steps - 1, MAX_DELAY) if plan.max_delay is None else plan.max_delay
         self.max_delay = longest - int(plan.differenced)
         # Above the first layer, each subnetwork reads its own rows of values.
-        self.first_row = np.arange(self.n_neurons) // shape[1] * (0 if n_rows == n_inputs else n_inputs)
+        self.first_row = np.arange(self.n_neurons) // shape[1] * (self.n_inputs if below else 0)
 
     def draw(self, dtype: torch.dtype) -> Neurons:
         """Return the neurons of all subnetworks, with weights on the grid of a dtype."""
@@ -224,9 +212,9 @@ class TapSampler:
             level, spread = self._levels(plan.quantiles, source, delay, snapped.double(), decay)
             # The membrane is measured from its firing level: it starts there below zero, and leaks towards it.
             bias, start, reset = -level * (1 - decay), -level, reset * spread
-        arrays = {"source": source, "delay": delay, "bias": bias, "decay": decay, "threshold": reset}
-        arrays["initial_membrane"] = start
-        return {"weight": snapped, **{name: torch.from_numpy(value) for name, value in arrays.items()}}
+        names = ("source", "delay", "bias", "decay", "threshold", "initial_membrane")
+        drawn = zip(names, map(torch.from_numpy, (source, delay, bias, decay, reset, start)), strict=True)
+        return {"weight": snapped, **dict(drawn)}
 
     def _per_neuron(self, name: str) -> Floats:
         """Draw a parameter of each neuron."""
@@ -287,11 +275,10 @@ class TapSampler:
         if len(places) > n_membranes:
             places = np.sort(generator.choice(places, n_membranes, replace=False))
         rank = np.minimum((quantile * len(places)).astype(np.int64), len(places) - 1)
-        chosen = torch.from_numpy(samples)
-        looks = [(self.values[:, :, chosen], torch.from_numpy(places))]
+        looks = [(self.values[:, :, torch.from_numpy(samples)], torch.from_numpy(places))]
         if decay.any():  # then all steps before a place matter, but no padding
-            looks = [_look(*looks[0], group) for group in similar_lengths(torch.from_numpy(self.lengths)[chosen])]
-        looks = [look for look in looks if len(look[1])]
+            groups = similar_lengths(torch.from_numpy(self.lengths[samples]))
+            looks = [look for group in groups if len((look := _look(*looks[0], group))[1])]
         row, delays, leak = map(torch.from_numpy, (source + self.first_row[:, None], delay, decay))
         level, spread = np.empty(self.n_neurons), np.empty(self.n_neurons)
         n_together = max(1, self.block_bytes // (8 * len(places)))
@@ -309,8 +296,7 @@ def _look(values: Tensor, places: Tensor, group: Tensor) -> tuple[Tensor, Tensor
     n_samples = values.shape[2]
     number = torch.full((n_samples,), -1).index_put_((group,), torch.arange(len(group)))[places % n_samples]
     step, number = (places // n_samples)[number >= 0], number[number >= 0]
-    n_steps = int(step[-1]) + 1 if len(step) else 0
-    return values[:n_steps, :, group], step * len(group) + number
+    return values[: int(step[-1]) + 1 if len(step) else 0, :, group], step * len(group) + number
 
 
 def _scattered(sampler: TapSampler) -> tuple[Integers, Integers]:
