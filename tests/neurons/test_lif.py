@@ -172,5 +172,5 @@ def test_a_machine_that_cannot_make_the_kernel_is_told_so_and_takes_steps(monkey
         raise RuntimeError("no C compiler")
 
     monkeypatch.setattr(gpu_kernels, "scan_lif", fail)
-    with pytest.warns(UserWarning, match="one step at a time on cpu, because the kernel does not run: no C compiler"):
+    with pytest.warns(UserWarning, match="one step at a time on cpu, because the kernels do not run: no C compiler"):
         assert not gpu_kernels._compiles.__wrapped__(torch.device("cpu"))

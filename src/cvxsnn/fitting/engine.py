@@ -308,7 +308,7 @@ class _Engine:
         self._program, self._judge, self._budget = program, judge, budget
         self._ridge = Program.ridge(Objective("squared"), intercept=program.intercept)
         self._is_mixed = isinstance(families[0], str)
-        self._clock = Clock(budget.max_seconds, len(data), budget.n_neurons or 0)
+        self._clock = Clock(budget.max_seconds, data.n_samples, budget.n_neurons or 0)
         self._notify, self._progress = notify, 0.0
         self._trials: list[Trial] = []
         self._reasons: list[str] = []
@@ -442,10 +442,10 @@ class _Engine:
         problem = self._problem(program, witnesses, data)
         ridge = ridge_of(problem)
         rolled_out = time.perf_counter()
-        n_steps = ridge.dictionary.n_rows // len(data)  # more than one if every step is a row
+        n_steps = ridge.dictionary.n_rows // data.n_samples  # more than one if every step is a row
         rows = (rows[:, None] * n_steps + torch.arange(n_steps)).flatten()
         verdict = replace(choose(ridge, self._ridge, LeaveOneOut()), rows=rows)
-        trial = self._note(begin, family, readout, witnesses, verdict, len(data))
+        trial = self._note(begin, family, readout, witnesses, verdict, data.n_samples)
         spikes = rolled_out - begin
         self._clock.note(trial.n_neurons, trial.n_rows, spikes, trial.seconds - spikes)
         return _Judged(trial, program if ridge is problem else self._ridge, ridge, witnesses)
