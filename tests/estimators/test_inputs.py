@@ -204,20 +204,12 @@ def test_what_would_be_misread_is_refused_in_one_sentence(case):
 LONG = pandas.concat([frame.assign(case_id=n, time=range(len(frame))) for n, frame in enumerate(FRAMES)])
 
 
-@pytest.mark.parametrize("name", ["case_id", "patient"])
-def test_a_long_table_with_a_target_per_sequence_is_recognised(name):
-    table = LONG.rename(columns={"case_id": name})
-    message = rf"got {len(LONG)} rows for {len(FRAMES)} targets .*sequences_from_table\(X, id='{name}'\)"
+def test_a_long_table_with_a_target_per_sequence_is_refused_with_what_to_do():
+    message = rf"each of {len(LONG)} samples, got {len(FRAMES)}.* one row per step, pass .*sequences_from_table\(X, id="
     with pytest.raises(InvalidInputError, match=message) as caught:
-        quick().fit(table, TARGETS)
+        quick().fit(LONG, TARGETS)
     assert_one_sentence(caught.value)
-    found = sequences_from_table(table, id=name)
-    assert_same(read(found.X), Sequences.from_raw(LISTS))
-
-
-def test_a_table_that_only_lacks_targets_is_not_called_long():
-    with pytest.raises(InvalidInputError, match="X and y differ in length"):
-        quick().fit(FRAMES[0].iloc[:3], [0, 1])
+    assert_same(read(sequences_from_table(LONG, id="case_id").X), Sequences.from_raw(LISTS))
 
 
 # Layouts.

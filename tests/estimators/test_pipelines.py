@@ -4,7 +4,7 @@ from sklearn.pipeline import make_pipeline
 from small_models import classes_of, classifier, make_sequences
 
 from cvxsnn import InvalidInputError, SequenceScaler
-from cvxsnn.estimators.pipelines import as_the_network_reads, input_scale, network_of, split_pipeline
+from cvxsnn.estimators.pipelines import as_the_network_reads, network_of, split_pipeline
 
 SEQUENCES = make_sequences()
 
@@ -24,7 +24,6 @@ def test_what_the_network_reads_gives_the_scores_of_the_estimator(model):
     read = np.stack([as_the_network_reads(model, sequence) for sequence in SEQUENCES])
     scores = model.network_(read).detach().numpy()[:, 0]
     np.testing.assert_array_equal(scores, model.decision_function(SEQUENCES))
-    assert input_scale(model.network_) is None
     assert as_the_network_reads(model.network_, read) is read
 
 

@@ -216,7 +216,7 @@ REFUSED = {
     "large labels": (lambda: fit_y([10**30, 10**31] * 12), "numbers or strings, got object"),
     "no labels": (lambda: fit_y([]), "one label per sample, got none"),
     "one label": (lambda: fit_y(3), r"1d array, got an array of shape \(\)"),
-    "a generator": (lambda: fit_x(iter(SEQUENCES)), "sequences or rows of numbers, got"),
+    "a generator": (lambda: fit_x(iter(SEQUENCES)), "Expected sequence or array-like, got"),
     "weights of no numbers": (lambda: classifier().fit(SEQUENCES, LABELS, ["a"] * 24), "real numbers, got text"),
     "weights of two axes": (
         lambda: classifier().fit(SEQUENCES, LABELS, np.ones((24, 2))),

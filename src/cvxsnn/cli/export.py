@@ -19,12 +19,12 @@ def export(
 ) -> None:
     """Write a saved model in a format of other libraries."""
     from ..estimators.files import load
-    from ..estimators.pipelines import input_scale, network_of, split_pipeline
+    from ..estimators.pipelines import network_of, split_pipeline
     from ..exchange.nir import to_nir, write_nir
 
     transformers, estimator = split_pipeline(load(model))
     graph = to_nir(network_of(estimator), lossy=lossy, dt=dt)
-    note, scale = "", input_scale(estimator)
+    note, scale = "", getattr(estimator, "input_scale_", None)
     if scale is not None:
         graph.metadata |= {"input_mean": scale[0], "input_scale": scale[1]}
         note = "; it reads (X − input_mean) / input_scale, see its metadata"

@@ -41,7 +41,7 @@ from ..network.summary import summarise
 from ..theory.complete_certificate import CompleteCertificate, certify_complete
 from .choices import DEFAULTS, EstimatorChoices
 from .history import History, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
-from .inputs import count_samples, feature_scale, read_inputs, refuse_long_table, standardise
+from .inputs import count_samples, feature_scale, read_inputs, standardise
 from .model_parts import read_network, read_proof, write_network, write_proof
 from .summary import ModelSummary
 
@@ -471,11 +471,9 @@ class SpikingEstimator(EstimatorChoices, ABC):
     def _read(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> TrainingSet:
         """Return checked data as a training set; ``reset`` learns what to expect of later data."""
         self._check_parameters()
-        refuse_long_table(X, y)
         y = self.read_targets(y)
-        weight = self._weights(X, y, sample_weight)
+        weight = self._weights(y, sample_weight, count_samples(X, y))
         if weight is not None and not weight.all():
-            check_lengths(count_samples(X), len(y))
             counted = np.flatnonzero(weight)  # samples of weight zero are left out
             X = list(X.values()) if isinstance(X, Mapping) else X
             with foreign_errors():
@@ -487,16 +485,13 @@ class SpikingEstimator(EstimatorChoices, ABC):
             self.input_scale_ = np.zeros(n_features), np.ones(n_features)
             if self.standardize:
                 self.input_scale_ = feature_scale(sequences, weight)
-        sequences = self._standardised(sequences)
-        targets = self._targets(y, reset)
-        check_lengths(len(sequences), len(targets))
-        return TrainingSet(sequences, {UNNAMED_HEAD: targets}, None if weight is None else torch.from_numpy(weight))
+        targets = {UNNAMED_HEAD: self._targets(y, reset)}
+        return TrainingSet(self._standardised(sequences), targets, None if weight is None else torch.from_numpy(weight))
 
-    def _weights(self, X: Any, y: npt.NDArray[Any], sample_weight: Any) -> FloatArray | None:
+    def _weights(self, y: npt.NDArray[Any], sample_weight: Any, n_samples: int) -> FloatArray | None:
         """Return the weights of the samples, the largest of them one; None weighs all alike."""
         if sample_weight is None:
             return None
-        n_samples = count_samples(X)
         weight = as_real("sample_weight", sample_weight)
         weight = np.full(n_samples, weight) if weight.ndim == 0 else weight
         if weight.shape != (n_samples,):
@@ -554,11 +549,3 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
         """Learn what probabilities need from the scores of samples left out."""
-
-
-def check_lengths(n_samples: int, n_targets: int) -> None:
-    """Refuse data and targets of unequal length."""
-    if n_targets != n_samples:
-        raise InvalidInputError(
-            f"expected one target for each of {n_samples} samples, got {n_targets}: X and y differ in length"
-        )

@@ -59,11 +59,11 @@ _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0
 _NAMED = ("auto", "mixed", "search", "gaussian", "delayed")
 
 
-def _expect(description: str, is_valid: Callable[[Any], bool]) -> Callable[[str, Any], None]:
-    """Return a check that refuses values for which ``is_valid`` is false."""
+def _expect(description: str, valid: tuple[type, ...] | Callable[[Any], bool]) -> Callable[[str, Any], None]:
+    """Return a check that refuses values of other types, or for which ``valid`` is false."""
 
     def check(name: str, value: Any) -> None:
-        if not is_valid(value):
+        if not (isinstance(value, valid) if isinstance(valid, tuple) else valid(value)):
             raise InvalidInputError(f"expected {name} to be {description}, got {value!r}")
 
     return check
@@ -73,15 +73,9 @@ _FAMILIES = "a family (a mapping of arguments of gaussian_witnesses or delayed_w
 
 _CHECKS: Mapping[str, tuple[tuple[str | None, ...], Callable[[str, Any], object]]] = {
     "n_neurons": (("auto",), check_positive_int),
-    "witnesses": (
-        _NAMED,
-        _expect(
-            f"{', '.join(map(repr, _NAMED))}, {_FAMILIES}",
-            lambda value: isinstance(value, (Mapping, WitnessSet, Tuning)),
-        ),
-    ),
+    "witnesses": (_NAMED, _expect(f"{', '.join(map(repr, _NAMED))}, {_FAMILIES}", (Mapping, WitnessSet, Tuning))),
     "readout": ((None,), _expect("'mean', 'last' or 'windows-k'", lambda value: parse_readout(value).kind != "all")),
-    "penalty": ((), _expect("a name", lambda value: isinstance(value, str))),
+    "penalty": ((), _expect("a name", (str,))),
     "l1_strength": (("auto",), check_number),
     "l2_strength": (("auto",), check_number),
     "sparsity": ((None, "accuracy", "few"), check_positive_int),
@@ -89,14 +83,8 @@ _CHECKS: Mapping[str, tuple[tuple[str | None, ...], Callable[[str, Any], object]
     "standardize": ((), check_bool),
     "tol": ((), _expect("above zero", lambda value: check_number("tol", value) > 0)),
     "max_seconds": ((None,), _expect("zero or above", lambda value: check_number("max_seconds", value) >= 0)),
-    "surrogate": ((None,), _expect("SurrogateSettings", lambda value: isinstance(value, SurrogateSettings))),
-    "random_state": (
-        (None,),
-        _expect(
-            "an integer, a RandomState or None",
-            lambda value: isinstance(value, (int, np.integer, np.random.RandomState)),
-        ),
-    ),
+    "surrogate": ((None,), _expect("SurrogateSettings", (SurrogateSettings,))),
+    "random_state": ((None,), _expect("an integer, a RandomState or None", (int, np.integer, np.random.RandomState))),
 }
 """The words that a parameter may be, None among them, and the check of any other value.
 

@@ -23,8 +23,7 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
 from ..fitting.engine import Fitted
-from .base import FloatArray, SpikingEstimator, check_lengths
-from .inputs import count_samples
+from .base import FloatArray, SpikingEstimator
 
 
 @dataclass(eq=False, repr=False)
@@ -182,11 +181,10 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         elif self.class_weight is not None:
             check_choice("class_weight", self.class_weight, ("balanced",))
 
-    def _weights(self, X: Any, y: npt.NDArray[Any], sample_weight: Any) -> FloatArray | None:
-        weight = super()._weights(X, y, sample_weight)
+    def _weights(self, y: npt.NDArray[Any], sample_weight: Any, n_samples: int) -> FloatArray | None:
+        weight = super()._weights(y, sample_weight, n_samples)
         if self.class_weight is None:
             return weight
-        check_lengths(count_samples(X), len(y))
         weight = np.ones(len(y)) if weight is None else weight
         counted = np.flatnonzero(weight)
         with foreign_errors():

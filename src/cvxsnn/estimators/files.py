@@ -24,36 +24,19 @@ from ..data.sequences import DataFingerprint
 from ..fitting.search import Tuning
 from ..fitting.surrogate.settings import SurrogateSettings
 from ..network.spiking_network import SpikingNetwork
-from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
+from ..witnesses import Provenance, WitnessSet, describe_family, parse_distribution, regenerate
+from . import model_parts
 from .choices import current_parameters
 from .classifier import SpikingClassifier
 from .history import History
-from .model_parts import (
-    LIMITS,
-    check_recipe,
-    check_tensors,
-    has_recipe,
-    read_network,
-    read_proof,
-    write_network,
-    write_proof,
-)
+from .model_parts import LIMITS
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
 from .preprocessing.base import SequenceTransformer
 from .regressor import SpikingRegressor
 
 Model: TypeAlias = SpikingNetwork | SpikingClassifier | SpikingRegressor | Pipeline
 
-_MISFITS = (
-    ArithmeticError,
-    AttributeError,
-    CvxsnnError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+_MISFITS = (ArithmeticError, AttributeError, CvxsnnError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """Errors that inconsistent values may raise."""
 
 _ESTIMATORS = {"classifier": SpikingClassifier, "regressor": SpikingRegressor}
@@ -129,7 +112,7 @@ def load(path: Path | str, *, max_drawn: int = LIMITS.drawn) -> Model:
     """
     tensors, header = read_tensors(path, "model")
     try:
-        check_tensors(tensors)
+        model_parts.check_tensors(tensors)
         return _read_model(header, tensors, check_positive_int("max_drawn", max_drawn))
     except _MISFITS as error:
         raise DataFileError(
@@ -139,7 +122,7 @@ def load(path: Path | str, *, max_drawn: int = LIMITS.drawn) -> Model:
 
 def _write_model(model: Model, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if type(model) is SpikingNetwork:
-        return {"class": "network", "network": write_network(model, tensors)}
+        return {"class": "network", "network": model_parts.write_network(model, tensors)}
     if not isinstance(model, Pipeline):
         return _write_estimator(model, tensors)
     *steps, (name, last) = model.steps
@@ -150,7 +133,7 @@ def _write_model(model: Model, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 def _read_model(header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_drawn: int) -> Model:
     if header["class"] == "network":
-        return read_network(header["network"], tensors)
+        return model_parts.read_network(header["network"], tensors)
     if header["class"] != "pipeline":
         return _read_estimator(header, tensors, max_drawn)
     last = _read_estimator(header["model"], tensors, max_drawn)
@@ -207,12 +190,12 @@ def _write_estimator(model: Any, tensors: dict[str, Tensor]) -> dict[str, Any]:
         )
     header = {
         "class": kind,
-        "network": write_network(model.network_, tensors),
+        "network": model_parts.write_network(model.network_, tensors),
         "parameters": {name: _write_parameter(name, value) for name, value in model.get_params().items()},
     }
     tensors.update(zip(_SCALE, map(torch.from_numpy, model.input_scale_), strict=True))
     if model._proof is not None:
-        header["proof"] = write_proof(model._proof, tensors)
+        header["proof"] = model_parts.write_proof(model._proof, tensors)
     values = {name: getattr(model, entry.attribute, None) for name, entry in _ENTRIES.items()}
     return header | {name: _ENTRIES[name].write(value) for name, value in values.items() if value is not None}
 
@@ -220,15 +203,15 @@ def _write_estimator(model: Any, tensors: dict[str, Tensor]) -> dict[str, Any]:
 def _read_estimator(
     header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_drawn: int
 ) -> SpikingClassifier | SpikingRegressor:
-    network = read_network(header["network"], tensors)
+    network = model_parts.read_network(header["network"], tensors)
     parameters = {name: _read_value(value, max_drawn) for name, value in header["parameters"].items()}
     model = _ESTIMATORS[header["class"]](**current_parameters(parameters))
     model.network_, model.n_features_in_, model.history_ = network, network.n_features, History()
-    model._proof = read_proof(header["proof"], tensors, network, max_drawn) if "proof" in header else None
+    model._proof = model_parts.read_proof(header["proof"], tensors, network, max_drawn) if "proof" in header else None
     model.certificate_ = None if model._proof is None else model._proof.certificate
     mean, scale = model.input_scale_ = tensors[_SCALE[0]].numpy(), tensors[_SCALE[1]].numpy()
     for name, entry in _ENTRIES.items():
-        if name in header or header["class"] in entry.required_by:
+        if header["class"] in entry.required_by or (name in header and not entry.required_by):
             value = entry.read(header[name])
             if value is not None:
                 setattr(model, entry.attribute, value)
@@ -287,15 +270,13 @@ def _write_parameter(name: str, value: Any) -> Any:
         return "search"  # the family that it found is in the network
     if isinstance(value, WitnessSet):
         # Witnesses that cannot be drawn again are in the network and the proof; as a parameter they have no short form.
-        return {"recipe": value.provenance.recipe} if has_recipe(value) else "auto"
+        return {"recipe": value.provenance.recipe} if model_parts.has_recipe(value) else "auto"
     if name == "class_weight" and isinstance(value, Mapping):
         return {"class_weight": [[_write_value(label), float(weight)] for label, weight in value.items()]}
     return {"family": describe_family(value)} if isinstance(value, Mapping) else _write_value(value)
 
 
 def _write_value(value: Any) -> Any:
-    if isinstance(value, Distribution):
-        return value.describe()
     if isinstance(value, SurrogateSettings):
         return {"surrogate": asdict(value)}
     if isinstance(value, np.random.RandomState):
@@ -313,7 +294,7 @@ def _read_value(value: Any, max_drawn: int) -> Any:
     if "class_weight" in value:
         return dict(value["class_weight"])
     if "recipe" in value:
-        check_recipe(value["recipe"], max_drawn)
+        model_parts.check_recipe(value["recipe"], max_drawn)
         return regenerate(Provenance("sampled", value["recipe"]))
     if "family" in value:
         return {name: _read_value(part, max_drawn) for name, part in value["family"].items()}

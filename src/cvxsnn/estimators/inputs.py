@@ -63,20 +63,6 @@ def is_tabular(data: Any) -> bool:
     return not any(n_axes(part) == 2 for part in data)
 
 
-def refuse_long_table(X: Any, y: Any) -> None:
-    """Refuse a table with one row per step and one target per sequence: some column has as many values as targets."""
-    if isinstance(X, np.ndarray) or not is_frame(X) or not hasattr(y, "__len__"):
-        return
-    n_targets = count_samples(y)
-    for name in X.columns if len(X) != n_targets else ():
-        if X[name].astype(str).nunique() == n_targets:
-            raise InvalidInputError(
-                f"expected one row per target, got {len(X)} rows for {n_targets} targets and as many values of "
-                f"{name!r}: if X has one row per step, pass the sequences that cvxsnn.data.sequences_from_table(X, "
-                f"id={name!r}) returns"
-            )
-
-
 def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
     """Return rows as sequences of one step."""
     if not reset and estimator.is_sequential_:
@@ -112,15 +98,13 @@ def _check_rows(X: Any) -> None:
         return
     if X.dtype.kind in "MmSUV":
         raise InvalidInputError(f"expected X to be real numbers, got {X.dtype}: convert them first")
-    if X.ndim > 3:
+    if X.ndim != 2:
+        remedy = "Reshape your data with X.reshape(-1, 1) if there is a single feature, or X.reshape(1, -1) if a sample"
+        if X.ndim > 3:
+            remedy = "join the axes of a step, for example by X.reshape(*X.shape[:2], -1)"
         raise InvalidInputError(
             "expected sequences of shape (n_samples, n_steps, n_features) or rows of shape (n_samples, n_features), "
-            f"got an array of shape {X.shape}: join the axes of a step, for example by X.reshape(*X.shape[:2], -1)"
-        )
-    if X.ndim != 2:
-        raise InvalidInputError(
-            f"expected sequences, or rows of shape (n_samples, n_features), got an array of shape {X.shape}: Reshape "
-            "your data with X.reshape(-1, 1) if there is a single feature, or X.reshape(1, -1) if a single sample"
+            f"got an array of shape {X.shape}: {remedy}"
         )
 
 
@@ -138,10 +122,16 @@ def _refuse_loose_rows(X: Any) -> None:
         )
 
 
-def count_samples(X: Any) -> int:
-    """Return the number of samples of whatever a user passes as X or y."""
+def count_samples(X: Any, y: npt.NDArray[Any]) -> int:
+    """Return the number of samples; refuse data and targets of unequal length."""
     with foreign_errors():
-        return int(_num_samples(X))
+        n_samples = int(_num_samples(X))
+    if len(y) != n_samples:
+        remedy = "; if X has one row per step, pass cvxsnn.data.sequences_from_table(X, id=...)" if is_frame(X) else ""
+        raise InvalidInputError(
+            f"expected one target for each of {n_samples} samples, got {len(y)}: X and y differ in length{remedy}"
+        )
+    return n_samples
 
 
 def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:

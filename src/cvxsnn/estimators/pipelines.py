@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 
 from ..core.checks import Array
@@ -43,12 +42,7 @@ def replace_last(model: Any, last: Any) -> Any:
     return Pipeline([*model.steps[:-1], (model.steps[-1][0], last)])
 
 
-def input_scale(model: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
-    """Return mean and scale by which an estimator standardises its inputs; None for a bare network."""
-    return None if isinstance(model, SpikingNetwork) else model.input_scale_
-
-
 def as_the_network_reads(model: Any, sequence: Array) -> Array:
     """Return a sequence as the network reads it: an estimator's is standardised, a network's is left as it is."""
-    scale = input_scale(model)
+    scale = getattr(model, "input_scale_", None)
     return sequence if scale is None else (np.asarray(sequence) - scale[0]) / scale[1]

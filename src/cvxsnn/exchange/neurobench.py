@@ -44,7 +44,7 @@ from ..core.libraries import import_library
 from ..data.sequences import as_inputs, window_of_step
 from ..dictionary.base import parse_readout
 from ..estimators import SpikingClassifier, SpikingRegressor
-from ..estimators.pipelines import input_scale, network_of
+from ..estimators.pipelines import network_of
 from ..network.spiking_network import SpikingNetwork
 from ..neurons import HiddenLayer, LayerState, LIFLayer
 from ..neurons.exact import snap_inputs
@@ -287,7 +287,7 @@ class NeuroBenchNetwork(_Model):  # type: ignore[misc]
         if dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(f"expected dtype to be torch.float32 or torch.float64, got {dtype!r}")
         self.estimator = None if isinstance(model, SpikingNetwork) else model
-        self.net = HookedNetwork(network_of(model), dtype, input_scale(model))
+        self.net = HookedNetwork(network_of(model), dtype, getattr(model, "input_scale_", None))
         self.add_activation_module(Neurons)
 
     def __call__(self, batch: Tensor) -> Tensor:
