@@ -85,24 +85,22 @@ def plain_errors() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.showwarning = lambda text, *_: complain(str(text), "yellow")
             yield
-    except CvxsnnError as error:
-        sentence = str(error)
-    except ValueError as error:
-        sentence = first_line(error)  # scikit-learn follows its sentence with advice on its own estimators
-    except OSError as error:
-        name = f": {error.filename}" if error.filename else ""
-        sentence = f"expected files and folders that can be used, got: {error.strerror or first_line(error)}{name}"
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        sentence = f"expected the work to fit into memory, got: {first_line(error)}; use fewer samples or neurons"
     except KeyboardInterrupt:
         complain("interrupted; nothing was overwritten")
         raise Exit(130) from None
-    else:
-        return
-    complain(sentence)
-    raise Exit(1)
+    except (CvxsnnError, ValueError, OSError, MemoryError, RuntimeError) as error:
+        sentence = first_line(error)  # scikit-learn follows its sentence with advice on its own estimators
+        if isinstance(error, CvxsnnError):
+            sentence = str(error)
+        elif isinstance(error, OSError):
+            name = f": {error.filename}" if error.filename else ""
+            sentence = f"expected files and folders that can be used, got: {error.strerror or sentence}{name}"
+        elif not isinstance(error, ValueError):
+            if not is_out_of_memory(error):
+                raise
+            sentence = f"expected the work to fit into memory, got: {sentence}; use fewer samples or neurons"
+        complain(sentence)
+        raise Exit(1) from None
 
 
 def say(text: object, style: str | None = None) -> None:

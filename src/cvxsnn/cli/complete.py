@@ -48,7 +48,9 @@ def prove_in_file(path: Path, estimator: Any, inputs: Any, samples: Data, second
     from ..network.reconstruction import Proof, reconstruct
     from ..theory.proving import prove_proof
 
-    has_begun, proven = path.exists(), []
+    proof, data = estimator.proof_, estimator.data_of_fit(inputs, samples.y, samples.weight)
+    if path.exists():
+        say(f"going on with {path}")
     with interruptible() as is_stopped, ProgressBar(console) as bar:
 
         def pulse(n_boxes: int, n_open: int) -> bool:
@@ -63,15 +65,7 @@ def prove_in_file(path: Path, estimator: Any, inputs: Any, samples: Data, second
                 f"(goal {100 * tol:.3g} %), {state.n_atoms} neurons, {state.n_boxes:,} boxes"
             )
 
-        def refit(proof: Any, data: Any) -> tuple[Any, Any]:
-            if has_begun:
-                say(f"going on with {path}")
-            bound = prove_proof(path, proof, data, tol=tol, max_seconds=seconds, callback=tell, pulse=pulse)
-            proven.append(bound)
-            return reconstruct(bound.solution), Proof.of(bound.solution, proof.objective)
-
-        better = estimator.with_refitted_readout(refit, inputs, samples.y, samples.weight)
-    (bound,) = proven
+        bound = prove_proof(path, proof, data, tol=tol, max_seconds=seconds, callback=tell, pulse=pulse)
     certificate = Certificate(estimator.certificate_.primal, bound.certificate.dual, "complete")
     say(f"this model: {checked_certificate(bound.solution.problem, certificate)}")
     say(f"the best network found, of {bound.solution.problem.dictionary.n_atoms} neurons: {bound.certificate}")
@@ -80,7 +74,7 @@ def prove_in_file(path: Path, estimator: Any, inputs: Any, samples: Data, second
         say("the proof is not finished: the same command goes on with it", "yellow")
     say("not proven: anything about other decays or delays, deeper networks, or new data")
     say(f"saved: {path}, which `cvxsnn check {path}` checks")
-    return better
+    return estimator.with_readout(reconstruct(bound.solution), Proof.of(bound.solution, proof.objective))
 
 
 @contextmanager

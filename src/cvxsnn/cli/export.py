@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from typer import Option
 
+import cvxsnn as cs
+
 from .common import ModelFile, command, say
 from .files import GRAPH
 
@@ -18,11 +20,10 @@ def export(
     dt: Annotated[float, Option(help="Seconds per step.")] = 1e-4,
 ) -> None:
     """Write a saved model in a format of other libraries."""
-    from ..estimators.files import load
     from ..estimators.pipelines import network_of, split_pipeline
     from ..exchange.nir import to_nir, write_nir
 
-    transformers, estimator = split_pipeline(load(model))
+    transformers, estimator = split_pipeline(cs.load(model))
     graph = to_nir(network_of(estimator), lossy=lossy, dt=dt)
     note, scale = "", getattr(estimator, "input_scale_", None)
     if scale is not None:

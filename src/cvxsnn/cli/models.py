@@ -15,6 +15,8 @@ import numpy.typing as npt
 import typer
 from typer import Exit, Option
 
+import cvxsnn as cs
+
 from ..core.errors import InvalidInputError, OtherDataWarning
 from .common import ModelFile, command, console, parse_widths, put, say
 from .complete import prove_in_file
@@ -57,14 +59,10 @@ def fit(
     regress: Annotated[bool, Option("--regress", help="Predict real numbers instead of classes.")] = False,
 ) -> None:
     """Train a spiking network on a data file and save it."""
-    from ..estimators import SpikingClassifier, SpikingRegressor
-    from ..estimators.files import save
-    from ..fitting.surrogate.settings import SurrogateSettings
-
     samples = read_data(data, table, needs_targets=True)
     if samples.is_table:
         say(f"read: {samples}")
-    kind = SpikingRegressor if regress else SpikingClassifier
+    kind = cs.SpikingRegressor if regress else cs.SpikingClassifier
     parameters = asdict(options) | {"hidden": None if options.hidden is None else parse_widths(options.hidden)}
     for name in ("n_neurons", "sparsity", "l1_strength", "l2_strength"):
         parameters[name] = _number_or_word(parameters[name])
@@ -75,12 +73,12 @@ def fit(
         **parameters,
         witnesses=_witnesses(witnesses, trials, dynamics),
         readout=readout if windows is None else f"windows-{windows}",
-        surrogate=SurrogateSettings(epochs=epochs, seed=seed),
+        surrogate=cs.fitting.SurrogateSettings(epochs=epochs, seed=seed),
         random_state=seed,
         verbose=True,
     )
     model.fit(samples.X, samples.y, sample_weight=samples.weight)
-    save(model, output)
+    cs.save(model, output)
     console.print(model.network_)
     score = model.score(samples.X, samples.y)
     say(f"{'R²' if regress else 'accuracy'} on the training data: {score:.4f}")
@@ -90,13 +88,11 @@ def fit(
 
 def _witnesses(named: str, trials: int | None, dynamics: Mapping[str, Any]) -> Any:
     """Return the family that the options describe, a search with a number of trials, or the name as it is."""
-    from ..fitting.search import Tuning
-
     family = {name: value for name, value in dynamics.items() if value is not None}
     if trials is not None and family:
         raise InvalidInputError(f"expected --trials or dynamics of the neurons, got both: drop {', '.join(family)}")
     if trials is not None:
-        return Tuning(n_trials=trials)
+        return cs.fitting.Tuning(n_trials=trials)
     return family or named
 
 
@@ -153,7 +149,6 @@ def certify(
     tol: Annotated[float, Option(min=0.0, help="The relative gap that --certificate aims at.")] = 1e-3,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
-    from ..estimators.files import save
     from ..estimators.pipelines import replace_last, split_pipeline
 
     loaded = load_estimator(model)
@@ -178,7 +173,7 @@ def certify(
     if certificate is not None:
         better = prove_in_file(certificate, estimator, X, samples, seconds, tol)
         if improved is not None:
-            save(replace_last(loaded, better), improved)
+            cs.save(replace_last(loaded, better), improved)
             say(f"saved: {improved}")
         return
     if not complete:
@@ -193,11 +188,8 @@ def certify(
 
 
 def load_estimator(path: Path) -> Any:
-    from ..estimators.files import load
-    from ..network.spiking_network import SpikingNetwork
-
-    model = load(path)
-    if isinstance(model, SpikingNetwork):
+    model = cs.load(path)
+    if isinstance(model, cs.SpikingNetwork):
         raise InvalidInputError(f"expected a fitted classifier or regressor in {path}, got a bare network")
     return model
 

@@ -17,33 +17,24 @@ import torch
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from ..convex import Certificate, Solution, solve
-from ..convex.losses import Loss
-from ..convex.objective import Objective, weighted_loss
+from ..convex import Certificate, Loss, Objective, Solution, solve
+from ..convex.objective import weighted_loss
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
 from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
-from ..data.sequences import DataFingerprint, Sequences, TrainingSet, stratified_order
+from ..data import Sequences, TrainingSet
+from ..data.sequences import DataFingerprint, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
-from ..fitting.engine import Fitted, fit
-from ..fitting.gradient import Split
-from ..fitting.judges import HeldOut
-from ..fitting.methods import METHODS, Settings, train
+from ..fitting import METHODS, Fitted, HeldOut, Settings, Split, SurrogateSettings, Tuning, fit, train, tune_witnesses
 from ..fitting.scores import Score
-from ..fitting.search import Tuning, tune_witnesses
-from ..fitting.surrogate.settings import SurrogateSettings
-from ..network.energy import count_operations
-from ..network.reconstruction import Proof, reconstruct
-from ..network.spiking_network import SpikingNetwork
-from ..network.summary import summarise
-from ..theory.complete_certificate import CompleteCertificate, certify_complete
+from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
+from ..theory import CompleteCertificate, certify_complete
 from .choices import DEFAULTS, EstimatorChoices
-from .history import History, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
+from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
 from .inputs import count_samples, feature_scale, read_inputs, standardise
 from .model_parts import read_network, read_proof, write_network, write_proof
-from .summary import ModelSummary
 
 FloatArray = npt.NDArray[np.float64]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -187,34 +178,23 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """
         return certify_complete(self.proof_, self.data_of_fit(X, y, sample_weight), max_seconds=max_seconds)
 
-    def with_refitted_readout(
-        self,
-        refit: Callable[[Proof, TrainingSet], tuple[SpikingNetwork, Proof]],
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Return a copy with another network and its proof, found on the data of the fit.
+    def with_readout(self, network: SpikingNetwork, proof: Proof) -> Self:
+        """Return a copy with another network, whose read-out was certified on the data of the fit.
 
         Parameters
         ----------
-        refit : callable
-            ``refit(proof, data)`` returns the new network and its proof.
-        X : array or sequence of arrays
-            The inputs that the model was fitted to.
-        y : array of shape (n_samples,) or (n_samples, n_outputs)
-            The targets that it was fitted to.
-        sample_weight : array of shape (n_samples,), optional
-            The weights that it was fitted with.
+        network : SpikingNetwork
+            The other network.
+        proof : Proof
+            The proof of its read-out.
 
         Returns
         -------
-        SpikingEstimator
+        SpikingClassifier or SpikingRegressor
             The copy.
         """
         twin = copy(self)
-        twin.network_, proof = refit(self.proof_, self.data_of_fit(X, y, sample_weight))
-        twin._proof, twin.certificate_ = proof, proof.certificate
+        twin.network_, twin._proof, twin.certificate_ = network, proof, proof.certificate
         return twin
 
     def summary(self, X: Any = None) -> ModelSummary:

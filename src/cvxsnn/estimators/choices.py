@@ -9,19 +9,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from ..convex.losses import Loss
-from ..convex.objective import Objective
+from ..convex import Loss, Objective
 from ..core.checks import check_bool, check_choice, check_number, check_positive_int
 from ..core.errors import InvalidInputError
-from ..data.sequences import TrainingSet
+from ..data import TrainingSet
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
-from ..fitting.engine import Budget
+from ..fitting import METHODS, Budget, Program, SurrogateSettings, Tuning
 from ..fitting.few import Sparsity
-from ..fitting.methods import METHODS
-from ..fitting.program import Program
-from ..fitting.search import Tuning
-from ..fitting.surrogate.settings import SurrogateSettings
 from ..witnesses import Normal, Uniform, WitnessSet
 from ..witnesses.mixed import mixtures_for
 

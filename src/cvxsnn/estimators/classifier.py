@@ -17,12 +17,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from ..convex.losses import LOSSES, Loss, Softmax
+from ..convex import LOSSES, Loss
+from ..convex.losses import Softmax
 from ..core.checks import as_array, check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
-from ..data.sequences import TrainingSet
+from ..data import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
-from ..fitting.engine import Fitted
+from ..fitting import Fitted
 from .base import FloatArray, SpikingEstimator
 
 

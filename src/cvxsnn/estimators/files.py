@@ -21,9 +21,8 @@ from ..core.checks import check_bool, check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..data.sequences import DataFingerprint
-from ..fitting.search import Tuning
-from ..fitting.surrogate.settings import SurrogateSettings
-from ..network.spiking_network import SpikingNetwork
+from ..fitting import SurrogateSettings, Tuning
+from ..network import SpikingNetwork
 from ..witnesses import Provenance, WitnessSet, describe_family, parse_distribution, regenerate
 from . import model_parts
 from .choices import current_parameters

@@ -10,7 +10,8 @@ from sklearn.utils.validation import _get_feature_names, _num_samples, validate_
 
 from ..core.checks import as_array, check_choice, foreign_errors
 from ..core.errors import InvalidInputError, InvalidTypeError
-from ..data.sequences import FILL_SEQUENCES, Sequences, as_matrix, check_finite
+from ..data import Sequences
+from ..data.sequences import FILL_SEQUENCES, as_matrix, check_finite
 from ..data.tables import check_names, is_frame, list_names, numbers_of, show_key
 
 

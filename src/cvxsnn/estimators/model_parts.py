@@ -15,15 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..convex import Certificate
-from ..convex.losses import LOSSES, Loss, Softmax, make_loss
-from ..convex.objective import Objective
+from ..convex import LOSSES, Certificate, Loss, Objective
+from ..convex.losses import Softmax, make_loss
 from ..convex.penalties import check_strengths, make_penalty, name_of_penalty
 from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..dictionary.base import parse_readout
-from ..network.reconstruction import Proof
-from ..network.spiking_network import OutputHead, SpikingNetwork
+from ..network import OutputHead, Proof, SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
 from ..witnesses import Provenance, WitnessSet, regenerate
@@ -152,8 +150,8 @@ def write_proof(proof: Proof, tensors: dict[str, Tensor]) -> dict[str, Any]:
         "objective": {
             "loss": [_write_loss(proof.objective.loss)],
             "readout": proof.objective.readout,
-            "head_weights": dict(proof.objective.head_weights),
-            "timestep_weighting": proof.objective.timestep_weighting,
+            "head_weights": {},  # readers of version 0.1.0 expect this entry and the next
+            "timestep_weighting": "uniform",
         },
         "l1_strength": proof.l1_strength,
         "l2_strength": proof.l2_strength,
@@ -214,15 +212,12 @@ def _read_witnesses(
 
 
 def _read_objective(header: Mapping[str, Any], n_outputs: int) -> Objective:
-    for head, weight in header["head_weights"].items():
-        if check_number(f"the weight of head {head!r}", weight) <= 0:
-            raise InvalidInputError(f"expected the weight of head {head!r} to be above zero, got {weight!r}")
-    check_choice("timestep_weighting", header["timestep_weighting"], ("uniform", "ramped"))
     readout = parse_readout(header["readout"])
     if readout.kind == "all" or readout.n_windows > LIMITS.windows:
         raise InvalidInputError(f"expected a proof of the last step or of means, got {str(readout)!r}")
-    loss = _read_loss(header["loss"][0], n_outputs)
-    return Objective(loss, header["readout"], header["head_weights"], header["timestep_weighting"])
+    if header["head_weights"] or header["timestep_weighting"] != "uniform":
+        raise InvalidInputError("expected an objective with equal weights, got others")
+    return Objective(_read_loss(header["loss"][0], n_outputs), header["readout"])
 
 
 def _write_loss(loss: str | Loss) -> dict[str, Any]:

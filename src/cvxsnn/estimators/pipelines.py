@@ -7,7 +7,7 @@ from sklearn.pipeline import Pipeline
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
-from ..network.spiking_network import SpikingNetwork
+from ..network import SpikingNetwork
 
 
 def network_of(model: Any) -> SpikingNetwork:

@@ -8,7 +8,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ..core.checks import as_real, check_choice
 from ..core.errors import InvalidInputError
-from ..data.sequences import TrainingSet
+from ..data import TrainingSet
 from .base import FloatArray, SpikingEstimator
 
 

@@ -165,12 +165,9 @@ def quantise_estimator(
     """
     kinds = (SpikingClassifier, SpikingRegressor)
     check_type(model, kinds, "a fitted SpikingClassifier or SpikingRegressor", "see quantise")
-
-    def refit(proof: Proof, data: TrainingSet) -> tuple[SpikingNetwork, Proof]:
-        quantised = quantise_and_solve(proof, data, bits, readout_bits=readout_bits, tol=model.tol)
-        return quantised.network, quantised.proof
-
-    return model.with_refitted_readout(refit, X, y, sample_weight)
+    proof, data = model.proof_, model.data_of_fit(X, y, sample_weight)
+    quantised = quantise_and_solve(proof, data, bits, readout_bits=readout_bits, tol=model.tol)
+    return model.with_readout(quantised.network, quantised.proof)
 
 
 def _proof_of(trained: Trained | Proof) -> Proof:

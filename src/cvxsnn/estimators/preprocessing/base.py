@@ -44,7 +44,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             The fitted transformer.
         """
         self._check_parameters()
-        parts, names = self._read(as_numpy(list(X.values()) if isinstance(X, Mapping) else X))
+        _, parts, names = self._read(X)
         self.n_features_in_ = parts[0].shape[1]
         if names is not None:
             self.feature_names_in_ = names
@@ -67,8 +67,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         """
         check_is_fitted(self)
         self._check_parameters()
-        X = as_numpy(list(X.values()) if isinstance(X, Mapping) else X)
-        parts, names = self._read(X)
+        X, parts, names = self._read(X)
         if parts[0].shape[1] != self.n_features_in_:
             raise InvalidInputError(
                 f"expected sequences with {self.n_features_in_} features as in fit, got {parts[0].shape[1]} features"
@@ -78,8 +77,9 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             raise InvalidInputError(f"expected the columns {known.tolist()} as in fit, got {names.tolist()}")
         return _in_the_form_of(X, [self._apply(part) for part in parts])
 
-    def _read(self, X: Any) -> tuple[list[FloatArray], npt.NDArray[Any] | None]:
-        """Return checked matrices, one per sequence, and the names of their columns, if any."""
+    def _read(self, X: Any) -> tuple[Any, list[FloatArray], npt.NDArray[Any] | None]:
+        """Return data as an array or a list, their sequences as checked matrices, and the names of their columns."""
+        X = as_numpy(list(X.values()) if isinstance(X, Mapping) else X)
         if is_tabular(X):
             raise InvalidInputError(
                 "expected sequences, as one array (n_samples, n_steps, n_features) or a list of arrays (n_steps, "
@@ -88,7 +88,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         parts = as_matrices(X)
         for part in parts:
             check_finite(part, "sequences", None if self._accepts_nan else FILL_SEQUENCES)
-        return parts, _column_names(X)
+        return X, parts, _column_names(X)
 
     def _restore(self, n_features: Any, names: npt.NDArray[Any] | None, learned: Mapping[str, FloatArray]) -> None:
         """Restore the fitted state from finite arrays and different names of a file."""
@@ -136,17 +136,18 @@ def _column_names(X: Any) -> npt.NDArray[Any] | None:
 
 
 def _in_the_form_of(X: Any, parts: Sequence[FloatArray]) -> Any:
-    """Return matrices as what X is: an array, a tensor, or a list with DataFrames where X has DataFrames."""
+    """Return matrices in the form of X: an array, a tensor, or a list with DataFrames where X has DataFrames."""
     if isinstance(X, torch.Tensor):
         return torch.from_numpy(np.stack(parts)).to(X.device)
     if isinstance(X, np.ndarray) and X.dtype != object:
         return np.stack(parts)
-    return [_like(given, part) for given, part in zip(X, parts, strict=True)]
+    return [_like(original, part) for original, part in zip(X, parts, strict=True)]
 
 
-def _like(given: Any, part: FloatArray) -> Any:
-    if isinstance(given, torch.Tensor):
-        return torch.from_numpy(part).to(given.device)
-    if hasattr(given, "iloc"):
-        return type(given)(part, index=given.index if len(given) == len(part) else None, columns=given.columns)
-    return part
+def _like(original: Any, part: FloatArray) -> Any:
+    if isinstance(original, torch.Tensor):
+        return torch.from_numpy(part).to(original.device)
+    if not hasattr(original, "iloc"):
+        return part
+    index = original.index if len(original) == len(part) else None
+    return type(original)(part, index=index, columns=original.columns)
