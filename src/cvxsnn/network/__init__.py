@@ -3,8 +3,7 @@
 from .energy import Joules, Operations, count_operations
 from .evaluation import accuracy, label_accuracy
 from .reconstruction import Proof, reconstruct
-from .spiking_network import OutputHead, SpikingNetwork
-from .state import NetworkState
+from .spiking_network import NetworkState, OutputHead, SpikingNetwork
 from .summary import summarise
 from .weight_decay import rescale_hidden, weight_decay_objective
 

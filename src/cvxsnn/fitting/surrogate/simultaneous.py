@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from ...dictionary import Readout
-from ...network.spiking_network import OutputHead, decide
-from ...network.state import NetworkState
+from ...network.spiking_network import NetworkState, OutputHead, decide
 from ...neurons import HiddenLayer, Stepper
 from ..scores import TaskScore
 
