@@ -143,7 +143,10 @@ WITNESSES = draw_witnesses()
         (lambda: build_dictionary(WITNESSES, INPUTS[0]), "got 2 dimensions"),
         (lambda: build_dictionary(WITNESSES, INPUTS[:0]), "non-empty inputs"),
         (lambda: build_dictionary(WITNESSES, INPUTS[:, :, :2]), "layer 1 to read 2 values, got weights for 3"),
-        (lambda: build_dictionary(WITNESSES, [[[1, 2, 3]], [[1, 2, 3]] * 2]), "sequences of equal length, .* ragged"),
+        (
+            lambda: build_dictionary(WITNESSES, [[[1, 2, 3]], [[1, 2, 3]] * 2]),
+            "inputs to be numbers in rows of equal length",
+        ),
         (lambda: build_dictionary(WITNESSES, INPUTS * 1e-4), "ordinary size, got none above 0.0001, .* scale them"),
         (lambda: build_dictionary(np.eye(3), INPUTS), "no inputs beside a plain 0/1 array"),
         (lambda: build_dictionary(np.eye(3) * 2), "0/1 array, got other values: threshold them first"),

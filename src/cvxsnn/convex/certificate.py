@@ -61,7 +61,7 @@ _OPERATIONS = 8
 """Roundings beside those of a sum, at most: weights, scales, and the error bounds themselves."""
 
 VANISHED = 2.0**-1040
-"""What underflow may have done to a sum of up to 2³⁴ terms."""
+"""Bound on the error by underflow of a sum of up to 2³⁴ terms."""
 
 
 @dataclass(frozen=True)
@@ -300,10 +300,10 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
 
 
 def checked_certificate(problem: object, certificate: Certificate) -> Certificate:
-    """Return the certificate: the guard that each of them passes.
+    """Check a certificate and return it; every certificate passes here.
 
-    Refused are values that are not finite, whatever has overflowed on the way to them, and a dual value above the
-    primal one: both account for rounding, so that no rounding explains it.
+    Values that are not finite are refused, and so is a dual value above the primal one. Both account for rounding, so
+    such a pair is a defect and not a rounding error.
     """
     primal, dual = certificate.primal, certificate.dual
     _check_range(CertificateError, primal, dual, is_zero=True)
@@ -313,7 +313,7 @@ def checked_certificate(problem: object, certificate: Certificate) -> Certificat
 
 
 def check_scale(problem: ConvexProblem) -> None:
-    """Refuse a problem of which a solver could compute nothing: too large or too small at zero coefficients already."""
+    """Refuse a problem whose loss or gradient overflows or underflows at zero coefficients, where solvers start."""
     scores, entry = problem.null_intercept.expand(len(problem.row_weight), -1), problem.dictionary.largest_entry
     _check_range(
         InvalidInputError, float(problem.loss_value(scores)), is_zero=not bool(problem.unit_dual(scores).any())
@@ -322,7 +322,7 @@ def check_scale(problem: ConvexProblem) -> None:
 
 
 def _check_range(kind: type[CvxsnnError], *values: float, is_zero: bool) -> None:
-    """Refuse values that have overflowed, and a first one that has vanished; ``is_zero`` tells that it is zero."""
+    """Refuse values that have overflowed, and a first one that has vanished unless ``is_zero`` says that it is zero."""
     if all(map(isfinite, values)) and (is_zero or values[0] >= _SMALLEST):
         return
     raise kind(
@@ -364,9 +364,8 @@ def bound_at(
 ) -> tuple[float, Tensor]:
     """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known.
 
-    ``n_roundings`` is for correlations that the dictionary has not computed: how often each of their terms was rounded.
-
-    It is no bound for a point that an intercept requires to be balanced, if it does not have to be.
+    ``n_roundings`` says how often each term of the correlations was rounded, if the dictionary has not computed them.
+    With an intercept and ``must_balance=False`` the result is an estimate and no bound.
     """
     total, chosen, parts = 0.0, unit_dual.clone(), problem.independent_outputs()
     n_roundings = problem.dictionary.correlation_roundings if n_roundings is None else n_roundings
@@ -401,7 +400,7 @@ def _shrinkage(problem: ConvexProblem, correlation: Tensor, error: Tensor) -> fl
     largest *= 1 + gamma(problem.n_outputs + _OPERATIONS)
     if largest <= problem.l1_strength:
         return 1.0
-    return problem.l1_strength / largest if isfinite(largest) else 0.0  # what is not a number is no proof
+    return problem.l1_strength / largest if isfinite(largest) else 0.0  # NaN proves nothing
 
 
 def _correlation_error(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool, n_roundings: int) -> Tensor:

@@ -91,7 +91,7 @@ def plan(problem: ConvexProblem, solver: str | Solver) -> list[Part]:
 
     1. Beside a quadratic, a norm whose strength is below rounding is left out. The certificate counts it.
     2. The penalty is replaced by the simplest one that equals it at these strengths.
-    3. A solver for whole problems gets the whole, and so does every solver if the penalty couples the outputs.
+    3. A solver whose scope is the problem gets all of it, and so does every solver if the penalty couples outputs.
        Otherwise each head is solved by itself, and each output if solver and loss allow it.
     4. Equal rows are merged (:attr:`ConvexProblem.reduced`) by the caller if ``solver.merges_rows``.
     """
@@ -103,8 +103,7 @@ def plan(problem: ConvexProblem, solver: str | Solver) -> list[Part]:
         return [Part(problem, slice(0, problem.n_outputs), _find(problem, solver))]
     parts = []
     for head in problem.heads:
-        whole = problem.part(head.columns)
-        chosen = _find(whole, solver)
+        chosen = _find(problem.part(head.columns), solver)
         is_divided = chosen.scope == "output" and head.loss.is_separable
         width = 1 if is_divided else head.targets.shape[1]
         for start in range(head.columns.start, head.columns.stop, width):
@@ -132,8 +131,8 @@ def _find(problem: ConvexProblem, solver: str | Solver) -> Solver:
 def condition(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor, float, float]:
     """Return the program with centred targets and numbers around one.
 
-    Solvers lose the squares of targets or entries beyond 2⁴⁰, a million million. Only targets of squared losses and
-    real columns need it.
+    Squares of numbers beyond 2⁴⁰, a million million, lose too many digits in the solvers. Only targets of squared
+    losses and real columns can be that large. Powers of two scale without rounding.
 
     Returns
     -------
@@ -146,16 +145,12 @@ def condition(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor, float, flo
     """
     problem, means = problem.centred
     scaled, of_targets, of_entries = problem.workspace.get(_scale, problem)
-    strengths = {
-        "l1_strength": problem.l1_strength / of_targets / of_entries,
-        "l2_strength": problem.l2_strength / of_entries / of_entries,
-    }
-    is_lost = any(
-        bool(getattr(problem, name)) != bool(value) or not isfinite(value) for name, value in strengths.items()
-    )
-    if of_targets == of_entries == 1.0 or is_lost:
+    l1, l2 = problem.l1_strength / of_targets / of_entries, problem.l2_strength / of_entries / of_entries
+    # A strength that vanishes or overflows when scaled would be another program.
+    is_kept = (l1 > 0, l2 > 0) == (problem.l1_strength > 0, problem.l2_strength > 0) and isfinite(l1 + l2)
+    if of_targets == of_entries == 1.0 or not is_kept:
         return problem, means, 1.0, 1.0
-    return scaled._replace(penalty=problem.penalty, **strengths), means, of_targets, of_entries
+    return scaled._replace(penalty=problem.penalty, l1_strength=l1, l2_strength=l2), means, of_targets, of_entries
 
 
 def _scale(problem: ConvexProblem) -> tuple[ConvexProblem, float, float]:

@@ -32,16 +32,16 @@ from .problem import ConvexProblem
 from .solving import Solution
 
 _CERTAIN = 1e-12
-"""Least 1 − h that is told from zero: a row that a fit follows completely says nothing about others."""
+"""Smallest 1 − h that counts as nonzero: with leverage one, a row's residual says nothing about the row left out."""
 
 _SMALLEST = 1e-150
-"""Root of a weight that is told from zero."""
+"""Smallest root of a weight that counts as nonzero."""
 
 _MANY_ROWS = 2**14
 """Rows from which an inverse for each strength is faster than one eigendecomposition."""
 
 _BLOCK = 2**25
-"""Numbers of a block of rows that are worked on at once."""
+"""Numbers per block of rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class Validation:
     def standard_error(self, of: str = "loss") -> Tensor:
         """Return the standard error of each mean, taking the parts of one repeat for independent draws.
 
-        Repeats average out the luck of the parts, but have no rows of their own: they do not lower it.
+        Repeats reduce the variance of the folds, but add no rows, so they do not lower the standard error.
 
         Parameters
         ----------
@@ -153,8 +153,8 @@ def row_losses(heads: tuple[Head, ...], scores: Tensor) -> Tensor:
 def row_hits(heads: tuple[Head, ...], scores: Tensor) -> Tensor | None:
     """Return which rows are classified correctly, averaged over the heads; None if no head has classes.
 
-    Of several outputs the largest names the class. A single one does by the side of the middle between two targets.
-    All rows must be there: from a few of them, classes cannot be told from real targets.
+    With several outputs the largest one predicts the class; a single output predicts it by the side of the midpoint
+    between the two targets. Pass all rows: a few of them do not show whether targets are classes.
     """
     hits: list[Tensor] = []
     for head in heads:
@@ -371,7 +371,7 @@ class _Spectrum:
             yield rows, block @ (inverse[:, :, None] * rotated) - targets[rows], 1 - inverse @ block.square().T
 
     def residual_matrix(self, rows: Tensor, ridge: float) -> Tensor:
-        """Return what the weighted targets of some rows are multiplied by for their residuals, without the mean."""
+        """Return a diagonal block of I − H; H maps weighted targets to scores, leaving the intercept out."""
         if self._by_rows:
             basis = self._basis[rows]
             left: Tensor = basis @ (ridge / (self.values + ridge) * basis).T
@@ -406,7 +406,7 @@ def _residuals_by_inverses(
 
 
 def mean_eigenvalue(problem: ConvexProblem) -> float:
-    """Return the mean over the rows of the eigenvalues of their products: what strengths of ridge compare with."""
+    """Return the mean over the rows of the eigenvalues of their products, the unit of ridge strengths."""
     return problem.row_workspace.get(_mean_eigenvalue, problem)
 
 
@@ -451,7 +451,7 @@ def _quadratic_forms(problem: ConvexProblem, atoms: Tensor, ridge: float) -> Ten
     gram = problem.row_workspace.get(weighted_gram, problem)
     factor = factorise(with_ridge(gram[atoms][:, atoms], ridge))
     if factor is None or not bool(torch.isfinite(factor).all()):
-        # Squares of the columns overflow: take it that the fit follows every row.
+        # Squares of the columns overflow: assume leverage one for every row.
         return 1 / problem.row_weight.clamp_min(_SMALLEST)
     blocks = _centred_rows(problem, atoms)
     return torch.cat(
@@ -543,10 +543,10 @@ def sample_of_row(problem: ConvexProblem, groups: Array | None = None) -> npt.ND
     if groups is None:
         samples = np.arange(n_samples)
     else:
-        given = groups.cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
-        if given.shape != (n_samples,):
-            raise InvalidInputError(f"expected groups of shape ({n_samples},), one per sample, got {given.shape}")
-        samples = np.unique(given, return_inverse=True)[1]
+        labels = groups.cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
+        if labels.shape != (n_samples,):
+            raise InvalidInputError(f"expected groups of shape ({n_samples},), one per sample, got {labels.shape}")
+        samples = np.unique(labels, return_inverse=True)[1]
     return np.repeat(samples, n_steps)
 
 

@@ -100,7 +100,7 @@ def with_ridge(matrix: Tensor, ridge: float) -> Tensor:
 
 
 def factorise(matrix: Tensor) -> Tensor | None:
-    """Return the Cholesky factor of a matrix, with a ridge if rounding leaves it none; None if no ridge helps."""
+    """Return a Cholesky factor, with a ridge if rounding has made the matrix indefinite; None if no ridge helps."""
     factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     if not bool(info):  # before the search for the largest entry, which needs memory of its own
@@ -245,7 +245,7 @@ def solve_ridge(matrix: Tensor, right: Tensor, ridge: float) -> Tensor | None:
 def solve_in_place(matrix: Tensor, right: Tensor, ridge: float, n_at_once: int = 4096) -> Tensor | None:
     """Solve (A + ρI) X = B within the memory of A, and leave A as it was, whatever happens.
 
-    Parameters are those of :class:`FactorInPlace`. Returns None if rounding leaves the matrix no factor.
+    Parameters are those of :class:`FactorInPlace`. Returns None if rounding has made the matrix indefinite.
     """
     factor = FactorInPlace(matrix, ridge, n_at_once)
     try:

@@ -722,9 +722,9 @@ def as_columns(targets: Array) -> Tensor:
     return columns[:, None] if columns.ndim == 1 else columns
 
 
-def ratio(part: Tensor, whole: Tensor) -> Tensor:
-    """Return part over whole, zero where the whole is zero."""
-    return torch.where(whole > 0, part / whole.clamp_min(torch.finfo(whole.dtype).tiny), torch.zeros_like(part))
+def ratio(part: Tensor, total: Tensor) -> Tensor:
+    """Return part over total, zero where the total is zero."""
+    return torch.where(total > 0, part / total.clamp_min(torch.finfo(total.dtype).tiny), torch.zeros_like(part))
 
 
 def _root_of_slope(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tensor:

@@ -153,7 +153,7 @@ class Objective:
         Returns
         -------
         Objective
-            The objective with the softmax losses that know it.
+            The objective with softmax losses of these sizes.
         """
         named = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(n_classes, self.loss)
         known = {

@@ -149,7 +149,7 @@ class Penalty(ABC):
         return self.prox(coef / shrink, step * l1_strength / shrink)
 
     def simplest(self, n_outputs: int, l1_strength: float, l2_strength: float) -> "Penalty":
-        """Return the simplest penalty that is equal to this one for so many outputs and at these strengths.
+        """Return the simplest penalty that equals this one for this number of outputs and these strengths.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Penalty(ABC):
         Returns
         -------
         Penalty
-            The penalty itself, unless a kind knows better.
+            The penalty itself by default.
         """
         return self
 
@@ -256,8 +256,8 @@ for _kind in (L1, GroupL2, ElasticNet, GroupElasticNet):
 
 def name_of_penalty(penalty: Penalty) -> str:
     """Return the name from which :func:`make_penalty` makes the same penalty; one that has no such name is refused."""
-    named, given = vars(PENALTIES.of(penalty)()), vars(penalty)
-    if named.keys() != given.keys() or not all(bool(np.array_equal(named[key], given[key])) for key in named):
+    default, actual = vars(PENALTIES.of(penalty)()), vars(penalty)
+    if default.keys() != actual.keys() or not all(bool(np.array_equal(default[key], actual[key])) for key in default):
         raise InvalidInputError(
             f"expected the penalty {penalty.name!r} with its default parameters, which its name stands for, got other "
             "ones: a file keeps the name only"
@@ -294,7 +294,7 @@ def check_strengths(l1_strength: float, l2_strength: float, penalty: Penalty) ->
 
 
 def check_prices(l1_strength: float, over: str) -> None:
-    """Refuse the strength at which no atom stays out of an optimum, so that prices cannot tell which are needed."""
+    """Refuse an ``l1_strength`` of zero: every atom would be active, so prices could not decide which are needed."""
     if l1_strength == 0:
         raise InvalidInputError(
             f"expected l1_strength above zero for an optimum over {over}, got 0, at which every one of them is active: "

@@ -435,7 +435,7 @@ class ConvexProblem:
         return self._penalised(reduced), row_of
 
     def independent_outputs(self) -> list[slice]:
-        """Return the output columns of the smallest parts into which the objective falls apart.
+        """Return the output columns of the independent parts of the objective.
 
         Returns
         -------

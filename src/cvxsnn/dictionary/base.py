@@ -133,7 +133,7 @@ class Dictionary(ABC):
         The witnesses that made the columns; None for columns that do not come from witnesses.
     is_complete : bool
         Whether the atoms are *all* patterns that a family of witnesses can produce on these rows, as an exact
-        enumeration has shown; it decides what a certificate is about.
+        enumeration has shown. It decides the scope of a certificate.
 
     Examples
     --------

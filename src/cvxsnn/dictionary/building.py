@@ -18,7 +18,7 @@ from .base import Readout, parse_readout
 from .spikes import GROUPING_COPIES, DictionaryHealth, SpikeDictionary, dictionary_bytes, pad_words
 
 MEMORY_BUDGET = 4 * 2**30
-"""Bytes for the columns, unless the caller says otherwise."""
+"""Default limit on the bytes of the columns."""
 
 
 def build_dictionary(
@@ -84,7 +84,7 @@ def roll_dictionary(
     memory_budget: int = MEMORY_BUDGET,
     chunk_bytes: int | None = None,
 ) -> SpikeDictionary:
-    """Build a dictionary of a part of the data, whose sequences may all have fewer steps than there are windows."""
+    """Build a dictionary without checking the number of windows: a shard may contain only short sequences."""
     parsed = parse_readout(readout)
     largest = float(sequences.inputs.abs().max())
     if 0 < largest < 2**6 * INPUT_UNIT:

@@ -15,7 +15,7 @@ from ..core.memory import share_of
 @dataclass(frozen=True)
 class _Tuning:
     triangle: int = 4
-    """Blocks per side in which a matrix of products is formed, to make use of its symmetry."""
+    """Blocks per side of a symmetric matrix of products; only those on and above the diagonal are computed."""
 
     block_bytes: int = 2**26
     """Bytes of entries that are multiplied at once."""
@@ -24,14 +24,14 @@ class _Tuning:
     """The same on a GPU."""
 
     largest_exact: int = 79
-    """Counts up to which products of bytes are exact on every processor: those without instructions for them add pairs
-    in 16 bits."""
+    """Largest count for which products of bytes are exact on every CPU: CPUs without dot-product instructions add pairs
+    of products in 16 bits, where 2 · 127 · 127 would saturate."""
 
     float32_rows: int = 256
     """Float32 is used if at least this many products of the largest counts add up without rounding."""
 
     max_lookup_outputs: int = 4
-    """Columns of a real matrix up to which look-ups in tables are clearly faster than BLAS."""
+    """Largest number of outputs for which look-up tables are clearly faster than BLAS."""
 
     table_bytes: int = 64
     """Bytes of a row that are looked up at a time: their tables take 128 KiB of float64, and stay in cache."""
@@ -40,8 +40,8 @@ class _Tuning:
     """Look-ups at a time: 768 KiB for indices and values."""
 
     sum_rows: int = 128
-    """Terms of a sum on a GPU, and the number of such sums that are added up at once: with sums of sums of sums, a
-    certificate allows for fewer roundings."""
+    """Terms of a partial sum on a GPU, at each of three levels: a term is rounded less often than in one long sum, so
+    that certificates are tighter."""
 
 
 TUNING = _Tuning()
@@ -159,11 +159,11 @@ def assemble(blocks: Iterable[tuple[slice, Tensor]], size: int, dtype: torch.dty
     Tensor of shape (size, size)
         The matrix.
     """
-    whole = torch.empty(size, size, dtype=dtype, device=device)
+    matrix = torch.empty(size, size, dtype=dtype, device=device)
     for rows, block in blocks:
-        whole[rows, rows.start :] = block
-        whole[rows.stop :, rows] = block[:, rows.stop - rows.start :].T
-    return whole
+        matrix[rows, rows.start :] = block
+        matrix[rows.stop :, rows] = block[:, rows.stop - rows.start :].T
+    return matrix
 
 
 def _padded_rows(columns: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 A shard is a :class:`SpikeDictionary` of its own rows, mapped into memory while it is in use, so a product needs memory
 for one shard and for arrays with an entry per row or per atom. A folder has one safetensors file per shard, which is
-written whole or not at all, and ``dictionary.safetensors``, which is written last and lists the shards.
+written atomically, and ``dictionary.safetensors``, which is written last and lists the shards.
 """
 
 from collections.abc import Iterator
@@ -180,7 +180,7 @@ class ShardedDictionary(Dictionary):
             ) from None
         n_bits = n_rows * (1 if self.is_binary else 8 * patterns.element_size())
         if patterns[0].nbytes != bits.packed_bytes(n_bits) or len(atom_of_column) != self.n_columns:
-            raise DataFileError(f"expected {n_rows} rows in {path}, got others: the folder was written anew")
+            raise DataFileError(f"expected {n_rows} rows in {path}, got others: the folder has been rewritten")
         dtype = self._read.dtype(self.n_steps)
         if patterns.dtype != dtype:  # sequences of this shard are shorter, and their counts needed fewer bits
             patterns = pad_words(patterns[:, :n_rows].to(dtype))

@@ -36,7 +36,7 @@ def dictionary_bytes(n_rows: int, n_columns: int, readout: Readout = "last", n_s
 
 @dataclass(frozen=True)
 class DictionaryHealth:
-    """How much of what the witnesses produced is useful.
+    """How many columns are distinct, and how many are dead, saturated or duplicates.
 
     A witness has one column or, if it is read in windows of time, one per window.
 

@@ -38,7 +38,7 @@ class _Tuning:
     first: int = 48
     """Atoms of the first working set; twice as many are added each time."""
     max_share: int = 4
-    """The working set gives up beyond one atom in so many."""
+    """Working sets give up beyond one atom in this many."""
     over: float = 1.6
     """Over-relaxation of W towards the next step of alternating directions."""
     pull: float = 2.0
@@ -149,7 +149,7 @@ def minimise_quadratic(
 def _nearly_minimise(
     gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: float, start: Tensor, deadline: float
 ) -> Tensor | None:
-    """Return coefficients whose signs are nearly optimal; None if few are active, or G is too nearly singular."""
+    """Return coefficients whose signs are nearly optimal; None if few are active, or G is nearly singular."""
     factor, info = torch.linalg.cholesky_ex(gram)
     if bool(info):
         return None
@@ -182,7 +182,7 @@ def _nearly_minimise(
 
 
 def is_dense(problem: ConvexProblem) -> bool:
-    """Return whether so many coefficients of an elastic net may be active that their Hessian would be large."""
+    """Return whether an elastic net may have so many active coefficients that their Hessian is large."""
     is_weak = problem.l1_strength <= _TUNING.weak * problem.critical_strength
     is_large = problem.n_outputs * problem.dictionary.n_atoms >= _TUNING.many
     return bool(problem.l2_strength) and is_weak and is_large and problem.dictionary.is_in_memory

@@ -311,7 +311,7 @@ class _Columns(ABC):
         """Return the solutions for right sides of the atoms alone, one per row."""
 
     def release(self) -> None:
-        """Give back what the preconditioner has borrowed."""
+        """Restore a matrix that the preconditioner has overwritten."""
         return
 
     def precondition(self, residual: Tensor) -> Tensor:
@@ -434,7 +434,7 @@ class _System:
         return product
 
     def fixed(self, direction: Tensor) -> Tensor:
-        """Remove from a direction what changes nothing: a constant in all outputs, or an intercept not wanted."""
+        """Remove the parts of a direction that change nothing: a constant in all outputs, an unused intercept."""
         if not self.has_intercept:
             direction[:, -1] = 0.0
         elif self.is_shift_invariant:
