@@ -155,7 +155,7 @@ def test_bounds_of_divided_normals_are_constant_ones():
     for target in (0.0, 150.0, 199.0):
         bounds, is_tilted = bound_boxes(frame.problem, boxes, target)
         assert (bounds[0], is_tilted[0]) == (201.0, False)
-        found = explore(frame.problem, boxes.centres, boxes.halves, boxes.closest, target, 1, 43, False, True)
+        found = explore(frame.problem, boxes.centres, boxes.halves, boxes.closest, target, 1, 43, False)
         assert END.tilted not in found.codes[0, : found.n_codes[0]]
 
 

@@ -142,19 +142,12 @@ class Coordinates:
     def faces(self) -> Boxes:
         """Return the faces of the cube."""
         size, dimension = 1 << self.n_levels, len(self.columns)
-        centres, halves = [], []
-        for axis in range(dimension):
-            for sign in (1, -1):
-                centre, half = [0] * dimension, [size] * dimension
-                if self.has_wall:
-                    centre[-1], half[-1] = size // 2, size // 2
-                    if axis == dimension - 1 and sign < 0:
-                        continue
-                centre[axis], half[axis] = sign * size, 0
-                centres.append(centre)
-                halves.append(half)
-        n_faces = len(centres)
-        return Boxes(np.array(centres), np.array(halves), np.full(n_faces, inf), np.full(n_faces, size))
+        axes = np.repeat(np.eye(dimension, dtype=np.int64), 2, axis=0)
+        centres, halves = size * axes * np.tile([[1], [-1]], (dimension, 1)), size * (1 - axes)
+        if self.has_wall:  # the last coordinate is from 0 to the size: the last face is left out, the others are halved
+            centres, halves = centres[:-1], halves[:-1]
+            centres[:-1, -1] = halves[:-1, -1] = size // 2
+        return Boxes(centres, halves, np.full(len(centres), inf), np.full(len(centres), size))
 
     def points(self, parameters: IntArray) -> npt.NDArray[np.float64]:
         """Return the points of the cube that stand for parameters, more or less."""
@@ -394,7 +387,7 @@ class BoxSearch:
 
         def search(part: Boxes) -> tuple[Boxes, Outcome]:
             arrays = map(np.ascontiguousarray, (part.centres, part.halves, part.closest))
-            return part, explore(frame.problem, *arrays, target, budget, n_levels, self.is_group, self.keeps_proof)
+            return part, explore(frame.problem, *arrays, target, budget, n_levels, self.is_group)
 
         # Asking Numba for its threads would start them, and give those of torch another number.
         n_threads = min(nb.config.NUMBA_NUM_THREADS, boxes.n_boxes // 8)
@@ -522,5 +515,5 @@ class BoxSearch:
 def bound_boxes(problem: Problem, boxes: Boxes, enough: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return a bound on the sums in each box, and whether it is a linear one, as the checker can repeat them."""
     arrays = map(np.ascontiguousarray, (boxes.centres, boxes.halves, boxes.closest))
-    outcome = explore(problem, *arrays, float(enough), 1, 1, False, True)
+    outcome = explore(problem, *arrays, float(enough), 1, 1, False)
     return np.maximum(outcome.bounds, outcome.rest_bounds[:, 0]), outcome.codes[:, 0] == END.tilted

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ from .check_certificate import (
     read_integer,
     read_matrix,
 )  # fmt: skip
-from .column_generation import CompleteSolution, spread_over_steps
+from .column_generation import CompleteSolution, read_neurons, spread_over_steps
 from .integers import IntArray, as_integers
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import round_dual
@@ -119,21 +119,21 @@ def write_certificate(
 
 def save_certificate(path: str | os.PathLike[str], file: dict[str, Any]) -> None:
     """Write a certificate, whole or not at all."""
-    write_atomically(Path(path), _encoded(file).encode())
+    write_atomically(Path(path), json.dumps(_plain(file), separators=(",", ":")).encode())
 
 
-def _encoded(file: Mapping[str, Any]) -> str:
-    """Return a certificate as JSON, with floats as hexadecimal texts."""
+def _plain(value: Any) -> Any:
+    """Return a value as it is written in JSON: floats as hexadecimal texts, arrays as lists."""
+    if isinstance(value, Mapping):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float):
+        return float(value).hex()
+    return int(value) if isinstance(value, np.integer) else value
 
-    def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-        changed = {float: float.hex, dict: plain}
-        return {name: changed.get(type(value), lambda own: own)(value) for name, value in values.items()}  # type: ignore[operator]
 
-    return json.dumps(plain(file), separators=(",", ":"))
-
-
-@dataclass(frozen=True, eq=False)
-class SearchHints:
+class SearchHints(NamedTuple):
     """A search to go on with: a dual point, the boxes that were looked at, and whether better neurons were found."""
 
     dual: npt.NDArray[np.int64]
@@ -142,8 +142,7 @@ class SearchHints:
     has_violators: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Hints:
+class Hints(NamedTuple):
     """What a search can go on from. Types, sizes and ranges are checked; bounds and objectives are computed again."""
 
     neurons: IntArray
@@ -159,7 +158,7 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
             raise DataFileError(
                 f"expected a certificate over all neurons, in the format {FORMAT!r}, got another file: {path}"
             )
-        stated = json.loads(_encoded(expected))
+        stated = _plain(expected)
         other = [name for name in stated if name not in file or repr(file[name]) != repr(stated[name])]
         if other:
             raise InvalidInputError(
@@ -206,7 +205,7 @@ def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[
     family, head = events.family, problem.heads[0]
     _check_problem(problem)
     ratio = Fraction(family.decay)
-    values, _ = as_integers(snap_inputs(family.read(inputs)).cpu().numpy())
+    values, _ = as_integers(snap_inputs(family.read(inputs)))
     return {
         "format": FORMAT,
         "decay": [ratio.numerator, ratio.denominator],
@@ -218,25 +217,19 @@ def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[
         "penalty": "l1",
         "strength": float(problem.l1_strength),
         "has_intercept": problem.intercept,
-        "inputs": [[[int(x) for x in step] for step in sequence] for sequence in values],
-        "targets": [[float(x).hex() for x in row] for row in head.targets.tolist()],
+        "inputs": values,
+        "targets": head.targets.double().tolist(),
     }
-
-
-def read_neurons(solution: Solution, parameters: IntArray) -> IntArray:
-    """Return the parameters of the neurons that a solution reads."""
-    support = solution.support.cpu()
-    return np.asarray(parameters[solution.problem.dictionary.column_of_atom.cpu()[support].numpy()])
 
 
 def network_of(solution: Solution, parameters: IntArray, generated: IntArray) -> dict[str, Any]:
     """Return the network, its objective, and all neurons from which a search can go on."""
     return {
         "primal": solution.certificate.primal,
-        "neurons": _rows(read_neurons(solution, parameters)),
-        "coef": [[float(x).hex() for x in row] for row in solution.coef[solution.support.cpu()].tolist()],
-        "intercept": [float(x).hex() for x in solution.intercept.tolist()],
-        "generated": _rows(generated),
+        "neurons": read_neurons(solution, parameters),
+        "coef": solution.coef[solution.support.cpu()].tolist(),
+        "intercept": solution.intercept.tolist(),
+        "generated": generated,
     }
 
 
@@ -260,24 +253,19 @@ def search_boxes(
     scale = events.n_steps if readout == "mean" else 1
     enough = (1 + tol) * problem.l1_strength / unit * scale
     trees = SpikeTrees.of(events, spread_over_steps(dual, readout, events))
-    deadline = time.monotonic() + max_seconds
-    search = BoxSearch(enough, deadline=deadline, keeps_proof=True, pulse=pulse)
+    search = BoxSearch(enough, deadline=time.monotonic() + max_seconds, keeps_proof=True, pulse=pulse)
     found = search.run(trees, resume_proof(trees, searches, enough) if searches and trees.normals.any() else None)
     limit = ceil(Fraction(found.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)
     return {
         "lower_bound": certify_with_bound(problem, exact, [limit * unit] * problem.n_outputs),
         "dual_exponent": round(np.log2(unit)),
-        "dual": _rows(dual),
+        "dual": dual,
         "price_bound": limit,
         "proofs": _table(found.proof),
         "is_finished": found.is_finished,
-        "violators": _rows(np.array([own for size, own in found.parameters if size > enough][: _SETTINGS.n_violators])),
+        "violators": [neuron for size, neuron in found.parameters if size > enough][: _SETTINGS.n_violators],
     }
-
-
-def _rows(values: npt.NDArray[Any]) -> list[list[int]]:
-    return [[int(x) for x in row] for row in values]
 
 
 def _check_problem(problem: ConvexProblem) -> None:
@@ -294,17 +282,17 @@ def _check_problem(problem: ConvexProblem) -> None:
 def whole_dual(problem: ConvexProblem, dual_point: Tensor) -> tuple[npt.NDArray[np.int64], float]:
     """Return a dual point as integers times a power of two, feasible exactly."""
     _check_problem(problem)
-    n_rows, head = len(problem.row_weight), problem.heads[0]
+    head = problem.heads[0]
     dual, unit = round_dual(dual_point.cpu().numpy())
-    targets = head.targets.cpu().numpy()
     if head.loss.name == "logistic":  # 0 <= n λ y <= 1
-        largest = int(Fraction(1) / (Fraction(unit) * n_rows))
-        dual = np.clip(dual * targets.astype(np.int64), 0, largest) * targets.astype(np.int64)
+        signs = head.targets.cpu().numpy().astype(np.int64)
+        largest = int(Fraction(1) / (Fraction(unit) * len(problem.row_weight)))
+        dual = np.clip(dual * signs, 0, largest) * signs
     if problem.intercept:
         for column in dual.T:
-            excess = int(column.sum())
-            inner = np.argsort(np.abs(np.abs(column) - np.abs(column).max() // 2))  # in the middle of the domain
-            column[inner[0]] -= excess
+            # The entry nearest to the middle of the domain stays inside when it takes what rounding left over.
+            inner = np.argsort(np.abs(np.abs(column) - np.abs(column).max() // 2))
+            column[inner[0]] -= int(column.sum())
     return dual, unit
 
 
@@ -313,22 +301,22 @@ def _table(proof: Proof | None) -> list[dict[str, Any]]:
     numbers: dict[int, int] = {}
     table: list[dict[str, Any]] = []
 
-    def add(own: Proof | None) -> int:
-        if own is None:
+    def add(proof: Proof | None) -> int:
+        if proof is None:
             return -1
-        if id(own) not in numbers:
-            if own.frame.slack:
+        if id(proof) not in numbers:
+            if proof.frame.slack:
                 raise InvalidInputError(
                     "expected inputs of fewer bits for a certificate in a file: round them, for example to multiples "
                     "of 1/256"
                 )
-            code, uses = own.walk()
+            code, uses = proof.walk()
             closer = tuple((factor, add(inner)) for factor, inner in uses)
-            numbers[id(own)] = len(table)
-            basis = tuple(tuple(int(x) for x in row) for row in own.frame.basis)
-            search = Search(tuple(own.frame.columns), basis, own.frame.n_levels, code, closer)
-            table.append(search._asdict())
-        return numbers[id(own)]
+            numbers[id(proof)] = len(table)
+            frame = proof.frame
+            basis = tuple(tuple(int(x) for x in row) for row in frame.basis)
+            table.append(Search(tuple(frame.columns), basis, frame.n_levels, code, closer)._asdict())
+        return numbers[id(proof)]
 
     add(proof)
     return table

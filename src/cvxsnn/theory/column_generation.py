@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -203,14 +203,9 @@ def solve_complete(
     best_dual, rounds, n_stale = -inf, [], 0
     for _ in range(max_rounds):
         problem = ConvexProblem(
-            build_dictionary(witnesses_of(events, parameters), inputs, readout),
-            targets,
-            loss,
-            l1_strength,
-            l2_strength=l2_strength,
-            penalty=penalty,
-            intercept=intercept,
-        )
+            build_dictionary(witnesses_of(events, parameters), inputs, readout), targets, loss, l1_strength,
+            l2_strength=l2_strength, penalty=penalty, intercept=intercept,
+        )  # fmt: skip
         if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2) and l2_strength:
             raise InvalidInputError(
                 f"expected one output, or penalty 'l1', 'group' or 'elastic-net' for an optimum over all neurons, got "
@@ -220,27 +215,22 @@ def solve_complete(
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
         left = max_seconds - (time.monotonic() - begin)
-        found = price_dual(
-            events,
-            problem,
-            solution.dual_point,
-            _enough(problem, solution, best[0], tol),
-            # Late, or if the last neurons were known already, a bound is worth more than another neuron.
-            is_thorough=n_stale > 0 or left < 0.5 * max_seconds,
-            max_boxes=max_boxes,
-            max_seconds=left,
-            start=parameters[problem.dictionary.column_of_atom.cpu()[solution.support.cpu()].numpy()],
-            pulse=pulse,
-        )
-        best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, found.bounds))
-        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_boxes, time.monotonic() - begin))
+        # Late, or if the last neurons were known already, a bound is worth more than another neuron.
+        is_thorough = n_stale > 0 or left < 0.5 * max_seconds
+        prices, bounds = price_dual(
+            events, problem, solution.dual_point, _enough(problem, solution, best[0], tol), is_thorough=is_thorough,
+            max_boxes=max_boxes, max_seconds=left, start=read_neurons(solution, parameters), pulse=pulse,
+        )  # fmt: skip
+        best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, bounds))
+        n_boxes = sum(one.n_boxes for one in prices)
+        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, n_boxes, time.monotonic() - begin))
         if callback is not None:
             callback(rounds[-1])
         certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
         is_late = time.monotonic() - begin >= max_seconds or (pulse is not None and pulse(0, 0))
-        if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
+        if certificate.relative_gap <= tol or is_late or max(one.value for one in prices) <= l1_strength:
             break
-        fresh = events.representable(found.parameters)
+        fresh = events.representable(np.concatenate([one.parameters for one in prices]))
         is_stale = len(fresh) == 0 or (len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms)
         n_stale = n_stale + 1 if is_stale else 0
         if n_stale > _SETTINGS.max_stale:
@@ -264,40 +254,18 @@ def _enough(problem: ConvexProblem, solution: Solution, primal: float, tol: floa
     return (1 + low) * problem.l1_strength
 
 
-@dataclass(frozen=True, eq=False)
-class SolutionPrice:
-    """Prices of a dual point over all neurons.
-
-    Parameters
-    ----------
-    prices : tuple of Price
-        One price per output, or one for all of them.
-    bounds : tuple of float
-        One number per output, as :func:`cvxsnn.convex.certify_with_bound` expects them.
-    """
+class DualPrices(NamedTuple):
+    """Prices of a dual point over all neurons."""
 
     prices: tuple[Price, ...]
+    """One price per output, or one for all of them."""
     bounds: tuple[float, ...]
-
-    @property
-    def value(self) -> float:
-        """The largest price found."""
-        return max(found.value for found in self.prices)
-
-    @property
-    def n_boxes(self) -> int:
-        """Number of boxes examined."""
-        return sum(found.n_boxes for found in self.prices)
-
-    @property
-    def parameters(self) -> IntArray:
-        """Neurons with high prices."""
-        return np.concatenate([found.parameters for found in self.prices])
+    """One number per output, as :func:`cvxsnn.convex.certify_with_bound` expects them."""
 
 
 def price_dual(
     events: LIFEvents | UnionEvents, problem: ConvexProblem, dual_point: Tensor, enough: float, **limits: Any
-) -> SolutionPrice:
+) -> DualPrices:
     """Price a dual point over all neurons: output by output, or for a group all of them at once.
 
     If the problem has an ``l2_strength``, prices of active atoms are above the strength; then neurons that do what an
@@ -311,21 +279,23 @@ def price_dual(
     if exempt is None and isinstance(problem.penalty, GroupL2) and n_outputs > 1:
         found = price(events, weights, is_group=True, **limits)
         # A vector with this norm: certify_with_bound takes the norm of the bounds on single outputs.
-        return SolutionPrice((found,), (found.bound, *[0.0] * (n_outputs - 1)))
+        return DualPrices((found,), (found.bound, *[0.0] * (n_outputs - 1)))
     prices = tuple(price(events, weights[:, :, k], exempt=exempt, **limits) for k in range(n_outputs))
-    return SolutionPrice(prices, tuple(found.bound for found in prices))
+    return DualPrices(prices, tuple(found.bound for found in prices))
 
 
 def spread_over_steps(dual: npt.NDArray[Any], readout: Readout, events: LIFEvents | UnionEvents) -> npt.NDArray[Any]:
     """Return a dual point as weights of single spikes, (n_samples, n_steps, n_outputs); for "mean", times n_steps."""
     weights = np.zeros((events.n_samples, events.n_steps, dual.shape[1]), dtype=dual.dtype)
-    if readout == "all":
-        weights[:] = dual.reshape(weights.shape)
-    elif readout == "last":
-        weights[:, -1] = dual
-    else:
-        weights[:] = dual[:, None]
+    steps = slice(-1, None) if readout == "last" else slice(None)
+    weights[:, steps] = dual.reshape(weights.shape) if readout == "all" else dual[:, None]
     return weights
+
+
+def read_neurons(solution: Solution, parameters: IntArray) -> IntArray:
+    """Return the parameters of the neurons that a solution reads."""
+    columns = solution.problem.dictionary.column_of_atom.cpu()[solution.support.cpu()]
+    return np.asarray(parameters[columns.numpy()])
 
 
 def witnesses_of(events: LIFEvents | UnionEvents, parameters: IntArray) -> WitnessSet:
@@ -337,11 +307,10 @@ def witnesses_of(events: LIFEvents | UnionEvents, parameters: IntArray) -> Witne
 
 def _random_neurons(events: LIFEvents | UnionEvents, n_neurons: int, seed: int) -> IntArray:
     if isinstance(events, UnionEvents):
-        return events.random(lambda own: _random_neurons(own, n_neurons, seed))
+        return events.join([_random_neurons(member, n_neurons, seed) for member in events.members])
     generator = child_generator(seed, "column generation", "start")
-    scale = 2.0**_SETTINGS.start_bits / np.array(
-        [1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights)
-    )
+    units = [1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights)
+    scale = 2.0**_SETTINGS.start_bits / np.array(units)
     drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)
     if not events.family.negative_threshold:
         drawn[:, -1] = abs(drawn[:, -1])

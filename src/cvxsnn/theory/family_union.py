@@ -3,7 +3,6 @@
 A neuron of the union is a row of integers: the number of its family, its parameters, and zeros.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,10 +147,6 @@ class UnionEvents:
         return self.join(
             [m.representable(own) for m, (_, own) in zip(self.members, self.split(parameters), strict=True)]
         )
-
-    def random(self, draw: Callable[[LIFEvents], IntArray]) -> IntArray:
-        """Return random neurons of each member."""
-        return self.join([draw(own) for own in self.members])
 
     def simulate(self, parameters: IntArray) -> npt.NDArray[np.bool_]:
         """Return spikes of shape (n_neurons, n_samples, n_steps), in exact arithmetic."""

@@ -8,7 +8,7 @@ so every spike of every sample cuts the space of parameters by a hyperplane thro
 because step t is scaled by q^(t-1). If the neurons have taps, x is the lifted input: one feature per tap.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -143,20 +143,16 @@ class LIFFamily:
         LIFEvents
             The hyperplanes, one for each sample, step and history of spikes.
         """
-        grid = snap_inputs(self.read(inputs)).cpu().numpy()
-        values, unit = as_integers(grid)
+        values, unit = as_integers(snap_inputs(self.read(inputs)).cpu())
         ratio = Fraction(self.decay)
         n_samples, n_steps, n_weights = values.shape
-        drive = np.concatenate((values, np.ones((n_samples, n_steps, 1), dtype=values.dtype)), axis=2).astype(object)
-        drive = drive if self.bias else drive[:, :, :n_weights]
-        sums = np.zeros((n_samples, n_steps, drive.shape[2]), dtype=object)
-        total = np.zeros((n_samples, drive.shape[2]), dtype=object)
-        for t in range(n_steps):
-            total = ratio.numerator * total + ratio.denominator**t * drive[:, t]
-            sums[:, t] = total
+        ones = np.ones((n_samples, n_steps, int(self.bias)), dtype=np.int64)
+        sums = np.concatenate((values, ones), axis=2).astype(object)
+        for t in range(1, n_steps):
+            sums[:, t] = ratio.numerator * sums[:, t - 1] + ratio.denominator**t * sums[:, t]
+        events = LIFEvents(self, sums, unit, n_weights)
         # Leaky counts of spikes have the type of the sums, and can be larger where late inputs vanish.
-        largest_count = n_steps * ratio.denominator**n_steps
-        return LIFEvents(self, narrow(sums) if largest_count < SAFE else sums, unit, n_weights)
+        return replace(events, sums=narrow(sums)) if events.largest_count < SAFE else events
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +191,17 @@ class LIFEvents:
         """Number of parameters of a neuron."""
         return int(self.sums.shape[2]) + 1
 
+    @property
+    def largest_count(self) -> int:
+        """A bound on leaky counts of spikes."""
+        return int(self.n_steps * Fraction(self.family.decay).denominator ** self.n_steps)
+
+    def distinct(self) -> tuple[list[int], list[int]]:
+        """Return for each sequence the number of its kind, and the first of each kind: equal ones have equal spikes."""
+        kinds: dict[str, int] = {}
+        rows = [kinds.setdefault(repr(sequence.tolist()), len(kinds)) for sequence in self.sums]
+        return rows, [rows.index(kind) for kind in range(len(kinds))]
+
     def cone(self) -> Cone:
         """Return all parameters that the family allows."""
         whole = Cone.whole_space(self.dimension)
@@ -220,8 +227,7 @@ class LIFEvents:
     def simulate(self, parameters: IntArray) -> npt.NDArray[np.bool_]:
         """Return spikes of shape (n_neurons, n_samples, n_steps), in exact arithmetic."""
         values = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
-        largest_count = self.n_steps * Fraction(self.family.decay).denominator ** self.n_steps
-        largest = max(largest_count, int(abs(self.sums).max(initial=0))) * self.dimension
+        largest = max(self.largest_count, int(abs(self.sums).max(initial=0))) * self.dimension
         kind = np.int64 if max(1, int(abs(values).max(initial=0))) * largest < SAFE else object
         values = values.astype(kind)
         drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(kind))
@@ -251,8 +257,7 @@ class LIFEvents:
                 "expected neurons that weights of 32 bits can represent, got a pattern that only longer ones produce: "
                 "round the inputs to fewer bits"
             )
-        chosen = np.array(short, dtype=object)
-        values = torch.from_numpy(chosen.astype(np.float64))
+        values = torch.from_numpy(np.array(short, dtype=object).astype(np.float64))
         last = self.n_weights
         return LIFLayer(
             values[:, :last].T[None].contiguous(),
@@ -270,12 +275,11 @@ class LIFEvents:
         if max(map(abs, parameters[: self.n_weights])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
             return parameters
         wanted = self.simulate(np.array([parameters], dtype=object))
-        found = self._rounded([Fraction(x, largest) for x in parameters], wanted)
-        if found is None:
-            normals = self._realised(wanted[0])
-            middle = middle_of_cell(normals, wanted[0].ravel(), not self.family.negative_threshold)
-            found = None if middle is None else self._rounded([Fraction(x) for x in middle], wanted)
-        return found
+        short = self._rounded([Fraction(x, largest) for x in parameters], wanted)
+        if short is None:
+            middle = middle_of_cell(self._realised(wanted[0]), wanted[0].ravel(), not self.family.negative_threshold)
+            short = None if middle is None else self._rounded([Fraction(x) for x in middle], wanted)
+        return short
 
     def _rounded(self, point: list[Fraction], wanted: npt.NDArray[np.bool_]) -> Vector | None:
         """Return a point of the unit cube rounded to as few bits as keep the spikes."""
@@ -287,13 +291,10 @@ class LIFEvents:
 
     def _realised(self, spikes: npt.NDArray[np.bool_]) -> IntArray:
         """Return the normals of the events of one neuron, for each sample and step, given its spikes."""
-        resets, counts = np.zeros(self.n_samples, dtype=self.sums.dtype), []
-        for t in range(self.n_steps):
-            if t:
-                resets = self.advance(resets, spikes[:, t - 1], t)
-            counts.append(-resets)
-        counted = np.concatenate((self.sums, np.stack(counts, axis=1)[:, :, None]), axis=2)
-        return np.asarray(counted.reshape(-1, self.dimension))
+        counts = np.zeros((*spikes.shape, 1), dtype=self.sums.dtype)
+        for t in range(1, self.n_steps):
+            counts[:, t, 0] = self.advance(counts[:, t - 1, 0], spikes[:, t - 1], t)
+        return np.concatenate((self.sums, -counts), axis=2).reshape(-1, self.dimension)
 
 
 def middle_of_cell(normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bool) -> npt.NDArray[np.float64] | None:
@@ -322,8 +323,5 @@ def middle_of_cell(normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bo
     rows = np.column_stack((-inward[kept] / size[kept, None], np.ones(int(kept.sum()))))
     dimension = exact.shape[1]
     limits = [(-1.0, 1.0)] * (dimension - 1) + [(0.0 if has_wall else -1.0, 1.0)]
-    found = linprog(np.eye(dimension + 1)[-1] * -1, A_ub=rows, b_ub=np.zeros(len(rows)), bounds=[*limits, (0.0, 1.0)])
-    if found.x is None or found.x[-1] <= 0:
-        return None
-    point: npt.NDArray[np.float64] = found.x[:-1]
-    return point
+    solved = linprog(np.eye(dimension + 1)[-1] * -1, A_ub=rows, b_ub=np.zeros(len(rows)), bounds=[*limits, (0.0, 1.0)])
+    return None if solved.x is None or solved.x[-1] <= 0 else np.asarray(solved.x[:-1])

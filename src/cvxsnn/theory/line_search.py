@@ -23,7 +23,7 @@ def _best_on_line(problem: Problem, point: Any, way: Any, low: float, high: floa
     normals, _, edges, gains, _ = problem.events
     roots = problem.roots
     n_samples = len(roots)
-    room = 4 * n_samples + 64
+    room = 2 * (len(normals) + n_samples)  # each event cuts one interval in two, and each interval has two ends
     places, changes, n_places = np.empty(room), np.empty(room), 0
     stack, ends = np.empty(64, np.int64), np.empty((64, 2))
     own_sums = np.empty(64)
@@ -36,10 +36,6 @@ def _best_on_line(problem: Problem, point: Any, way: Any, low: float, high: floa
             event, start, end, added = stack[size], ends[size, 0], ends[size, 1], own_sums[size]
             if event < 0:
                 if added != 0.0:
-                    if n_places + 2 > len(places):
-                        more, most = np.empty(2 * len(places)), np.empty(2 * len(places))
-                        more[:n_places], most[:n_places] = places[:n_places], changes[:n_places]
-                        places, changes = more, most
                     if start == low:
                         total += added
                     else:
@@ -132,12 +128,8 @@ def climb(problem: Problem, has_wall: bool, points: Any, n_sweeps: int, seed: in
                 size, place = _best_on_line(problem, point, way, low, high)
                 if size > sizes[i]:
                     sizes[i] = size
-                    largest = 0.0
-                    for k in range(dimension):
-                        point[k] += place * way[k]
-                        largest = max(largest, abs(point[k]))
-                    for k in range(dimension):
-                        point[k] /= max(largest, 1e-300)
+                    point += place * way
+                    point /= max(np.abs(point).max(), 1e-300)
             if sizes[i] <= before:
                 break
     return found, sizes

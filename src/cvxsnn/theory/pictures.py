@@ -10,7 +10,6 @@ from matplotlib.patches import Wedge
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
-from .cones import Cone
 from .enumeration import split_parameters
 from .lif_family import LIFFamily
 
@@ -44,10 +43,10 @@ def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Ax
     axes = axes or plt.subplots(figsize=(7, 5), layout="constrained")[1]
     colours = plt.get_cmap("tab20")
     scale = np.array([1.0, events.unit])
-    for number in range(len(frontier)):
+    for number, own in enumerate(frontier.sets):
         label = "\n".join("".join(str(int(fired)) for fired in train) for train in spikes[number])
-        cone = frontier.cone(number)
-        angles = sorted(math.atan2(*(np.array(ray, dtype=float) * scale)[::-1]) for ray in _rays(cone))
+        cone = own.cone
+        angles = sorted(math.atan2(*(np.array(ray, dtype=float) * scale)[::-1]) for ray in cone.generators())
         if len(cone.rays) + len(cone.lines) < 2:
             for angle in angles:
                 axes.plot([0, math.cos(angle)], [0, math.sin(angle)], color="black", lw=2)
@@ -65,10 +64,6 @@ def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Ax
     axes.set(xlim=(-1.15, 1.15), ylim=(lowest, 1.15), xlabel="input weight", ylabel="threshold", aspect="equal")
     axes.set_title("Parameters of a LIF neuron, cut by its spikes")
     return axes
-
-
-def _rays(cone: Cone) -> list[tuple[int, ...]]:
-    return [*cone.rays, *cone.lines, *(tuple(-x for x in line) for line in cone.lines)]
 
 
 def _sector(angles: list[float]) -> tuple[float, float]:

@@ -9,8 +9,8 @@ changes is added to the bound.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -122,14 +122,19 @@ def price(
     (True, True)
     """
     if isinstance(events, UnionEvents):
-        limits: dict[str, Any] = {"max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": n_found}
-        choices: dict[str, Any] = {"is_thorough": is_thorough, "is_group": is_group, "exempt": exempt, "pulse": pulse}
         starts = [None] * len(events.members) if start is None else [own for _, own in events.split(start)]
-        found_by_member = [
-            price(member, dual, enough=enough, start=own, **limits, **choices)
-            for member, own in zip(events.members, starts, strict=True)
-        ]
-        return _join(events, found_by_member)
+        price_member = partial(
+            price, dual=dual, enough=enough, is_thorough=is_thorough, max_boxes=max_boxes, max_seconds=max_seconds,
+            n_found=n_found, exempt=exempt, is_group=is_group, pulse=pulse,
+        )  # fmt: skip
+        prices = [price_member(member, start=own) for member, own in zip(events.members, starts, strict=True)]
+        return Price(
+            max(one.value for one in prices),
+            max(one.bound for one in prices),
+            events.join([one.parameters for one in prices]),
+            sum(one.n_boxes for one in prices),
+            all(one.is_finished for one in prices),
+        )
     weights = np.asarray(dual, dtype=np.float64)
     weights = weights[:, :, None] if weights.ndim == 2 else weights
     deadline = time.monotonic() + max_seconds
@@ -154,17 +159,6 @@ def price(
     return Price(found.value * unit, bound, parameters, found.n_boxes, found.is_finished)
 
 
-def _join(events: UnionEvents, found: list[Price]) -> Price:
-    """Return the price of a union: the largest of its members."""
-    return Price(
-        max(own.value for own in found),
-        max(own.bound for own in found),
-        events.join([own.parameters for own in found]),
-        sum(own.n_boxes for own in found),
-        all(own.is_finished for own in found),
-    )
-
-
 def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], float]:
     """Return weights as integers times a power of two."""
     total = float(np.abs(weights).sum())
@@ -179,9 +173,6 @@ def _distinct(events: LIFEvents, parameters: list[IntArray], n_found: int) -> In
     """Return the first neurons of each kind of spikes."""
     chosen = np.array(parameters, dtype=object).reshape(-1, events.dimension)
     kept: dict[bytes, int] = {}
-    for start in range(0, len(chosen), 64):
-        for number, spikes in enumerate(events.simulate(chosen[start : start + 64])):
-            kept.setdefault(np.packbits(spikes).tobytes(), start + number)
-        if len(kept) >= n_found:
-            break
+    for number, spikes in enumerate(events.simulate(chosen)):
+        kept.setdefault(np.packbits(spikes).tobytes(), number)
     return chosen[list(kept.values())[:n_found]]

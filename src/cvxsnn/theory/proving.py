@@ -22,13 +22,12 @@ from .certificate_file import (
     as_rows,
     network_of,
     read_hints,
-    read_neurons,
     save_certificate,
     search_boxes,
     statement,
     whole_dual,
 )
-from .column_generation import CompleteSolution, Round, solve_complete, witnesses_of
+from .column_generation import CompleteSolution, Round, read_neurons, solve_complete, witnesses_of
 from .complete_certificate import family_of
 from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily
@@ -132,13 +131,13 @@ def prove_complete(
 
     limits: dict[str, Any] = {"tol": _SETTINGS.proof_share * tol, "pulse": pulse}
     stated = statement(events, problem_of(_any_neuron(events)), inputs)
-    work = _Work(generated=_any_neuron(events)[:0])
+    work = _Work(_any_neuron(events)[:0], *_solve_last(problem_of, _any_neuron(events)))
     if Path(path).exists():
         # The file is a list of hints: neurons to start from, and boxes to look at. All numbers are computed again.
         hints = read_hints(path, stated, events)
         problem = problem_of(np.concatenate((_any_neuron(events), hints.generated)))
         work.generated = hints.generated
-        work.take_network(_solve_last(problem_of, events, hints.neurons))
+        work.take_network(*_solve_last(problem_of, hints.neurons))
         for one in hints.searches:
             # Where better neurons are known, another dual point will prove more.
             seconds = 0.0 if one.has_violators else left()
@@ -155,10 +154,11 @@ def prove_complete(
         work.generated = found.parameters
         dual, unit = whole_dual(found.solution.problem, found.solution.dual_point)
         evidence = search_boxes(events, found.solution.problem, dual, unit, max_seconds=left(), **limits)
-        work.take_network(_solve_last(problem_of, events, read_neurons(found.solution, found.parameters)))
+        work.take_network(*_solve_last(problem_of, read_neurons(found.solution, found.parameters)))
         work.take_evidence(evidence)
         work.save(path, stated)
-    return work.result(family)
+    certificate = work.certificate
+    return CompleteSolution(replace(work.solution, certificate=certificate), certificate, family, (), work.neurons)
 
 
 @dataclass
@@ -166,56 +166,44 @@ class _Work:
     """The best network and the best bound so far, both computed here, and what a search can go on from."""
 
     generated: IntArray
-    neurons: IntArray | None = None
-    solution: Solution | None = None
+    neurons: IntArray
+    solution: Solution
     evidence: dict[str, Any] = field(default_factory=dict)
     pending: dict[str, Any] | None = None
 
-    def take_network(self, found: tuple[IntArray, Solution]) -> None:
+    def take_network(self, neurons: IntArray, solution: Solution) -> None:
         """Keep the better network."""
-        if self.solution is None or found[1].certificate.primal < self.solution.certificate.primal:
-            self.neurons, self.solution = found
+        if solution.certificate.primal < self.solution.certificate.primal:
+            self.neurons, self.solution = neurons, solution
 
-    def take_evidence(self, found: dict[str, Any]) -> None:
+    def take_evidence(self, evidence: dict[str, Any]) -> None:
         """Keep what proves more, the other search if it is not finished, and the neurons that were found."""
-        best, other = self.evidence, found
-        if not best or found["lower_bound"] >= best["lower_bound"]:
+        best, other = self.evidence, evidence
+        if not best or evidence["lower_bound"] >= best["lower_bound"]:
             best, other = other, best
         self.evidence = best
         if other:
             self.pending = None if other["is_finished"] else other
         known = set(map(tuple, self.generated.tolist()))
-        rows = [row for row in found["violators"] if tuple(row) not in known]
+        rows = [row for row in evidence["violators"] if tuple(row) not in known]
         self.generated = np.concatenate((self.generated, as_rows(rows, self.generated.shape[1])))
 
     @property
     def relative_gap(self) -> float:
         """The relative gap that the file proves."""
-        if self.solution is None or not self.evidence:
-            return inf
-        return self.certificate.relative_gap
+        return self.certificate.relative_gap if self.evidence else inf
 
     @property
     def certificate(self) -> Certificate:
         """What the file proves."""
-        assert self.solution is not None
         stated = Certificate(self.solution.certificate.primal, self.evidence["lower_bound"], "complete")
         return checked_certificate(self.solution.problem, stated)
 
     def save(self, path: str | os.PathLike[str], stated: dict[str, Any]) -> None:
         """Write the file."""
-        assert self.solution is not None
-        assert self.neurons is not None
         if self.evidence:
             file = stated | network_of(self.solution, self.neurons, self.generated) | self.evidence
             save_certificate(path, file | {"pending": self.pending})
-
-    def result(self, family: LIFFamily) -> CompleteSolution:
-        """Return the network with what is proven of it."""
-        assert self.solution is not None
-        assert self.neurons is not None
-        solution = replace(self.solution, certificate=self.certificate)
-        return CompleteSolution(solution, self.certificate, family, (), self.neurons)
 
 
 def _any_neuron(events: LIFEvents) -> IntArray:
@@ -223,11 +211,9 @@ def _any_neuron(events: LIFEvents) -> IntArray:
     return np.zeros((1, events.dimension), dtype=object)
 
 
-def _solve_last(
-    problem_of: Callable[[IntArray], ConvexProblem], events: LIFEvents, neurons: IntArray
-) -> tuple[IntArray, Solution]:
-    """Return neurons and their optimal read-out, to the last digits."""
-    neurons = neurons if len(neurons) else _any_neuron(events)
+def _solve_last(problem_of: Callable[[IntArray], ConvexProblem], neurons: IntArray) -> tuple[IntArray, Solution]:
+    """Return neurons, or one that always fires, and their optimal read-out, to the last digits."""
+    neurons = neurons if len(neurons) else np.zeros((1, neurons.shape[1]), dtype=object)
     return neurons, solve(problem_of(neurons), _SETTINGS.last_tol)
 
 
@@ -248,20 +234,14 @@ def prove_proof(
             f"expected one layer of neurons with one decay for a certificate in a file, got {proof.witnesses}: fit "
             "with hidden=(n,) and decay=0.5"
         )
-    objective = proof.objective
-    lengths = data.sequences.lengths
+    objective, lengths = proof.objective, data.sequences.lengths
     if lengths is not None:
         raise InvalidInputError(
             f"expected sequences of equal length for a certificate in a file, got from {int(lengths.min())} to "
             f"{int(lengths.max())} steps: cut or resample them and fit again, or certify without a file"
         )
-    is_plain = data.sample_weight is None and objective.timestep_weighting == "uniform"
-    if (
-        not is_plain
-        or objective.head_weights
-        or proof.l2_strength
-        or (proof.penalty.name != "l1" and proof.coef.shape[1] > 1)
-    ):
+    has_weights = data.sample_weight is not None or objective.timestep_weighting != "uniform" or objective.head_weights
+    if has_weights or proof.l2_strength or (proof.penalty.name != "l1" and proof.coef.shape[1] > 1):
         raise InvalidInputError(
             "expected a model of one head with the L1 penalty, on sequences of equal weight, for a certificate "
             f"in a file, got penalty {proof.penalty.name!r} and {proof.coef.shape[1]} outputs: fit with "
