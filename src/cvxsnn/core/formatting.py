@@ -13,9 +13,9 @@ def format_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {format_value(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {format_value(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(format_value(one) for one in value)
+        return ", ".join(format_value(item) for item in value)
     return NOTHING if value is None else str(value)
 
 

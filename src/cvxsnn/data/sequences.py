@@ -356,13 +356,13 @@ class DataFingerprint:
         targets = [_hash(row) for row in np.hstack(columns) + 0.0]
         weight = np.ones(n_samples) if data.sample_weight is None else data.sample_weight.cpu().numpy()
         # Multiples of the golden ratio modulo one: all different, so that exchanged weights change the mean.
-        places = np.modf(np.arange(1, n_samples + 1) * 0.6180339887498949)[0]
+        numbers = np.modf(np.arange(1, n_samples + 1) * 0.6180339887498949)[0]
         return cls(
             n_samples,
             _hash(*inputs),
             _hash(*targets),
             _hash(*sorted(sequence + target for sequence, target in zip(inputs, targets, strict=True))),
-            float(weight @ places / weight.sum()),
+            float(weight @ numbers / weight.sum()),
         )
 
     def differences(self, other: "DataFingerprint") -> list[str]:
@@ -418,10 +418,10 @@ def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Gener
         return torch.from_numpy(order)
     classes, counts = np.unique(labels[order], return_inverse=True, return_counts=True)[1:]
     by_class = np.argsort(classes, kind="stable")
-    # Each class is spread evenly over [0, 1) with a random offset; first members get negative places and come first.
-    place = np.concatenate([np.arange(count) for count in counts])
-    share = (place + generator.random(len(counts)).repeat(counts)) / counts.repeat(counts)
-    return torch.from_numpy(order[by_class[np.argsort(np.where(place == 0, share - 1, share), kind="stable")]])
+    # Each class is spread evenly over [0, 1) with a random offset; first members get negative shares and come first.
+    rank = np.concatenate([np.arange(count) for count in counts])
+    share = (rank + generator.random(len(counts)).repeat(counts)) / counts.repeat(counts)
+    return torch.from_numpy(order[by_class[np.argsort(np.where(rank == 0, share - 1, share), kind="stable")]])
 
 
 _STEP_ROWS = 4
@@ -540,12 +540,12 @@ def as_matrices(data: Any) -> list[npt.NDArray[np.float64]]:
     return parts
 
 
-def check_finite(data: npt.NDArray[np.float64], what: str, remedy: str | None) -> None:
-    """Refuse infinite values, and NaN unless ``remedy``, what to do about them, is None."""
+def check_finite(data: npt.NDArray[np.float64], name: str, remedy: str | None) -> None:
+    """Refuse infinite values, and NaN unless ``remedy``, the advice about NaN, is None."""
     if np.isinf(data).any():
-        raise InvalidInputError(f"expected finite {what}, got infinite values: replace or drop them first")
+        raise InvalidInputError(f"expected finite {name}, got infinite values: replace or drop them first")
     if remedy is not None and np.isnan(data).any():
-        raise InvalidInputError(f"expected finite {what}, got NaN: {remedy}")
+        raise InvalidInputError(f"expected finite {name}, got NaN: {remedy}")
 
 
 def as_matrix(key: Any, part: Any) -> npt.NDArray[np.float64]:

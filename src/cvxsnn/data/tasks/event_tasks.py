@@ -268,13 +268,13 @@ def _make(name: str, settings: dict[str, Any], held_out: str | None = None) -> T
         )
     check_sizes(settings, "merge", *([held_out] if held_out else []))
     recordings = {split: _Recordings(data, split, directory) for split in data.parts}
-    chosen = {split: np.arange(len(own.groups)) for split, own in recordings.items()}
+    chosen = {split: np.arange(len(part.groups)) for split, part in recordings.items()}
     if held_out:
         is_val = hold_out(recordings["train"].groups, held_out, settings, name)
         recordings["val"], chosen["val"] = recordings["train"], np.flatnonzero(is_val)
         chosen["train"] = np.flatnonzero(~is_val)
     splits: dict[str, Any] = {
-        split: own.count(chosen[split], step, duration, settings["merge"]) for split, own in recordings.items()
+        split: part.count(chosen[split], step, duration, settings["merge"]) for split, part in recordings.items()
     }
     return Task(name=name, **splits, n_classes={UNNAMED_HEAD: data.n_classes}, settings=settings)
 
@@ -311,8 +311,8 @@ class _Recordings:
     def count(self, chosen: npt.NDArray[np.intp], step: int, duration: int, merge: int) -> SequenceData:
         """Count the events of some of the recordings, per step and channel, and return them with their labels."""
         sensor = self._data.sensor
-        merged = [1 if name == "p" else merge for name in sensor]
-        shape = [-(-size // own) for size, own in zip(sensor.values(), merged, strict=True)]
+        factors = [1 if name == "p" else merge for name in sensor]
+        shape = [-(-size // factor) for size, factor in zip(sensor.values(), factors, strict=True)]
         n_steps, n_channels = -(-duration // step), math.prod(shape)
         purpose = f"{len(chosen):,} sequences of {n_steps:,} steps and {n_channels:,} channels"
         remedy = "pass a longer step, a shorter duration or a larger merge"
@@ -328,7 +328,7 @@ class _Recordings:
                 coordinates = [events[name].astype(np.int64) for name in sensor]
                 # Checks the bounds of the sensor: after merging, a coordinate beyond them could pass.
                 np.ravel_multi_index(tuple(coordinates), tuple(sensor.values()))
-                cells = tuple(value // own for value, own in zip(coordinates, merged, strict=True))
+                cells = tuple(value // factor for value, factor in zip(coordinates, factors, strict=True))
                 recording = times, np.ravel_multi_index(cells, tuple(shape))
                 [inputs[row]] = sequences_from_events([recording], step, n_channels, duration=duration)
         return SequenceData(inputs, labels)

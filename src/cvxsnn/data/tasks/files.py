@@ -68,8 +68,9 @@ class PublishedFile:
         object
             The unpacked content.
         """
-        folders = [place for folder in data_folders(directory) for place in (folder, folder / self.subfolder)]
-        path = next((place / name for place in folders for name in self.names if (place / name).is_file()), None)
+        folders = [path for folder in data_folders(directory) for path in (folder, folder / self.subfolder)]
+        candidates = (folder / name for folder in folders for name in self.names)
+        path = next(filter(Path.is_file, candidates), None)
         if path is None and directory is not None:
             raise DataFileError(
                 f"expected {' or '.join(self.names)} in {directory}, found neither: download {self.url} into it, "
@@ -167,8 +168,8 @@ def _mnist(name: str, md5: str) -> PublishedFile:
     return PublishedFile((name, f"{name}.gz"), url, "mnist", "the four MNIST files", md5, _gunzip)
 
 
-def _qtdb(name: str, place: str, md5: str) -> PublishedFile:
-    url = f"https://raw.githubusercontent.com/byin-cwi/Efficient-spiking-networks/{place}/{name}"
+def _qtdb(name: str, folder: str, md5: str) -> PublishedFile:
+    url = f"https://raw.githubusercontent.com/byin-cwi/Efficient-spiking-networks/{folder}/{name}"
     return PublishedFile((name, name), url, "qtdb", "the two QTDB files", md5)
 
 

@@ -133,10 +133,10 @@ def _sample(tau: int, n_points: int) -> FloatArray:
     """Return the first points of the series of a delay, interpolated by cubic polynomials."""
     lyapunov_time, initial = _EQUATIONS[tau]
     n_per_unit = 10
-    place = np.arange(n_points) * (lyapunov_time * n_per_unit / POINTS)
-    fine = np.array(_integrate(tau, initial, int(place[-1]) + 3, n_per_unit))
-    left = np.clip(place.astype(np.int64), 1, None)
-    s = place - left
+    position = np.arange(n_points) * (lyapunov_time * n_per_unit / POINTS)
+    fine = np.array(_integrate(tau, initial, int(position[-1]) + 3, n_per_unit))
+    left = np.clip(position.astype(np.int64), 1, None)
+    s = position - left
     series: FloatArray = (
         -s * (s - 1) * (s - 2) / 6 * fine[left - 1]
         + (s + 1) * (s - 1) * (s - 2) / 2 * fine[left]

@@ -101,7 +101,8 @@ def check_task_arguments(name: object, arguments: Mapping[str, Any]) -> None:
         Arguments of the task's function, without ``seed``.
     """
     function = TASKS.find(name).make
-    parameters = {key: own for key, own in inspect.signature(function).parameters.items() if key != "seed"}
+    parameters = dict(inspect.signature(function).parameters)
+    parameters.pop("seed", None)
     for key in arguments:
         if key not in parameters:
             raise InvalidInputError(f"expected arguments of {name} among {', '.join(parameters)}, got {key!r}")

@@ -104,9 +104,10 @@ def spoken_digits(
         tested, validated = _held_out(test_speakers, val_speakers)
         settings |= {"test_speakers": tested, "val_speakers": validated}
     recordings = read_recordings(directory)
-    features = [speech_features(one.waveform, SAMPLE_RATE, n_steps=n_steps, n_mels=n_mels) for one in recordings]
-    data = SequenceData(np.stack(features), np.array([one.digit for one in recordings]))
-    traits = np.array([one.take if split == "official" else one.speaker for one in recordings])
+    waveforms = [recording.waveform for recording in recordings]
+    features = [speech_features(waveform, SAMPLE_RATE, n_steps=n_steps, n_mels=n_mels) for waveform in waveforms]
+    data = SequenceData(np.stack(features), np.array([recording.digit for recording in recordings]))
+    traits = np.array([getattr(recording, "take" if split == "official" else "speaker") for recording in recordings])
     is_test, is_val = np.isin(traits, tested), np.isin(traits, validated)
     splits = data.split(train=~is_test & ~is_val, val=is_val, test=is_test)
     return Task(name="spoken_digits", **splits, n_classes={UNNAMED_HEAD: 10}, settings=settings)
