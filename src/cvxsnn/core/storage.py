@@ -129,7 +129,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
         check_memory(3 * path.stat().st_size)
         data = path.read_bytes()
         metadata = _checked_metadata(path, kind, data)
-        tensors = unpack_tensors(data)
+        tensors, header = unpack_tensors(data), dict(json.loads(metadata["header"]))
     except (DataFileError, BudgetError):
         raise
     except Exception as error:  # parsing damaged contents raises errors of many types
@@ -142,11 +142,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
             f"expected the contents of {path} to match their checksum, and they do not: the file was altered or "
             "damaged, copy or make it again"
         )
-    with suppress(KeyError, ValueError, RecursionError):
-        header = json.loads(metadata["header"])
-        if isinstance(header, dict):
-            return tensors, header
-    raise DataFileError(f"expected a header in {path}, got none that can be read: make the file again")
+    return tensors, header
 
 
 def is_tensor_file(path: Path, kind: str) -> bool:
