@@ -22,8 +22,8 @@ INPUT_UNIT = 2.0**-16
 """Resolution at which input values are read."""
 
 WEIGHT_BITS = 15
-"""Bits of a sampled weight, sign included: fits into the 16-bit words of fixed-point chips, and into two bytes whose
-products with spikes processors add up at four times the speed of floats."""
+"""Bits of a sampled weight, including its sign. Fixed-point chips have words of 16 bits, and processors sum products of
+spikes with two bytes four times as fast as products with floats."""
 
 
 def snap_weights(weight: Tensor, bits: int = WEIGHT_BITS) -> Tensor:
@@ -98,7 +98,7 @@ def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dt
 def _multiplies_in_full_float32() -> bool:
     try:
         return torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # what torch answers once a precision was set for one backend only
+    except RuntimeError:  # torch raises this once a precision has been set for one backend only
         return False
 
 
@@ -123,7 +123,7 @@ def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, scratch: "Scratch
 
 
 class ScratchArrays:
-    """Arrays used again and again: fresh memory costs more than the arithmetic done in it."""
+    """Arrays that are reused: allocating them anew would cost more than the arithmetic in them."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}

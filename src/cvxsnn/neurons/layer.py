@@ -165,7 +165,7 @@ class HiddenLayer(ABC):
 
     @abstractmethod
     def initial_state(self, n_samples: int) -> LayerState:
-        """Return the state before the first step, in memory of its own.
+        """Return a new state, as it is before the first step.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The leaky integrate-and-fire layer: the place where its equation is written.
+"""The leaky integrate-and-fire layer and its equation.
 
 :mod:`.tap_kernel` has the same equation for neurons with delays, :mod:`.gpu_kernels` for GPUs. Tests compare their
 spikes to the bit.
@@ -29,21 +29,21 @@ def fire(membrane: Tensor, tie: Tie = "ge", out: Tensor | None = None) -> Tensor
 
 
 def lif_membrane(
-    drive: Tensor, membrane: Tensor, spikes: Tensor, decay: Tensor, threshold: Tensor, out: Tensor | None = None
+    drive: Tensor, membrane: Tensor, spikes: Tensor, decay: Tensor, reset: Tensor, out: Tensor | None = None
 ) -> Tensor:
     r"""Return the threshold-centred membrane one step later.
 
     .. math::
         U^t = I^t + \beta\, U^{t-1} - U_{thr}\, S^{t-1}, \qquad S^t = 1\{U^t \ge 0\}
 
-    with drive :math:`I`, ``decay`` :math:`\beta` and ``threshold`` :math:`U_{thr}`, which is the amount subtracted
-    after a spike; the neuron fires at zero. ``out`` may be the membrane itself.
+    with drive :math:`I`, ``decay`` :math:`\beta` and ``reset`` :math:`U_{thr}`, the amount subtracted after a
+    spike; the neuron fires at zero. ``out`` may be the membrane itself.
     """
     # Leak and input are two rounded operations, never one fused multiply-add, so that all devices agree; the reset may
-    # be fused because a threshold times 0 or 1 is exact.
+    # be fused because a reset times 0 or 1 is exact.
     leaked = torch.mul(membrane, decay, out=out)
     driven = torch.add(leaked, drive, out=out)
-    return torch.addcmul(driven, spikes, threshold, value=-1, out=out)
+    return torch.addcmul(driven, spikes, reset, value=-1, out=out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class LIFLayer(HiddenLayer):
         return not bool(self.decay.any() or self.threshold.any())
 
     def initial_state(self, n_samples: int) -> LayerState:
-        """Return the state before the first step, in memory of its own.
+        """Return a new state, as it is before the first step.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The neuron models there are, and what each of them can do.
+"""Neuron models and their capabilities.
 
 A new model is a file with its layer class and one line in the table at the end of this one; outside of the library, it
 is one call of :func:`register_neuron`. Models are looked up by the exact type of a layer: a subclass may follow another

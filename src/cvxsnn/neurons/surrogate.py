@@ -31,7 +31,7 @@ class _LIFScan(torch.autograd.Function):
         ctx: Any,
         drive: Tensor,
         decay: Tensor,
-        threshold: Tensor,
+        reset: Tensor,
         initial: tuple[Tensor, Tensor],
         tie: Tie,
         slope: Callable[[Tensor], Tensor],
@@ -40,9 +40,9 @@ class _LIFScan(torch.autograd.Function):
         membrane, spike = (per_sample(value).expand_as(drive[:, 0]) for value in initial)
         ctx.save_for_backward(membranes, spikes, decay, membrane, spike)
         ctx.slope = slope
-        leak, reset = per_sample(decay), per_sample(threshold)
+        leak, jump = per_sample(decay), per_sample(reset)
         for t in range(drive.shape[1]):
-            membrane = lif_membrane(drive[:, t], membrane, spike, leak, reset, out=membranes[:, t])
+            membrane = lif_membrane(drive[:, t], membrane, spike, leak, jump, out=membranes[:, t])
             spike = fire(membrane, tie, out=spikes[:, t])
         return spikes
 
@@ -52,7 +52,7 @@ class _LIFScan(torch.autograd.Function):
         slopes = ctx.slope(membranes)
         grad_drive = torch.empty_like(grad)
         leak = per_sample(decay)
-        # The reset is held constant: what a spike takes from the next membrane says nothing of what made it.
+        # The gradient does not pass through the reset, as is usual: only through the leak and the surrogate.
         later = torch.zeros_like(grad[:, 0])
         for t in range(grad.shape[1] - 1, -1, -1):
             later = torch.mul(later, leak, out=grad_drive[:, t]).addcmul_(grad[:, t], slopes[:, t])
@@ -62,8 +62,8 @@ class _LIFScan(torch.autograd.Function):
             return (grad_drive[:, 1:] * values[:, :-1]).sum((1, 2)) + (grad_drive[:, 0] * first).sum(1)
 
         grad_decay = against(membranes, first_membrane) if ctx.needs_input_grad[1] else None
-        grad_threshold = -against(spikes, first_spikes) if ctx.needs_input_grad[2] else None
-        return grad_drive, grad_decay, grad_threshold, None, None, None
+        grad_reset = -against(spikes, first_spikes) if ctx.needs_input_grad[2] else None
+        return grad_drive, grad_decay, grad_reset, None, None, None
 
 
 class _Spike(torch.autograd.Function):
@@ -114,10 +114,8 @@ class TrainableLayer(nn.Module, ABC):
             return self.scan((read * weight[:, None, None]).sum(-2) + self.bias[:, None, None])
         if layer.has_delays:
             block, weight = lift(block, layer.max_delay), lifted_weight(layer, weight)
-        n_steps, n_samples, n_values = block.shape[-3:]
-        flat = block.reshape(*block.shape[:-3], n_steps * n_samples, n_values)
-        drive = flat @ weight + per_sample(self.bias)
-        return self.scan(drive.view(len(drive), n_steps, n_samples, -1))
+        drive = block.flatten(-3, -2) @ weight + per_sample(self.bias)
+        return self.scan(drive.view(len(drive), *block.shape[-3:-1], -1))
 
     @abstractmethod
     def scan(self, drive: Tensor) -> Tensor:

@@ -84,10 +84,10 @@ class TapTable:
 
 
 def _compiled(function: Callable[..., None], **options: Any) -> Any:
-    """Compile a kernel, kept on disk for the next process where there is a folder that can be written."""
+    """Compile a kernel, and cache it on disk if a folder can be written."""
     try:
         return numba.njit(function, nogil=True, cache=True, **options)
-    except RuntimeError:  # what Numba raises where there is none
+    except RuntimeError:  # Numba raises this if it finds no folder for its cache
         return numba.njit(function, nogil=True, **options)
 
 
@@ -99,9 +99,9 @@ def _n_sums(n_samples):  # type: ignore[no-untyped-def]
 
 @partial(_compiled, inline="always")
 def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore[no-untyped-def]
-    """Write the sums of one neuron from a place in the rows on; its taps come in the order of their shifts."""
+    """Write the sums of one neuron, from position ``at`` of the rows on; its taps are sorted by their shifts."""
     n = len(total)
-    while stop > tap and shift[stop - 1] >= at + n:  # what is before the first step is zero
+    while stop > tap and shift[stop - 1] >= at + n:  # such taps read zeros only, before the first step
         stop -= 1
     whole = stop
     while whole > tap and shift[whole - 1] > at:
@@ -148,13 +148,14 @@ def _integrate(  # type: ignore[no-untyped-def]
     n_values, n_places = values.shape[1], len(places)
     sums, membrane = np.empty(_n_sums(n_samples), values.dtype), np.empty(n_samples)
     for neuron in range(first, last):
-        own, own_decay = membranes[neuron], decay[neuron]
-        if own_decay == 0:  # a membrane without memory is needed at the places alone
-            own[:] = 0
+        written, leak = membranes[neuron], decay[neuron]
+        if leak == 0:  # a membrane without memory is needed at these places only
+            written[:] = 0
             for tap in range(starts[neuron], starts[neuron + 1]):
-                own_row, own_shift, own_weight = values[row[tap]], shift[tap], weight[tap]
-                for place in range(np.searchsorted(places, own_shift), n_places):
-                    own[place] += own_weight * own_row[np.uint64(places[place] - own_shift)]
+                tap_row, tap_shift, tap_weight = values[row[tap]], shift[tap], weight[tap]
+                for place in range(np.searchsorted(places, tap_shift), n_places):
+                    # An unsigned index spares the check for a negative one.
+                    written[place] += tap_weight * tap_row[np.uint64(places[place] - tap_shift)]
             continue
         membrane[:] = 0
         place = 0
@@ -163,16 +164,16 @@ def _integrate(  # type: ignore[no-untyped-def]
             _sum_taps(total, values, at, row, shift, weight, starts[neuron], starts[neuron + 1])
             for step in range(0, len(total), n_samples):
                 for i in range(n_samples):
-                    leaked = membrane[i] * own_decay
+                    leaked = membrane[i] * leak
                     membrane[i] = leaked + total[step + i]
                 while place < n_places and places[place] < at + step + n_samples:
-                    own[place] = membrane[places[place] - at - step]
+                    written[place] = membrane[places[place] - at - step]
                     place += 1
 
 
 @_compiled
 def _scan(  # type: ignore[no-untyped-def]
-    values, starts, row, shift, weight, bias, decay, threshold, membranes, spikes, slots, tie_fires, counts, first, last
+    values, starts, row, shift, weight, bias, decay, reset, membranes, spikes, slots, tie_fires, counts, first, last
 ):
     n_values, n_samples = values.shape[1], counts.shape[2]
     n_steps, n_slot_columns = slots.shape
@@ -186,8 +187,8 @@ def _scan(  # type: ignore[no-untyped-def]
         is_counted[step] = slots[step].max() >= 0
     n_together = len(sums) // n_samples
     for neuron in range(first, last):
-        own_bias, own_decay, own_threshold = bias[neuron], decay[neuron], threshold[neuron]
-        is_memoryless = own_decay == 0 and own_threshold == 0
+        drive, leak, jump = bias[neuron], decay[neuron], reset[neuron]
+        is_memoryless = leak == 0 and jump == 0
         membrane[:] = membranes[neuron]
         spike[:] = spikes[neuron]
         for begin in range(0, n_steps, n_together):
@@ -202,26 +203,23 @@ def _scan(  # type: ignore[no-untyped-def]
                     continue
                 total = sums_here[(step - begin) * n_samples : (step - begin + 1) * n_samples]
                 if is_memoryless and is_common and tie_fires:
-                    own = counts[neuron, slots[step, 0]]
+                    counted = counts[neuron, slots[step, 0]]
                     for i in range(n_samples):
-                        own[i] += number(total[i]) + own_bias >= 0
+                        counted[i] += number(total[i]) + drive >= 0
                     continue
                 for i in range(n_samples):
-                    leaked = membrane[i] * own_decay
-                    driven = leaked + (number(total[i]) + own_bias)
-                    membrane[i] = driven - spike[i] * own_threshold
-                if tie_fires:
-                    for i in range(n_samples):
-                        spike[i] = membrane[i] >= 0
-                else:
-                    for i in range(n_samples):
-                        spike[i] = membrane[i] > 0
+                    # Each operation is rounded by itself, in the order of lif_membrane.
+                    leaked = membrane[i] * leak
+                    driven = leaked + (number(total[i]) + drive)
+                    membrane[i] = driven - spike[i] * jump
+                for i in range(n_samples):
+                    spike[i] = membrane[i] > 0 or (tie_fires and membrane[i] == 0)
                 if is_common:
                     slot = slots[step, 0]
                     if slot >= 0:
-                        own = counts[neuron, slot]
+                        counted = counts[neuron, slot]
                         for i in range(n_samples):
-                            own[i] += spike[i] != 0
+                            counted[i] += spike[i] != 0
                 else:
                     for i in range(n_samples):
                         slot = slots[step, i]
@@ -308,7 +306,8 @@ def sorted_membranes(
 def _rows_and_taps(table: TapTable, values: Tensor) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
     """Return values as rows of all steps and samples, and taps with their delays as shifts in these rows."""
     rows = values.transpose(0, 1).reshape(values.shape[1], -1)
-    return _array(rows), [_array(own) for own in (table.starts, table.row, table.delay * values.shape[2], table.weight)]
+    taps = (table.starts, table.row, table.delay * values.shape[2], table.weight)
+    return _array(rows), [_array(value) for value in taps]
 
 
 def in_threads(function: Callable[[int, int], None], n_rows: int, work: int) -> None:

@@ -1,4 +1,4 @@
-"""The threshold layer with dense recurrence: the only place where its equation is written."""
+"""The threshold layer with dense recurrence and its equation."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,7 +77,7 @@ class ThresholdLayer(HiddenLayer):
         return weight_levels(self.recurrent_weight, self.weight_bits)
 
     def initial_state(self, n_samples: int) -> LayerState:
-        """Return the state before the first step, in memory of its own.
+        """Return a new state, as it is before the first step.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Families of witnesses by name, and the witnesses that a recipe draws again."""
+"""Families by name, and sampling witnesses again from their recipe."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pools of witnesses too many to hold, which exist as seeds and are drawn in blocks, each the same every time."""
+"""Pools of witnesses that do not fit into memory: they are stored as seeds, and drawn again block by block."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from .witness_set import Provenance, WitnessSet, check_independent, join_witness
 
 @dataclass(frozen=True)
 class WitnessPool:
-    """Sampled witnesses that exist as seeds.
+    """Sampled witnesses that are stored as seeds.
 
     Parameters
     ----------
@@ -33,7 +33,8 @@ class WitnessPool:
     seed : int
         The seed from which those of the blocks derive.
     block_size : int
-        Number of witnesses that are drawn together, rounded down to whole subnetworks. Other blocks are other draws.
+        Number of witnesses that are drawn together, rounded down to whole subnetworks. Another block
+        size gives other witnesses.
     inputs : Sequences or array of shape (n_samples, n_steps, n_features), optional
         Training sequences, for a family with delays. The pool keeps those of them that all its blocks are sampled with:
         ``n_calibration`` of them, chosen by the seed.
@@ -123,7 +124,7 @@ class WitnessPool:
         seed = child_seed(self.seed, "pool", number)
         if self.inputs is None:
             return sample_witnesses({**self.family, "n_subnetworks": n_subnetworks}, self.n_features, seed)
-        # With delays, what is drawn depends on how much is drawn: the last block is the beginning of a whole one.
+        # With delays, draws depend on their number, so the last block is the beginning of a full one.
         whole = sample_witnesses({**self.family, "n_subnetworks": self._step // self._width}, self.inputs, seed)
         return whole.take(slice(0, n_subnetworks))
 

@@ -1,4 +1,4 @@
-"""A broad prior over families, for searches: how neurons leak, reset and read.
+"""A broad prior over families, for the search: leaks, resets, weights and delays.
 
 Half of its families have synaptic delays, if sequences are long enough.
 """
@@ -37,7 +37,7 @@ RELAY: Mapping[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class FamilyDraw:
-    """A family before its widths are known: what its first, its middle and its last layers are like.
+    """The settings of the first, the middle and the last layers of a family, whose widths are chosen later.
 
     A family of one layer has the first only; one of two has no middle.
     """
@@ -52,7 +52,7 @@ class FamilyDraw:
         return isinstance(other, FamilyDraw) and self.arguments() == other.arguments()
 
     def __hash__(self) -> int:
-        """Return the hash of what counts for equality."""
+        """Return a hash of the arguments, which decide equality."""
         return hash(repr(self.arguments()))
 
     def arguments(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ _DELAYED_OPTIONS: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class DelayedDraw:
-    """A family with delays before its widths are known: all layers are alike, but taps above the first are scattered.
+    """A family with delays, whose widths are chosen later: layers are alike, but taps above the first are scattered.
 
     The choices are those of ``_DELAYED_OPTIONS``, in that order.
     """
@@ -96,7 +96,7 @@ def draw_family(generator: np.random.Generator, n_features: int, n_layers: int, 
     Parameters
     ----------
     generator : numpy.random.Generator
-        The source of randomness.
+        Random number generator.
     n_features : int
         Number of input features, which decides whether a sparse first layer makes sense.
     n_layers : int

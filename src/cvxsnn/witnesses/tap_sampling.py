@@ -1,4 +1,4 @@
-"""Drawing one layer of neurons with synaptic delays: where taps are, what they weigh, and at which level neurons fire.
+"""Drawing one layer of neurons with synaptic delays: the geometry of taps, their weights, and firing levels.
 
 Inside this file, the neurons of all subnetworks are rows, subnetwork by subnetwork.
 """
@@ -292,7 +292,7 @@ class TapSampler:
 
 
 def _look(values: Tensor, places: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what some of the sequences read up to the last of their places, and these places among them."""
+    """Restrict values and places to a group of sequences, up to the last step that has a place."""
     n_samples = values.shape[2]
     number = torch.full((n_samples,), -1).index_put_((group,), torch.arange(len(group)))[places % n_samples]
     step, number = (places // n_samples)[number >= 0], number[number >= 0]

@@ -127,7 +127,7 @@ class WitnessSet:
         return witnesses // self.hidden[-1], witnesses % self.hidden[-1]
 
     def take(self, subnetworks: slice | Tensor) -> Self:
-        """Return some of the subnetworks; the recipe remembers which.
+        """Return some of the subnetworks; the recipe records which.
 
         Parameters
         ----------
@@ -140,10 +140,10 @@ class WitnessSet:
             The witnesses of these subnetworks.
         """
         layers = tuple(layer.take(subnetworks) for layer in self.layers)
-        return self._derived(layers, self._remember("subnetworks", self.n_subnetworks, subnetworks))
+        return self._derived(layers, self._record("subnetworks", self.n_subnetworks, subnetworks))
 
     def take_neurons(self, neurons: Tensor) -> Self:
-        """Return some neurons of one layer; the recipe remembers which.
+        """Return some neurons of one layer; the recipe records which.
 
         Parameters
         ----------
@@ -162,9 +162,9 @@ class WitnessSet:
                 f"got {self!r}"
             )
         chosen = layer.with_valid(lambda value: value[..., neurons.to(value.device)].contiguous())
-        return self._derived((chosen,), self._remember("neurons", self.n_witnesses, neurons))
+        return self._derived((chosen,), self._record("neurons", self.n_witnesses, neurons))
 
-    def _remember(self, name: str, number: int, chosen: slice | Tensor) -> Provenance:
+    def _record(self, name: str, number: int, chosen: slice | Tensor) -> Provenance:
         """Return the origin of a part, with the numbers of what was chosen from the whole sample."""
         before = torch.as_tensor(list(self.provenance.recipe.get(name, range(number))))
         kept = before[chosen.cpu() if isinstance(chosen, Tensor) else chosen].tolist()
@@ -254,7 +254,7 @@ def single_out(witnesses: WitnessSet, chosen: Tensor) -> WitnessSet:
 def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
     """Return all witnesses of several sets of one depth, in turn.
 
-    Where lower layers differ in width, narrow ones are filled up with neurons that are not read.
+    If lower layers differ in width, narrow ones are padded with neurons that nothing reads.
 
     Parameters
     ----------
