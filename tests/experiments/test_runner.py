@@ -413,7 +413,7 @@ run_all(tiny_runs(["cvx"], [0]), RecordStore(Path(sys.argv[2])), device="cuda")
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has expandable segments")
 @pytest.mark.skipif(not hasattr(torch._C, "_accelerator_getAllocatorSettings"), reason="torch does not tell")
-@pytest.mark.parametrize("variable", [None, "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+@pytest.mark.parametrize("variable", [None, "PYTORCH_ALLOC_CONF"])
 def test_the_memory_of_a_gpu_may_grow_before_it_is_used_unless_the_user_has_configured_it(tmp_path, variable):
     """Without any script that sets the environment first, torch is told before a run allocates anything."""
     unset = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}

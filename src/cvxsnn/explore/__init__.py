@@ -5,10 +5,10 @@ from typing import Any
 
 from .comparison import compare, shown_samples
 from .limits import LIMITS
-from .neurons import Activity, list_neurons
+from .neurons import Activity
 from .page import Exploration
-from .quality import Answers, measure_quality
-from .sequences import choose_sequences
+from .quality import Answers
+from .sequences import view_sequences
 from .subject import Subject
 from .view import ModelView, view_model
 
@@ -91,13 +91,11 @@ def explore_both(
     subjects = [Subject.of_estimator(model, X, y, training, name) for model, name in zip(models, names, strict=True)]
     answers = [Answers.of(subject) for subject in subjects]
     comparison = compare((subjects[0], subjects[1]), (answers[0], answers[1]))
-    chosen = []
-    for subject, answer in zip(subjects, answers, strict=True):
-        neurons = list_neurons(subject, answer, Activity.of(subject, answer))
-        chosen.append(choose_sequences(subject, answer, measure_quality(subject, answer), neurons))
-    samples = shown_samples(comparison, *chosen)
     views = [
-        view_model(subject, max_seconds=max_seconds / 2, samples=samples, answers=answer, callback=callback)
+        view_model(subject, max_seconds=max_seconds / 2, answers=answer, callback=callback)
         for subject, answer in zip(subjects, answers, strict=True)
     ]
+    samples = shown_samples(comparison, *([shown.sample for shown in view.sequences] for view in views))
+    for subject, answer, view in zip(subjects, answers, views, strict=True):
+        view.sequences = view_sequences(subject, answer, Activity.of(subject, answer), samples)
     return Exploration(*views, comparison=comparison)

@@ -1,5 +1,6 @@
 """Two models on the same data: where they agree, and where only one of them is right."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -57,10 +58,10 @@ def compare(subjects: tuple[Subject, Subject], answers: tuple[Answers, Answers])
     return SimpleNamespace(counts=counts, samples=samples, agreement=agreement, p_value=p_value)
 
 
-def shown_samples(comparison: SimpleNamespace, *chosen: IntArray) -> IntArray:
+def shown_samples(comparison: SimpleNamespace, *chosen: Sequence[int]) -> IntArray:
     """Return sequences to show for both models: those that separate them, then those that each would show alone."""
     both_right, *others = comparison.samples
     wanted = [sample for kind in (*others, both_right) for sample in kind]
     n_shown = max(len(wanted), max(map(len, chosen)) // 2)
-    wanted += [int(sample) for pair in zip(*chosen, strict=False) for sample in pair]
+    wanted += [sample for pair in zip(*chosen, strict=False) for sample in pair]
     return np.array(list(dict.fromkeys(wanted))[:n_shown], dtype=np.int64)

@@ -65,10 +65,10 @@ def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -
         ``proven`` and ``not_proven``, sentences on what the certificate covers and what it does not; ``moments``, a
         list of :class:`Moment`; the ``solver``; and ``source``, a sentence on where the moments come from.
     """
-    texts = dict.fromkeys(("proven", "not_proven", "solver", "source"), "")
+    nothing = "Nothing is proven: the read-out was trained by gradient descent, which has no certificate."
+    texts = {"proven": nothing, "not_proven": "", "solver": "", "source": ""}
     result = SimpleNamespace(certificate=None, relative_gap=None, moments=[], **texts)
     if subject.proof is None:
-        result.proven = "Nothing is proven: the read-out was trained by gradient descent, which has no certificate."
         return result
     result.certificate = certificate = subject.proof.certificate
     result.relative_gap = max(certificate.relative_gap, 0.0)
@@ -120,14 +120,12 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
         of 32-bit arithmetic in 45 nm) per sequence, and ``is_own``, whether it is the model of the page.
     """
     path = SimpleNamespace(points=[], penalty="", loss="", n_samples=0, note="")
-    if problem is None or subject.proof is None:
-        path.note = _NO_DATA if subject.proof is not None else "Models without a certificate have no path."
+    if problem is None or subject.proof is None or max_seconds <= 0:
+        path.note = _NO_TIME if problem is not None else _NO_DATA
+        if subject.proof is None:
+            path.note = "Models without a certificate have no path."
         return path
-    if max_seconds <= 0:
-        path.note = _NO_TIME
-        return path
-    l1_strength, l2_strength = problem.l1_strength, problem.l2_strength
-    largest = problem.critical_strength
+    l1_strength, l2_strength, largest = problem.l1_strength, problem.l2_strength, problem.critical_strength
     if largest <= 0:
         path.note = "All strengths give the same read-out: none at all."
         return path

@@ -15,7 +15,7 @@ from .neurons import Activity, explain_mistakes, list_neurons
 from .optimality import find_path, prove
 from .quality import Answers, average_cells, measure_quality
 from .sequences import choose_sequences, view_sequences
-from .subject import IntArray, Subject, evenly
+from .subject import Subject, evenly
 
 
 class ModelView(SimpleNamespace):
@@ -55,7 +55,6 @@ def view_model(
     subject: Subject,
     *,
     max_seconds: float = LIMITS.seconds,
-    samples: IntArray | None = None,
     answers: Answers | None = None,
     callback: Callable[[str, int, int], None] | None = None,
 ) -> ModelView:
@@ -67,8 +66,6 @@ def view_model(
         The model with its data.
     max_seconds : float
         Time for solving the problem again and for the path, most of it for the path; 0 leaves both out.
-    samples : array of int, optional
-        The sequences to show one by one; by default a choice of mistakes and examples.
     answers : Answers, optional
         The answers on all sequences; by default they are computed.
     callback : callable, optional
@@ -100,8 +97,7 @@ def view_model(
     explain_mistakes(subject, answers, activity, view.quality.cells)
     average_cells(subject, answers, view.quality.cells)
     notify("page", 2, 6)
-    if samples is None:
-        samples = choose_sequences(subject, answers, view.quality, view.neurons)
+    samples = choose_sequences(subject, answers, view.quality, view.neurons)
     view.sequences = view_sequences(subject, answers, activity, samples)
     notify("page", 3, 6)
     view.health, view.costs = examine(subject, activity.rows), count_costs(subject, answers, activity.rows)
