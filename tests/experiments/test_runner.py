@@ -395,34 +395,39 @@ def test_a_failure_that_is_tried_again_is_tried_once(tmp_path, executed):
     assert executed() == [config.id]
 
 
-ALLOCATOR = """
-import sys; sys.path.insert(0, sys.argv[1])
-import torch
-from pathlib import Path
-from experiments.test_runner import tiny_runs
-from cvxsnn.experiments import RecordStore, run_all, runner
-
-def execute(configs, device, stages):
-    print(torch._C._accelerator_getAllocatorSettings(), torch.cuda.is_initialized())
-    return [{"status": "done"} for config in configs]
-
-runner.execute_together = execute
-run_all(tiny_runs(["cvx"], [0]), RecordStore(Path(sys.argv[2])), device="cuda")
-"""
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has expandable segments")
+@pytest.mark.parametrize("variable", [None, "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_the_memory_of_a_gpu_may_grow_before_it_is_used_unless_the_user_has_configured_it(
+    tmp_path, monkeypatch, variable
+):
+    """However the runs are started, torch is told before they allocate anything."""
+    events = []
+
+    def execute_on_gpu(configs, device, stages):
+        events.append(device)
+        return [{"status": "done"} for _ in configs]
+
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "max_split_size_mb:64")
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", events.append, raising=False)
+    monkeypatch.setattr(runner, "execute_together", execute_on_gpu)
+    run_all(tiny_runs(["cvx"], [0]), RecordStore(tmp_path), device="cuda")
+    assert events == (["expandable_segments:True", "cuda"] if variable is None else ["cuda"])
+
+
 @pytest.mark.skipif(not hasattr(torch._C, "_accelerator_getAllocatorSettings"), reason="torch does not tell")
-@pytest.mark.parametrize("variable", [None, "PYTORCH_ALLOC_CONF"])
-def test_the_memory_of_a_gpu_may_grow_before_it_is_used_unless_the_user_has_configured_it(tmp_path, variable):
-    """Without any script that sets the environment first, torch is told before a run allocates anything."""
-    unset = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
-    environment = unset if variable is None else unset | {variable: "max_split_size_mb:64"}
-    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    command = [sys.executable, "-c", ALLOCATOR, tests, str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    settings = "expandable_segments:True" if variable is None else "max_split_size_mb:64"
-    assert done.stdout.splitlines()[-1] == f"{settings} False"
+def test_torch_understands_the_setting_of_its_allocator(monkeypatch):
+    before = torch._C._accelerator_getAllocatorSettings()
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    try:
+        runner._let_segments_grow()
+        expected = "expandable_segments:True" if sys.platform == "linux" else before
+        assert torch._C._accelerator_getAllocatorSettings() == expected
+    finally:
+        torch._C._accelerator_setAllocatorSettings(before)
 
 
 def test_runs_that_are_tried_again_alone_begin_without_the_tensors_of_the_failure(monkeypatch):

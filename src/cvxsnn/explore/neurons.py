@@ -52,6 +52,7 @@ class Activity:
         rows = np.sort(order[np.linspace(0, subject.n_samples - 1, n_rows).astype(int)])
         features = subject.features_of(rows)
         mean = features.mean(0, dtype=np.float64)
+        # Evidence that all classes share changes no answer.
         contrast = subject.weight - (subject.weight.mean(1, keepdims=True) if subject.classes else 0.0)
         variance = features.var(0, dtype=np.float64) * np.square(contrast).sum(1)
         unique, inverse = np.unique(subject.network.neurons.cpu().numpy(), return_inverse=True)
@@ -185,6 +186,7 @@ def _fields(layer: HiddenLayer, neurons: IntArray) -> SimpleNamespace:
     ``scale``. ``n_inputs`` are features, or neurons of the layer below.
     """
     n_taps = layer.weight.shape[1]
+    # A tap takes one byte for its weight, and two each for source and delay.
     n_shown = max(1, min(len(neurons), LIMITS.field_bytes // (n_taps * (5 if layer.has_delays else 1))))
     subnetwork, neuron = np.divmod(neurons[:n_shown], layer.width)
     weight = layer.weight.detach().cpu().double().numpy()[subnetwork, :, neuron]

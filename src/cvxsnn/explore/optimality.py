@@ -131,6 +131,7 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
         return path
     smallest = min(l1_strength / 4 or largest, largest * LIMITS.smallest_ratio)
     deadline, solution = time.perf_counter() + max_seconds, None
+    # At the critical strength itself, no neuron is read.
     for strength in np.geomspace(largest * 0.999, smallest, LIMITS.strengths).tolist():
         left = deadline - time.perf_counter()
         if l2_strength and strength < LIMITS.few_active * largest:

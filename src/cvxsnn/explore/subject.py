@@ -229,7 +229,7 @@ class Subject:
 
     def decide(self, evidence: FloatArray) -> IntArray:
         """Return the class with the most evidence, of shape (..., n_classes)."""
-        if evidence.shape[-1] == 2:
+        if evidence.shape[-1] == 2:  # a tie is the second class, as for the estimator
             return (evidence[..., 1] >= evidence[..., 0]).astype(np.int64)
         best: IntArray = evidence.argmax(-1)
         return best
