@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..fitting.gradient import Split, trains_side_by_side
+from ..fitting.gradient import Split
 from ..fitting.methods import METHODS, Settings, Stage, Trained, gradient_plan, prepare, train
 from ..fitting.surrogate.settings import SurrogateRun, initial_network
 from ..fitting.surrogate.trainer import SurrogateJob, train_jobs
@@ -95,5 +95,5 @@ def _train_jobs(jobs: Mapping[int, Sequence[SurrogateJob]]) -> dict[int, list[Su
 
     distinct = {identity(job): job for several in jobs.values() for job in several}
     together = list(distinct.values())
-    runs = dict(zip(distinct, train_jobs(together, side_by_side=trains_side_by_side(together)), strict=True))
+    runs = dict(zip(distinct, train_jobs(together, side_by_side=None), strict=True))
     return {index: [runs[identity(job)] for job in several] for index, several in jobs.items()}

@@ -98,18 +98,16 @@ def choose(
             best[:] = [highest]
         return highest
 
+    total = len(norms) * len(quadratics)
     if len(norms) > 1 and len(quadratics) > GRID.neighbours and norms[-1] == 0:
         # Ridge is fast, and its best strength says where a norm beside it may help.
         total = len(quadratics) + GRID.neighbours * GRID.norms_beside
-        ridge = walk([(0.0, own) for own in quadratics], total)
-        quadratics = [own for own in quadratics if own <= ridge.point[1]][: GRID.neighbours]
-        step = -(-(len(norms) - 1) // GRID.norms_beside)
-        norms = norms[:-1][::step]
-        lines = [[(norm, own) for norm in norms] for own in quadratics]
-    elif len(norms) == 1:
-        lines, total = [[(norms[0], own) for own in quadratics]], len(quadratics)
-    else:
-        lines, total = [[(norm, own) for norm in norms] for own in quadratics], len(norms) * len(quadratics)
+        ridge = walk([(0.0, quadratic) for quadratic in quadratics], total)
+        quadratics = [quadratic for quadratic in quadratics if quadratic <= ridge.point[1]][: GRID.neighbours]
+        norms = norms[:-1][:: -(-(len(norms) - 1) // GRID.norms_beside)]
+    lines = [[(norm, quadratic) for norm in norms] for quadratic in quadratics]
+    if len(norms) == 1:  # the quadratics are the line
+        lines = [[point for line in lines for point in line]]
     for line in lines:
         if not best or not is_late():
             walk(line, total)

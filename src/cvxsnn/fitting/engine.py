@@ -13,7 +13,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -290,28 +290,26 @@ class _Judged(NamedTuple):
     witnesses: WitnessSet
 
 
+@dataclass(eq=False)
 class _Engine:
     """One fit. Its steps share the data and the time, and note what they try and why they choose it."""
 
-    def __init__(
-        self,
-        data: TrainingSet,
-        families: list[Family],
-        program: Program,
-        judge: Judge | None,
-        budget: Budget,
-        readouts: tuple[Readout, ...],
-        seed: int,
-        notify: Callable[[int, int], None],
-    ) -> None:
-        self._data, self._families, self._readouts, self._seed = data, families, readouts, seed
-        self._program, self._judge, self._budget = program, judge, budget
-        self._ridge = Program.ridge(Objective("squared"), intercept=program.intercept)
-        self._is_mixed = isinstance(families[0], str)
-        self._clock = Clock(budget.max_seconds, data.n_samples, budget.n_neurons or 0)
-        self._notify, self._progress = notify, 0.0
-        self._trials: list[Trial] = []
-        self._reasons: list[str] = []
+    data: TrainingSet
+    families: list[Family]
+    program: Program
+    judge: Judge | None
+    budget: Budget
+    readouts: tuple[Readout, ...]
+    seed: int
+    notify: Callable[[int, int], None]
+    progress: float = 0.0
+    trials: list[Trial] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.is_mixed = isinstance(self.families[0], str)
+        self.clock = Clock(self.budget.max_seconds, self.data.n_samples, self.budget.n_neurons or 0)
+        self.ridge = Program.ridge(Objective("squared"), intercept=self.program.intercept)
 
     def run(self) -> Fitted:
         self._report(0)
@@ -322,29 +320,29 @@ class _Engine:
         with limit_threads(idle_cores()):  # again: others may have begun or ended
             judged = self._choose(compared, n_neurons)
             n_sampled = judged.witnesses.n_witnesses
-            if self._budget.sparsity is not None:
-                judged = self._few(judged, self._budget.sparsity)
+            if self.budget.sparsity is not None:
+                judged = self._few(judged, self.budget.sparsity)
         # The solution must not depend on what else the machine does, not in its last bit: the size alone decides.
         is_small = judged.problem.dictionary.n_rows * judged.problem.dictionary.n_atoms < SIZES.threaded
         with limit_threads(1 if is_small else n_threads()):
             solution = self._solve(judged)
         self._report(100)
-        return Fitted(solution, judged.program, tuple(self._trials), judged.trial, n_sampled, "; ".join(self._reasons))
+        return Fitted(solution, judged.program, tuple(self.trials), judged.trial, n_sampled, "; ".join(self.reasons))
 
     def _compare(self) -> _Judged | None:
         """Return the best family and read-out on a part of the rows; None if there is nothing to choose."""
-        families, readouts, given = self._families, self._readouts, self._budget.n_neurons
+        families, readouts, given = self.families, self.readouts, self.budget.n_neurons
         has_choice = len(families) + len(readouts) > 2
-        if self._is_mixed and not has_choice:
-            self._reasons.append(f"mixture {families[0]!r} and read-out {readouts[0]!r}: no choice was left open")
-        if not has_choice and (given is not None or not self._is_mixed):
+        if self.is_mixed and not has_choice:
+            self.reasons.append(f"mixture {families[0]!r} and read-out {readouts[0]!r}: no choice was left open")
+        if not has_choice and (given is not None or not self.is_mixed):
             return None
-        n_neurons = min(given or SIZES.n_compared, SIZES.n_compared) if self._is_mixed else None
+        n_neurons = min(given or SIZES.n_compared, SIZES.n_compared) if self.is_mixed else None
         rows, is_late = self._rows_compared(), False
         best = first = self._try(rows, families[0], readouts[0], n_neurons)
         others = [(None, readout) for readout in readouts[1:]] + [(family, None) for family in families[1:]]
         for number, (family, readout) in enumerate(others, 2):
-            is_late = not self._clock.has_time(best.trial.n_neurons, len(rows))
+            is_late = not self.clock.has_time(best.trial.n_neurons, len(rows))
             if is_late:
                 break
             tried = self._try(rows, family or best.trial.family, readout or best.trial.readout, n_neurons)
@@ -354,47 +352,49 @@ class _Engine:
             is_default = "the default, and nothing else that was tried was clearly better"
             why = is_default if best is first else "clearly better than the default"
             why = f"{why}, and no time was left to try more" if is_late else why
-            subject = f"mixture {best.trial.family!r} and read-out" if self._is_mixed else "read-out"
-            self._reasons.append(f"{subject} {best.trial.readout!r}: {why}")
+            subject = f"mixture {best.trial.family!r} and read-out" if self.is_mixed else "read-out"
+            self.reasons.append(f"{subject} {best.trial.readout!r}: {why}")
         return best
 
     def _size(self, compared: _Judged | None) -> int | None:
         """Return the number of neurons of a mixture."""
-        if not self._is_mixed:
+        if not self.is_mixed:
             return None
-        n_rows, (fewer, more) = len(self._data), SIZES.n_neurons
-        if self._budget.n_neurons is not None or compared is None:
-            n_neurons, why = self._budget.n_neurons or fewer, "as given"
-        elif not self._clock.has_time(fewer, n_rows):
+        n_rows, (fewer, more) = self.data.n_samples, SIZES.n_neurons
+        if self.budget.n_neurons is not None or compared is None:
+            n_neurons, why = self.budget.n_neurons or fewer, "as given"
+        elif not self.clock.has_time(fewer, n_rows):
             n_neurons, why = compared.trial.n_neurons, "no time was left to try more"
         elif n_rows > SIZES.max_rows:
             n_neurons, why = fewer, f"for more than {SIZES.max_rows:,} samples"
         elif _fall_by_half(compared.problem, compared.trial) < SIZES.worth:
             n_neurons, why = fewer, f"{more:,} do not promise a noticeably lower error"
-        elif not self._clock.has_time(more, n_rows):
+        elif not self.clock.has_time(more, n_rows):
             n_neurons, why = fewer, "no time was left to try more"
         else:
             n_neurons, why = more, "the errors still fall with the number of neurons"
-        self._reasons.append(f"{n_neurons:,} neurons: {why}")
+        self.reasons.append(f"{n_neurons:,} neurons: {why}")
         return n_neurons
 
     def _choose(self, compared: _Judged | None, n_neurons: int | None) -> _Judged:
         """Return the program over all neurons and rows, at its best point."""
-        family, readout = self._families[0], self._readouts[0]
+        family, readout = self.families[0], self.readouts[0]
         if compared is not None:
             family, readout = compared.trial.family, compared.trial.readout
-        program = self._program.with_readout(readout)
+        program = self.program.with_readout(readout)
         if compared is not None and self._is_final(compared, program, n_neurons):
             return compared
-        witnesses = sample(family, self._data, self._seed, n_neurons)
-        problem = self._problem(program, witnesses, self._data)
+        witnesses = sample(family, self.data, self.seed, n_neurons)
+        problem = self._problem(program, witnesses, self.data)
         self._report(50)
-        begin, is_open = time.perf_counter(), compared is not None and self._budget.n_neurons is None
-        if compared is None or not is_open or self._clock.has_time(witnesses.n_witnesses, len(self._data)):
+        begin, is_open = time.perf_counter(), compared is not None and self.budget.n_neurons is None
+        if compared is None or not is_open or self.clock.has_time(witnesses.n_witnesses, self.data.n_samples):
             verdict = self._best_point(program, problem)
-            return _Judged(self._note(begin, family, readout, witnesses, verdict), program, problem, witnesses)
+            seconds = time.perf_counter() - begin
+            self.trials.append(Trial(family, readout, witnesses.n_witnesses, self._n_left(verdict), verdict, seconds))
+            return _Judged(self.trials[-1], program, problem, witnesses)
         trial, norms, quadratics = compared.trial, program.norms(), program.quadratics()
-        self._reasons.append(f"strength judged on {trial.n_rows:,} samples: no time was left for all of them")
+        self.reasons.append(f"strength judged on {trial.n_rows:,} samples: no time was left for all of them")
         if not program.is_ridge:  # nothing is known of its strengths: take the middle of the grid
             middle = norms[len(norms) // 2], quadratics[len(quadratics) // 2]
             trial = replace(trial, verdict=Verdict(middle, trial.verdict.rank))
@@ -402,9 +402,9 @@ class _Engine:
 
     def _is_final(self, compared: _Judged, program: Program, n_neurons: int | None) -> bool:
         """Return whether the comparison was of the program itself, on all rows and with all neurons."""
-        is_whole = compared.trial.n_rows == len(self._data) and compared.trial.n_neurons == n_neurons
+        is_whole = compared.trial.n_rows == self.data.n_samples and compared.trial.n_neurons == n_neurons
         is_same = compared.program == program and program.is_ridge and program.l2_strength == "auto"
-        return is_whole and is_same and self._judge is None
+        return is_whole and is_same and self.judge is None
 
     def _few(self, judged: _Judged, sparsity: Sparsity) -> _Judged:
         """Return the program over few neurons, or over all if these are to be read."""
@@ -412,19 +412,20 @@ class _Engine:
         ridge, dense = ridge_of(problem), trial.verdict
         is_ridge = ridge is problem and program.is_ridge and program.l2_strength == "auto"
         if not is_ridge:  # the strengths of another program say nothing about ridge
-            dense = choose(ridge, self._ridge, judge_for(ridge, self._ridge, self._seed))
-        selection = select_neurons(ridge, sparsity, dense, seed=self._seed)
+            dense = choose(ridge, self.ridge, judge_for(ridge, self.ridge, self.seed))
+        selection = select_neurons(ridge, sparsity, dense, seed=self.seed)
         if selection is None:
             why = "fewer have a clearly higher error" if sparsity == "few" else f"no more than {sparsity:,} differ"
-            self._reasons.append(f"all neurons are read: {why}")
+            self.reasons.append(f"all neurons are read: {why}")
             return judged
         why = "the fewest within one standard error of the best" if sparsity == "few" else "as given"
-        self._reasons.append(f"{len(selection.neurons):,} neurons are read: {why}")
+        self.reasons.append(f"{len(selection.neurons):,} neurons are read: {why}")
         witnesses = witnesses.take_neurons(selection.neurons)
-        problem = self._problem(program, witnesses, self._data)
+        problem = self._problem(program, witnesses, self.data)
         verdict = selection.verdict if is_ridge else self._best_point(program, problem)
-        trial = self._note(begin, trial.family, trial.readout, witnesses, verdict)
-        return _Judged(trial, program, problem, witnesses)
+        n_neurons, n_rows, seconds = witnesses.n_witnesses, self._n_left(verdict), time.perf_counter() - begin
+        self.trials.append(replace(trial, n_neurons=n_neurons, n_rows=n_rows, verdict=verdict, seconds=seconds))
+        return _Judged(self.trials[-1], program, problem, witnesses)
 
     def _solve(self, judged: _Judged) -> Solution:
         """Return the certified optimum on all rows at the point that was chosen."""
@@ -436,62 +437,52 @@ class _Engine:
 
     def _try(self, rows: Tensor, family: Family, readout: Readout, n_neurons: int | None) -> _Judged:
         """Judge ridge over a family by its leave-one-out errors on some of the data."""
-        data = self._data if len(rows) == len(self._data) else self._data.take(rows)
-        begin, program = time.perf_counter(), self._program.with_readout(readout)
-        witnesses = sample(family, self._data, self._seed, n_neurons)
+        data = self.data if len(rows) == self.data.n_samples else self.data.take(rows)
+        begin, program = time.perf_counter(), self.program.with_readout(readout)
+        witnesses = sample(family, self.data, self.seed, n_neurons)
         problem = self._problem(program, witnesses, data)
         ridge = ridge_of(problem)
         rolled_out = time.perf_counter()
         n_steps = ridge.dictionary.n_rows // data.n_samples  # more than one if every step is a row
         rows = (rows[:, None] * n_steps + torch.arange(n_steps)).flatten()
-        verdict = replace(choose(ridge, self._ridge, LeaveOneOut()), rows=rows)
-        trial = self._note(begin, family, readout, witnesses, verdict, data.n_samples)
-        spikes = rolled_out - begin
-        self._clock.note(trial.n_neurons, trial.n_rows, spikes, trial.seconds - spikes)
-        return _Judged(trial, program if ridge is problem else self._ridge, ridge, witnesses)
+        verdict = replace(choose(ridge, self.ridge, LeaveOneOut()), rows=rows)
+        n_sampled, now = witnesses.n_witnesses, time.perf_counter()
+        trial = Trial(family, readout, n_sampled, data.n_samples, verdict, now - begin)
+        self.trials.append(trial)
+        self.clock.note(n_sampled, data.n_samples, rolled_out - begin, now - rolled_out)
+        return _Judged(trial, program if ridge is problem else self.ridge, ridge, witnesses)
 
-    def _note(
-        self,
-        begin: float,
-        family: Family,
-        readout: Readout,
-        witnesses: WitnessSet,
-        verdict: Verdict,
-        n_rows: int | None = None,
-    ) -> Trial:
-        n_left = n_rows or (len(self._data) if verdict.rows is None else len(verdict.rows))
-        trial = Trial(family, readout, witnesses.n_witnesses, n_left, verdict, time.perf_counter() - begin)
-        self._trials.append(trial)
-        return trial
+    def _n_left(self, verdict: Verdict) -> int:
+        return self.data.n_samples if verdict.rows is None else len(verdict.rows)
 
     def _best_point(self, program: Program, problem: ConvexProblem) -> Verdict:
         def notify(done: int, total: int) -> None:
             self._report(50 + 45 * done / total)
 
-        judge = self._judge or judge_for(problem, program, self._seed)
-        return choose(problem, program, judge, is_late=self._clock.is_late, notify=notify)
+        judge = self.judge or judge_for(problem, program, self.seed)
+        return choose(problem, program, judge, is_late=self.clock.is_late, notify=notify)
 
     def _problem(self, program: Program, witnesses: WitnessSet, data: TrainingSet) -> ConvexProblem:
         return program.problem(build_dictionary(witnesses, data.sequences, program.objective.readout), data)
 
     def _rows_compared(self) -> Tensor:
         """Return the samples on which families are compared, a random part of many."""
-        n_samples, n_compared = len(self._data), min(len(self._data), SIZES.rows_compared)
+        n_samples, n_compared = self.data.n_samples, min(self.data.n_samples, SIZES.rows_compared)
         if n_compared < n_samples:
             _LOGGER.info("neurons are compared on %d of %d samples", n_compared, n_samples)
-        chosen = child_generator(self._seed, "fit", "rows").choice(n_samples, n_compared, replace=False)
+        chosen = child_generator(self.seed, "fit", "rows").choice(n_samples, n_compared, replace=False)
         return torch.from_numpy(np.sort(chosen))
 
     def _log_calibration(self) -> None:
-        first = self._families[0]
-        if self._is_mixed:
-            log_calibration(len(self._data))
+        first = self.families[0]
+        if self.is_mixed:
+            log_calibration(self.data.n_samples)
         elif isinstance(first, Mapping) and family_kind(first).needs_inputs:
-            log_calibration(len(self._data), first.get("n_calibration", N_CALIBRATION))
+            log_calibration(self.data.n_samples, first.get("n_calibration", N_CALIBRATION))
 
     def _report(self, per_cent: float) -> None:
-        self._progress = max(self._progress, per_cent)
-        self._notify(int(self._progress), 100)
+        self.progress = max(self.progress, per_cent)
+        self.notify(int(self.progress), 100)
 
 
 def _fall_by_half(problem: ConvexProblem, trial: Trial) -> float:

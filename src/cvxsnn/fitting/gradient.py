@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -199,21 +200,9 @@ def gradient_stage(
     >>> len(gradient_stage(plan).history)
     3
     """
-
-    def train(jobs: list[SurrogateJob]) -> list[SurrogateRun]:
-        together = trains_side_by_side(jobs)
-        return train_jobs(jobs, side_by_side=together, callback=callback, max_seconds=max_seconds)
-
+    train = partial(train_jobs, side_by_side=None, callback=callback, max_seconds=max_seconds)
     runs = train(plan.jobs())
     return plan.finish(runs, train(plan.further_jobs(runs)))
-
-
-def trains_side_by_side(jobs: Sequence[SurrogateJob]) -> bool:
-    """Return whether jobs should train in one batch.
-
-    On a GPU many small networks cost what one does; on a CPU they are faster one after the other.
-    """
-    return any(job.network.weight.is_cuda for job in jobs)
 
 
 def best_run(runs: Sequence[SurrogateRun]) -> SurrogateRun:

@@ -166,11 +166,6 @@ class Settings:
         """Loss and read-out of the program."""
         return self.program.objective
 
-    @property
-    def sampled_family(self) -> Mapping[str, Any] | None:
-        """Family that further witnesses can be sampled from; None where the witnesses are given."""
-        return self.family if isinstance(self.family, Mapping) else None
-
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -323,7 +318,7 @@ def train(
             network, witnesses = run.network, trained_witnesses(run.network)
         elif name == "convex":
             limits = replace(budget, n_neurons=None, max_seconds=seconds_left)
-            family, seed = settings.sampled_family, settings.seed
+            family, seed = _mapping(settings.family), settings.seed
             solution = convex_stage(witnesses, split, settings.program, limits, family=family, seed=seed, device=device)
             # A stage that follows trains every sampled neuron, also those that the solution does not use.
             form: Form = "compact" if number == len(stages) - 1 else "full"
@@ -540,7 +535,7 @@ def gradient_plan(
         settings.objective,
         settings.candidates(number),
         settings.n_networks if number == 0 else 1,
-        settings.sampled_family,
+        _mapping(settings.family),
         settings.seed,
         device,
         None if checkpoints is None else checkpoints / f"{name}.safetensors",
@@ -626,6 +621,11 @@ def task_splits(task: Task, settings: Settings) -> tuple[Settings, Split, Split]
 def trained_witnesses(network: SpikingNetwork) -> WitnessSet:
     """Return the hidden neurons of a network that was trained by gradients."""
     return WitnessSet(network.layers, Provenance("pretrained", {"method": "surrogate gradient"}))
+
+
+def _mapping(family: Family | Tuning) -> Mapping[str, Any] | None:
+    """Return a family that further witnesses can be sampled from; None if the witnesses are given."""
+    return family if isinstance(family, Mapping) else None
 
 
 def _labelled(callback: ProgressCallback | None, label: str) -> Callable[[int, int], None]:

@@ -288,8 +288,7 @@ def _with_witnesses(
     groups = bits.group_equal(witnesses[:, None])
     dictionary = spikes.of(found.pool.take(witnesses[groups.first]))
     atoms = dictionary.atom_of_column[groups.inverse * n_windows + window]
-    coef = found.solution.coef.new_zeros(dictionary.n_atoms, found.solution.coef.shape[1])
-    coef.index_add_(0, atoms, found.solution.coef)
+    coef = _moved(found.solution.coef, atoms, dictionary)
     solution = replace(found.solution, problem=problem_of(dictionary), coef=coef)
     return replace(found, solution=solution, members=witnesses[groups.first])
 
@@ -409,9 +408,7 @@ class _WorkingSet:
             n_windows, column = self._dictionary.n_windows, self._dictionary.column_of_atom
             self.members = start.members[column // n_windows] * n_windows + column % n_windows
             atoms = self._dictionary.atom_of_column[start.solution.problem.dictionary.column_of_atom]
-            coef = start.solution.coef.new_zeros(self._dictionary.n_atoms, start.solution.coef.shape[1])
-            coef.index_add_(0, atoms, start.solution.coef)
-            self._solution = replace(start.solution, coef=coef)
+            self._solution = replace(start.solution, coef=_moved(start.solution.coef, atoms, self._dictionary))
         self._dictionary = _of_atoms(self._dictionary, self._dictionary.patterns)
 
     @property
@@ -449,6 +446,11 @@ class _WorkingSet:
         self._dictionary = _of_atoms(self._dictionary, torch.cat((self.patterns[kept], prices.packed)))
         coef = torch.cat((solution.coef[kept], solution.coef.new_zeros(len(prices.members), solution.coef.shape[1])))
         self._solution = replace(solution, coef=coef)
+
+
+def _moved(coef: Tensor, atoms: Tensor, dictionary: SpikeDictionary) -> Tensor:
+    """Return coefficients for a dictionary, of which ``atoms`` are those that they belong to; equal atoms share."""
+    return coef.new_zeros(dictionary.n_atoms, coef.shape[1]).index_add_(0, atoms, coef)
 
 
 def _of_atoms(dictionary: SpikeDictionary, patterns: Tensor) -> SpikeDictionary:

@@ -166,7 +166,7 @@ def train_surrogate(
 def train_jobs(
     jobs: Sequence[SurrogateJob],
     *,
-    side_by_side: bool = True,
+    side_by_side: bool | None = True,
     callback: Callable[[int, int], None] | None = None,
     memory: int = 24 * 2**30,
     seconds_between_saves: float = 60.0,
@@ -178,8 +178,9 @@ def train_jobs(
     ----------
     jobs : sequence of SurrogateJob
         The networks, with their data and settings.
-    side_by_side : bool
-        Whether jobs of one shape train in one batch, for a GPU, or one after the other.
+    side_by_side : bool or None
+        Whether jobs of one shape train in one batch or one after the other; None for one batch on a GPU only. There,
+        many small networks take as long as one; on a CPU they are faster one after the other.
     callback : callable, optional
         Called as ``callback(done, epochs)`` after each epoch; ``epochs`` is at most that many for all batches together.
     memory : int
@@ -196,6 +197,8 @@ def train_jobs(
         The outcome of each job.
     """
     begin = time.perf_counter()
+    if side_by_side is None:
+        side_by_side = any(job.network.weight.is_cuda for job in jobs)
     saved = [_read_checkpoint(job) for job in jobs]
     batches: dict[tuple[object, ...], list[int]] = {}
     for number, (job, state) in enumerate(zip(jobs, saved, strict=True)):
