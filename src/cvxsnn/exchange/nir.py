@@ -243,7 +243,7 @@ def _exact_layer(nir: Any, layer: LIFLayer, dt: float, dtype: torch.dtype) -> tu
     }
     leaks = decay < 1
     if bool(leaks.any()):
-        rate = torch.where(leaks, 1 - decay, 1.0)
+        rate = torch.where(leaks, 1 - decay, 1.0)  # neurons without leak have gain 0 here; 1 avoids 0 / 0
         nodes["2_leak"] = nir.LI(_numpy(dt / rate), _numpy(leaks / rate), np.zeros(layer.width))
     if not bool(leaks.all()):
         nodes["3_sum"] = nir.I(_numpy(~leaks) * _inverse(dt))

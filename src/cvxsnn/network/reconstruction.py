@@ -89,6 +89,7 @@ def reconstruct(
         layers, read = _compact(witnesses, subnetworks, neurons)
     else:
         layers, read = _parallel(witnesses, subnetworks, neurons, width, max_weights)
+    # The copies of a neuron fire together, so each has an equal share of the coefficient.
     weight = coef.repeat_interleave(width, 0) / width
     windows = (columns % n_windows).repeat_interleave(width) if n_windows > 1 else None
     return SpikingNetwork(layers, weight, heads, intercept, read, dictionary.readout, windows)
@@ -247,6 +248,7 @@ class Proof:
         coef = torch.zeros(dictionary.n_atoms, problem.n_outputs, dtype=torch.float64, device=dictionary.device)
         atoms = dictionary.atom_of_column[self.support.to(dictionary.device)]
         coef.index_add_(0, atoms, self.coef.to(coef))
+        # A dual point of other data may not fit; the gradient at the coefficients is always a candidate.
         duals = [self.dual_point.to(coef)] if len(self.dual_point) == dictionary.n_rows else []
         certificate, _ = certify(problem, coef, self.intercept.to(coef), duals)
         return certificate

@@ -119,7 +119,7 @@ def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
     >>> torch.equal(small.features(inputs), network.features(inputs))
     True
     """
-    if not scale > 0 or not math.isfinite(scale) or math.frexp(scale)[0] != 0.5:
+    if not scale > 0 or not math.isfinite(scale) or math.frexp(scale)[0] != 0.5:  # the mantissa of powers of two
         raise InvalidInputError(f"expected scale to be a power of two, got {scale!r}")
     layers = [
         layer.with_tensors({name: layer.tensors()[name] * scale for name in NEURON_MODELS.of(layer).all_scaled})

@@ -65,6 +65,7 @@ def fit_output_range(
     unscaled, layer_accuracy = accuracy_with(1.0, 0.0, batches), data.accuracy(after)
     if runner.is_direct or unscaled is None or layer_accuracy is None or unscaled >= layer_accuracy:
         return 1.0, 0.0, unscaled
+    # The solution may be constant, for example at a strength at which all weights vanish.
     spread, ratio = float(before.std()), float(before.std() / after.std().clamp_min(1e-300))
     few = batches.first(1000)
 
