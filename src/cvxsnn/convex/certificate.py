@@ -386,6 +386,7 @@ def _bound_of_part(
     inside = unit_dual * _shrinkage(problem, correlation, error)
     bounds = [(0.0, torch.zeros_like(unit_dual)), (_minus_conjugate(problem, inside, is_balanced), inside)]
     if problem.l2_strength:
+        # The Frobenius norm of an error of δ in the correlation of every atom.
         everywhere = sqrt(problem.dictionary.n_atoms) * error.norm()
         outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
         outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)

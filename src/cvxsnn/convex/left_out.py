@@ -266,6 +266,7 @@ def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tenso
     else:
         blocks = problem.row_workspace.get(_Spectrum, problem).residuals(targets, ridges)
     for rows, residual, left in blocks:
+        # An intercept fits the weighted mean, which adds ω_i to the leverage of row i.
         left = (left - problem.intercept * weight[rows]).clamp_min(_CERTAIN)
         scores.append(head.targets[rows] + residual / (left * root[rows, 0].clamp_min(_SMALLEST))[:, :, None])
     return torch.where(weight[:, None] > 0, torch.cat(scores, dim=1), head.targets)

@@ -86,7 +86,7 @@ def row_products(problem: ConvexProblem) -> Tensor:
     n_rows = problem.dictionary.n_rows
     check_fits(gram_bytes(n_rows), weight.device, f"the products of {n_rows:,} rows", "use fewer rows")
     products = problem.dictionary.row_gram()
-    if problem.intercept:
+    if problem.intercept:  # K − K ω 1ᵀ − 1 ωᵀ K + ωᵀ K ω: the products of centred columns
         mean = products @ weight
         products.sub_(mean).sub_(mean[:, None]).add_(weight @ mean)
     return products.mul_(root).mul_(root.T)

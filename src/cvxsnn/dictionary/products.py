@@ -81,6 +81,7 @@ class Entries:
         """Return how many terms fit into memory and add up exactly, for sums of ``n_others`` numbers at once."""
         is_gpu = self.device.type == "cuda"
         n_bytes = share_of(self.device, TUNING.block_bytes_gpu) if is_gpu else TUNING.block_bytes
+        # The largest whole number below which all are exact: bytes are summed as int32, floats in their mantissa.
         exact = {torch.uint8: 2**31 - 1, torch.float32: 2**24, torch.float64: 2**53}[self.dtype]
         return max(64, min(n_bytes // (n_others * self.dtype.itemsize), exact // self.most**2) // 64 * 64)
 

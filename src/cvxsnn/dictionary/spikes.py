@@ -160,6 +160,7 @@ class SpikeDictionary(Dictionary):
 
     def _entries(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype, buffer: Tensor | None = None) -> Tensor:
         """Return spikes or counts, of shape (atoms, rows); slices of rows start at multiples of 8."""
+        # Rows first: atoms that are chosen by their numbers are copied, and then only within the block.
         if self.is_binary:
             packed = self.patterns[:, rows.start // 8 : (rows.stop + 7) // 8][atoms]
             return bits.unpack(packed, rows.stop - rows.start, dtype, buffer)

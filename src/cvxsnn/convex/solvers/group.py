@@ -159,6 +159,7 @@ class _SmoothedSearch:
         hessian = loss_hessian(self.smooth, curvature, atoms, column, outputs, precision)
         blocks = hessian.view(n_outputs, n_columns, n_outputs, n_columns)
         product = slope[:, :, None] * unit[:, None, :]
+        # slope and unit agree only at an optimum; symmetrising keeps a Cholesky factor possible before that.
         bend = torch.eye(n_outputs).to(unit) - 0.5 * (product + product.mT)
         diagonal = torch.arange(n_atoms, device=atoms.device)
         blocks[:, diagonal, :, diagonal] += strength * bend / eta[:, :, None] + ridge * torch.eye(n_outputs).to(unit)

@@ -238,6 +238,7 @@ def loss_hessian(
             weight = (head.weight * problem.row_weight[rows]).to(precision)
             for output in range(head.columns.start, head.columns.stop):
                 entries = slice(edges[output], edges[output + 1])
+                # Columns times the root of the curvature: a product of a matrix with itself is symmetric and cheaper.
                 root = (weight * bend[:, output - head.columns.start]).sqrt()
                 chosen = columns if problem.n_outputs == 1 else columns[:, column[entries]]
                 hessian[entries, entries] += self_product(chosen * root[:, None])

@@ -110,4 +110,5 @@ class _Descent:
         for _ in range(100):
             image = columns.T @ (weight * (columns @ vector))
             vector = image / image.norm().clamp_min(1e-300)
+        # Power iteration approaches the eigenvalue from below, and steps beyond 1/L need not descend.
         return 1.01 * float(image.norm()) + 1e-300

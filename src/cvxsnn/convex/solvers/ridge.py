@@ -86,6 +86,7 @@ def _solve_by_rows(problem: ConvexProblem) -> Tensor | None:
     if solved is None:
         return None
     solved = root * solved
+    # Subtracting ω Σa centres the columns without forming them: Dᵀ(a − ω Σa) = (D − 1d̄ᵀ)ᵀa.
     if problem.intercept:
         solved = solved - weight[:, None] * solved.sum(0)
     return problem.dictionary.rmatvec(solved)
@@ -356,6 +357,7 @@ class _HeldColumns(_Columns):
     def _solve(self, rights: Tensor) -> Tensor:
         if self._scaled is None:
             return self._divide(rights)
+        # Woodbury: (rI + SᵀS)⁻¹ = (I − Sᵀ(rI + SSᵀ)⁻¹S) / r.
         return (rights - self._divide(rights @ self._scaled.T) @ self._scaled) / self.ridge
 
     def _divide(self, rows: Tensor) -> Tensor:
@@ -481,6 +483,7 @@ def _conjugate_gradients(
     for _ in range(_TUNING.max_products):
         image = system.product(direction)
         curvature = float((direction * image).sum())
+        # Rounding in float32 can make a direction's curvature zero or negative: stop before dividing by it.
         if not (curvature > 0 and size > 0) or is_late(deadline):
             break
         x += size / curvature * direction
