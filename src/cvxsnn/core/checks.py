@@ -125,9 +125,9 @@ def as_array(name: str, data: Any) -> Any:
 def check_tensor(name: str, data: torch.Tensor) -> torch.Tensor:
     """Return a dense tensor of numbers, as float64 if NumPy lacks its type of floats; refuse other tensors."""
     if data.is_meta or data.is_quantized or data.layout != torch.strided:
-        got = "one without values" if data.is_meta else "a quantised one" if data.is_quantized else str(data.layout)
+        kind = "one without values" if data.is_meta else "a quantised one" if data.is_quantized else str(data.layout)
         raise InvalidInputError(
-            f"expected {name} as a dense tensor of numbers, got {got}: convert it first, for example by to_dense()"
+            f"expected {name} as a dense tensor of numbers, got {kind}: convert it first, for example by to_dense()"
         )
     is_known = data.dtype in (torch.float16, torch.float32, torch.float64) or not data.is_floating_point()
     return data if is_known else data.double()

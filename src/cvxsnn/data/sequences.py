@@ -57,7 +57,7 @@ class Sequences:
         """Check both, once."""
         inputs, lengths = as_inputs(self.inputs), self.lengths
         if lengths is not None:
-            lengths = check_lengths(lengths, tuple(inputs.shape)).to(inputs.device, torch.int64)
+            lengths = check_lengths(lengths, tuple(inputs.shape)).to(inputs.device, torch.int64, copy=True)
             lengths = None if bool((lengths == inputs.shape[1]).all()) else lengths
         self._set(inputs, lengths)
 

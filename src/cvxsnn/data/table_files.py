@@ -89,7 +89,7 @@ def read_samples(
     if columns.is_series:
         return _series(X, has_gaps, has_named_steps=columns.features is not None), y, ids
     if not has_gaps:
-        _check_filled(X)
+        _check_filled(numbers_of(X), X.columns)
     return X, y, ids
 
 
@@ -136,7 +136,7 @@ def _read_long(table: Any, columns: Columns, has_gaps: bool) -> TableSequences:
         )
     sequences = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
     for name, part in () if has_gaps else zip(sequences.ids, sequences.X, strict=True):
-        _check_filled(part, f"sequence {show_key(name)}")
+        _check_filled(numbers_of(part), part.columns, f"sequence {show_key(name)}")
     return sequences
 
 
@@ -153,20 +153,21 @@ def _series(table: Any, has_gaps: bool, has_named_steps: bool) -> list[npt.NDArr
             "with --id, or choose columns with --features"
         )
     values = numbers_of(table)
-    lengths = [int(np.flatnonzero(row)[-1]) + 1 if row.any() else 1 for row in ~np.isnan(values)]
-    for number, length in () if has_gaps else enumerate(lengths):
-        _check_filled(table.iloc[number : number + 1, :length], f"row {number}")
-    return [row[:length, None] for row, length in zip(values, lengths, strict=True)]
+    numbers = np.arange(1, values.shape[1] + 1)
+    lengths = np.maximum(1, np.where(np.isnan(values), 0, numbers).max(1))
+    if not has_gaps:
+        _check_filled(np.where(numbers <= lengths[:, None], values, 0), table.columns)
+    return [row[:length, None] for row, length in zip(values, lengths.tolist(), strict=True)]
 
 
-def _check_filled(table: Any, where: str | None = None) -> None:
+def _check_filled(values: npt.NDArray[np.float64], columns: Any, where: str | None = None) -> None:
     """Refuse cells without a finite number."""
-    gaps = np.argwhere(~np.isfinite(numbers_of(table)))
+    gaps = np.argwhere(~np.isfinite(values))
     if len(gaps):
         row, column = map(int, gaps[0])
         raise InvalidInputError(
-            f"expected a number in every cell, got a gap in column {table.columns[column]!r} of "
-            f"{where or f'row {row}'}: fill or drop gaps first"
+            f"expected a number in every cell, got a gap in column {columns[column]!r} of {where or f'row {row}'}: "
+            "fill or drop gaps first"
         )
 
 
