@@ -22,7 +22,7 @@ class TrialSummary:
     Parameters
     ----------
     mixture : str
-        The families (:func:`cvxsnn.witnesses.mixture_families`).
+        The families (:class:`cvxsnn.witnesses.Mixed`).
     readout : str
         The spikes that are read.
     n_neurons : int

@@ -67,13 +67,10 @@ class WitnessPool:
         check_independent(family["neuron"])
         width = family["hidden"][-1]
         calibration = self._calibration(family["n_calibration"]) if family.needs_inputs else None
-        derived = {
-            "family": family,
-            "n_witnesses": -(-self.n_witnesses // width) * width,
-            "inputs": calibration and calibration.sequences,
-            "inputs_digest": calibration and calibration.digest,
-        }
-        for name, value in derived.items():
+        n_witnesses = -(-self.n_witnesses // width) * width
+        kept = (None, None) if calibration is None else (calibration.sequences, calibration.digest)
+        names = ("family", "n_witnesses", "inputs", "inputs_digest")
+        for name, value in zip(names, (family, n_witnesses, *kept), strict=True):
             object.__setattr__(self, name, value)
 
     def _calibration(self, n_calibration: int) -> Calibration:
