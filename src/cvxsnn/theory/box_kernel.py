@@ -18,9 +18,9 @@ class Ends(NamedTuple):
     leaf: int = 252
     """The constant bound is small enough."""
     last: int = 253
-    """Too small to be halved, and the bound is too large."""
+    """The box cannot be halved further, and its bound is too large."""
     stuck: int = 254
-    """Events meet here in more than general position: to be searched as a problem of fewer dimensions."""
+    """Events meet here in more than general position: search this box as a problem with fewer dimensions."""
     left: int = 255
     """Not examined: the budget was used up."""
 
@@ -30,13 +30,13 @@ END = Ends()
 
 class _Settings(NamedTuple):
     max_seen: int = 1024
-    """Open events that are tested for general position; with more, a box is halved without the test."""
+    """Largest number of open events tested for general position; a box with more is halved without the test."""
     max_open: int = 6
-    """Open trees for which norms of all sums are compared."""
+    """Largest number of open trees for which the norms of all possible sums are computed."""
     max_ways: int = 8
-    """Sums of one open tree that are compared."""
+    """Largest number of sums per open tree."""
     max_sums: int = 256
-    """Sums over all open trees that are compared."""
+    """Largest number of combinations of these sums."""
 
 
 _SETTINGS = _Settings()
@@ -46,9 +46,9 @@ class Events(NamedTuple):
     """The events of all samples in the coordinates of a search."""
 
     normals: Any
-    """Linear functions of the parameters, of shape (n_events, dimension), up to ``slack`` per coordinate."""
+    """Linear functions of the parameters, of shape (n_events, dimension); exact up to ``slack``."""
     slack: int
-    """0 if the normals are exact, or 1."""
+    """0 if the normals are exact, 1 if they were divided to fit into 64 bits."""
     edges: Any
     """Events that follow silence and a spike, of shape (n_events, 2); -1 at the end."""
     gains: Any
@@ -65,25 +65,25 @@ class Problem(NamedTuple):
     roots: Any
     """First event of each sample."""
     offset: Any
-    """What is added to the sum for all parameters, of shape (n_outputs,)."""
+    """Constant part of the sum, of shape (n_outputs,)."""
     depth: int
-    """Largest number of events of a sample, one after the other."""
+    """Largest depth of a tree."""
 
 
 class _Space(NamedTuple):
-    """Memory that is used again for each box."""
+    """Scratch memory, reused for each box."""
 
     stack: Any
-    """Events, sides and depths that a walk through a tree returns to."""
+    """Branches of a tree that are still to be visited: event, side and depth."""
     sums: Any
-    """What the events from a first one to each depth of its tree add."""
+    """Sums along the current branch, by depth."""
     seen: Any
-    """The events that are open on a box, as far as there is room."""
+    """The open events of a box, truncated to the size of this array."""
     n_seen: Any
 
 
 class _Open(NamedTuple):
-    """The samples that are open on a box: their first open events, the values of these, and the ranges on each side."""
+    """The samples that are open on a box: first open events, ranges of their values, ranges of sums on each side."""
 
     events: Any
     middles: Any
@@ -106,7 +106,7 @@ class Outcome(NamedTuple):
     values: Any
     """The largest size of a sum at any point that was tried."""
     points: Any
-    """Where it is."""
+    """The points with these values."""
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -120,7 +120,7 @@ def _new_space(problem: Problem, n_seen: int) -> _Space:
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _note(space: _Space, event: int) -> None:
-    """Add an open event to those seen; those without room are counted only."""
+    """Record an open event; once the array is full, only count it."""
     if space.n_seen[0] < len(space.seen):
         space.seen[space.n_seen[0]] = event
     space.n_seen[0] += 1
@@ -212,7 +212,7 @@ def _spread(events: Events, space: _Space, event: int, centre: Any, half: Any, t
 def _meet(normals: Any, space: _Space) -> bool:
     """Return whether open events seem to meet in a point, or some of them in more than general position.
 
-    This only decides when to look more closely, so that rounding does no harm.
+    Rounding does no harm: the answer only decides when a box is searched as a smaller problem.
     """
     seen, n_seen, dimension = space.seen, space.n_seen[0], normals.shape[1]
     if n_seen < 2 or n_seen > len(seen):
@@ -224,7 +224,7 @@ def _meet(normals: Any, space: _Space) -> bool:
         for k in range(rank):
             row -= (rows[k] * row).sum() * rows[k]
         rest = (row * row).sum()
-        if rest > 1e-18 * length:
+        if rest > 1e-18 * length:  # squares: below 1e-9 of its length, a row depends on the others
             rows[rank] = row / np.sqrt(rest)
             rank += 1
             if rank == dimension:
@@ -234,13 +234,13 @@ def _meet(normals: Any, space: _Space) -> bool:
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def survey(problem: Problem, centre: Any, half: Any) -> Any:
-    """Return what is open on a box as trees.
+    """Return the open parts of all trees on a box, as trees.
 
     Returns
     -------
     tuple of arrays
-        The open events, the edges between them, what their sides add up to the next open event, the first open event
-        of each sample that has one, and the sum of what is decided.
+        The open events, the edges between them, the gains of each side up to the next open event, the first open
+        event of each sample that has one, and the sum of all that is decided.
     """
     events, n_events, n_outputs = problem.events, len(problem.events.normals), len(problem.offset)
     space, total = _new_space(problem, 0), problem.offset.copy()
@@ -284,7 +284,7 @@ def _size(high: Any, low: Any, is_group: bool) -> float:
         entry = float(max(high[k], -low[k]))
         largest = max(largest, entry)
         squares += entry * entry
-    # Each square, sum and root is rounded by less than 2^-53 of itself.
+    # Each square, sum and root is rounded by at most 2^-53 of itself, so this factor makes the norm an upper bound.
     return np.sqrt(squares) * (1 + (len(high) + 4) * 2.0**-52) if is_group else largest
 
 
@@ -292,8 +292,8 @@ def _size(high: Any, low: Any, is_group: bool) -> float:
 def _largest_norm(events: Events, opened: Any, n_open: int, centre: Any, half: Any, total: Any) -> float:
     """Return the largest norm of what a few open trees can add to a sum, or infinity if there are too many ways.
 
-    Ranges of single outputs do not tell which of their ends go together: where one event is open, the norm of the
-    largest sizes may be that of neither side, and all boxes along its hyperplane would be halved to the end.
+    Ranges of single outputs lose the correlation between outputs. Where one event is open, the norm of the largest
+    sizes can exceed the norms on both sides, and boxes along its hyperplane would be halved to the last level.
     """
     n_outputs, max_ways = len(total), _SETTINGS.max_ways
     ways = np.zeros((_SETTINGS.max_open, max_ways, n_outputs), np.int64)
@@ -377,7 +377,7 @@ def _tilted(normals: Any, opened: _Open, n_open: int, half: Any, highest: Any, l
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _follow(normals: Any, edges: Any, gains: Any, event: int, point: Any, total: Any) -> None:
-    """Add what a sample gives at one point."""
+    """Add the gains of a sample at one point."""
     while event >= 0:
         value = np.int64(0)
         for d in range(normals.shape[1]):
@@ -395,7 +395,7 @@ def _try_points(
 ) -> float:  # fmt: skip
     """Compare the sums at the centre and, where few events are open, at the most promising corner with the best one.
 
-    ``shares`` receives how much of what is open depends on each axis.
+    ``shares`` receives, for each axis, how strongly the open sums depend on it.
     """
     normals, edges, gains, dimension = events.normals, events.edges, events.gains, len(centre)
     reaches, highs, lows = opened.reaches, opened.highs, opened.lows
@@ -436,7 +436,7 @@ def _choose_axis(half: Any, shares: Any) -> int:
 def explore(
     problem: Problem, centres: Any, halves: Any, closest: Any, target: float, budget: int, n_levels: int, is_group: bool
 ) -> Outcome:
-    """Search some boxes, each for at most ``budget`` nodes.
+    """Search boxes by branch and bound, with at most ``budget`` nodes each.
 
     Parameters
     ----------
@@ -445,7 +445,7 @@ def explore(
     centres, halves : arrays of shape (n_boxes, dimension)
         The boxes.
     closest : array of shape (n_boxes,)
-        Parts up to this size, in which events meet, are returned to be looked at more closely.
+        Parts up to this size in which events meet are returned with the code ``END.stuck``.
     target : float
         Boxes whose bound is at most this are done.
     budget : int
@@ -472,7 +472,7 @@ def explore(
     opened = np.empty((n_levels + 1, 3, n_samples), np.int64)
     n_open, totals = np.zeros(n_levels + 1, np.int64), np.zeros((n_levels + 1, n_outputs), np.int64)
     sizes = np.zeros(n_levels + 1)
-    # Boxes that wait, which are upper halves of ancestors.
+    # Boxes to visit: the upper halves of ancestors.
     stack, levels = np.zeros((n_levels + 2, 2, dimension), np.int64), np.zeros(n_levels + 2, np.int64)
     highs, lows = np.zeros((n_samples, 2, n_outputs), np.int64), np.zeros((n_samples, 2, n_outputs), np.int64)
     highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
@@ -483,7 +483,7 @@ def explore(
         while n_waiting > 0:
             n_waiting -= 1
             centre, half, level = stack[n_waiting, 0].copy(), stack[n_waiting, 1].copy(), levels[n_waiting]
-            # A box that is not examined has the bound of its parent.
+            # The bound of the parent is valid for a box that is not examined.
             code, size = END.left, sizes[level - 1] if level > 0 else np.inf
             if n_nodes < budget:
                 n_nodes += 1

@@ -27,7 +27,7 @@ from .spike_trees import SpikeTrees, common_zero, pivot_columns
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How boxes are searched."""
+    """Limits and sizes of the search."""
 
     n_levels: int = 20
     """Halvings of a side of the cube."""
@@ -36,23 +36,23 @@ class SearchSettings:
     max_excess: int = 24
     """Bits that may be rounded away from longer numbers, which makes bounds larger but keeps them valid."""
     batch: int = 64
-    """Boxes that the kernel gets at once."""
+    """Boxes per call of the kernel."""
     first_budget: int = 100
     """Nodes per box in the first batches. The first boxes are large, and each of their parts may have good neurons."""
     budget: int = 2000
     """Nodes per box later."""
     n_centres: int = 8
-    """Boxes of each batch from whose centres lines are searched."""
+    """Number of boxes per batch whose centres start line searches."""
     n_points: tuple[int, ...] = (64, 256, 512)
-    """Random points from which lines are searched, until a neuron above what is enough is found."""
+    """Numbers of random points that start line searches, in turn, until a neuron above ``enough`` is found."""
     n_sweeps: int = 10
-    """Lines searched from each point, per parameter."""
+    """Sweeps of line searches from each point."""
     point_bits: int = 24
     """Bits to which the ends of lines are rounded."""
     enlarged: tuple[int, ...] = (1, 4, 32)
     """Factors by which a box that cannot be halved is enlarged, to contain the point where its events meet."""
     max_neurons: int = 512
-    """Neurons of large sums that are kept."""
+    """Number of neurons kept, those with the largest sums."""
 
 
 _SETTINGS = SearchSettings()
@@ -65,7 +65,7 @@ class Boxes(NamedTuple):
     halves: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.float64]
     closest: npt.NDArray[np.int64]
-    """Sizes at which to look more closely at parts in which events meet."""
+    """Sizes from which on parts in which events meet are searched as smaller problems."""
 
     @property
     def n_boxes(self) -> int:
@@ -84,7 +84,7 @@ class Boxes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Coordinates of a cube in which samples look alike in all directions.
+    """Coordinates of the cube of parameters, chosen so that the normals have similar sizes in all directions.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Coordinates:
 
     @classmethod
     def of(cls, trees: SpikeTrees, basis: IntArray | None = None) -> "Coordinates":
-        """Return coordinates for some trees, or for what is open of them; along given directions, if there are any."""
+        """Return coordinates for some trees; the directions are those of ``basis``, or computed."""
         dimension = trees.normals.shape[1]
         columns = pivot_columns(trees.normals)
         has_wall = trees.has_wall and columns[-1] == dimension - 1
@@ -150,7 +150,7 @@ class Coordinates:
         return Boxes(centres, halves, np.full(len(centres), inf), np.full(len(centres), size))
 
     def points(self, parameters: IntArray) -> npt.NDArray[np.float64]:
-        """Return the points of the cube that stand for parameters, more or less."""
+        """Return the points of the cube nearest to given parameters, in floating point."""
         values = self.trees.normals.astype(np.float64)
         drives = values @ np.asarray(parameters, dtype=object).astype(np.float64).T
         solved = np.linalg.lstsq(self.normals.astype(np.float64), drives, rcond=None)[0].T
@@ -167,7 +167,7 @@ class Coordinates:
 
 
 def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
-    """Return integer directions along which the normals are of equal size and uncorrelated, more or less.
+    """Return integer directions along which the normals are approximately uncorrelated and of equal size.
 
     The columns are independent, so that there are at least as many rows.
     """
@@ -177,14 +177,15 @@ def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
     basis = np.zeros((values.shape[1], values.shape[1]))
     if n_free:
         scale = np.sqrt((values[:, :n_free] ** 2).mean(0)) + 1e-30
+        # Along directions that barely matter the basis would grow without limit, so the spread is bounded from below.
         _, spread, axes = np.linalg.svd(values[:, :n_free] / scale, full_matrices=False)
         basis[:n_free, :n_free] = axes / np.maximum(spread, 1e-9 * spread[0])[:, None] / scale
     if has_wall:
-        own = np.abs(values[:, :n_free] @ basis[:n_free, :n_free].T).mean() if n_free else 1.0
-        basis[-1, -1] = own / max(float(abs(values[:, -1]).mean()), 1e-30)
+        mean_size = np.abs(values[:, :n_free] @ basis[:n_free, :n_free].T).mean() if n_free else 1.0
+        basis[-1, -1] = mean_size / max(float(abs(values[:, -1]).mean()), 1e-30)
     largest = np.concatenate((abs(basis).max(0), abs(basis).max(1)))
-    whole = np.rint(basis * (2.0**8 / largest.min()))
-    result = np.array([[int(x) for x in row] for row in whole], dtype=object)
+    rounded = np.rint(basis * (2.0**8 / largest.min()))
+    result = np.array([[int(x) for x in row] for row in rounded], dtype=object)
     if len(pivot_columns(result)) < len(result):  # rounding made it singular
         return np.eye(len(result), dtype=np.int64).astype(object)
     return result
@@ -192,7 +193,7 @@ def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
 
 @dataclass
 class Found:
-    """What a search has found.
+    """Result of a search, updated while it runs.
 
     Parameters
     ----------
@@ -233,7 +234,7 @@ class Proof:
         For each box that was searched, by its centre and halves: the codes of its parts, in the order of a walk that
         visits the lower half first.
     closer : dict of bytes to tuple
-        For each box in which events meet: how often larger it was made, and the proof of what is open there.
+        For each box in which events meet: the factor by which it was enlarged, and the proof of its smaller problem.
     left : Boxes, optional
         The boxes from which an earlier search goes on.
     bound : float
@@ -312,9 +313,9 @@ class BoxSearch:
     is_group : bool
         Whether the size of a sum over several outputs is its Euclidean norm, or its largest entry.
     pulse : callable, optional
-        Called as ``pulse(n_boxes, n_open)`` again and again; True stops the search.
+        Called as ``pulse(n_boxes, n_open)`` before each batch; return True to stop.
     start : integer array of shape (n_neurons, dimension), optional
-        Neurons near which better ones are looked for first.
+        Neurons that start the first line searches.
     is_inner : bool
         Whether this is a search of what is open near a point, as a part of another search.
     """
@@ -357,7 +358,8 @@ class BoxSearch:
             is_content = not self.is_thorough and n_before_first is not None and found.n_boxes >= 2 * n_before_first
             if is_content and not self.is_inner:
                 self._climb(frame, frame.points(np.array([neuron for _, neuron in found.parameters])), found)
-            if is_content or self._must_stop(found.n_boxes, boxes.n_boxes):
+            is_told = self.pulse is not None and self.pulse(found.n_boxes, boxes.n_boxes)
+            if is_content or is_told or found.n_boxes >= self.max_boxes or time.monotonic() >= self.deadline:
                 found.is_finished = False
                 # The bound of a parent may be smaller than that of a part, but the checker sees each part by itself.
                 bounds = boxes.bounds if found.proof is None else bound_boxes(frame.problem, boxes, self.enough)[0]
@@ -373,12 +375,8 @@ class BoxSearch:
             boxes = Boxes(*map(np.concatenate, zip(*again, strict=True)))
         return found
 
-    def _must_stop(self, n_boxes: int, n_open: int) -> bool:
-        is_told = self.pulse is not None and self.pulse(n_boxes, n_open)
-        return is_told or n_boxes >= self.max_boxes or time.monotonic() >= self.deadline
-
     def _explore(self, frame: Coordinates, boxes: Boxes, found: Found) -> list[tuple[Boxes, Outcome]]:
-        """Search boxes with the kernel, on all processors if they are many."""
+        """Search boxes with the kernel, in several threads if there are many."""
         is_early = found.n_boxes < _SETTINGS.batch * _SETTINGS.first_budget
         budget = _SETTINGS.first_budget if is_early else _SETTINGS.budget
         budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // boxes.n_boxes))
@@ -389,7 +387,7 @@ class BoxSearch:
             arrays = map(np.ascontiguousarray, (part.centres, part.halves, part.closest))
             return part, explore(frame.problem, *arrays, target, budget, n_levels, self.is_group)
 
-        # Asking Numba for its threads would start them, and give those of torch another number.
+        # nb.get_num_threads() would start the threads of Numba and change the number of threads of torch.
         n_threads = min(nb.config.NUMBA_NUM_THREADS, boxes.n_boxes // 8)
         if n_threads < 2:
             return [search(boxes)]
@@ -398,7 +396,7 @@ class BoxSearch:
             return list(pool.map(search, [part for part in parts if part.n_boxes]))
 
     def _take(self, frame: Coordinates, boxes: Boxes, outcome: Outcome, known: Known, found: Found) -> Iterator[Boxes]:
-        """Keep what the kernel found in some boxes, and yield the parts that are still to be searched."""
+        """Store what the kernel found in some boxes, and yield the parts that are still to be searched."""
         codes = [outcome.codes[i, :n_codes] for i, n_codes in enumerate(outcome.n_codes)]
         found.n_boxes += sum(int((code != END.left).sum()) for code in codes)
         found.bound = max(found.bound, float(outcome.bounds.max()))
@@ -453,7 +451,7 @@ class BoxSearch:
     def _search_near(
         self, frame: Coordinates, near: SpikeTrees, centre: npt.NDArray[np.int64], found: Found
     ) -> tuple[float, Proof | None]:
-        """Return a bound on what is open near a point, after a search of it if it has fewer dimensions."""
+        """Return a bound on the open parts near a point: infinity, or the result of a search in fewer dimensions."""
         rank = len(pivot_columns(near.normals)) if len(near.roots) else 0
         if rank == len(frame.columns):
             return inf, None
@@ -472,7 +470,7 @@ class BoxSearch:
         return result.bound, result.proof
 
     def _look_around(self, frame: Coordinates, found: Found) -> None:
-        """Look for neurons of large sizes near those given and near random ones."""
+        """Search lines from the neurons in ``start`` and from random points."""
         if self.start is not None and len(self.start):
             self._climb(frame, frame.points(self.start), found)
         for n_points in _SETTINGS.n_points:
@@ -482,7 +480,7 @@ class BoxSearch:
                 return
 
     def _climb(self, frame: Coordinates, points: npt.NDArray[np.float64], found: Found) -> None:
-        """Look for neurons of large sizes along lines from some points."""
+        """Search lines from some points for neurons with large sums."""
         normals, trees = frame.normals.astype(np.float64), frame.trees
         normals /= max(1.0, float(abs(normals).max()))
         for k in range(len(trees.offset)):
@@ -491,12 +489,12 @@ class BoxSearch:
                 events=frame.problem.events._replace(normals=normals, gains=gains), offset=offset
             )
             ends, sizes = climb(problem, frame.has_wall, points, _SETTINGS.n_sweeps, len(found.parameters))
-            whole = np.rint(ends * 2.0**_SETTINGS.point_bits).astype(np.int64)
-            for point in whole[sizes > min(self.enough, found.value)]:
+            rounded = np.rint(ends * 2.0**_SETTINGS.point_bits).astype(np.int64)
+            for point in rounded[sizes > min(self.enough, found.value)]:
                 self._try(trees, frame.parameters(point), found)
 
     def _try(self, trees: SpikeTrees, parameters: IntArray, found: Found) -> None:
-        """Keep a neuron if its sum is of some size."""
+        """Compute the exact sum of a neuron, and keep the neuron if the sum is among the largest."""
         if trees.has_wall and int(parameters[-1]) < 0:
             return
         size = self._size(np.abs(trees.value_at(parameters)))

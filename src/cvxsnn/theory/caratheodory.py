@@ -40,18 +40,18 @@ def reduce_support(solution: Solution) -> Solution:
     problem = solution.problem
     if type(problem.simplified().penalty) not in (L1, GroupL2):
         raise InvalidInputError(
-            f"expected the penalty 'l1' or 'group' to reduce a support, got {type(problem.penalty).__name__}: of other "
-            "penalties it is not known whether they stay as small"
+            f"expected the penalty 'l1' or 'group' to reduce a support, got {type(problem.penalty).__name__}: other "
+            "penalties may grow"
         )
     columns = problem.dictionary.columns(solution.support)
     coef = solution.coef[solution.support].clone()
     coef = _reduce_groups(columns, coef) if isinstance(problem.penalty, GroupL2) else _reduce_entries(columns, coef)
-    whole = torch.zeros_like(solution.coef)
-    whole[solution.support] = coef
+    full = torch.zeros_like(solution.coef)
+    full[solution.support] = coef
     certificate, dual_point = certify(
-        problem, whole, solution.intercept if problem.intercept else None, [solution.dual_point]
+        problem, full, solution.intercept if problem.intercept else None, [solution.dual_point]
     )
-    return replace(solution, coef=whole, certificate=certificate, dual_point=dual_point)
+    return replace(solution, coef=full, certificate=certificate, dual_point=dual_point)
 
 
 def support_bound(problem: ConvexProblem) -> int:

@@ -48,11 +48,11 @@ from .spike_trees import SpikeTrees
 @dataclass(frozen=True)
 class _Settings:
     max_exponent: int = 1000
-    """Of the unit of a dual point in a file that is resumed: float64 holds it."""
+    """Largest exponent of the unit of a dual point in a resumed file: float64 can represent it."""
     dual_bits: int = 52
-    """Bits of the sum of such a dual point: float64 holds it exactly."""
+    """Largest number of bits of the sum of such a dual point: float64 represents it exactly."""
     n_violators: int = 64
-    """Neurons of too high prices that a file keeps at most."""
+    """Largest number of neurons in a file whose prices exceed the strength."""
 
 
 _SETTINGS = _Settings()
@@ -246,8 +246,8 @@ def search_boxes(
 ) -> dict[str, Any]:
     """Return what proves a lower bound: the dual point, the bound on prices, and the boxes.
 
-    The ``searches`` of a file about the same dual point go on. Neurons whose prices
-    are too high are added as "violators".
+    The ``searches`` of a file about the same dual point are continued. Neurons whose prices are too high are listed as
+    "violators".
     """
     readout = check_complete_readout(problem.dictionary.readout)
     scale = events.n_steps if readout == "mean" else 1

@@ -767,18 +767,14 @@ def check(content: Any, limit: int = LIMITS.operations) -> Checked:
     return check_certificate(read_certificate(content), limit)
 
 
-def entries(inputs: tuple[tuple[Vector, ...], ...]) -> Iterator[int]:
-    """Yield all entries of the inputs."""
-    return (x for sequence in inputs for step in sequence for x in step)
-
-
 def check_certificate(file: ProofFile, limit: int, report: Callable[[float], None] | None = None) -> Checked:
     """Check what was read from a file."""
     work = Work(limit)
     n_samples, n_steps, n_features = file.shape
     if file.decay[1].bit_length() * n_steps > LIMITS.scale_bits:
         raise LimitError("the decay has too many bits for so many steps")
-    size = n_samples * n_steps * (n_features + 1) * words(file.decay[1] ** n_steps, *entries(file.inputs))
+    entries = (x for sequence in file.inputs for step in sequence for x in step)
+    size = n_samples * n_steps * (n_features + 1) * words(file.decay[1] ** n_steps, *entries)
     if size > LIMITS.words:
         raise LimitError("the inputs have too many bits")
     n_values = len(file.targets) * len(file.targets[0])

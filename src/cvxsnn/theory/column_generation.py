@@ -245,7 +245,7 @@ def _enough(problem: ConvexProblem, solution: Solution, primal: float, tol: floa
     """Return the largest price, at least the strength, at which the gap is within the tolerance."""
     is_group = isinstance(problem.penalty, GroupL2)
     low, high = 0.0, 1.0
-    for _ in range(20):
+    for _ in range(20):  # bisection: the larger the bound on prices, the less is proven
         middle = 0.5 * (low + high)
         limit = (1 + middle) * problem.l1_strength
         bounds = [limit, *[0.0 if is_group else limit] * (problem.n_outputs - 1)]

@@ -132,7 +132,7 @@ def certify_complete(
         price_dual(family.on(inputs), problem, proof.dual_point, proof.l1_strength, **limits)
         for inputs in _read_by_last_layer(proof.witnesses, data)
     ]
-    bounds = [max(own) for own in zip(*(part.bounds for part in parts), strict=True)]
+    bounds = [max(of_output) for of_output in zip(*(part.bounds for part in parts), strict=True)]
     dual = certify_with_bound(problem, proof.dual_point, bounds)
     certificate = checked_certificate(problem, Certificate(primal, dual, "complete"))
     prices = tuple(price for part in parts for price in part.prices)
@@ -152,7 +152,7 @@ def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily | 
     """Return the family of the neurons of the last layer on sequences of ``n_steps`` steps, if it can be priced."""
     layer = witnesses.layers[-1]
     if not NEURON_MODELS.of(layer).can_be_priced:
-        names = ", ".join(type(own).__name__ for own in witnesses.layers)
+        names = ", ".join(type(layer).__name__ for layer in witnesses.layers)
         raise InvalidInputError(
             f"expected a last layer of LIF or threshold neurons to price all of them, got {names}: use neuron='lif'"
         )

@@ -146,37 +146,38 @@ class Frontier:
 
     def witnesses(self) -> IntArray:
         """Return a point of each set, one per row."""
-        return np.array([_reduced(tuple(sum(own.rows.astype(object)))) for own in self.sets], dtype=object)
+        return np.array([_reduced(tuple(sum(part.rows.astype(object)))) for part in self.sets], dtype=object)
 
     def cut(self, normals: IntArray) -> None:
         """Replace each set by its non-empty parts where its constraint, a row of ``normals``, is a spike or silence."""
         self._bit *= 2
-        rows = np.concatenate([own.rows for own in self.sets])
-        sizes = [len(own.rows) for own in self.sets]
+        rows = np.concatenate([part.rows for part in self.sets])
+        sizes = [len(part.rows) for part in self.sets]
         if int(abs(rows).max(initial=1)) * int(abs(normals).max(initial=1)) * self._dimension >= SAFE:
             rows = rows.astype(object)
         values = (rows * np.repeat(normals.astype(rows.dtype), sizes, axis=0)).sum(1)
         start = np.cumsum([0, *sizes[:-1]])
         has_up, has_down = np.maximum.reduceat(values, start) > 0, np.minimum.reduceat(values, start) < 0
         n_zero = np.add.reduceat(values == 0, start)
-        has_lines = np.array([bool(own.cone.lines) for own in self.sets])
-        # Most sets lie on one side; only the others are cut by the double description method.
+        has_lines = np.array([bool(part.cone.lines) for part in self.sets])
+        # Most sets lie on one side and stay as they are. Besides those with rays on both sides, sets below are cut if a
+        # ray is on the hyperplane, where ties fire: the apex is one zero, so that there are more than one.
         is_plain = ~has_lines & ~(has_up & has_down) & ~(has_down & (n_zero > 1))
         parts: list[tuple[HalfOpen, int, bool]] = []
         for number in np.flatnonzero(is_plain):
-            own, fires = self.sets[number], not has_down[number]
-            parts.append((own if fires else own._replace(strict=own.strict | _NOT_ZERO), number, fires))
+            part, fires = self.sets[number], not has_down[number]
+            parts.append((part if fires else part._replace(strict=part.strict | _NOT_ZERO), number, fires))
         for number in np.flatnonzero(~is_plain):
             cone, strict, _ = self.sets[number]
             above, below = cone.cut(tuple(int(x) for x in normals[number]), self._bit)
-            for part, mask, fires in ((above, strict, True), (below, strict | self._bit | _NOT_ZERO, False)):
-                if _is_nonempty(part, mask):
-                    parts.append((HalfOpen.of(part, mask, self._dimension), number, fires))
+            for closure, mask, fires in ((above, strict, True), (below, strict | self._bit | _NOT_ZERO, False)):
+                if _is_nonempty(closure, mask):
+                    parts.append((HalfOpen.of(closure, mask, self._dimension), number, fires))
         # Where all rays are strictly below, only the apex can fire, and only if nothing so far was silent.
         for number in np.flatnonzero(is_plain & has_down):
             if self.sets[number].strict == 0:
                 parts.append((HalfOpen.of(Cone([], [], []), 0, self._dimension), number, True))
-        self.sets = [own for own, _, _ in parts]
+        self.sets = [part for part, _, _ in parts]
         self.origin = np.array([number for _, number, _ in parts], dtype=np.int64)
         self.spikes = np.array([fires for *_, fires in parts], dtype=bool)
 

@@ -42,7 +42,7 @@ class FamilyUnion:
 
     def __post_init__(self) -> None:
         """Refuse families that no layer can have at once."""
-        if not self.families or any(own.taps != self.families[0].taps for own in self.families):
+        if not self.families or any(family.taps != self.families[0].taps for family in self.families):
             raise InvalidInputError("expected one or more families with the same taps, got none or others")
 
     @classmethod
@@ -66,8 +66,8 @@ class FamilyUnion:
     def __str__(self) -> str:
         """Return one sentence."""
         first = self.families[0]
-        if all(replace(own, decay=first.decay) == first for own in self.families):
-            decays = " or ".join(f"{own.decay:g}" for own in self.families)
+        if all(replace(family, decay=first.decay) == first for family in self.families):
+            decays = " or ".join(f"{family.decay:g}" for family in self.families)
             return str(first).replace(f"decay {first.decay:g}", f"decay {decays}", 1)
         return "; or ".join(map(str, self.families))
 
@@ -79,7 +79,7 @@ class FamilyUnion:
         dict of str to object
             The parameters of each.
         """
-        return {"families": [own.record() for own in self.families]}
+        return {"families": [family.record() for family in self.families]}
 
     def on(self, inputs: Array) -> "UnionEvents":
         """Return the hyperplanes that given sequences define.
@@ -94,7 +94,7 @@ class FamilyUnion:
         UnionEvents
             Those of each family.
         """
-        return UnionEvents(self, tuple(own.on(inputs) for own in self.families))
+        return UnionEvents(self, tuple(family.on(inputs) for family in self.families))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +125,14 @@ class UnionEvents:
     @property
     def dimension(self) -> int:
         """Number of integers of a neuron."""
-        return 1 + max(own.dimension for own in self.members)
+        return 1 + max(member.dimension for member in self.members)
 
     def join(self, parts: list[IntArray]) -> IntArray:
         """Return neurons of each member as neurons of the union."""
         rows = [
-            [number, *own, *[0] * (self.dimension - 1 - len(own))]
+            [number, *neuron, *[0] * (self.dimension - 1 - len(neuron))]
             for number, part in enumerate(parts)
-            for own in part.tolist()
+            for neuron in part.tolist()
         ]
         return np.array(rows, dtype=object).reshape(-1, self.dimension)
 
@@ -140,32 +140,32 @@ class UnionEvents:
         """Return the places of each member's neurons, and their own parameters."""
         rows = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
         places = [np.flatnonzero(rows[:, 0] == number) for number in range(len(self.members))]
-        return [(own, rows[own, 1 : 1 + m.dimension]) for own, m in zip(places, self.members, strict=True)]
+        return [(chosen, rows[chosen, 1 : 1 + m.dimension]) for chosen, m in zip(places, self.members, strict=True)]
 
     def representable(self, parameters: IntArray) -> IntArray:
         """Return the neurons whose spikes a layer in float64 can produce."""
         return self.join(
-            [m.representable(own) for m, (_, own) in zip(self.members, self.split(parameters), strict=True)]
+            [m.representable(neurons) for m, (_, neurons) in zip(self.members, self.split(parameters), strict=True)]
         )
 
     def simulate(self, parameters: IntArray) -> npt.NDArray[np.bool_]:
         """Return spikes of shape (n_neurons, n_samples, n_steps), in exact arithmetic."""
         spikes = np.zeros((len(parameters), self.n_samples, self.n_steps), dtype=bool)
-        for member, (places, own) in zip(self.members, self.split(parameters), strict=True):
-            spikes[places] = member.simulate(own)
+        for member, (places, neurons) in zip(self.members, self.split(parameters), strict=True):
+            spikes[places] = member.simulate(neurons)
         return spikes
 
     def layer(self, parameters: IntArray) -> LIFLayer:
         """Return one subnetwork whose neurons have these parameters, in float64."""
         parts = [
-            (places, member.plain_layer(own))
-            for member, (places, own) in zip(self.members, self.split(parameters), strict=True)
+            (places, member.plain_layer(neurons))
+            for member, (places, neurons) in zip(self.members, self.split(parameters), strict=True)
             if len(places)
         ]
         order = np.argsort(np.concatenate([places for places, _ in parts]))
 
         def joined(name: str) -> torch.Tensor:
-            columns = [getattr(own, name).expand(*getattr(own, name).shape[:-1], len(p)) for p, own in parts]
+            columns = [getattr(layer, name).expand(*getattr(layer, name).shape[:-1], len(p)) for p, layer in parts]
             return torch.cat(columns, dim=-1)[..., order].contiguous()
 
         first, taps = parts[0][1], self.family.families[0].taps

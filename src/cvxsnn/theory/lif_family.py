@@ -204,11 +204,11 @@ class LIFEvents:
 
     def cone(self) -> Cone:
         """Return all parameters that the family allows."""
-        whole = Cone.whole_space(self.dimension)
+        everything = Cone.whole_space(self.dimension)
         if self.family.negative_threshold:
-            return whole
+            return everything
         # The wall at threshold zero belongs to the family and decides no spike, so its mask means nothing.
-        above, _ = whole.cut((0,) * (self.dimension - 1) + (1,), WALL)
+        above, _ = everything.cut((0,) * (self.dimension - 1) + (1,), WALL)
         return above
 
     def advance(self, resets: IntArray, spikes: npt.NDArray[np.bool_], step: int) -> IntArray:
@@ -322,6 +322,7 @@ def middle_of_cell(normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bo
     kept = size > 0
     rows = np.column_stack((-inward[kept] / size[kept, None], np.ones(int(kept.sum()))))
     dimension = exact.shape[1]
+    # Maximise the least distance to a wall, which is the last variable, within the unit cube.
     limits = [(-1.0, 1.0)] * (dimension - 1) + [(0.0 if has_wall else -1.0, 1.0)]
     solved = linprog(np.eye(dimension + 1)[-1] * -1, A_ub=rows, b_ub=np.zeros(len(rows)), bounds=[*limits, (0.0, 1.0)])
     return None if solved.x is None or solved.x[-1] <= 0 else np.asarray(solved.x[:-1])

@@ -125,10 +125,10 @@ def climb(problem: Problem, has_wall: bool, points: Any, n_sweeps: int, seed: in
                         low = -point[-1] / way[-1]
                     else:
                         high = -point[-1] / way[-1]
-                size, place = _best_on_line(problem, point, way, low, high)
+                size, shift = _best_on_line(problem, point, way, low, high)
                 if size > sizes[i]:
                     sizes[i] = size
-                    point += place * way
+                    point += shift * way
                     point /= max(np.abs(point).max(), 1e-300)
             if sizes[i] <= before:
                 break

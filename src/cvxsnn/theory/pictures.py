@@ -43,9 +43,9 @@ def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Ax
     axes = axes or plt.subplots(figsize=(7, 5), layout="constrained")[1]
     colours = plt.get_cmap("tab20")
     scale = np.array([1.0, events.unit])
-    for number, own in enumerate(frontier.sets):
+    for number, part in enumerate(frontier.sets):
         label = "\n".join("".join(str(int(fired)) for fired in train) for train in spikes[number])
-        cone = own.cone
+        cone = part.cone
         angles = sorted(math.atan2(*(np.array(ray, dtype=float) * scale)[::-1]) for ray in cone.generators())
         if len(cone.rays) + len(cone.lines) < 2:
             for angle in angles:

@@ -122,12 +122,12 @@ def price(
     (True, True)
     """
     if isinstance(events, UnionEvents):
-        starts = [None] * len(events.members) if start is None else [own for _, own in events.split(start)]
+        starts = [None] * len(events.members) if start is None else [neurons for _, neurons in events.split(start)]
         price_member = partial(
             price, dual=dual, enough=enough, is_thorough=is_thorough, max_boxes=max_boxes, max_seconds=max_seconds,
             n_found=n_found, exempt=exempt, is_group=is_group, pulse=pulse,
         )  # fmt: skip
-        prices = [price_member(member, start=own) for member, own in zip(events.members, starts, strict=True)]
+        prices = [price_member(member, start=neurons) for member, neurons in zip(events.members, starts, strict=True)]
         return Price(
             max(one.value for one in prices),
             max(one.bound for one in prices),
@@ -145,17 +145,18 @@ def price(
         if weights.shape[2] != 1:
             raise InvalidInputError(f"expected one output for a search with exempt atoms, got {weights.shape[2]}")
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
-    whole, unit = round_dual(weights)
-    trees = SpikeTrees.of(events, whole)
+    rounded, unit = round_dual(weights)
+    trees = SpikeTrees.of(events, rounded)
     search = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse, start=start)
     found = search.run(trees)
-    lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + weights.size * 2.0**-52)
+    # Spikes are 0 or 1, so rounding changes a sum by at most this; the factors cover the rounding of these sums.
+    lost = np.abs(weights - rounded * unit).sum((0, 1)) * (1 + weights.size * 2.0**-52)
     rounding = float(np.linalg.norm(lost) if is_group else lost.max(initial=0.0)) * (1 + 2.0**-40)
     bound = found.bound * unit  # exactly; the sum is rounded upwards
     bound = float(np.nextafter(bound + rounding, inf)) if rounding else bound
     if not found.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, None))
-    parameters = _distinct(events, [own for _, own in found.parameters], n_found)
+    parameters = _distinct(events, [neuron for _, neuron in found.parameters], n_found)
     return Price(found.value * unit, bound, parameters, found.n_boxes, found.is_finished)
 
 

@@ -1,4 +1,4 @@
-"""Searches that go on where an earlier one stopped, from the boxes that a certificate file lists."""
+"""Resume a search from the boxes that a certificate file lists."""
 
 from math import inf
 
@@ -13,9 +13,9 @@ from .spike_trees import SpikeTrees, pivot_columns
 
 
 def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float, number: int = -1) -> Proof:
-    """Return a search that has halved the boxes of a list already, and is to go on with those that need it.
+    """Rebuild a search from its list of boxes; boxes whose bounds are too large are left to be searched.
 
-    Bounds are computed again, so that nothing rests on what the file says of them.
+    All bounds are computed again: the file is not trusted.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
     """
     listed = searches[number]
     if list(listed.columns) != pivot_columns(trees.normals):
-        raise InvalidInputError("expected a certificate file of the same search, got one of other parameters")
+        raise InvalidInputError("expected a certificate file of the same search, got one with other parameters")
     frame = Coordinates.of(trees, np.array(listed.basis, dtype=object))
     # Enlarged boxes must stay within the bits of the kernel's sums.
     if listed.levels != frame.n_levels or any(factor >= 2**20 for factor, _ in listed.closer):
-        raise InvalidInputError("expected a certificate file of the same search, got one of other boxes")
+        raise InvalidInputError("expected a certificate file of the same search, got one with other boxes")
     if len(pivot_columns(frame.basis)) < len(frame.basis) or (frame.has_wall and not _has_own_threshold(frame.basis)):
         raise InvalidInputError("expected coordinates of all neurons in a certificate file, got others")
     proof, text, uses = Proof(frame), iter(listed.code), iter(listed.closer)

@@ -71,6 +71,7 @@ class SpikeTrees:
                 f"expected at most {_MAX_EVENTS:,} events of samples, steps and histories, got {n_events:,}: use fewer "
                 "steps or samples"
             )
+        # All histories of all samples, step by step: those of a step are one block of rows.
         normals, n_outputs = [np.zeros((0, events.dimension), dtype=sums.dtype)], merged.shape[2]
         edges, gains = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, 2, n_outputs), dtype=np.int64)]
         resets, n_before = np.zeros((len(used), 1), dtype=sums.dtype), 0
@@ -142,16 +143,16 @@ def pivot_columns(rows: IntArray) -> list[int]:
     """Return the columns that do not depend on those before them, in exact arithmetic."""
     n_columns = rows.shape[1]
     basis: list[tuple[int, list[int]]] = []  # rows in echelon form, each with its pivot
-    for row in rows if rows.dtype == object else np.unique(rows, axis=0):
-        own = [int(x) for x in row]
+    for normal in rows if rows.dtype == object else np.unique(rows, axis=0):
+        row = [int(x) for x in normal]
         for pivot, other in basis:
-            if own[pivot]:
-                scale, take = other[pivot], own[pivot]
-                own = [scale * a - take * b for a, b in zip(own, other, strict=True)]
-        if any(own):
-            common = gcd(*own)
-            pivot = next(i for i, x in enumerate(own) if x)
-            basis.append((pivot, [x // common for x in own]))
+            if row[pivot]:
+                scale, take = other[pivot], row[pivot]
+                row = [scale * a - take * b for a, b in zip(row, other, strict=True)]
+        if any(row):
+            common = gcd(*row)
+            pivot = next(i for i, x in enumerate(row) if x)
+            basis.append((pivot, [x // common for x in row]))
             basis.sort(key=lambda entry: entry[0])
             if len(basis) == n_columns:
                 break
@@ -167,8 +168,8 @@ def common_zero(normals: IntArray, near: IntArray) -> IntArray:
             rows.append(row)
     point = _orthogonal([Fraction(int(x)) for x in near], rows)
     scale = lcm(*(x.denominator for x in point))
-    whole = [int(x * scale) for x in point]
-    return np.array([x // (gcd(*whole) or 1) for x in whole], dtype=object)
+    integers = [int(x * scale) for x in point]
+    return np.array([x // (gcd(*integers) or 1) for x in integers], dtype=object)
 
 
 def _orthogonal(vector: list[Fraction], rows: list[list[Fraction]]) -> list[Fraction]:

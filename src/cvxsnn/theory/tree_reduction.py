@@ -51,9 +51,9 @@ def reduce_trees(
     offset = [0] * gains.shape[2]
 
     def build(event: int) -> Tree:
-        own = [int(x) for x in normals[event]]
-        common = gcd(*own) or 1
-        parts: list[Any] = [tuple(x // common for x in own)]
+        normal = [int(x) for x in normals[event]]
+        common = gcd(*normal) or 1
+        parts: list[Any] = [tuple(x // common for x in normal)]
         for side in (0, 1):
             following = int(edges[event, side])
             parts += [tuple(int(x) for x in gains[event, side]), build(following) if following >= 0 else None]
@@ -89,7 +89,7 @@ def simplify(tree: Tree, known: tuple[tuple[Normal, int], ...], has_wall: bool, 
     total: Sums = (0,) * n_outputs
     while tree is not None:
         normal = tree[0]
-        side = next((own for own in (_implied(normal, *event, has_wall) for event in known) if own is not None), None)
+        side = next((side for event in known if (side := _implied(normal, *event, has_wall)) is not None), None)
         if side is None:
             break
         total, tree = _add(total, tree[1 + 2 * side]), tree[2 + 2 * side]
