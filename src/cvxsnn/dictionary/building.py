@@ -57,7 +57,8 @@ def build_dictionary(
 
     Examples
     --------
-    >>>     >>> from cvxsnn import build_dictionary, gaussian_witnesses
+    >>> import numpy as np
+    >>> from cvxsnn import build_dictionary, gaussian_witnesses
     >>> inputs = np.random.default_rng(0).normal(size=(50, 10, 3))
     >>> dictionary = build_dictionary(gaussian_witnesses(n_features=3, hidden=(64,), seed=0), inputs)
     >>> dictionary.n_rows, dictionary.n_columns
@@ -175,7 +176,8 @@ def stack_health(
 
     Examples
     --------
-    >>>     >>> import cvxsnn as cs
+    >>> import numpy as np
+    >>> import cvxsnn as cs
     >>> from cvxsnn.dictionary import stack_health
     >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
     >>> [health.n_columns for health in stack_health(cs.gaussian_witnesses(2, (16, 32), seed=0), inputs)]
