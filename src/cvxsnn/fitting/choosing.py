@@ -49,10 +49,10 @@ def choose(
     program : Program
         What is minimised, and the strengths to try.
     judge : Judge
-        What ranks the points.
+        The judge that ranks the points.
     is_late : callable
-        Once it returns True, the best point so far is taken. It is first asked in the middle of the grid, since
-        stronger penalties leave little of a fit.
+        Return True to stop at the best point so far. It is not called in the first half of the grid, where penalties
+        are so strong that hardly anything is fitted.
     notify : callable
         Called as ``notify(done, total)`` after each point.
 

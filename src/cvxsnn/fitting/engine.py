@@ -47,13 +47,13 @@ Family = Mixture | Mapping[str, Any] | WitnessSet
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is compared, and when more is worth its time."""
+    """Numbers of neurons and rows, and the thresholds of the choices between them."""
 
     n_compared: int = 2048
-    """Neurons that compare families: with fewer, small differences drown in the luck of the draw."""
+    """Number of neurons used to compare families. With fewer, chance hides small differences."""
 
     rows_compared: int = 1000
-    """Rows that compare families. More would cost more than the difference is worth."""
+    """Number of rows used to compare families. More would take longer than they improve the choice."""
 
     n_neurons: tuple[int, int] = (8192, 16_384)
     """Numbers of neurons: the default, and the larger one."""
@@ -77,7 +77,7 @@ SIZES = Sizes()
 
 @dataclass(frozen=True)
 class Budget:
-    """How much may be spent: on neurons, on time, and on reading neurons.
+    """Limits: on the neurons that are sampled, on time, and on the neurons that are read.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Trial:
     Parameters
     ----------
     family : str, mapping or WitnessSet
-        Where the neurons come from.
+        The family of the neurons.
     readout : str
         Which spikes are read.
     n_neurons : int
@@ -208,12 +208,12 @@ def fit(
     program : Program
         What is minimised, and the strengths to try.
     judge : Judge, optional
-        What chooses the strengths. By default leave-one-out errors for ridge on up to 5,000 rows, else a part of the
-        samples that is held out.
+        The judge that chooses the strengths. By default leave-one-out errors for ridge on up to 5,000 rows, else a
+        part of the samples that is held out.
     budget : Budget, optional
         Limits on neurons and time.
     readouts : sequence of str
-        Read-outs to choose from; the first is the default. If there are none, the program's own.
+        Read-outs to choose from; the first is the default. If empty, the read-out of the program.
     seed : int
         The seed of all draws.
     callback : callable, optional

@@ -115,7 +115,7 @@ def select_neurons(problem: ConvexProblem, sparsity: Sparsity, dense: Verdict, s
         chosen = _fewest(validation_of(judged, [*scores, dense_scores]))
         if chosen == len(sizes):
             return None
-    # The fits of a fold are over its own neurons, and are no start for those that all rows select.
+    # The fit without a fold reads other neurons than those selected on all rows, so the last solve cannot start there.
     verdict = replace(verdicts[chosen], solution=None, share=1.0)
     return Selection(order_neurons(problem, sizes[chosen]).sort().values, verdict)
 

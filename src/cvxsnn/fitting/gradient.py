@@ -106,11 +106,11 @@ class GradientPlan:
         list of SurrogateJob
             The jobs, in the order of the candidates.
         """
-        place = self.network.weight.device if self.device is None else check_device(self.device)
-        network, data = copy.deepcopy(self.network).to(place), self.split.data.to(place)
+        device = self.network.weight.device if self.device is None else check_device(self.device)
+        network, data = copy.deepcopy(self.network).to(device), self.split.data.to(device)
         return [
-            SurrogateJob(network, data, self.objective, own, self.split.score, self._file(f"-{n}" if n else ""))
-            for n, own in enumerate(self.candidates)
+            SurrogateJob(network, data, self.objective, settings, self.split.score, self._file(f"-{n}" if n else ""))
+            for n, settings in enumerate(self.candidates)
         ]
 
     def further_jobs(self, runs: Sequence[SurrogateRun]) -> list[SurrogateJob]:

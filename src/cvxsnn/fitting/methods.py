@@ -93,7 +93,7 @@ Examples
 
 @dataclass(frozen=True)
 class Settings:
-    """What a method needs to know besides the data.
+    """The settings of a method: its program, its family of neurons, and how gradient stages train.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ class Settings:
         """
         if stage > 0 and self.finetuning is not None:
             return _listed(self.finetuning)
-        given = _listed(self.surrogate)
-        return given if stage == 0 else [replace(own, learning_rate=0.2 * own.learning_rate) for own in given]
+        settings = _listed(self.surrogate)
+        return settings if stage == 0 else [replace(one, learning_rate=0.2 * one.learning_rate) for one in settings]
 
     @property
     def objective(self) -> Objective:

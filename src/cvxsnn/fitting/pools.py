@@ -280,17 +280,17 @@ class PoolScored(Judge):
 
 
 def _with_witnesses(
-    found: PoolSolution, spikes: PoolSpikes, problem_of: Callable[[SpikeDictionary], ConvexProblem]
+    proven: PoolSolution, spikes: PoolSpikes, problem_of: Callable[[SpikeDictionary], ConvexProblem]
 ) -> PoolSolution:
     """Return a solution over columns of the pool as one over their witnesses, each in every window of time."""
     n_windows = parse_readout(spikes.readout).n_windows
-    witnesses, window = found.members // n_windows, found.members % n_windows
+    witnesses, window = proven.members // n_windows, proven.members % n_windows
     groups = bits.group_equal(witnesses[:, None])
-    dictionary = spikes.of(found.pool.take(witnesses[groups.first]))
+    dictionary = spikes.of(proven.pool.take(witnesses[groups.first]))
     atoms = dictionary.atom_of_column[groups.inverse * n_windows + window]
-    coef = _moved(found.solution.coef, atoms, dictionary)
-    solution = replace(found.solution, problem=problem_of(dictionary), coef=coef)
-    return replace(found, solution=solution, members=witnesses[groups.first])
+    coef = _moved(proven.solution.coef, atoms, dictionary)
+    solution = replace(proven.solution, problem=problem_of(dictionary), coef=coef)
+    return replace(proven, solution=solution, members=witnesses[groups.first])
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,8 +336,8 @@ class _Pricing:
         price = self.penalty.atom_norms(correlation)
         if self.exempt is not None:
             above = torch.nonzero(price > self.l1_strength).squeeze(1)
-            own = above[bits.are_among(block.patterns[above], self.exempt)]
-            correlation[own], price[own] = 0.0, 0.0
+            exempt = above[bits.are_among(block.patterns[above], self.exempt)]
+            correlation[exempt], price[exempt] = 0.0, 0.0
         if self.penalty.is_separable:
             largest = correlation.abs().amax(0)
         else:  # one row whose norm is the largest price
@@ -356,23 +356,23 @@ def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_Wor
     problem = solution.problem
     exempt = working.patterns[working.have_high_prices()] if problem.l2_strength else None
     pricing = _Pricing(solution.dual_point, problem.penalty, problem.l1_strength, exempt)
-    found: list[_Prices] = []
+    of_blocks: list[_Prices] = []
     for prices in spikes.judge_blocks(pricing, n_blocks):
-        found.append(prices)
-        if len(found) >= _PILE:
-            found = [_join(found)]
-    prices = _join(found)
+        of_blocks.append(prices)
+        if len(of_blocks) >= _PILE:
+            of_blocks = [_join(of_blocks)]
+    prices = _join(of_blocks)
     return prices.take(~bits.are_among(prices.packed, working.patterns))
 
 
-def _join(found: list[_Prices]) -> _Prices:
+def _join(of_blocks: list[_Prices]) -> _Prices:
     return _best(
         _Prices(
-            torch.stack([prices.largest for prices in found]).amax(0),
-            sum(prices.n_violators for prices in found),
-            torch.cat([prices.price for prices in found]),
-            torch.cat([prices.members for prices in found]),
-            torch.cat([prices.packed for prices in found]),
+            torch.stack([prices.largest for prices in of_blocks]).amax(0),
+            sum(prices.n_violators for prices in of_blocks),
+            torch.cat([prices.price for prices in of_blocks]),
+            torch.cat([prices.members for prices in of_blocks]),
+            torch.cat([prices.packed for prices in of_blocks]),
         )
     )
 
@@ -418,7 +418,7 @@ class _WorkingSet:
     def solve(self, tol: float) -> Solution:
         problem = self._problem_of(self._dictionary)
         begin = None if self._solution is None else replace(self._solution, problem=problem)
-        with warnings.catch_warnings():  # the pool's own gap is what counts
+        with warnings.catch_warnings():  # what counts is the gap over the pool
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._solution = solve(problem, tol, start=begin)
         return self._solution

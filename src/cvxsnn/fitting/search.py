@@ -76,7 +76,7 @@ class Tuning:
     max_seconds : float
         The time after which no new fit begins; the best family so far is taken.
     readouts : tuple of "last", "mean" and "windows-k"
-        The read-outs to choose from; the objective's own if empty.
+        The read-outs to choose from; if empty, that of the objective.
     hidden : tuple of int, optional
         The widths of the hidden layers of one subnetwork, in place of ``n_witnesses`` and ``n_layers``.
     n_subnetworks : int or "auto"
@@ -86,10 +86,10 @@ class Tuning:
         The number of neurons of the last hidden layers with which families are compared, however many are sampled in
         the end.
     shares : tuple of three int
-        Use one in so many of those neurons, and of the sequences beyond ``min_rows``, while families are drawn, varied,
-        finished. Whole subnetworks are left out first.
+        Divisors of the number of neurons and sequences while families are drawn, varied and finished. Every trial uses
+        at least ``min_rows`` sequences. Whole subnetworks are left out first.
     min_rows : int
-        The number of sequences that every trial uses, if there are as many.
+        The least number of sequences of a trial, or all sequences if there are fewer.
 
     Examples
     --------
@@ -260,7 +260,7 @@ class _Candidate:
 
 @dataclass(frozen=True, eq=False)
 class _Bench:
-    """What all trials of a search have in common."""
+    """Data and settings that all trials share."""
 
     data: TrainingSet
     objective: Objective
@@ -295,7 +295,7 @@ class _Bench:
 
 
 class _FamilySearch:
-    """What has been tried, and what did best at the size that counts."""
+    """The trials so far, and the ranking of the candidates at the current size."""
 
     def __init__(self, bench: _Bench, notify: Callable[[int, int], None], n_jobs: int | None) -> None:
         self._tuning, sequences = bench.tuning, bench.data.sequences

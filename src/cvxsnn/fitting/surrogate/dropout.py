@@ -1,7 +1,7 @@
 """Dropout: hiding inputs and spikes at random while a network trains, so that no neuron relies on a few others.
 
-What is hidden follows from a key and a place alone, by integer arithmetic, so that it is the same on every device and
-for a network that trains alone or with others.
+A mask depends on a key and a position alone, by integer arithmetic. It is the same on every device, and for a network
+that trains alone or side by side with others.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Dropout:
             shape[1] = 1
         share = torch.tensor(shares, dtype=torch.float64, device=block.device)[:, None]
         words = _words([key ^ depth for key in self.keys], torch.Size(shape).numel() // n_networks, block.device)
-        # The odds of a word below the share of all words.
+        # A word of 32 bits is below share · 2³² with probability share.
         stays = (words >= share * 2**32).view(shape)
         scale = (1 / (1 - share)).to(block.dtype).repeat_interleave(shape[0] // n_networks, 0)
         return block * stays * scale.view(-1, 1, 1, 1)

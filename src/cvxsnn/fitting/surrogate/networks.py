@@ -125,8 +125,8 @@ class TrainableNetworks(nn.Module):
 
     def freeze(self, number: int) -> SpikingNetwork:
         """Return one of the networks as it is now, with exact spikes."""
-        own = slice(number * self._n_subnetworks, (number + 1) * self._n_subnetworks)
-        layers = [layer.freeze().take(own) for layer in self._trained_layers()]
+        members = slice(number * self._n_subnetworks, (number + 1) * self._n_subnetworks)
+        layers = [layer.freeze().take(members) for layer in self._trained_layers()]
         weight, intercept = self.weight[number].detach(), self.intercept[number].detach()
         neurons, windows = self._read_where()
         return SpikingNetwork(layers, weight, self._heads, intercept, neurons, str(self._readout), windows)

@@ -170,8 +170,8 @@ def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
     neurons = torch.cat([network.neurons + number * n_neurons for number, network in enumerate(networks)])
     weight = torch.cat([network.weight.detach() for network in networks]) / len(networks)
     intercept = torch.stack([network.intercept.detach() for network in networks]).mean(0)
-    own = [network.windows_read for network in networks if network.windows_read is not None]
-    windows = torch.cat(own) if own else None
+    read = [network.windows_read for network in networks if network.windows_read is not None]
+    windows = torch.cat(read) if read else None
     return SpikingNetwork(layers, weight, first.heads, intercept, neurons, first.readout, windows)
 
 

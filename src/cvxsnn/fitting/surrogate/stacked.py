@@ -33,10 +33,10 @@ class StackedAdam:
             return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
 
         self._n_networks = model.n_networks
-        self._decays = any(own.weight_decay for own in settings)
-        self._rate = column([own.learning_rate for own in settings])
-        self._weight_decay = column([own.weight_decay for own in settings])
-        self._clip_norm = column([own.clip_norm for own in settings])
+        self._decays = any(one.weight_decay for one in settings)
+        self._rate = column([one.learning_rate for one in settings])
+        self._weight_decay = column([one.weight_decay for one in settings])
+        self._clip_norm = column([one.clip_norm for one in settings])
         self._readout_factor = column(readout_factors)
         self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.first = {name: torch.zeros_like(p) for name, p in self._parameters.items()}
@@ -51,15 +51,15 @@ class StackedAdam:
         squares = torch.stack([grad.square().sum(1) for grad in grads.values()]).sum(0)
         shrink = (self._clip_norm / (squares.sqrt()[:, None] + 1e-6)).clamp_max(1.0)
         for name, parameter in self._parameters.items():
-            grad, own = grads[name] * shrink, self._rows(parameter)
+            grad, rows = grads[name] * shrink, self._rows(parameter)
             is_readout = name in ("weight", "intercept")
             rate = share * self._rate * self._readout_factor if is_readout else share * self._rate
             if name.endswith("weight") and self._decays:
-                own.mul_(1 - rate * self._weight_decay)
+                rows.mul_(1 - rate * self._weight_decay)
             first = self._rows(self.first[name]).lerp_(grad, 1 - _FIRST_MOMENT)
             second = self._rows(self.second[name]).mul_(_SECOND_MOMENT).addcmul_(grad, grad, value=1 - _SECOND_MOMENT)
             spread = (second / (1 - _SECOND_MOMENT**self.n_steps)).sqrt_().add_(_EPSILON)
-            own.sub_(rate * first / spread / (1 - _FIRST_MOMENT**self.n_steps))
+            rows.sub_(rate * first / spread / (1 - _FIRST_MOMENT**self.n_steps))
             parameter.grad = None
 
     def _rows(self, value: Tensor) -> Tensor:

@@ -103,8 +103,8 @@ class SurrogateJob:
         return {
             "network": fingerprint([fingerprint_layers(network.layers), *read]),
             "settings": fingerprint([repr(asdict(self.settings))]),
-            "losses": fingerprint(f"{own.name} {own.loss.name} {vars(own.loss)} {own.weight}" for own in heads),
-            "targets": fingerprint(own.targets for own in heads),
+            "losses": fingerprint(f"{head.name} {head.loss.name} {vars(head.loss)} {head.weight}" for head in heads),
+            "targets": fingerprint(head.targets for head in heads),
             "sequences": fingerprint([sequences.inputs, sequences.lengths]),
             "weights of sequences": fingerprint([row_weight]),
         }
@@ -260,7 +260,7 @@ def _read_checkpoint(job: SurrogateJob) -> _Checkpoint | None:
     tensors, header = read_tensors(job.checkpoint, "checkpoint")
     stored = header.get("origin")
     stored = stored if isinstance(stored, Mapping) else {}
-    others = [name for name, own in job.origin.items() if stored.get(name) != own]
+    others = [name for name, value in job.origin.items() if stored.get(name) != value]
     if others:
         raise _refusal(job, f"other {', '.join(others)}")
     try:
@@ -294,10 +294,10 @@ class _BatchData:
 
     def __init__(self, jobs: Sequence[SurrogateJob], device: torch.device, dtype: torch.dtype) -> None:
         sets = [job.data.to(device) for job in jobs]
-        self.inputs = torch.stack([snap_inputs(own.inputs).to(dtype) for own in sets])
-        lengths = [own.sequences.lengths for own in sets if own.sequences.lengths is not None]
+        self.inputs = torch.stack([snap_inputs(data.inputs).to(dtype) for data in sets])
+        lengths = [data.sequences.lengths for data in sets if data.sequences.lengths is not None]
         self._lengths = torch.stack(lengths) if lengths else None
-        parts = [job.objective.heads(own) for job, own in zip(jobs, sets, strict=True)]
+        parts = [job.objective.heads(data) for job, data in zip(jobs, sets, strict=True)]
         self.scales = [target_scale(heads, weight) for heads, weight in parts]
         for (heads, _), scale in zip(parts, self.scales, strict=True):
             _check_resolution(heads, scale, dtype)
@@ -315,14 +315,14 @@ class _BatchData:
     def losses(self, model: TrainableNetworks, samples: Tensor, dropout: Dropout) -> Tensor:
         """Return the objective of each network on some of its sequences, (n_networks, batch)."""
         n_networks, n_samples = self.inputs.shape[:2]
-        own = torch.arange(n_networks, device=samples.device)[:, None], samples
-        lengths = None if self._lengths is None else self._lengths[own]
-        scores = model(self.inputs[own], lengths, dropout).flatten(1, -2)
+        chosen = torch.arange(n_networks, device=samples.device)[:, None], samples
+        lengths = None if self._lengths is None else self._lengths[chosen]
+        scores = model(self.inputs[chosen], lengths, dropout).flatten(1, -2)
         # Scaled so that the mean over batches is the objective over all rows.
-        weight = self._row_weight[own].flatten(1) * (n_samples / samples.shape[1])
+        weight = self._row_weight[chosen].flatten(1) * (n_samples / samples.shape[1])
         total = torch.zeros(n_networks, dtype=scores.dtype, device=scores.device)
         for h, head in enumerate(self._heads):
-            values = head.loss.value(scores[..., head.columns].flatten(0, 1), self._targets[h][own].flatten(0, 2))
+            values = head.loss.value(scores[..., head.columns].flatten(0, 1), self._targets[h][chosen].flatten(0, 2))
             total = total + self._head_weights[:, h] * (values.view(n_networks, -1) * weight).sum(1)
         return total
 
@@ -387,7 +387,7 @@ class _TrainingBatch:
             child_generator(job.settings.seed, "surrogate", "batches", epoch).permutation(n_samples)
             for job in self._jobs
         ]
-        order = torch.stack([torch.from_numpy(own) for own in orders]).to(self._data.inputs.device)
+        order = torch.stack([torch.from_numpy(one) for one in orders]).to(self._data.inputs.device)
         batches = torch.split(order, self.kind.batch_size, dim=1)
         total = torch.zeros(len(self._jobs), dtype=torch.float64, device=order.device)
         for number, samples in enumerate(batches):
@@ -400,8 +400,8 @@ class _TrainingBatch:
 
     def _dropout(self, epoch: int, batch: int) -> Dropout:
         each = [job.settings for job in self._jobs]
-        keys = [child_seed(own.seed, "surrogate", "dropout", epoch, batch) for own in each]
-        return Dropout([own.input_dropout for own in each], [own.dropout for own in each], keys)
+        keys = [child_seed(one.seed, "surrogate", "dropout", epoch, batch) for one in each]
+        return Dropout([one.input_dropout for one in each], [one.dropout for one in each], keys)
 
     def _judge(self, epoch: int, losses: Sequence[float]) -> None:
         """Score the networks that still train, and keep the parameters of those that are at their best."""
