@@ -18,7 +18,7 @@ def solve_readout(
     data: ReadoutData, program: Program, loss_before: float, seed: int, notify: ProgressCallback
 ) -> Solution:
     """Solve for the read-out at the given strengths, or at those that do best held out and lower the training loss."""
-    program = replace(program, objective=Objective(data.loss), n_strengths=7, smallest_ratio=1e-4)
+    program = replace(program, objective=Objective(data.loss), n_strengths=9, smallest_ratio=1e-4)
     problem = data.problem(program.penalty, program.intercept)
     if program.is_fixed:
         (norm,), (quadratic, *_) = program.norms(), program.quadratics()
