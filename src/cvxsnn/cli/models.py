@@ -80,8 +80,7 @@ def fit(
     model.fit(samples.X, samples.y, sample_weight=samples.weight)
     cs.save(model, output)
     console.print(model.network_)
-    score = model.score(samples.X, samples.y)
-    say(f"{'R²' if regress else 'accuracy'} on the training data: {score:.4f}")
+    say(f"{'R²' if regress else 'accuracy'} on the training data: {model.score(samples.X, samples.y):.4f}")
     say(f"certificate: {model.certificate_ or f'none, method {options.method} proves nothing'}")
     say(f"saved: {output}")
 
@@ -140,11 +139,7 @@ def certify(
     table: TableOptions,
     complete: Annotated[bool, Option("--complete", help="Also over all neurons.")] = False,
     seconds: Annotated[float, Option(min=0.1, help="Time for --complete, for each output.")] = 60.0,
-    certificate: Annotated[
-        Path | None,
-        Option(help="Proof over all neurons; goes on with an existing file."),
-        PROOF,
-    ] = None,
+    certificate: Annotated[Path | None, Option(help="Proof over all neurons; an old one goes on."), PROOF] = None,
     improved: Annotated[Path | None, Option(help="Where to write the network of --certificate."), MODEL] = None,
     tol: Annotated[float, Option(min=0.0, help="The relative gap that --certificate aims at.")] = 1e-3,
 ) -> None:
@@ -196,9 +191,9 @@ def load_estimator(path: Path) -> Any:
 
 def _number_or_word(text: str | None) -> Any:
     """Return a number if the text is one; the estimator checks words."""
-    for kind in (int, float):
+    for number in (int, float):
         with suppress(TypeError, ValueError):
-            return kind(text)  # type: ignore[arg-type]
+            return number(text)  # type: ignore[arg-type]
     return text
 
 

@@ -283,7 +283,9 @@ def standardise(
     """Return values minus their mean, divided by their scale; refuse results that are not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled: npt.NDArray[np.float64] = (values - mean) / scale
-        if not np.isfinite(scaled).all():
+        if not np.isfinite(
+            scaled
+        ).all():  # the difference of two huge values overflows, that of their quarters does not
             scaled = (values / 4 - mean / 4) / (scale / 4)
     if not np.isfinite(scaled).all():
         raise InvalidInputError(

@@ -80,8 +80,8 @@ class SequenceScaler(SequenceTransformer):
 
     def _divisor(self, spread: FloatArray, floor: FloatArray) -> FloatArray:
         """Return the divisor of each feature from its standard deviation."""
-        wanted = spread if self.scale == "feature" else np.full(len(spread), _common(spread))
-        divisor: FloatArray = np.maximum(wanted, floor)
+        shared = spread if self.scale == "feature" else np.full(len(spread), _common(spread))
+        divisor: FloatArray = np.maximum(shared, floor)
         return np.where(divisor > 0, divisor, 1.0)
 
 
