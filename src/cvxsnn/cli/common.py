@@ -26,14 +26,14 @@ class PrintableConsole(Console):
     """A console on which names and labels cannot control the terminal: it alone writes control characters."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield what is shown, with the control characters in texts replaced."""
+        """Yield the segments, with control characters in texts replaced."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text), style, control)
 
     def on_broken_pipe(self) -> None:
         """Go on without a reader: `cvxsnn check proof.json | head -1` ends with the status of the check."""
         self.quiet = True
-        sys.stdout = io.StringIO()  # what is left is not flushed at the end
+        sys.stdout = io.StringIO()  # the rest is not flushed at the end
 
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")

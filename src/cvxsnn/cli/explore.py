@@ -28,8 +28,8 @@ def explore(
 
     *models, data = files
     if len(models) != 1 + compare:
-        wanted = "two models and a data file beside --compare" if compare else "a model and a data file"
-        raise InvalidInputError(f"expected {wanted}, got {len(files)} files")
+        expected = "two models and a data file beside --compare" if compare else "a model and a data file"
+        raise InvalidInputError(f"expected {expected}, got {len(files)} files")
     loaded = [load_estimator(model) for model in models]
 
     def read(path: Path) -> tuple[object, ...]:

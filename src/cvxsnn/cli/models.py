@@ -174,10 +174,10 @@ def certify(
     if not complete:
         say("not proven: anything about other neurons (see --complete), or about new data")
         return
-    whole = estimator.certify_complete(X, samples.y, samples.weight, max_seconds=seconds)
-    say(f"over all:   {whole.certificate}")
-    say(f"proven: no read-out of any {whole.neurons}, however many, has an objective lower by more than that")
-    if not whole.is_finished:
+    over_all = estimator.certify_complete(X, samples.y, samples.weight, max_seconds=seconds)
+    say(f"over all:   {over_all.certificate}")
+    say(f"proven: no read-out of any {over_all.neurons}, however many, has an objective lower by more than that")
+    if not over_all.is_finished:
         say("the search was stopped by its limit: more --seconds may prove more", "yellow")
     say("not proven: anything about other decays or delays, deeper networks, or new data")
 

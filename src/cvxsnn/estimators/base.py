@@ -449,7 +449,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
     def _read(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> TrainingSet:
-        """Return checked data as a training set; ``reset`` learns what to expect of later data."""
+        """Return checked data as a training set; ``reset`` learns features, scale and classes from them."""
         self._check_parameters()
         y = self.read_targets(y)
         weight = self._weights(y, sample_weight, count_samples(X, y))
@@ -513,7 +513,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     @abstractmethod
     def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
-        """Return targets as numbers; ``reset`` learns what to expect of later targets."""
+        """Return targets as numbers; ``reset`` learns the classes or the shape from them."""
 
     @abstractmethod
     def _loss(self) -> str | Loss:
@@ -528,4 +528,4 @@ class SpikingEstimator(EstimatorChoices, ABC):
         return None
 
     def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
-        """Learn what probabilities need from the scores of samples left out."""
+        """Fit the scale of probabilities to the scores of samples left out."""

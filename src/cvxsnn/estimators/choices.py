@@ -246,7 +246,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         return self._is_mixed and is_open and self.loss in (None, "squared")
 
     def _program(self, objective: Objective) -> Program:
-        """Return what the read-out minimises."""
+        """Return the convex program of the read-out."""
         if self._is_ridge:
             return Program.ridge(objective, intercept=self.intercept, tol=self.tol)
         penalty = self.penalty
@@ -314,8 +314,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             if not widths:
                 raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")
             return widths
-        if self.n_neurons != "auto":
-            return (int(self.n_neurons),)
+        if not isinstance(self.n_neurons, str):
+            return (check_positive_int("n_neurons", self.n_neurons),)
         is_recurrent = isinstance(self.witnesses, Mapping) and self.witnesses.get("neuron", "lif") != "lif"
         return (DEFAULTS.n_neurons if self.method == "cvx" and not is_recurrent else DEFAULTS.n_trained,)
 

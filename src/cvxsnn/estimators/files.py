@@ -23,14 +23,13 @@ from ..core.storage import read_tensors, write_tensors
 from ..data.sequences import DataFingerprint
 from ..fitting import SurrogateSettings, Tuning
 from ..network import SpikingNetwork
-from ..witnesses import Provenance, WitnessSet, describe_family, parse_distribution, regenerate
+from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
 from . import model_parts
 from .choices import current_parameters
 from .classifier import SpikingClassifier
 from .history import History
 from .model_parts import LIMITS
-from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
-from .preprocessing.base import SequenceTransformer
+from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler, SequenceTransformer
 from .regressor import SpikingRegressor
 
 Model: TypeAlias = SpikingNetwork | SpikingClassifier | SpikingRegressor | Pipeline
@@ -80,7 +79,7 @@ def save(model: Model, path: Path | str) -> None:
 
 
 def load(path: Path | str, *, max_drawn: int = LIMITS.drawn) -> Model:
-    """Read what :func:`save` wrote: the same spikes and the same predictions.
+    """Read a file that :func:`save` wrote: the model has the same spikes and the same predictions.
 
     Parameters
     ----------
@@ -125,7 +124,7 @@ def _write_model(model: Model, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if not isinstance(model, Pipeline):
         return _write_estimator(model, tensors)
     *steps, (name, last) = model.steps
-    # Nested, so that no reader takes the last step for the whole.
+    # Nested, so that no reader takes the last step for the whole pipeline.
     header = {"class": "pipeline", "name": name, "model": _write_estimator(last, tensors)}
     return header | {"steps": [_write_step(number, key, step, tensors) for number, (key, step) in enumerate(steps)]}
 
@@ -276,6 +275,8 @@ def _write_parameter(name: str, value: Any) -> Any:
 
 
 def _write_value(value: Any) -> Any:
+    if isinstance(value, Distribution):
+        return value.describe()
     if isinstance(value, SurrogateSettings):
         return {"surrogate": asdict(value)}
     if isinstance(value, np.random.RandomState):
@@ -329,6 +330,6 @@ _ENTRIES = {
     "feature_names": Entry("feature_names_in_", list, _read_names),
     "training_data": Entry("fingerprint_", asdict, lambda fingerprint: DataFingerprint(**fingerprint)),
 }
-"""What a file has besides parameters, network and proof. Files of earlier versions lack the last entries."""
+"""Entries of a file besides parameters, network and proof. Files of earlier versions lack the last ones."""
 
 _SCALE = ("scale.mean", "scale.spread")

@@ -1,4 +1,4 @@
-"""What an estimator reports: the history of its training, with none of the data, and a summary in words."""
+"""Reports of an estimator: the history of its training, which contains none of the data, and a summary in words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,7 +138,9 @@ def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSu
         n_trials=len(fitted.trials),
         family={"mixture": trial.family} if isinstance(trial.family, str) else None,
         readout=fitted.program.objective.readout,
-        trials=tuple(_summarise_trial(one, one is trial) for one in fitted.trials if one.validation is not None),
+        trials=tuple(
+            _summarise_trial(tried, tried is trial) for tried in fitted.trials if tried.validation is not None
+        ),
         reason=fitted.reason,
     )
     return tuning, StageSummary("convex", score, solution.seconds, trial.n_neurons, **_of_solution(solution))
