@@ -138,9 +138,7 @@ def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSu
         n_trials=len(fitted.trials),
         family={"mixture": trial.family} if isinstance(trial.family, str) else None,
         readout=fitted.program.objective.readout,
-        trials=tuple(
-            _summarise_trial(tried, tried is trial) for tried in fitted.trials if tried.validation is not None
-        ),
+        trials=tuple(_summarise_trial(item, item is trial) for item in fitted.trials if item.validation is not None),
         reason=fitted.reason,
     )
     return tuning, StageSummary("convex", score, solution.seconds, trial.n_neurons, **_of_solution(solution))
