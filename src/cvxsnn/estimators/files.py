@@ -238,7 +238,7 @@ def _read_names(names: Any) -> npt.NDArray[Any] | None:
 def _read_probability_scale(scale: Any) -> float | None:
     if scale is not None and not (type(scale) in (int, float) and 0 < scale < float("inf")):
         raise InvalidInputError(f"expected a probability_scale above zero in the file, got {scale!r}")
-    return scale  # type: ignore[no-any-return]
+    return None if scale is None else float(scale)
 
 
 def _write_labels(labels: npt.NDArray[Any]) -> dict[str, Any]:
@@ -271,6 +271,8 @@ def _write_parameter(name: str, value: Any) -> Any:
         return {"recipe": value.provenance.recipe} if model_parts.has_recipe(value) else "auto"
     if name == "class_weight" and isinstance(value, Mapping):
         return {"class_weight": [[_write_value(label), float(weight)] for label, weight in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_write_parameter(name, part) for part in value]
     return {"family": describe_family(value)} if isinstance(value, Mapping) else _write_value(value)
 
 
