@@ -1,5 +1,6 @@
 """Small random problems of every kind, hard ones among them, for the tests of the convex core."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,12 +11,22 @@ from tolerances import ROUNDING
 from torch import Tensor
 
 from cvxsnn import Certificate, ConvexProblem, Solution
+from cvxsnn.convex import LOSSES as KNOWN_LOSSES
 from cvxsnn.convex import Penalty
 
+Values = npt.NDArray[np.float64]
 Columns = Literal["random", "few_rows", "equal_rows", "collinear"]
 
 SMOOTH_LOSSES = ("squared", "squared_hinge", "logistic", "softmax")
 LOSSES = (*SMOOTH_LOSSES, "hinge")
+FORMULAS: dict[str, Callable[[Values, Values], Values]] = {
+    "squared": lambda f, y: 0.5 * (f - y) ** 2,
+    "hinge": lambda f, y: np.maximum(0, 1 - y * f),
+    "squared_hinge": lambda f, y: np.maximum(0, 1 - y * f) ** 2,
+    "logistic": lambda f, y: np.logaddexp(0, -y * f),
+    "softmax": lambda f, y: np.logaddexp.reduce(f, axis=1, keepdims=True) - (f * y).sum(1, keepdims=True),
+}
+"""Each loss as its docstring has it, for scores f and encoded targets y; columns are summed."""
 TWO_HEADS = ("squared + logistic", "softmax + logistic", "hinge + squared_hinge")
 PENALTIES = ("l1", "group")
 ELASTIC_NETS = ("elastic-net", "group-elastic-net")
@@ -66,6 +77,11 @@ def draw_columns(rng: np.random.Generator, kind: Columns) -> npt.NDArray[np.bool
     return columns
 
 
+def has_real_targets(loss: str) -> bool:
+    """Whether targets of the loss are real numbers, and not classes."""
+    return KNOWN_LOSSES[loss].is_regression
+
+
 def draw_targets(
     rng: np.random.Generator, loss: str, columns: npt.NDArray[np.bool_], n_outputs: int = 1
 ) -> npt.NDArray[np.float64]:
@@ -75,7 +91,7 @@ def draw_targets(
         scores[:3] += 10 * np.eye(3)
         return scores.argmax(1)
     scores = columns[:, :n_outputs] - 0.5 + 0.5 * rng.normal(size=(len(columns), n_outputs))
-    if loss == "squared":
+    if has_real_targets(loss):
         return scores.round(1)
     scores[0], scores[1] = 1, -1
     return (scores > 0).astype(float)
@@ -111,13 +127,7 @@ def objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor | None) ->
     total = 0.0
     for head in problem.heads:
         f, y = scores[:, head.columns], head.targets.numpy()
-        by_row = {
-            "squared": lambda f, y: 0.5 * (f - y) ** 2,
-            "hinge": lambda f, y: np.maximum(0, 1 - y * f),
-            "squared_hinge": lambda f, y: np.maximum(0, 1 - y * f) ** 2,
-            "logistic": lambda f, y: np.logaddexp(0, -y * f),
-            "softmax": lambda f, y: np.logaddexp.reduce(f, axis=1, keepdims=True) - (f * y).sum(1, keepdims=True),
-        }[head.loss.name](f, y)
+        by_row = FORMULAS[head.loss.name](f, y)
         total += head.weight * (problem.row_weight.numpy() @ by_row.sum(1))
     is_group = problem.penalty.name.startswith("group")
     norm = np.linalg.norm(coef.numpy(), axis=1).sum() if is_group else np.abs(coef.numpy()).sum()

@@ -68,4 +68,6 @@ def _loss(cp: Any, name: str, scores: Any, targets: Any, weight: Any) -> Any:
         return cp.sum(weight @ cp.pos(1 - margin))
     if name == "squared_hinge":
         return cp.sum(weight @ cp.square(cp.pos(1 - margin)))
-    return cp.sum(weight @ cp.logistic(-margin))
+    if name == "logistic":
+        return cp.sum(weight @ cp.logistic(-margin))
+    raise NotImplementedError(f"add a formula for the loss {name!r}")

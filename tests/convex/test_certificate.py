@@ -294,7 +294,7 @@ def _calls(function: ast.FunctionDef) -> list[ast.Call]:
     return [node for node in ast.walk(function) if isinstance(node, ast.Call)]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge", "logistic", "softmax", "hinge"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_certificates_bound_what_decimal_numbers_of_many_digits_say(loss: str, intercept: bool) -> None:
     rng = np.random.default_rng(0)

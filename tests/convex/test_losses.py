@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from convex.problems import LOSSES, SMOOTH_LOSSES
+from convex.problems import LOSSES, SMOOTH_LOSSES, has_real_targets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -12,7 +12,6 @@ from cvxsnn import ConvexProblem, solve
 from cvxsnn.convex.losses import Loss, Squared, make_loss
 from cvxsnn.core.errors import InvalidInputError
 
-BOUNDED_LOSSES = [name for name in LOSSES if name != "squared"]
 N_ROWS = 12
 STEP = 1e-5
 """Of finite differences: half the digits of float64, and too short to meet a kink of the hinge at random scores."""
@@ -26,7 +25,7 @@ def draw(name: str, seed: int) -> tuple[Loss, Tensor, Tensor, Tensor, Tensor]:
     loss = make_loss(name)
     if name == "softmax":
         targets = loss.encode(np.r_[0, 1, 2, rng.integers(0, 3, N_ROWS - 3)])
-    elif name == "squared":
+    elif has_real_targets(name):
         targets = loss.encode(rng.normal(size=(N_ROWS, 2)))
     else:
         targets = loss.encode(np.r_[np.eye(2), rng.integers(0, 2, (N_ROWS - 2, 2))])
@@ -76,14 +75,30 @@ def test_conjugate_is_the_supremum_over_scores(name: str) -> None:
         assert -lowest.fun == pytest.approx(float(conjugate[row]), rel=0, abs=NUMERICAL_SUPREMUM)
 
 
-@pytest.mark.parametrize("name", BOUNDED_LOSSES)
-def test_conjugate_is_infinite_outside_its_domain(name: str) -> None:
+@pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=30)
+@given(seed=seeds)
+def test_conjugate_is_infinite_at_points_that_project_moves(name: str, seed: int) -> None:
+    loss, targets, _, dual, _ = draw(name, seed)
+    inside = loss.project(dual, targets)
+    for point in (dual, inside + 0.01 * (dual - inside)):
+        is_moved = ((loss.project(point, targets) - point).abs() > 1e-6).any(1)
+        assert bool(loss.conjugate(point, targets)[is_moved].isposinf().all())
+
+
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    [
+        ("hinge", (0.01, -1.01)),
+        ("logistic", (0.01, -1.01)),
+        ("softmax", (0.01, -1.01)),
+        ("squared_hinge", (0.01,)),
+    ],
+)
+def test_conjugate_is_infinite_just_outside_its_domain(name: str, factors: tuple[float, ...]) -> None:
     loss, targets, *_ = draw(name, 0)
-    outside = [0.01 * targets] if name != "softmax" else [-1.01 * targets, 0.01 * targets]
-    if name in ("hinge", "logistic"):
-        outside.append(-1.01 * targets)
-    for dual in outside:
-        assert bool(loss.conjugate(dual, targets).isposinf().all())
+    for factor in factors:
+        assert bool(loss.conjugate(factor * targets, targets).isposinf().all())
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -172,8 +187,8 @@ def test_balance_leaves_balanced_points_alone(name: str, seed: int) -> None:
 
 
 def test_unknown_loss_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInputError, match=r"loss to be one of 'squared', 'hinge', .*'softmax', got 'huber'"):
-        make_loss("huber")
+    with pytest.raises(InvalidInputError, match=r"loss to be one of 'squared', 'hinge', .*'softmax'.*, got 'nonsense'"):
+        make_loss("nonsense")
 
 
 class Huber(Squared):

@@ -15,7 +15,7 @@ from cvxsnn.fitting.reservoir import tune_reservoir
 from cvxsnn.network import OutputHead, SpikingNetwork, count_operations, rescale_hidden, summarise
 from cvxsnn.neurons import NEURON_MODELS, HiddenLayer, LIFLayer, NeuronModel, ThresholdLayer, register_neuron
 from cvxsnn.neurons.layer import LayerState, per_sample
-from cvxsnn.neurons.lif import fire
+from cvxsnn.neurons.lif import fire, lif_membrane
 from cvxsnn.neurons.registry import make_trainable
 from cvxsnn.theory.complete_certificate import family_of
 from cvxsnn.witnesses import Normal, Provenance, Uniform, WitnessSet, regenerate, single_out
@@ -53,6 +53,32 @@ class StrangeLayer(LIFLayer):
 @dataclass(frozen=True, eq=False)
 class StrangeRecurrentLayer(ThresholdLayer):
     """A recurrent layer of somebody else."""
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveLayer(LIFLayer):
+    """LIF neurons whose threshold rises by ``jump`` after a spike and falls back: a variable beside the membrane."""
+
+    recovery: torch.Tensor = 0.5
+    jump: torch.Tensor = 1.0
+
+    def _check_dynamics(self):
+        super()._check_dynamics()
+        for name in ("recovery", "jump"):
+            self._expand(name)
+
+    def initial_state(self, n_samples):
+        state = super().initial_state(n_samples)
+        return state._replace(others=(state.membrane.clone(), torch.zeros_like(state.membrane)))
+
+    def step(self, drive, state):
+        spikes, (potential, rise) = state.spikes, state.others
+        lif_membrane(drive, potential, spikes, per_sample(self.decay), per_sample(self.threshold), out=potential)
+        rise.mul_(per_sample(self.recovery)).add_(per_sample(self.jump) * spikes)
+        fire(torch.sub(potential, rise, out=state.membrane), out=spikes)
+
+    def scan(self, drive, state, spikes=None):
+        return HiddenLayer.scan(self, drive, state, spikes)  # that of LIF neurons has a kernel of its own on GPUs
 
 
 MODEL = NeuronModel(
@@ -142,6 +168,23 @@ def test_a_registered_model_is_fitted_by_an_estimator_and_its_file_needs_the_reg
             cs.load(tmp_path / "model")
     finally:
         register_neuron(MODEL)
+
+
+def test_variables_beside_the_membrane_are_carried_from_step_to_step():
+    inputs, _ = draw_data()
+    register_neuron(NeuronModel("adaptive", AdaptiveLayer, sampled=("decay", "jump"), scaled=("threshold", "jump")))
+    try:
+        witnesses = cs.gaussian_witnesses(3, (8, 6), 2, neuron="adaptive", jump=Uniform(0.0, 2.0))
+        network = SpikingNetwork(witnesses.layers, torch.ones(12, 1), HEADS)
+        before = state = network.start(len(inputs))
+        for t in range(inputs.shape[1]):
+            state, scores = network.step(state, inputs[:, t])
+        assert torch.equal(scores, network(inputs))
+        assert bool(state.layers[0].others[1].any())
+        assert not bool(before.layers[0].others[1].any())
+        assert torch.equal(rescale_hidden(network, 4.0)(inputs), network(inputs))
+    finally:
+        NEURON_MODELS.unregister("adaptive")
 
 
 def refusals(network, witnesses):

@@ -1,19 +1,33 @@
 """Families: which sampler draws them, and how witnesses are drawn again."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from small_models import assert_one_sentence
 
-from cvxsnn import InvalidInputError, LIFLayer, delayed_witnesses, gaussian_witnesses
+from cvxsnn import InvalidInputError, LIFLayer, SpikingClassifier, delayed_witnesses, gaussian_witnesses, load, save
+from cvxsnn.core.checks import check_positive_int
+from cvxsnn.core.seeds import child_generator
 from cvxsnn.data import Sequences
 from cvxsnn.neurons import NEURON_MODELS, NeuronModel, register_neuron
-from cvxsnn.witnesses import Provenance, Uniform, describe_family, regenerate, sample_witnesses
-from cvxsnn.witnesses.families import as_family, family_kind, is_reproducible
-from cvxsnn.witnesses.tap_sampling import Calibration
+from cvxsnn.witnesses import (
+    Family,
+    Provenance,
+    Uniform,
+    WitnessPool,
+    WitnessSet,
+    describe_family,
+    regenerate,
+    sample_witnesses,
+)
+from cvxsnn.witnesses.families import FAMILIES, as_family, family_kind, is_reproducible
+from cvxsnn.witnesses.settings import Check
+from cvxsnn.witnesses.tap_sampling import N_CALIBRATION, Calibration
 
 INPUTS = np.random.default_rng(0).normal(size=(30, 10, 3))
 UNEQUAL = Sequences(torch.from_numpy(INPUTS), np.random.default_rng(1).integers(2, 11, size=30))
@@ -153,3 +167,88 @@ def test_a_family_with_delays_is_described_in_plain_values():
     described = describe_family(DELAYED["deep"])
     assert described["decay"] == [{"distribution": "uniform", "low": 0.1, "high": 0.9}, 0.5]
     assert json.loads(json.dumps(described)) == described
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Signed(Family):
+    """A family of one's own, every setting of which Gaussian ones have, too: weights are -1, 0 and 1."""
+
+    name = "signed"
+    needs_inputs = False
+    checks: ClassVar[Mapping[str, Check]] = {**Family.checks, "fan_in": check_positive_int}
+    hidden: Sequence[int]
+    n_subnetworks: int = 1
+    neuron: str = "lif"
+    fan_in: int = 2
+
+    def sample(self, inputs, seed=0):
+        n_features = inputs if isinstance(inputs, int) else Sequences.of(inputs).n_features
+        shape = (self.n_subnetworks, n_features, self.hidden[0])
+        signs = child_generator(seed, "signed", 1, "weight").integers(0, 2, shape) * 2.0 - 1
+        is_read = child_generator(seed, "signed", 1, "fan_in").random(shape).argsort(1).argsort(1) < self.fan_in
+        layer = NEURON_MODELS.find(self.neuron).layer(torch.from_numpy(signs * is_read).to(self.device, self.dtype))
+        return WitnessSet(
+            (layer,), Provenance("sampled", {**self.describe(), "seed": seed, "n_features": n_features})
+        ).as_drawn()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Copied(Family):
+    """A family of one's own whose weights are steps of training sequences."""
+
+    name = "copied"
+    hidden: Sequence[int]
+    n_subnetworks: int = 1
+    neuron: str = "lif"
+
+    def sample(self, inputs, seed=0):
+        calibration = Calibration.of(Sequences.of(inputs), N_CALIBRATION, seed)
+        chosen = child_generator(seed, "copied", 1, "weight").integers(
+            0, len(calibration.sequences), (self.n_subnetworks, self.hidden[0])
+        )
+        weight = calibration.values[0][:, chosen].movedim(0, 1).to(self.device, self.dtype)
+        return WitnessSet((NEURON_MODELS.find(self.neuron).layer(weight),), calibration.provenance(self, seed))
+
+
+@pytest.fixture(params=[Signed(hidden=(16,)), Copied(hidden=(16,))], ids=["signed", "copied"])
+def own_family(request, monkeypatch):
+    monkeypatch.setitem(FAMILIES, request.param.name, type(request.param))
+    return request.param
+
+
+def test_a_family_of_ones_own_is_drawn_again_and_described(own_family):
+    witnesses = own_family.sample(INPUTS, 3)
+    assert are_equal(regenerate(witnesses.provenance, inputs=INPUTS), witnesses)
+    assert are_equal(as_family(own_family.describe()).sample(INPUTS, 3), witnesses)
+    assert len(own_family) == len([*own_family]) == 2
+
+
+def test_a_family_of_ones_own_is_not_mistaken_for_another_as_a_mapping(own_family):
+    settings = {**own_family, "n_subnetworks": 2}
+    assert family_kind(settings) is type(own_family)
+    pool = WitnessPool(3, own_family, 64, inputs=INPUTS)
+    assert pool.block(0).provenance.recipe["sampler"] == own_family.name
+
+
+@pytest.mark.parametrize("given", ["family", "mapping", "witnesses"])
+def test_a_family_of_ones_own_is_fitted_saved_and_loaded(own_family, given, tmp_path):
+    labels = (INPUTS[:, :, 0].sum(1) > 0).astype(np.int64)
+    sampled = own_family.sample(INPUTS, 0)
+    witnesses = {"family": own_family, "mapping": own_family.describe(), "witnesses": sampled}[given]
+    model = SpikingClassifier(witnesses=witnesses, random_state=0).fit(INPUTS, labels)
+    if own_family.name == "signed":
+        assert set(model.network_.layers[0].weight.unique().tolist()) <= {-1.0, 0.0, 1.0}
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert np.array_equal(loaded.predict(INPUTS), model.predict(INPUTS))
+    if given != "witnesses":
+        assert as_family(loaded.witnesses).describe() == own_family.describe()
+
+
+def test_a_recipe_without_a_digest_is_refused_in_one_sentence(monkeypatch):
+    monkeypatch.setitem(FAMILIES, "copied", Copied)
+    with pytest.raises(InvalidInputError, match="a digest of the training inputs, got one without") as caught:
+        regenerate(
+            Provenance("sampled", {"sampler": "copied", "hidden": [4], "seed": 0, "n_features": 3}), inputs=INPUTS
+        )
+    assert_one_sentence(caught)

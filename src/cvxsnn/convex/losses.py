@@ -697,8 +697,8 @@ LOSSES: Registry[type[Loss]] = Registry("loss", Loss)
 Examples
 --------
 >>> from cvxsnn.convex import LOSSES
->>> list(LOSSES)
-['squared', 'hinge', 'squared_hinge', 'logistic', 'softmax']
+>>> LOSSES["hinge"].is_smooth
+False
 """
 
 for _kind in (Squared, Hinge, SquaredHinge, Logistic, Softmax):

@@ -234,9 +234,13 @@ def _read_loss(header: Mapping[str, Any], n_outputs: int) -> Loss:
 
 
 def has_recipe(witnesses: WitnessSet) -> bool:
-    """Return whether witnesses are stored as their recipe: one that draws them again, and not too much at once."""
+    """Return whether witnesses are stored as their recipe: one that draws them again, and not too much at once.
+
+    A recipe is checked entry by entry when it is read, so only recipes of Gaussian witnesses are stored.
+    """
     recipe = witnesses.provenance.recipe
-    return "n_features" in recipe and n_drawn(recipe) <= LIMITS.drawn and is_reproducible(witnesses)
+    is_known = "n_features" in recipe and "sampler" not in recipe
+    return is_known and n_drawn(recipe) <= LIMITS.drawn and is_reproducible(witnesses)
 
 
 def n_drawn(recipe: Mapping[str, Any]) -> int:

@@ -46,7 +46,7 @@ from ..dictionary.base import parse_readout
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import network_of
 from ..network.spiking_network import SpikingNetwork
-from ..neurons import HiddenLayer, LayerState, LIFLayer
+from ..neurons import HiddenLayer, LIFLayer
 from ..neurons.exact import snap_inputs
 
 __all__ = ["LeaderboardRow", "NeuroBenchForecaster", "NeuroBenchNetwork", "leaderboard_row"]
@@ -149,18 +149,19 @@ class Neurons(_Neuron):  # type: ignore[misc]
     def start(self, n_samples: int) -> None:
         """Begin a batch of sequences."""
         self._layer = self._layer.to(self.get_buffer("initial_spikes").device)
-        state = self._layer.initial_state(n_samples)
-        self.mem, self._spikes = state.membrane, state.spikes
+        self._state = self._layer.initial_state(n_samples)
+        self.mem = self._state.membrane
 
     def forward(self, drive: Tensor) -> Tensor:
         """Return the spikes (n_samples, n_neurons) of one step, for weighted inputs of the same shape."""
         if self.recurrent is not None:
-            self.recurrent(_flat(self._spikes))  # only for NeuroBench to count: the layer computes these sums itself
-        state = LayerState(self.mem.clone(), self._spikes.clone())  # hooks keep those of all steps
+            # Only for NeuroBench to count: the layer computes these sums itself.
+            self.recurrent(_flat(self._state.spikes))
+        state = self._state.copy()  # hooks keep those of all steps
         drives = torch.unflatten(drive.to(state.membrane.dtype), 1, state.membrane.shape[::2])
         self._layer.step(drives.transpose(0, 1).contiguous(), state)
-        self.mem, self._spikes = state.membrane, state.spikes
-        return _flat(self._spikes != 0)
+        self._state, self.mem = state, state.membrane
+        return _flat(state.spikes != 0)
 
 
 class Leaky(Neurons):

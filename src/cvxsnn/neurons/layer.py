@@ -30,6 +30,8 @@ class LayerState(NamedTuple):
         The spikes of the last step, 0 or 1.
     history : Tensor of shape (n_subnetworks or 1, n_samples, max_delay, n_inputs), optional
         The last inputs of a layer with delays, the oldest first.
+    others : tuple of Tensor
+        Further variables of a neuron model, such as a threshold that adapts, each of the shape of the membranes.
 
     Examples
     --------
@@ -44,6 +46,18 @@ class LayerState(NamedTuple):
     membrane: Tensor
     spikes: Tensor
     history: Tensor | None = None
+    others: tuple[Tensor, ...] = ()
+
+    def copy(self) -> Self:
+        """Return a state that a step may overwrite while this one stays as it is.
+
+        Returns
+        -------
+        LayerState
+            The same values. The history, which no step writes to, is shared.
+        """
+        others = tuple(value.clone() for value in self.others)
+        return self._replace(membrane=self.membrane.clone(), spikes=self.spikes.clone(), others=others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +70,8 @@ class HiddenLayer(ABC):
     width, width), by which neurons of the layer read each other. Names of initial values begin with ``initial_``. A
     neuron that reads nothing, starts from zero and has a bias of -1 must never fire. Membranes are measured from the
     threshold: a neuron fires where its membrane is zero or more (``fire`` in :mod:`cvxsnn.neurons.lif`). Multiply and
-    add in two rounded operations, never in a fused one, so that all devices agree. :func:`register_neuron` makes the
-    model known to the rest of the library.
+    add in two rounded operations, never in a fused one, so that all devices agree. Variables beside membrane and spikes
+    are ``others`` of a :class:`LayerState`. :func:`register_neuron` makes the model known to the rest of the library.
 
     Parameters
     ----------

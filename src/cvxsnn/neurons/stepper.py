@@ -109,7 +109,7 @@ class Stepper:
         block = snap_inputs(inputs.to(self._layers[0].weight.device))
         after: list[LayerState] = []
         for depth, (layer, before) in enumerate(zip(self._layers, state, strict=True)):
-            own = LayerState(before.membrane.clone(), before.spikes.clone())
+            own = before.copy()
             if before.history is not None:
                 present = (block if block.ndim == 3 else block[None]).unsqueeze(-2)
                 history = before.history.expand(len(present), -1, -1, -1)

@@ -135,7 +135,14 @@ def regenerate(provenance: Provenance, *, inputs: Sequences | Array | None = Non
     return witnesses if subnetworks is None else witnesses.take(torch.as_tensor(subnetworks))
 
 
-def _same_inputs(digest: str, inputs: Sequences | Array | None, recipe: Mapping[str, Any], seed: int) -> Sequences:
+def _same_inputs(
+    digest: str | None, inputs: Sequences | Array | None, recipe: Mapping[str, Any], seed: int
+) -> Sequences:
+    if digest is None:
+        raise InvalidInputError(
+            "expected a recipe with a digest of the training inputs, got one without: set needs_inputs = False in a "
+            "family that is sampled without them"
+        )
     if inputs is None:
         raise InvalidInputError(
             "expected the training inputs that the witnesses were sampled with, got none: pass inputs="

@@ -73,6 +73,7 @@ class Gaussian(Family):
 
     name = "gaussian"
     needs_inputs = False
+    recognised_by = None
     hidden: Sequence[int]
     n_subnetworks: int = 1
     neuron: str = "lif"

@@ -13,7 +13,7 @@ from ..core.errors import InvalidInputError
 from ..core.seeds import check_seed, child_seed
 from ..data.sequences import Sequences
 from .families import as_family, sample_witnesses
-from .tap_sampling import Calibration
+from .tap_sampling import N_CALIBRATION, Calibration
 from .witness_set import Provenance, WitnessSet, check_independent, join_witnesses, single_out
 
 
@@ -66,7 +66,7 @@ class WitnessPool:
             raise InvalidInputError(f"expected a family with hidden layers for a pool, got {family.name!r}")
         check_independent(family["neuron"])
         width = family["hidden"][-1]
-        calibration = self._calibration(family["n_calibration"]) if family.needs_inputs else None
+        calibration = self._calibration(family.get("n_calibration", N_CALIBRATION)) if family.needs_inputs else None
         n_witnesses = -(-self.n_witnesses // width) * width
         kept = (None, None) if calibration is None else (calibration.sequences, calibration.digest)
         names = ("family", "n_witnesses", "inputs", "inputs_digest")

@@ -277,7 +277,7 @@ class Family(Mapping[str, Any]):
     """A family of witnesses.
 
     Derive a frozen dataclass from this class, give it a ``name`` and a table of ``checks``, and implement
-    :meth:`sample`. As a mapping, a family has the fields that differ from their defaults.
+    :meth:`sample`. As a mapping, a family has its name as ``"sampler"`` and the fields that differ from their defaults.
 
     Parameters
     ----------
@@ -296,8 +296,9 @@ class Family(Mapping[str, Any]):
     name: ClassVar[str]
     needs_inputs: ClassVar[bool] = True
     """Whether training sequences are necessary to sample."""
-    recognised_by: ClassVar[str | None] = None
-    """A setting that only this family has; it is described even if it has its default value."""
+    recognised_by: ClassVar[str | None] = "sampler"
+    """What tells this family in a mapping, which has it in any case: its name, or a setting that no other family has.
+    None is for the family of mappings that have nothing of the kind."""
     checks: ClassVar[Mapping[str, Check]] = {"hidden": check_widths, "n_subnetworks": check_positive_int}
     """How each setting of the family as a whole is checked."""
 
@@ -385,12 +386,16 @@ class Family(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting."""
+        if name == "sampler" == self.recognised_by:
+            return self.name
         if name not in self.__dataclass_fields__:
             raise KeyError(name)
         return getattr(self, name)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the settings that differ from their defaults."""
+        if self.recognised_by == "sampler":
+            yield "sampler"
         for own in fields(self):
             value = getattr(self, own.name)
             is_default = value is own.default or value == own.default
