@@ -362,8 +362,10 @@ class _Spectrum:
         ridge = torch.tensor(ridges, dtype=self.values.dtype, device=self.values.device)[:, None]
         share = ridge / (self.values + ridge)
         if self._by_rows:
-            rotated = self._basis.T @ targets
-            yield slice(0, len(targets)), -self._basis @ (share[:, :, None] * rotated), share @ self._basis.square().T
+            rotated = share.T[:, :, None] * (self._basis.T @ targets)[:, None]
+            # One product of matrices for all ridges: a product per ridge would read the basis as often.
+            fitted = (self._basis @ rotated.flatten(1)).view(rotated.shape).transpose(0, 1)
+            yield slice(0, len(targets)), -fitted, share @ self._basis.square().T
             return
         inverse, rotated = 1 / (self.values + ridge), targets.new_zeros(len(self._basis), targets.shape[1])
         for rows, block in self._blocks():

@@ -498,12 +498,12 @@ def check_whole(name: str, value: Tensor, shape: torch.Size, limit: int) -> Tens
     value = torch.as_tensor(value).detach()
     if value.shape != shape:
         raise InvalidInputError(f"expected {name} of shape {tuple(shape)}, as the weights, got {tuple(value.shape)}")
-    if value.dtype == torch.bool or not bool(torch.isfinite(value).all()) or bool((value != value.round()).any()):
+    is_real = value.is_floating_point()
+    if value.dtype == torch.bool or (is_real and not bool((torch.isfinite(value) & (value == value.round())).all())):
         raise InvalidInputError(f"expected {name} in whole numbers, got others: round them first")
-    if bool(((value < 0) | (value >= limit)).any()):
-        raise InvalidInputError(
-            f"expected {name} from 0 to {limit - 1}, got values from {value.min():g} to {value.max():g}"
-        )
+    least, largest = value.aminmax()
+    if least < 0 or largest >= limit:
+        raise InvalidInputError(f"expected {name} from 0 to {limit - 1}, got values from {least:g} to {largest:g}")
     return value.to(torch.int32)
 
 
