@@ -116,7 +116,7 @@ def draw_room(axes: Axes, room: str, top: float) -> float:
     bottom = y - 1.3
     axes.add_patch(Rectangle((0, bottom), WIDTH, top - bottom, facecolor=ROOM, edgecolor=INK, linewidth=1.2, zorder=-1))
     axes.text(1, top - 1.3, f"{room}/", fontsize=11, weight="bold", va="center", color=INK)
-    axes.text(17, top - 1.3, purpose(room), fontsize=8, va="center", color=INK)
+    axes.text(19, top - 1.3, purpose(room), fontsize=8, va="center", color=INK)
     return bottom
 
 

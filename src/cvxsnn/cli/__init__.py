@@ -1,4 +1,4 @@
-"""The command line: ``cvxsnn demo fit predict certify check explore export reproduce report plan``, by module."""
+"""The command line: one module per group of commands."""
 
 from . import models, complete, explore, export, experiments, plan  # noqa: F401, I001 - they register their commands, in this order
 from .common import app

@@ -1,4 +1,4 @@
-"""Spike dictionaries: the spikes of witnesses on the data, as 0/1 columns."""
+"""Spike dictionaries: the spikes of witnesses on the data, one column per distinct pattern."""
 
 from .base import Dictionary, Readout
 from .building import build_dictionary, count_dictionary, stack_health
