@@ -1,4 +1,4 @@
-"""Plots for papers: each function draws on matplotlib axes and returns them.
+"""Plots for papers: each function draws on matplotlib axes and returns them."""
 
 from .model_plots import (
     plot_gaps,
