@@ -103,10 +103,11 @@ def test_row_weights_of_steps_are_those_of_their_sequence_times_the_step():
         (lambda: ConvexProblem(COLUMNS, np.full(4, np.nan), "squared"), "finite targets, got NaN"),
         (
             lambda: ConvexProblem(COLUMNS, ["a", "b", "a", "b"]),
-            "targets to be numbers in rows of equal length, got others",
+            "targets to be real numbers, got text: encode labels as numbers first",
         ),
-        (lambda: ConvexProblem(COLUMNS, [0, 1, None, 1]), "targets to be numbers in rows of equal length, got others"),
-        (lambda: ConvexProblem(COLUMNS, [0, 1, 1j, 1]), "targets to be real numbers, got torch.complex128"),
+        (lambda: ConvexProblem(COLUMNS, np.array([["a", 1]] * 4, dtype=object)), "got text: encode labels as numbers"),
+        (lambda: ConvexProblem(COLUMNS, [0, 1, None, 1]), "targets to be real numbers, got objects"),
+        (lambda: ConvexProblem(COLUMNS, [0, 1, 1j, 1]), "targets to be real numbers, got complex ones"),
         (
             lambda: ConvexProblem(COLUMNS, [[0], [1], [0, 1], [1]]),
             "targets to be numbers in rows of equal length, got others",

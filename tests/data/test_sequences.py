@@ -11,7 +11,7 @@ from small_models import assert_one_sentence
 import cvxsnn as cs
 from cvxsnn import InvalidInputError
 from cvxsnn.data import Sequences, TrainingSet
-from cvxsnn.data.sequences import similar_lengths
+from cvxsnn.data.sequences import as_inputs, similar_lengths
 
 NUMBERS = st.floats(-1e6, 1e6)
 INPUTS = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
@@ -46,6 +46,18 @@ def test_a_tensor_with_a_gradient_is_read_too():
     data = torch.ones(2, 3, 1, requires_grad=True)
     np.testing.assert_array_equal(Sequences.from_raw(data).inputs, np.ones((2, 3, 1)))
     np.testing.assert_array_equal(Sequences.from_raw(list(data)).inputs, np.ones((2, 3, 1)))
+
+
+def test_a_list_of_unequal_sequences_is_sent_to_from_raw():
+    with pytest.raises(InvalidInputError, match=r"use Sequences\.from_raw, which pads"):
+        Sequences([np.ones((2, 3)), np.ones((4, 3))])
+
+
+def test_sequences_of_equal_length_are_inputs():
+    inputs = torch.ones(2, 3, 1)
+    assert torch.equal(as_inputs(Sequences(inputs)), inputs)
+    with pytest.raises(InvalidInputError, match=r"equal length, got .* lengths 2 to 3.*: crop them"):
+        as_inputs(Sequences(inputs, [3, 2]))
 
 
 @pytest.mark.parametrize(

@@ -405,6 +405,7 @@ def enlarge(header, **sizes):
 EMPTY_HEAD = {"name": "none", "loss": "squared", "start": 0, "stop": 0}
 TWINS = [{"name": "label", "loss": "softmax", "start": start, "stop": start + 1} for start in range(3)]
 LARGE_RECIPE = {"n_features": 3, "hidden": [10**6], "n_subnetworks": 1, "neuron": "lif", "seed": 0, "dtype": "float32"}
+SMALL_RECIPE = LARGE_RECIPE | {"hidden": [4]}
 DEEP_RECIPE = LARGE_RECIPE | {"hidden": [1] * 10_000}
 RECIPE = ("proof", "witnesses", "recipe")
 TAMPERED = {
@@ -533,6 +534,12 @@ TAMPERED = {
     "recipe with a subnetwork too many": change(*RECIPE, "subnetworks", to=[1]),
     "recipe with a place": change(*RECIPE, "device", to="meta"),
     "witnesses of many neurons as a parameter": change("parameters", "witnesses", to={"recipe": LARGE_RECIPE}),
+    "witnesses in a family": change("parameters", "witnesses", to={"family": {"hidden": {"recipe": SMALL_RECIPE}}}),
+    "witnesses in a list of a family": change(
+        "parameters", "witnesses", to={"family": {"a": [{"recipe": SMALL_RECIPE}]}}
+    ),
+    "surrogate settings in a family": change("parameters", "witnesses", to={"family": {"a": {"surrogate": {}}}}),
+    "class weights of text": change("parameters", "class_weight", to={"class_weight": [["low", "heavy"]]}),
     "witnesses of many layers as a parameter": change("parameters", "witnesses", to={"recipe": DEEP_RECIPE}),
 }
 

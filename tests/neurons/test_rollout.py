@@ -253,8 +253,8 @@ LAYERS = draw_layers("lif")
         (INPUTS[:, :0], "non-empty inputs"),
         (INPUTS[:, :, :0], "non-empty inputs"),
         (INPUTS[:, :, :4], "layer 1 to read 4 values, got weights for 5: the inputs and the witnesses disagree"),
-        ([[[0.0] * 5], [[0.0] * 5] * 2], "numbers in rows of equal length, got others: pad short sequences"),
-        (np.array([None, "text"], dtype=object), "numbers in rows of equal length"),
+        ([[[0.0] * 5], [[0.0] * 5] * 2], "numbers in rows of equal length, got others: use Sequences.from_raw"),
+        (np.array([None, "text"], dtype=object), "inputs to be real numbers, got text"),
         (INPUTS * 2.0**40, r"fit into 53 bits.*scale the inputs down by 2\*\*\d+ or more"),
     ],
 )

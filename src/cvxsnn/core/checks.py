@@ -151,9 +151,7 @@ def as_real(name: str, data: Any) -> npt.NDArray[np.float64]:
         values = np.asarray(as_array(name, data))
         if values.dtype == object and not any(isinstance(value, _NO_NUMBERS) for value in values.flat):
             values = values.astype(np.float64)
-    if values.dtype.kind not in "biuf":
-        received = _KINDS.get(values.dtype.kind, values.dtype)
-        raise InvalidInputError(f"expected {name} to be real numbers, got {received}: convert them first")
+    _check_real(name, values)
     with np.errstate(over="ignore"):  # wider floats become infinite, which callers refuse where it matters
         return np.asarray(values, dtype=np.float64, order="C")  # torch does not support negative strides
 
@@ -163,10 +161,22 @@ def as_tensor(name: str, data: Any, remedy: str = "convert them first") -> torch
     if not isinstance(data, torch.Tensor):
         with _conversion(name, remedy):
             # torch does not support negative strides, and warns of read-only arrays.
-            data = torch.from_numpy(np.require(as_array(name, data), requirements=["C", "W"]))
+            values = np.require(as_array(name, data), requirements=["C", "W"])
+        _check_real(name, values)
+        with _conversion(name, remedy):
+            data = torch.from_numpy(values)
     if data.is_complex():
         raise InvalidInputError(f"expected {name} to be real numbers, got {data.dtype}: convert them first")
     return check_tensor(name, data)
+
+
+def _check_real(name: str, values: npt.NDArray[Any]) -> None:
+    if values.dtype.kind in "biuf":
+        return
+    is_text = values.dtype.kind in "US" or any(isinstance(value, (str, bytes)) for value in values.flat)
+    received = "text" if is_text else _KINDS.get(values.dtype.kind, values.dtype)
+    remedy = "encode labels as numbers first" if is_text and name == "targets" else "convert them first"
+    raise InvalidInputError(f"expected {name} to be real numbers, got {received}: {remedy}")
 
 
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)

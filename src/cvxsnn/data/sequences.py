@@ -500,9 +500,15 @@ def window_shares(n_windows: int, n_steps: int, lengths: Tensor, dtype: torch.dt
     return torch.where(is_inside, n_windows / lengths.to(dtype)[..., None, None], 0.0)
 
 
-def as_inputs(inputs: Array) -> Tensor:
+def as_inputs(inputs: "Sequences | Array") -> Tensor:
     """Return inputs as a checked tensor of shape (n_samples, n_steps, n_features), on the device where they are."""
-    tensor = as_tensor("inputs", inputs, "pad short sequences at the end and pass Sequences(inputs, lengths)")
+    if isinstance(inputs, Sequences):
+        if inputs.lengths is None:
+            return inputs.inputs
+        raise InvalidInputError(
+            f"expected sequences of equal length, got {inputs!r}: crop them, or drop those of other lengths"
+        )
+    tensor = as_tensor("inputs", inputs, "use Sequences.from_raw, which pads sequences of unequal length")
     check_sequences(tensor)
     return tensor.byte() if tensor.dtype == torch.bool else tensor
 

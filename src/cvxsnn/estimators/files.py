@@ -17,7 +17,7 @@ import torch
 from sklearn.pipeline import Pipeline
 from torch import Tensor
 
-from ..core.checks import check_bool, check_positive_int
+from ..core.checks import check_bool, check_number, check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
 from ..data.sequences import DataFingerprint
@@ -294,13 +294,20 @@ def _read_value(value: Any, max_drawn: int) -> Any:
     if "surrogate" in value:
         return SurrogateSettings(**value["surrogate"])
     if "class_weight" in value:
-        return dict(value["class_weight"])
+        return {label: check_number("class_weight", weight) for label, weight in value["class_weight"]}
     if "recipe" in value:
         model_parts.check_recipe(value["recipe"], max_drawn)
         return regenerate(Provenance("sampled", value["recipe"]))
     if "family" in value:
-        return {name: _read_value(part, max_drawn) for name, part in value["family"].items()}
+        return {name: _read_setting(part) for name, part in value["family"].items()}
     return parse_distribution(value)
+
+
+def _read_setting(value: Any) -> Any:
+    # Witnesses and surrogates are no settings of a family: they would load, but the model could not be saved again.
+    if isinstance(value, list):
+        return tuple(map(_read_setting, value))
+    return parse_distribution(value) if isinstance(value, Mapping) else value
 
 
 class Entry(NamedTuple):

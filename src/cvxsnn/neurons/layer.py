@@ -501,7 +501,8 @@ def check_whole(name: str, value: Tensor, shape: torch.Size, limit: int) -> Tens
     is_real = value.is_floating_point()
     if value.dtype == torch.bool or (is_real and not bool((torch.isfinite(value) & (value == value.round())).all())):
         raise InvalidInputError(f"expected {name} in whole numbers, got others: round them first")
-    least, largest = value.aminmax()
+    # A network may read no neurons, and an empty tensor has no least value.
+    least, largest = value.aminmax() if value.numel() else (0, 0)
     if least < 0 or largest >= limit:
         raise InvalidInputError(f"expected {name} from 0 to {limit - 1}, got values from {least:g} to {largest:g}")
     return value.to(torch.int32)

@@ -132,7 +132,7 @@ def _check_lengths(inputs: Any, targets: Any) -> None:
 
 
 def _as_inputs(values: Any) -> Tensor:
-    inputs = values if isinstance(values, Tensor) else as_tensor("inputs", values, "encode them first")
+    inputs = values if isinstance(values, Tensor) else as_tensor("inputs", values)
     if inputs.is_floating_point() and not bool(torch.isfinite(inputs).all()):
         raise InvalidInputError("expected finite inputs, got NaN or infinite values: impute or drop them first")
     return inputs
