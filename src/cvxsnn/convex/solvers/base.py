@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import ClassVar, Literal
@@ -70,10 +70,6 @@ class SolverResult:
     dual: Tensor | None = None
 
 
-def _ignore(primal: float, bound: float, n_active: int) -> None:
-    return
-
-
 @dataclass(frozen=True)
 class Budget:
     """When a solver stops, and where it reports its progress.
@@ -99,7 +95,7 @@ class Budget:
     tolerance: float
     max_iterations: int
     deadline: float = inf
-    record: Callable[[float, float, int], None] = _ignore
+    record: Callable[[float, float, int], None] = field(default_factory=lambda: lambda *progress: None)
 
     @property
     def is_late(self) -> bool:
